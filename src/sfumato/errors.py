@@ -1,0 +1,94 @@
+"""Every error a user can meet, as facts that carry their numbers.
+
+    SfumatoError                    rule, place, fix
+    ├── InvalidParameter            a number, word or shape outside what is allowed
+    ├── NeighboursDiffer            a loss stated for one neighbour relation used under another
+    └── Overspent                   a charge the account cannot afford
+
+An error's text is decided by its parameters alone: no private value ever reaches one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+
+def shorten(value: object, width: int = 60) -> str:
+    """``repr`` of a caller's own parameter, cut to ``width`` characters."""
+    text = repr(value[: 4 * width]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+class SfumatoError(Exception):
+    """A refusal: the rule that was broken, where, and what would work instead."""
+
+    def __init__(self, rule: str, *, place: str, fix: str) -> None:
+        super().__init__(f"{rule}\n  place: {place}\n  fix:   {fix}")
+        self.rule = rule
+        self.place = place
+        self.fix = fix
+
+
+class InvalidParameter(SfumatoError, ValueError):
+    """A parameter is not one of the allowed values."""
+
+    def __init__(self, parameter: str, value: object, allowed: str, *, fix: str = "") -> None:
+        super().__init__(
+            f"{parameter} must be {allowed}; got {shorten(value)}",
+            place=parameter,
+            fix=fix or f"pass {allowed}",
+        )
+        self.parameter = parameter
+        self.value = value
+        self.allowed = allowed
+
+
+class NeighboursDiffer(SfumatoError):
+    """A privacy loss stated for one neighbour relation was used under the other."""
+
+    def __init__(self, stated: str, wanted: str, *, place: str, fix: str) -> None:
+        super().__init__(
+            f"this privacy loss is stated for {stated} neighbours, not for {wanted}",
+            place=place,
+            fix=fix,
+        )
+        self.stated = stated
+        self.wanted = wanted
+
+
+class Overspent(SfumatoError):
+    """A charge does not fit what is left: requested, remaining, difference per currency.
+
+    ``largest`` is the largest ε that the account would accept now as one pure release.
+    A currency that the account does not have, or has closed, is missing from the mappings;
+    a request of ``None`` is unbounded (Gaussian noise in the pure currency).
+    """
+
+    def __init__(
+        self,
+        requested: Mapping[str, Fraction | None],
+        remaining: Mapping[str, Fraction],
+        largest: Fraction,
+    ) -> None:
+        self.requested = dict(requested)
+        self.remaining = dict(remaining)
+        self.difference = {
+            name: None if (asked := self.requested.get(name)) is None else asked - left
+            for name, left in self.remaining.items()
+        }
+        self.largest = largest
+        lines = [
+            f"{name}: requested {_show(self.requested.get(name))}, remaining {_show(left)}, "
+            f"difference {_show(self.difference[name])}"
+            for name, left in self.remaining.items()
+        ]
+        super().__init__(
+            "the account cannot afford this release\n    " + "\n    ".join(lines),
+            place="the account's remaining budget",
+            fix=f"ask for less: the largest pure release accepted now is ε = {_show(largest)}",
+        )
+
+
+def _show(amount: Fraction | None) -> str:
+    return "unbounded" if amount is None else f"{float(amount):.6g}"

@@ -1,0 +1,87 @@
+"""One JSON form for every frozen value.
+
+A value is written as an object with its type's name and its fields; exact numbers are strings, so nothing is
+rounded on the way. The outermost object carries the version of the form. A value's constructor accepts its
+own fields as they are written, so reading is nothing but validating: a hostile text gets ``InvalidParameter``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from enum import Enum
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy.numbers import text
+
+VERSION = 1
+_LONGEST = 1 << 24
+
+_types: dict[str, type] = {}
+_V = TypeVar("_V", bound=type)
+
+
+def value(cls: _V) -> _V:
+    """Register a frozen dataclass under its own name: decorate the class, above ``@dataclass``."""
+    _types[cls.__name__] = cls
+    return cls
+
+
+def dumps(item: object) -> str:
+    """The canonical JSON text of a registered value: sorted keys, no spaces, equal text for equal values."""
+    written = _write(item)
+    if not isinstance(written, dict):
+        raise InvalidParameter("item", item, "one of our frozen values")
+    return json.dumps({"version": VERSION, **written}, sort_keys=True, separators=(",", ":"))
+
+
+def loads(source: str) -> Any:
+    """The value a JSON text stands for; newer versions and unknown types are refused."""
+    if len(source) > _LONGEST:
+        raise InvalidParameter("source", source, f"at most {_LONGEST} characters")
+    try:
+        data = json.loads(source, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError) as error:
+        raise InvalidParameter("source", source, "JSON text") from error
+    if not isinstance(data, dict) or data.pop("version", None) != VERSION:
+        raise InvalidParameter("source", source, f"a value written in version {VERSION} of the form")
+    try:
+        return _read(data)
+    except RecursionError as error:
+        raise InvalidParameter("source", source, "JSON text of moderate depth") from error
+
+
+def _write(item: object) -> Any:
+    if item is None or isinstance(item, (bool, int, str)):
+        return item
+    if isinstance(item, Fraction):
+        return text(item)
+    if isinstance(item, Enum):
+        return item.value
+    if isinstance(item, (tuple, list)):
+        return [_write(each) for each in item]
+    if type(item).__name__ in _types and dataclasses.is_dataclass(item):
+        fields = {f.name: _write(getattr(item, f.name)) for f in dataclasses.fields(item) if f.init}
+        return {"type": type(item).__name__, **fields}
+    raise InvalidParameter("item", item, "one of our frozen values")
+
+
+def _read(data: Any) -> Any:
+    if isinstance(data, list):
+        return tuple(_read(each) for each in data)
+    if not isinstance(data, dict):
+        return data
+    fields = dict(data)
+    name = fields.pop("type", None)
+    cls = _types.get(name) if isinstance(name, str) else None
+    if cls is None:
+        raise InvalidParameter("type", name, "one of " + ", ".join(sorted(_types)))
+    known = [f.name for f in dataclasses.fields(cls) if f.init]
+    try:
+        if set(fields) <= set(known):
+            return cls(**{key: _read(each) for key, each in fields.items()})
+    except TypeError:
+        pass  # a field without a default is missing, or has a shape the constructor cannot take
+    raise InvalidParameter(str(name), sorted(fields), "an object with the fields " + ", ".join(known))

@@ -1,0 +1,290 @@
+"""The privacy loss of a release, and of many together: one value, every currency.
+
+A ``Curve`` is a bag of dominating pairs (``losses``) with multiplicities. One release has one pair or a few;
+composing is putting bags together, because products of dominating pairs dominate compositions. Everything else is a
+reading of it. Both directions (a unit added, a unit removed) are kept apart and the worse one is taken at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+
+from sfumato.errors import InvalidParameter, NeighboursDiffer
+from sfumato.privacy import codec, composition
+from sfumato.privacy.guarantee import Guarantee, Neighbours
+from sfumato.privacy.losses import (
+    BoundedRangeLoss,
+    ConcentratedLoss,
+    DiscreteGaussianLoss,
+    GaussianLoss,
+    LaplaceLoss,
+    Loss,
+    PairLoss,
+    ResponseLoss,
+)
+from sfumato.privacy.numbers import (
+    BELOW_ONE,
+    NONNEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    Number,
+    Range,
+    above,
+    exact,
+    whole,
+)
+from sfumato.privacy.pairs import Distribution, aligned
+from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.shape import PrivacyLoss, best_line, least_rho
+
+Part = tuple[Loss, int]
+
+_FROM_ONE = Range("a number ≥ 1, or infinity", Fraction(1))
+
+
+@codec.value
+@dataclass(frozen=True)
+class Curve:
+    """What a release leaks, for every ε, δ and Rényi order at once.
+
+    >>> Curve.laplace(scale=2).epsilon(0)
+    0.5
+    >>> round(Curve.gaussian(sigma=4.2246789).epsilon(1e-6), 6)
+    1.0
+    """
+
+    parts: tuple[Part, ...]
+    neighbours: Neighbours
+
+    def __init__(self, parts: Iterable[Part], neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> None:
+        merged: dict[Loss, list[int]] = {}
+        for loss, count in parts:
+            if not isinstance(loss, Loss):
+                raise InvalidParameter("parts", loss, "pairs of a loss and a count")
+            merged.setdefault(loss, []).append(whole(count, "count"))
+        kept = tuple((loss, sum(counts)) for loss, counts in merged.items() if any(counts))
+        object.__setattr__(self, "parts", kept)
+        object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
+
+    # ── built from ─────────────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def laplace(cls, scale: Number, sensitivity: Sensitivity | Number = 1) -> Curve:
+        """Continuous Laplace noise of this scale on every coordinate (Dwork, McSherry, Nissim & Smith 2006)."""
+        b, change = exact(scale, "scale", POSITIVE), Sensitivity.of(sensitivity)
+        parts = ((LaplaceLoss(size / b), count) for size, count in change.coordinates)
+        return cls(parts, change.neighbours)
+
+    @classmethod
+    def discrete_laplace(cls, scale: Number, sensitivity: Sensitivity | Number = 1) -> Curve:
+        """Laplace noise on whole numbers, P(x) ∝ e^{−|x|/scale}; fractional sensitivities are rounded up."""
+        b, change = exact(scale, "scale", POSITIVE), _whole_steps(Sensitivity.of(sensitivity))
+        parts = ((LaplaceLoss(size / b, 1 / b), count) for size, count in change.coordinates)
+        return cls(parts, change.neighbours)
+
+    @classmethod
+    def gaussian(cls, sigma: Number, sensitivity: Sensitivity | Number = 1) -> Curve:
+        """Continuous Gaussian noise: only the Euclidean sensitivity matters (Balle & Wang 2018)."""
+        s, change = exact(sigma, "sigma", POSITIVE), Sensitivity.of(sensitivity)
+        return cls([(GaussianLoss(change.squares / s**2), 1)], change.neighbours)
+
+    @classmethod
+    def discrete_gaussian(cls, sigma: Number, sensitivity: Sensitivity | Number = 1) -> Curve:
+        """Gaussian noise on whole numbers, P(x) ∝ e^{−x²/2σ²} (Canonne, Kamath & Steinke 2020).
+
+        When every coordinate may move fully, that is the worst change, coordinate by coordinate. Where a total or
+        Euclidean bound cuts corners off, only ρ = Δ₂²/2σ² is charged.
+        """
+        s, change = exact(sigma, "sigma", POSITIVE), _whole_steps(Sensitivity.of(sensitivity))
+        if change.squares == change.groups * change.per_group**2:
+            part: Loss = DiscreteGaussianLoss(s**2, int(change.per_group))
+            return cls([(part, change.groups)], change.neighbours)
+        return cls([(ConcentratedLoss(change.squares / (2 * s**2)), 1)], change.neighbours)
+
+    @classmethod
+    def randomized_response(cls, epsilon: Number, choices: int = 2) -> Curve:
+        """Each unit's own answer, randomised (Warner 1965): the number of reports is public, so replace neighbours
+        only.
+        """
+        return cls([(ResponseLoss(exact(epsilon, "epsilon", NONNEGATIVE), choices), 1)], Neighbours.REPLACE)
+
+    @classmethod
+    def bounded_range(cls, epsilon: Number, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
+        """A selection whose loss spans at most ε, such as the exponential mechanism (Dong, Durfee & Rogers 2020)."""
+        return cls([(BoundedRangeLoss(exact(epsilon, "epsilon", NONNEGATIVE)), 1)], neighbours)
+
+    @classmethod
+    def pure(cls, epsilon: Number, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
+        """Any ε-DP release."""
+        return cls([(ResponseLoss(exact(epsilon, "epsilon", NONNEGATIVE)), 1)], neighbours)
+
+    @classmethod
+    def approximate(cls, epsilon: Number, delta: Number, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
+        """Any (ε, δ)-DP release."""
+        promise = Guarantee(epsilon, delta)
+        return cls([(ResponseLoss(promise.epsilon, 2, promise.delta), 1)], neighbours)
+
+    @classmethod
+    def concentrated(cls, rho: Number, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
+        """Any ρ-zCDP release (Bun & Steinke 2016)."""
+        return cls([(ConcentratedLoss(exact(rho, "rho", NONNEGATIVE)), 1)], neighbours)
+
+    @classmethod
+    def gdp(cls, mu: Number, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
+        """Any μ-GDP release (Dong, Roth & Su 2022)."""
+        return cls([(GaussianLoss(exact(mu, "mu", NONNEGATIVE) ** 2), 1)], neighbours)
+
+    @classmethod
+    def pair(cls, p: Distribution, q: Distribution, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
+        """A release whose outcomes are finite: its distributions with and without the unit."""
+        return cls([(PairLoss(*aligned(p, q)), 1)], neighbours)
+
+    # ── read as ────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def failure(self) -> Fraction:
+        """The probability with which nothing is promised: the mass of the loss at +∞, in the worse direction."""
+        return max(composition.failure(parts) for parts in self._directions)
+
+    @cached_property
+    def max_divergence(self) -> Fraction | None:
+        """Σ D∞ outside the failure: the cost in the pure currency; None when unbounded."""
+        totals = [composition.max_divergence(parts) for parts in self._directions]
+        return None if None in totals else max(total for total in totals if total is not None)
+
+    def epsilon(self, delta: Number) -> float:
+        """The least ε for which (ε, δ)-DP is certain: an upper bound, infinite when no ε will do."""
+        return self.epsilon_range(delta)[1]
+
+    def epsilon_range(self, delta: Number) -> tuple[float, float]:
+        """Certified lower and upper bounds of the least ε for this δ."""
+        target = exact(delta, "delta", BELOW_ONE)
+        ranges = [composition.epsilon_range(parts, target) for parts in self._directions]
+        return max(low for low, _ in ranges), max(high for _, high in ranges)
+
+    def delta(self, epsilon: Number) -> float:
+        """The least δ for which (ε, δ)-DP is certain: an upper bound."""
+        return self.delta_range(epsilon)[1]
+
+    def delta_range(self, epsilon: Number) -> tuple[float, float]:
+        """Certified lower and upper bounds of the least δ for this ε."""
+        target = exact(epsilon, "epsilon", NONNEGATIVE)
+        ranges = [composition.delta_range(parts, target) for parts in self._directions]
+        return max(low for low, _ in ranges), max(high for _, high in ranges)
+
+    def renyi(self, order: Number) -> float:
+        """The Rényi divergence of this order outside the failure: 1 is KL, infinity max-divergence. Orders add."""
+        if isinstance(order, (float, Decimal)) and order == math.inf:
+            return math.inf if self.max_divergence is None else above(self.max_divergence)
+        alpha = float(exact(order, "order", _FROM_ONE))
+        return max(composition.renyi(parts, alpha) for parts in self._directions)
+
+    def renyi_above(self, order: Fraction) -> Fraction:
+        """``renyi`` as an exact number that is surely not below it: what an account charges.
+
+        D_α is computed from sums of positive terms, to a relative error far below 2^-42; the absolute term
+        covers the logarithm-of-a-sum branch, whose error is divided by α − 1.
+        """
+        value = self.renyi(order)
+        if not math.isfinite(value):
+            raise InvalidParameter("order", order, "an order at which the divergence is finite")
+        margin = Fraction(1, 2**46) / (order - 1) if value and self._rough else Fraction(0)
+        return Fraction(value) * (1 + Fraction(1, 2**42)) + margin
+
+    @cached_property
+    def _rough(self) -> bool:
+        return any(not isinstance(loss, (GaussianLoss, ConcentratedLoss)) for loss, _ in self.parts)
+
+    def rho(self) -> float:
+        """A ρ for which this is ρ-zCDP: each part's least, added. Infinite when there is none."""
+        return max(math.fsum(count * least_rho(loss) for loss, count in parts) for parts in self._directions)
+
+    def group(self, k: int) -> Curve:
+        """The loss when k units change together; every part is recomputed for k units."""
+        size = whole(k, "k", at_least=1)
+        return Curve(((loss.group(size), count) for loss, count in self.parts), self.neighbours)
+
+    def under(self, neighbours: Neighbours | str) -> Curve:
+        """The loss under the other relation: to replace a unit is to remove one and add one."""
+        wanted = Neighbours.of(neighbours)
+        if wanted is self.neighbours:
+            return self
+        if wanted is Neighbours.ADD_REMOVE:
+            raise NeighboursDiffer(
+                self.neighbours.value,
+                wanted.value,
+                place="Curve.under",
+                fix="a replace guarantee says nothing about adding a unit: use an add-remove mechanism",
+            )
+        return Curve(self.group(2).parts, wanted)
+
+    def tradeoff(self, false_positive_rate: Number) -> float:
+        """The least false negative rate of any test for one unit at this false positive rate (Wasserman & Zhou 2010).
+
+        A lower bound: every (ε, δ(ε)) gives two lines under the trade-off function, and the best ε is searched for.
+        """
+        alpha = float(exact(false_positive_rate, "false_positive_rate", PROBABILITY))
+        if self.failure == 1:
+            return 0.0
+        floor = self.failure + (1 - self.failure) / 10**12
+        return best_line(self.delta, self.epsilon(floor), alpha)
+
+    def loss(self) -> PrivacyLoss:
+        """The privacy-loss random variable in the worse direction: mean, tail, quantiles."""
+        sides = self._directions
+        worse = max(sides, key=lambda parts: (composition.failure(parts), composition.renyi(parts, 1.0)))
+        return PrivacyLoss(worse, sides[-1] if worse is sides[0] else sides[0])
+
+    @cached_property
+    def _directions(self) -> tuple[tuple[Part, ...], ...]:
+        back = tuple((loss.reversed(), count) for loss, count in self.parts)
+        return (self.parts,) if back == self.parts else (self.parts, back)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{loss!r} × {count}" for loss, count in self.parts[:3])
+        more = f", … {len(self.parts) - 3} more" if len(self.parts) > 3 else ""
+        return f"<Curve {self.neighbours.value}: {inside}{more}>"
+
+
+def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
+    """All these releases together; ``(curve, count)`` stands for count independent releases of one kind.
+
+    Parameters fixed in advance: an analyst who picks the next release after seeing answers is an account's
+    business (``Budget``), not this function's.
+
+    >>> compose([(Curve.laplace(10), 10)]).epsilon(0)
+    1.0
+    """
+    parts: list[Part] = []
+    relations: set[Neighbours] = set()
+    for item in curves:
+        curve, times = item if isinstance(item, tuple) else (item, 1)
+        if not isinstance(curve, Curve):
+            raise InvalidParameter("curves", curve, "curves, or pairs (curve, count)")
+        repeat = whole(times, "count")
+        relations.add(curve.neighbours)
+        parts += [(loss, count * repeat) for loss, count in curve.parts]
+    if len(relations) > 1:
+        raise NeighboursDiffer(
+            Neighbours.ADD_REMOVE.value,
+            Neighbours.REPLACE.value,
+            place="compose",
+            fix="state every curve for one relation: curve.under('replace') prices an add-remove curve for replace",
+        )
+    return Curve(parts, relations.pop() if relations else Neighbours.ADD_REMOVE)
+
+
+def _whole_steps(change: Sensitivity) -> Sensitivity:
+    """The same change on whole numbers: each coordinate rounded up, and totals only where they stay whole.
+
+    A vector of whole numbers within real bounds is within their integer parts, but a change that was real and is
+    then rounded may grow by less than one step per coordinate: round up.
+    """
+    if change.per_group.denominator == 1 and change.total.denominator == 1:
+        return change
+    return Sensitivity(change.groups, math.ceil(change.per_group), None, None, change.neighbours)

@@ -1,0 +1,48 @@
+"""Divergences of two finite distributions P and Q: arrays, dicts or exact Fractions.
+
+Conventions: an outcome impossible under both (0/0) says nothing; an outcome possible under P alone makes KL, Rényi
+of order ≥ 1 and max-divergence infinite, and goes whole into the hockey-stick divergence, which is the δ at that ε.
+
+>>> hockey_stick([0.75, 0.25], [0.25, 0.75], 0)
+0.5
+"""
+
+from __future__ import annotations
+
+import math
+
+from sfumato.privacy.losses import PairLoss
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact
+from sfumato.privacy.pairs import Distribution, aligned
+from sfumato.privacy.series import log_ratio
+
+
+def kl(p: Distribution, q: Distribution) -> float:
+    """E_P[ln P/Q] (Kullback & Leibler 1951): the mean privacy loss."""
+    return renyi(p, q, 1)
+
+
+def max_divergence(p: Distribution, q: Distribution) -> float:
+    """sup ln P(S)/Q(S): at most ε both ways is ε-DP (Dwork & Roth 2014, Def. 3.6)."""
+    pair = PairLoss(*aligned(p, q))
+    if pair.failure:
+        return math.inf
+    return max(log_ratio(a, b) for a, b in zip(pair.p, pair.q, strict=True) if b and a)
+
+
+def renyi(p: Distribution, q: Distribution, order: Number) -> float:
+    """ln E_Q[(P/Q)^α]/(α − 1) for α > 0, its limits at 1 (KL) and infinity (max-divergence) included (Rényi 1961)."""
+    if isinstance(order, float) and order == math.inf:
+        return max_divergence(p, q)
+    alpha = float(exact(order, "order", POSITIVE))
+    pair = PairLoss(*aligned(p, q))
+    if alpha >= 1:
+        return math.inf if pair.failure else pair.renyi(alpha)
+    terms = (float(a) ** alpha * float(b) ** (1 - alpha) for a, b in zip(pair.p, pair.q, strict=True))
+    total = math.fsum(terms)
+    return math.log(total) / (alpha - 1) if total else math.inf
+
+
+def hockey_stick(p: Distribution, q: Distribution, epsilon: Number) -> float:
+    """Σ max(0, P − e^ε·Q): at most δ both ways is (ε, δ)-DP (Barthe & Olmedo 2013)."""
+    return PairLoss(*aligned(p, q)).delta(float(exact(epsilon, "epsilon", NONNEGATIVE)))[0]

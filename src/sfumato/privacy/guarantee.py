@@ -1,0 +1,92 @@
+"""What is promised: a guarantee, whom it protects, and against which change of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, Number, exact, text
+
+
+class Neighbours(Enum):
+    """Which two databases count as differing in one unit (theory: bounded and unbounded DP)."""
+
+    ADD_REMOVE = "add-remove"
+    """One has a unit that the other lacks; the number of units is protected."""
+    REPLACE = "replace"
+    """One unit is exchanged for another; the number of units is public."""
+
+    @classmethod
+    def of(cls, value: Neighbours | str) -> Neighbours:
+        try:
+            return cls(value)
+        except ValueError:
+            raise InvalidParameter("neighbours", value, "'add-remove' or 'replace'") from None
+
+
+PERIODS = ("hour", "day", "week", "month", "quarter", "year")
+
+
+@codec.value
+@dataclass(frozen=True)
+class PrivacyUnit:
+    """Whose presence is protected, in words that are printed with every release."""
+
+    name: str
+    """In the singular: "patient", "household", "visit"."""
+    every_row: bool = False
+    """Each row is a unit of its own; otherwise all rows that carry one id together."""
+    period: str | None = None
+    """Only the rows of one id within one such period: a patient-day instead of a patient."""
+    path: tuple[str, ...] = ()
+    """The foreign keys from the table's row to the id, outermost first; empty when the id is in the row."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip() or len(self.name) > 100:
+            raise InvalidParameter("name", self.name, "the unit in words, such as 'patient'")
+        if self.period is not None and self.period not in PERIODS:
+            raise InvalidParameter("period", self.period, "one of " + ", ".join(PERIODS))
+        if self.every_row and (self.period or self.path):
+            raise InvalidParameter("every_row", True, "used alone", fix="drop period and path: a row is already a unit")
+        object.__setattr__(self, "path", tuple(self.path))
+        if not all(isinstance(step, str) and step for step in self.path):
+            raise InvalidParameter("path", self.path, "a sequence of column names")
+
+    def __str__(self) -> str:
+        if self.every_row:
+            return f"one row (one {self.name})"
+        within = f" within one {self.period}" if self.period else ""
+        through = f", found through {' → '.join(self.path)}" if self.path else ""
+        return f"all rows of one {self.name}{within}{through}"
+
+
+@codec.value
+@dataclass(frozen=True)
+class Guarantee:
+    """(ε, δ)-differential privacy: P(S) ≤ e^ε·Q(S) + δ for neighbours, both ways (Dwork & Roth 2014, Def. 2.4).
+
+    >>> Guarantee(0.1)
+    Guarantee(epsilon=0.1, delta=0)
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __init__(self, epsilon: Number, delta: Number = 0) -> None:
+        object.__setattr__(self, "epsilon", exact(epsilon, "epsilon", NONNEGATIVE))
+        object.__setattr__(self, "delta", exact(delta, "delta", BELOW_ONE))
+
+    def __repr__(self) -> str:
+        return f"Guarantee(epsilon={text(self.epsilon)}, delta={text(self.delta)})"
+
+    def __str__(self) -> str:
+        if not self.delta:
+            return f"{float(self.epsilon):.6g}-DP"
+        return f"({float(self.epsilon):.6g}, {float(self.delta):.3g})-DP"
+
+    def implies(self, weaker: Guarantee) -> bool:
+        """Whether this guarantee, component by component, is at least as strong."""
+        return self.epsilon <= weaker.epsilon and self.delta <= weaker.delta

@@ -1,0 +1,569 @@
+"""The privacy losses we know exactly: one frozen value per dominating pair (P, Q).
+
+For z ~ P the privacy loss is L = ln(P(z)/Q(z)). Every family here says the same few things about it, all for one
+direction; ``reversed()`` is the other (P and Q exchanged), and symmetric pairs are their own reverse:
+
+- ``pure``: the max-divergence D∞ of the pair outside its failure, or None where it is infinite
+- ``failure``: the mass of P where Q = 0, the atom of L at +∞
+- ``top``: the largest finite value of L, or None
+- ``renyi(order)``: D_α of the pair outside its failure, order 1 (KL) included, infinity not
+- ``delta(epsilon)``: the hockey-stick divergence in closed form for ε ≥ 0, failure included, with a bound on its
+  rounding error; None where only the moments are known in closed form
+- ``log_moment(z, *parameters)``: ln E_P[e^{zL}; L < ∞] for complex z with Re z > 0, vectorised over z and over many
+  members of the family at once; ``log_bound(c, t, *parameters)``: at least ln|E e^{(c+is)L}| for every s ≥ t
+- ``lattice``: (spacing, offset) when L lives on offset + spacing·ℤ, else None
+- ``group(k)``: the loss when k units change together
+
+Why one pair may stand for a mechanism: a pair dominates when its hockey-stick divergence is at least that of every
+pair of neighbours, for every ε; products of dominating pairs dominate adaptive compositions (Zhu, Dong & Wang 2022,
+Thm 10 and Prop. 8).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import codec, pairs
+from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, POSITIVE, exact, whole
+from sfumato.privacy.series import convex_excess, excess_exp, log_ratio, mean_excess, shrink
+
+Complex = NDArray[np.complexfloating[Any, Any]]
+Real = NDArray[np.floating[Any]]
+
+_LARGE = 30.0  # beyond this e^x − 1 is e^x to the last bit, and logarithms are taken term by term
+_ROUNDING = 8 * 2.0**-52  # a few units in the last place: what each elementary step below may be off
+_ZERO = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What all families share: a symmetric pair without failure, nothing known in closed form but its moments."""
+
+    moments_known: ClassVar[bool] = True
+
+    @property
+    def pure(self) -> Fraction | None:
+        return None
+
+    @property
+    def top(self) -> Fraction | None:
+        return self.pure
+
+    @property
+    def failure(self) -> Fraction:
+        return _ZERO
+
+    @property
+    def lattice(self) -> tuple[Fraction, Fraction] | None:
+        return None
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """What ``log_moment`` takes, as floats (or, for a finite pair, arrays)."""
+        raise NotImplementedError
+
+    def reversed(self) -> Loss:
+        return self
+
+    def renyi(self, order: float) -> float:
+        raise NotImplementedError
+
+    def delta(self, epsilon: float) -> tuple[float, float] | None:  # noqa: ARG002
+        return None
+
+    def group(self, k: int) -> Loss:
+        raise NotImplementedError
+
+    @staticmethod
+    def log_moment(z: Complex, *parameters: Any) -> Complex:
+        raise NotImplementedError
+
+    @classmethod
+    def log_bound(cls, c: float, t: float, *parameters: Any) -> Real:  # noqa: ARG003
+        """|E e^{(c+is)L}| ≤ E e^{cL}: always true, and all that holds for a loss on a lattice."""
+        return cls.log_moment(np.array([c + 0j]), *parameters).real
+
+    @property
+    def magnitude(self) -> float:
+        """A bound on |L| up to Gaussian tails: what rounding errors of ``log_moment`` scale with."""
+        return float(self.top or 0)
+
+
+@codec.value
+@dataclass(frozen=True)
+class LaplaceLoss(Loss):
+    """Laplace noise of scale b on one coordinate moved by Δ: ``epsilon`` = Δ/b.
+
+    ``step`` = 1/b when noise and shift are whole numbers (the discrete Laplace, P(x) ∝ e^{−|x|/b}), 0 when they are
+    real. With β the step and z = α − 1, M(z) = A·e^{zε} + B·e^{−(z+1)ε}, where A : B = sinh β(z+1) : sinh βz and
+    A + B = 1; as β → 0 this is the continuous (z+1 : z)/(2z+1) (Mironov 2017, Table II).
+
+    Concentration: of all shifts with equal L1 norm, moving mass from a smaller coordinate to a larger raises the
+    hockey-stick divergence at every ε. In M(z; a)·M(z; b) with a + b fixed only the cross term A·B·2cosh((2z+1)(a−b)/2)
+    depends on the split, and A·B cancels the kernel z(z+1) of the inversion integral, so the difference of
+    two profiles is e^{(ε−a−b)/2}·[(|a−b|−ε)⁺ + (−|a−b|−ε)⁺]/4 up to a positive factor, rising in |a−b|. The same
+    cancellation holds on the lattice. So ``Sensitivity.coordinates`` is the worst change.
+    """
+
+    epsilon: Fraction
+    step: Fraction = _ZERO
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", NONNEGATIVE))
+        object.__setattr__(self, "step", exact(self.step, "step", NONNEGATIVE))
+        if self.step and (self.epsilon / self.step).denominator != 1:
+            raise InvalidParameter("epsilon", self.epsilon, "a whole multiple of step")
+
+    @property
+    def pure(self) -> Fraction:
+        return self.epsilon
+
+    @property
+    def lattice(self) -> tuple[Fraction, Fraction] | None:
+        return (2 * self.step, self.epsilon) if self.step else None
+
+    @property
+    def parameters(self) -> tuple[float, float]:
+        return float(self.epsilon), float(self.step)
+
+    def renyi(self, order: float) -> float:
+        x, beta = self.parameters
+        z = order - 1
+        if z == 0:
+            spread = 1.0 if beta == 0 else beta / math.sinh(beta) if beta < 700 else 0.0
+            return x * (1 - spread) + x * x * excess_exp(-x) * spread
+        if max(z, 1.0) * x > _LARGE:
+            low = math.exp(-min((2 * z + 1) * x, 700.0))
+            weight = self._weight(np.array([complex(z)]), np.array([beta]))[0].real
+            return x + math.log1p(weight * (low - 1)) / z
+        # All terms are positive: no cancellation however small ε is.
+        s1, s0 = mean_excess(beta * (z + 1)), mean_excess(beta * z)
+        rest = (1 + s1) * z * excess_exp(z * x) + (1 + s0) * (z + 1) * excess_exp(-(z + 1) * x)
+        scale = z * (z + 1) * x / ((1 + mean_excess(beta * (z + 0.5))) * (2 * z + 1))
+        return math.log1p(scale * ((s1 - s0) + x * rest) / math.cosh(beta / 2)) / z
+
+    @staticmethod
+    def _weight(z: Complex, beta: Real) -> Complex:
+        """B(z), the weight of the second exponential."""
+        if not beta.any():
+            return z / (2 * z + 1)
+        share = shrink(2 * beta * z) / shrink(beta * (2 * z + 1))
+        return np.exp(-beta) / (1 + np.exp(-beta)) * 2 * z / (2 * z + 1) * share
+
+    @classmethod
+    def log_moment(cls, z: Complex, *parameters: Any) -> Complex:
+        x, beta = parameters
+        low = np.expm1(-(2 * z + 1) * x)
+        return z * x + np.log1p(cls._weight(z, beta) * low)
+
+    @classmethod
+    def log_bound(cls, c: float, t: float, *parameters: Any) -> Real:
+        """For continuous noise |A| falls and |B| rises to 1/2 along the line; the lattice has no decay."""
+        x, beta = parameters
+        flat = super().log_bound(c, t, x, beta)
+        first = abs(complex(c + 1, t)) / abs(complex(2 * c + 1, 2 * t))
+        along = c * x + np.log(first + 0.5 * np.exp(-(2 * c + 1) * x))
+        return np.where(beta == 0, np.minimum(flat, along), flat)
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        x, beta = self.parameters
+        if epsilon >= x:
+            return 0.0, 0.0
+        if beta == 0:
+            return (value := -math.expm1((epsilon - x) / 2)), _ROUNDING * (value + x * (1 - value))
+        # The likelihood ratio is monotone: the best event is a ray {noise ≤ t}; t's float may be off by one.
+        shift = int(self.epsilon / self.step)
+        near = math.ceil((shift - epsilon / beta) / 2) - 1
+        rays = (
+            -math.expm1(-beta * (t + 1)) - math.exp(-beta) * math.expm1(epsilon - beta * (shift - t - 1))
+            for t in {max(0, min(shift - 1, near + d)) for d in (-1, 0, 1)}
+        )
+        value = max(0.0, *rays) / (1 + math.exp(-beta))
+        return value, _ROUNDING * min(1.0, value + x + beta)
+
+    def group(self, k: int) -> LaplaceLoss:
+        return LaplaceLoss(k * self.epsilon, self.step)
+
+
+@codec.value
+@dataclass(frozen=True)
+class GaussianLoss(Loss):
+    """Gaussian noise, or μ-GDP: L ~ N(μ²/2, μ²) with μ = Δ₂/σ, held as its exact square (Dong, Roth & Su 2022).
+
+    δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) (Balle & Wang 2018, Thm 8); D_α = αμ²/2.
+    """
+
+    mu_squared: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu_squared", exact(self.mu_squared, "mu_squared", NONNEGATIVE))
+
+    @property
+    def pure(self) -> Fraction | None:
+        return None if self.mu_squared else _ZERO
+
+    def renyi(self, order: float) -> float:
+        return order * float(self.mu_squared) / 2
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        mu = math.sqrt(self.mu_squared)
+        if mu == 0:
+            return 0.0, 0.0
+        near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+        first, second = math.erfc(near / math.sqrt(2)) / 2, math.erfc(far / math.sqrt(2)) / 2
+        # Where e^ε would overflow the second term is put into the error: it is less than the first.
+        second = math.exp(epsilon) * second if epsilon < 700 else 0.0
+        error = _ROUNDING * (first * (1 + near * near) + second * (1 + far * far + epsilon))
+        return max(0.0, first - second), error + (first if epsilon >= 700 else 0.0)
+
+    def group(self, k: int) -> GaussianLoss:
+        return GaussianLoss(k * k * self.mu_squared)
+
+
+@codec.value
+@dataclass(frozen=True)
+class DiscreteGaussianLoss(Loss):
+    """The discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on ℤ, one coordinate moved by a whole ``shift`` s.
+
+    M(z) = e^{z(z+1)s²/2σ²}·Θ(zs)/Θ(0) with Θ(u) = Σ_x e^{−(x+u)²/2σ²}, of period 1 and largest at 0 on the real
+    line: so D_α ≤ αs²/2σ² (Canonne, Kamath & Steinke 2020, Prop. 5). The pmf is log-concave, so smaller shifts are
+    dominated.
+    """
+
+    sigma_squared: Fraction
+    shift: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma_squared", exact(self.sigma_squared, "sigma_squared", POSITIVE))
+        object.__setattr__(self, "shift", whole(self.shift, "shift"))
+
+    @property
+    def pure(self) -> Fraction | None:
+        return None if self.shift else _ZERO
+
+    @property
+    def lattice(self) -> tuple[Fraction, Fraction] | None:
+        if not self.shift:
+            return None
+        return self.shift / self.sigma_squared, self.shift**2 / (2 * self.sigma_squared)
+
+    @property
+    def parameters(self) -> tuple[float, float]:
+        return float(self.sigma_squared), float(self.shift)
+
+    def renyi(self, order: float) -> float:
+        rho = float(self.shift**2 / (2 * self.sigma_squared))
+        z = order - 1
+        if z == 0:
+            return rho
+        u = np.array([complex((z * self.shift) % 1.0)])
+        return order * rho + min(0.0, float(log_theta_ratio(u, float(self.sigma_squared))[0].real)) / z
+
+    @staticmethod
+    def log_moment(z: Complex, *parameters: Any) -> Complex:
+        variance, s = np.broadcast_arrays(*parameters)
+        # M has the lattice's period along the imaginary axis up to sign: bring Im z into the middle period.
+        period = 2 * math.pi * variance / s
+        turns = np.round(z.imag / period)
+        near = z - 1j * turns * period
+        sign = 1j * math.pi * ((turns * s) % 2)
+        theta = np.empty(near.shape, complex)
+        for row, v in enumerate(variance[:, 0]):
+            theta[row] = log_theta_ratio(near[row] * s[row, 0], float(v))
+        return near * (near + 1) * s * s / (2 * variance) + theta + sign
+
+    @property
+    def magnitude(self) -> float:
+        return float(self.shift**2 / self.sigma_squared + self.shift / self.sigma_squared)
+
+    def group(self, k: int) -> DiscreteGaussianLoss:
+        return DiscreteGaussianLoss(self.sigma_squared, k * self.shift)
+
+
+def log_theta_ratio(u: Complex, variance: float) -> Complex:
+    """ln Θ(u)/Θ(0) for |Im u| ≤ πσ²: the sum itself for small σ, its Poisson dual for large."""
+    u = u - np.round(u.real)
+    if variance < 1:
+        x = np.arange(-12, 13)[:, None]
+        lift = (u.real**2 - u.imag**2) / (2 * variance)  # x = 0 is the largest term
+        terms = np.exp(lift - (x + u) ** 2 / (2 * variance)).sum(0)
+        return np.log(terms) - lift - math.log(np.exp(-(x**2) / (2 * variance)).sum())
+    # The second harmonic is e^{−4π²σ²} < 1e-17 of the rest, even where |Im u| is largest.
+    decay = -2 * math.pi**2 * variance
+    waves = np.exp(decay + 2j * math.pi * u) + np.exp(decay - 2j * math.pi * u)
+    return np.log1p(waves) - math.log1p(2 * math.exp(decay))
+
+
+@codec.value
+@dataclass(frozen=True)
+class ResponseLoss(Loss):
+    """Randomised response over ``choices`` answers, with probability ``delta`` revealing all.
+
+    With two choices it dominates every (ε, δ)-DP mechanism (Kairouz, Oh & Viswanath 2015, Thm 3.4).
+    M(z) − 1 = (1 − e^{−zε})(e^{zε} − e^{−ε})/(1 + (k−1)e^{−ε}), outside the failure.
+    """
+
+    epsilon: Fraction
+    choices: int = 2
+    reveal: Fraction = _ZERO
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", NONNEGATIVE))
+        object.__setattr__(self, "choices", whole(self.choices, "choices", at_least=2))
+        object.__setattr__(self, "reveal", exact(self.reveal, "delta", BELOW_ONE))
+
+    @property
+    def pure(self) -> Fraction:
+        return self.epsilon
+
+    @property
+    def failure(self) -> Fraction:
+        return self.reveal
+
+    @property
+    def lattice(self) -> tuple[Fraction, Fraction] | None:
+        if not self.epsilon:
+            return None
+        return (2 * self.epsilon, self.epsilon) if self.choices == 2 else (self.epsilon, _ZERO)
+
+    @property
+    def parameters(self) -> tuple[float, float, float]:
+        return float(self.epsilon), float(self.choices), float(self.reveal)
+
+    def renyi(self, order: float) -> float:
+        x, k, _ = self.parameters
+        z, others = order - 1, 1 + (k - 1) * math.exp(-x)
+        if z == 0:
+            return x * -math.expm1(-x) / others
+        y = z * x
+        if y > _LARGE:
+            return x + math.log((1 + (k - 2) * math.exp(-x - y) + math.exp(-x - 2 * y)) / others) / z
+        return math.log1p(-math.expm1(-y) * (math.expm1(y) - math.expm1(-x)) / others) / z
+
+    @staticmethod
+    def log_moment(z: Complex, *parameters: Any) -> Complex:
+        x, k, reveal = parameters
+        y = z * x
+        low = np.exp(-x)
+        # ln of e^y·(1 + (k−2)e^{−x−y} + e^{−x−2y})/(1 + (k−1)e^{−x}), written around y = 0
+        atoms = (k - 2) * low * np.expm1(-y) + low * np.expm1(-2 * y)
+        return y + np.log1p(atoms / (1 + (k - 1) * low)) + np.log1p(-reveal)
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        x, k, reveal = self.parameters
+        gap = -math.expm1(min(0.0, epsilon - x))
+        value = reveal + (1 - reveal) * gap / (1 + (k - 1) * math.exp(-x))
+        return value, _ROUNDING * (value + x * (1 - gap))
+
+    def group(self, k: int) -> ResponseLoss:
+        """(kε, δ(1 + e^ε + … + e^{(k−1)ε})): the definition applied along a chain of k neighbours (Dwork & Roth
+        2014, Thm 2.2).
+        """
+        if k == 1:
+            return self
+        epsilon = k * self.epsilon
+        if not self.reveal:
+            return ResponseLoss(epsilon)
+        x = float(self.epsilon)
+        growth = math.expm1(k * x) / math.expm1(x) if x else float(k)
+        reveal = self.reveal * Fraction(growth * (1 + 2.0**-40))
+        if reveal >= 1:
+            raise InvalidParameter("k", k, "small enough that the group's δ stays below 1")
+        return ResponseLoss(epsilon, 2, reveal)
+
+
+@codec.value
+@dataclass(frozen=True)
+class BoundedRangeLoss(Loss):
+    """A mechanism whose loss, for each pair of neighbours, spans at most ``eta`` (the exponential mechanism).
+
+    The worst pairs have two atoms, at t and t − η, for some t (Dong, Durfee & Rogers 2020, Lemma 1). ``renyi`` is the
+    supremum over t, in closed form. The supremum over t of their hockey-stick divergences, e^{−ε}(1 −
+    e^{ε−η})²/(4(1 − e^{−η})), is itself the profile of one pair, whose loss has density e^{−l}/(2(1 − e^{−η})) on
+    [−ln(2 − e^{−η}), η]: that pair dominates them all and is what composes. Both directions have this profile.
+    """
+
+    eta: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eta", exact(self.eta, "epsilon", NONNEGATIVE))
+
+    @property
+    def pure(self) -> Fraction:
+        return self.eta
+
+    @property
+    def parameters(self) -> tuple[float]:
+        return (float(self.eta),)
+
+    def renyi(self, order: float) -> float:
+        eta, z = float(self.eta), order - 1
+        if eta == 0:
+            return 0.0
+        # η − t at the worst t, where e^{−t} = e^{−η}·shrink(zη)/shrink(αη)
+        far = z * eta > _LARGE
+        gap = math.log1p(1 / z) if far else math.log(shrink_real(z * eta) / shrink_real(order * eta))
+        t = eta - gap
+        log_p = math.log(math.expm1(gap)) - eta - math.log(-math.expm1(-eta))
+        p = math.exp(log_p)
+        if far:
+            tail = math.exp(min(-order * eta - log_p, 700.0)) * (1 - p)
+            return (log_p + order * t + math.log1p(tail)) / z
+        excess = p * convex_excess(t, order) + (1 - p) * convex_excess(t - eta, order)
+        return math.log1p(excess) / z if z else excess
+
+    @staticmethod
+    def log_moment(z: Complex, *parameters: Any) -> Complex:
+        (eta,) = parameters
+        low = -np.log(2 - np.exp(-eta))
+        width = eta - low
+        # ∫ e^{(z−1)l} dl over [low, η] = e^{(z−1)η}·width·shrink((z−1)·width)
+        return (z - 1) * eta + np.log(shrink((z - 1) * width) * width / (-2 * np.expm1(-eta)))
+
+    @classmethod
+    def log_bound(cls, c: float, t: float, *parameters: Any) -> Real:
+        """The integral over an interval falls as 1/|z − 1|."""
+        (eta,) = parameters
+        low = -np.log(2 - np.exp(-eta))
+        ends = np.logaddexp((c - 1) * eta, (c - 1) * low)
+        along = ends - np.log(-2 * np.expm1(-eta) * abs(complex(c - 1, t)))
+        return np.minimum(super().log_bound(c, t, eta), along)
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        eta = float(self.eta)
+        if epsilon >= eta:
+            return 0.0, 0.0
+        gap = -math.expm1(epsilon - eta)
+        scale = math.exp(-epsilon) / (-4 * math.expm1(-eta))
+        return scale * gap**2, _ROUNDING * scale * gap * (gap * (1 + epsilon) + eta * (1 - gap))
+
+    def group(self, k: int) -> BoundedRangeLoss:
+        """Ranges of a chain of k neighbours add."""
+        return BoundedRangeLoss(k * self.eta)
+
+
+def shrink_real(y: float) -> float:
+    """(1 − e^{−y})/y, continuous at 0."""
+    return -math.expm1(-y) / y if y else 1.0
+
+
+@codec.value
+@dataclass(frozen=True)
+class ConcentratedLoss(Loss):
+    """Anything ρ-zCDP: D_α ≤ ρα for all α > 1 and no more is known (Bun & Steinke 2016).
+
+    No single pair dominates, so only moments at real orders exist; N(ρ, 2ρ) attains the bound and gives lower bounds.
+    """
+
+    rho: Fraction
+    moments_known: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", exact(self.rho, "rho", NONNEGATIVE))
+
+    @property
+    def pure(self) -> Fraction | None:
+        return None if self.rho else _ZERO
+
+    def renyi(self, order: float) -> float:
+        return order * float(self.rho)
+
+    def group(self, k: int) -> ConcentratedLoss:
+        """k²ρ (Bun & Steinke 2016, Prop. 1.9)."""
+        return ConcentratedLoss(k * k * self.rho)
+
+
+@codec.value
+@dataclass(frozen=True)
+class PairLoss(Loss):
+    """Any two finite distributions, outcome by outcome, with exact probabilities.
+
+    Outside the failure the pair is P′ = P given Q > 0 against Q′ = Q given P > 0: with f the larger failure
+    of the two directions, P = (1−f)P′ + fN and Q = (1−f)Q′ + fN′ for some N, N′, as an account needs.
+    """
+
+    p: tuple[Fraction, ...]
+    q: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        p, q = pairs.aligned(self.p, self.q)
+        object.__setattr__(self, "p", p)
+        object.__setattr__(self, "q", q)
+
+    def reversed(self) -> PairLoss:
+        return PairLoss(self.q, self.p)
+
+    @cached_property
+    def _common(self) -> list[tuple[Fraction, Fraction]]:
+        return [(a, b) for a, b in zip(self.p, self.q, strict=True) if a and b]
+
+    @property
+    def failure(self) -> Fraction:
+        return 1 - sum((a for a, _ in self._common), _ZERO)
+
+    @property
+    def _other_failure(self) -> Fraction:
+        return 1 - sum((b for _, b in self._common), _ZERO)
+
+    @cached_property
+    def _outside(self) -> list[tuple[float, float]]:
+        """(Q′, ln P′/Q′) for each common outcome."""
+        p_mass, q_mass = 1 - self.failure, 1 - self._other_failure
+        return [(float(b / q_mass), log_ratio(a / p_mass, b / q_mass)) for a, b in self._common]
+
+    @property
+    def pure(self) -> Fraction | None:
+        return _rounded_up(max((y for _, y in self._outside), default=0.0))
+
+    @property
+    def top(self) -> Fraction | None:
+        return _rounded_up(max((log_ratio(a, b) for a, b in self._common), default=0.0))
+
+    def renyi(self, order: float) -> float:
+        z = order - 1
+        most = max((y for _, y in self._outside), default=0.0)
+        if z * most > _LARGE:
+            scaled = math.fsum(b * math.exp(order * (y - most)) for b, y in self._outside)
+            return (order * most + math.log(scaled)) / z
+        excess = math.fsum(b * convex_excess(y, order) for b, y in self._outside)
+        return math.log1p(max(0.0, excess)) / z if z else max(0.0, excess)
+
+    @property
+    def parameters(self) -> tuple[Real, Real]:
+        mass = np.array([float(a) for a, _ in self._common])[:, None]
+        return mass, np.array([log_ratio(a, b) for a, b in self._common])[:, None]
+
+    @staticmethod
+    def log_moment(z: Complex, *parameters: Any) -> Complex:
+        mass, loss = parameters
+        if not len(mass):
+            return np.full((1, z.size), -np.inf + 0j)
+        lift = (np.log(mass) + loss * z.real).max(0)
+        total = (np.exp(np.log(mass) + loss * z - lift)).sum(0)
+        return (lift + np.log(total))[None, :]
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        growth = math.exp(min(epsilon, 700.0))
+        gaps = [float(a) - growth * float(b) for a, b in zip(self.p, self.q, strict=True)]
+        return math.fsum(gap for gap in gaps if gap > 0), _ROUNDING * (1 + epsilon)
+
+    def group(self, k: int) -> PairLoss:
+        """1 − (1−f)^{∘k} for the trade-off function f of both directions (Dong, Roth & Su 2022, Thm 2.14)."""
+        return self if k == 1 else PairLoss(*pairs.chained(self.p, self.q, k))
+
+    @property
+    def magnitude(self) -> float:
+        return max((abs(log_ratio(a, b)) for a, b in self._common), default=0.0)
+
+
+def _rounded_up(value: float) -> Fraction:
+    """A computed logarithm as an exact number that is surely not below it."""
+    return Fraction(max(0.0, value) * (1 + 2.0**-50))

@@ -1,0 +1,109 @@
+"""Finite pairs of distributions: reading them, and chaining them over several neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
+
+Distribution = Mapping[Hashable, Number] | Sequence[Number]
+Exact = tuple[Fraction, ...]
+
+_TOLERANCE = Fraction(1, 10**9)  # floats that should sum to one may miss it by rounding, not by more
+
+
+def aligned(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
+    """Two distributions over the same outcomes as exact probabilities; mappings are joined by key."""
+    if isinstance(p, Mapping) and isinstance(q, Mapping):
+        keys = list(dict.fromkeys([*p, *q]))
+        left: Iterable[Number] = [p.get(key, 0) for key in keys]
+        right: Iterable[Number] = [q.get(key, 0) for key in keys]
+    elif isinstance(p, Mapping) or isinstance(q, Mapping):
+        raise InvalidParameter("p and q", (type(p).__name__, type(q).__name__), "both mappings or both sequences")
+    else:
+        left, right = _items(p, "p"), _items(q, "q")
+    first, second = _normalised(left, "p"), _normalised(right, "q")
+    if len(first) != len(second):
+        raise InvalidParameter("q", f"{len(second)} outcomes", f"as long as p ({len(first)} outcomes)")
+    return first, second
+
+
+def _items(values: object, name: str) -> list[Number]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidParameter(name, values, "a one-dimensional sequence of probabilities")
+    return list(values)
+
+
+def _normalised(values: Iterable[Number], name: str) -> Exact:
+    probabilities = [exact(value, name, NONNEGATIVE) for value in values]
+    total = sum(probabilities, Fraction(0))
+    if not probabilities or abs(total - 1) > _TOLERANCE:
+        raise InvalidParameter(
+            name, f"{len(probabilities)} numbers with sum {float(total)!r}", "probabilities that sum to 1"
+        )
+    return tuple(value / total for value in probabilities)
+
+
+Corner = tuple[Fraction, Fraction]
+
+
+def tradeoff_corners(p: Exact, q: Exact) -> list[Corner]:
+    """The corners (false positive, true positive) of the best tests of P against Q: reject P where Q/P is largest.
+
+    The true positive rate is a concave, piecewise linear function of the false positive rate between them.
+    """
+    outcomes = sorted(
+        zip(p, q, strict=True), key=lambda pq: (pq[0] == 0, pq[1] / pq[0] if pq[0] else Fraction(0)), reverse=True
+    )
+    corners, a, b = [(Fraction(0), Fraction(0))], Fraction(0), Fraction(0)
+    for x, y in outcomes:
+        a, b = a + x, b + y
+        corners.append((a, b))
+    return hull(corners)
+
+
+def hull(corners: Iterable[Corner]) -> list[Corner]:
+    """The least concave function above the corners, as its corners from left to right."""
+    kept: list[Corner] = []
+    for x, y in sorted(set(corners)):
+        if kept and kept[-1][0] == x and len(kept) > 1:
+            kept.pop()  # the same false positive rate, more power
+        while len(kept) > 1 and _below(kept[-2], kept[-1], (x, y)):
+            kept.pop()
+        kept.append((x, y))
+    return kept
+
+
+def _below(a: Corner, b: Corner, c: Corner) -> bool:
+    """Whether b lies on or under the line from a to c."""
+    return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])
+
+
+def chained(p: Exact, q: Exact, k: int) -> tuple[Exact, Exact]:
+    """A pair whose trade-off is 1 − (1−f)^{∘k}, f the weaker of both directions of (p, q)."""
+    power = hull([*tradeoff_corners(p, q), *tradeoff_corners(q, p)])
+    chain = power
+    for _ in range(k - 1):
+        chain = _after(power, chain)
+    # A vertical first step is mass of Q where P is 0; a flat last one is mass of P where Q is 0.
+    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(chain)]
+    return tuple(x for x, _ in steps), tuple(y for _, y in steps)
+
+
+def _after(outer: list[Corner], inner: list[Corner]) -> list[Corner]:
+    """outer ∘ inner, with corners at inner's corners and where inner passes outer's."""
+    points = [(x, _value(outer, y)) for x, y in inner]
+    for (x0, y0), (x1, y1) in pairwise(inner):
+        points += [(x0 + (x1 - x0) * (corner - y0) / (y1 - y0), power) for corner, power in outer if y0 < corner < y1]
+    return hull([(Fraction(0), Fraction(0)), *points, (Fraction(1), Fraction(1))])
+
+
+def _value(corners: list[Corner], x: Fraction) -> Fraction:
+    """The concave function at x; at a vertical step its upper end."""
+    for (x0, y0), (x1, y1) in reversed(list(pairwise(corners))):
+        if x0 <= x <= x1:
+            return y1 if x0 == x1 else y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+    return corners[-1][1]

@@ -1,0 +1,149 @@
+"""How much one unit can change a vector of exact totals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.errors import InvalidParameter, NeighboursDiffer
+from sfumato.privacy import codec
+from sfumato.privacy.guarantee import Neighbours
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text, whole
+
+
+@codec.value
+@dataclass(frozen=True)
+class Sensitivity:
+    """One unit changes at most ``groups`` coordinates, each by at most ``per_group``.
+
+    ``total`` bounds the sum of all changes (the L1 norm) and ``squares`` the sum of their squares (L2 squared)
+    where more is known than the first two say: rows limited to ``m`` per unit give ``total=m``. Both are
+    tightened to what the other bounds already imply, so equal knowledge is an equal value.
+
+    >>> Sensitivity(groups=4, per_group=2, total=5)
+    Sensitivity(groups=4, per_group=2, total=5, squares=9, neighbours='add-remove')
+    """
+
+    groups: int
+    per_group: Fraction
+    total: Fraction
+    squares: Fraction
+    neighbours: Neighbours
+
+    def __init__(
+        self,
+        groups: Number = 1,
+        per_group: Number = 1,
+        total: Number | None = None,
+        squares: Number | None = None,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    ) -> None:
+        count = whole(groups, "groups", at_least=1)
+        cap = exact(per_group, "per_group", NONNEGATIVE)
+        l1 = count * cap
+        if total is not None:
+            l1 = min(l1, exact(total, "total", NONNEGATIVE))
+        cap = min(cap, l1)
+        most = _concentrated_squares(cap, l1)
+        if squares is not None:
+            most = min(most, exact(squares, "squares", NONNEGATIVE))
+        object.__setattr__(self, "groups", count)
+        object.__setattr__(self, "per_group", cap)
+        object.__setattr__(self, "total", l1)
+        object.__setattr__(self, "squares", most)
+        object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
+
+    @classmethod
+    def of(cls, value: Sensitivity | Number) -> Sensitivity:
+        """A number is the change of one coordinate."""
+        if isinstance(value, Sensitivity):
+            return value
+        return cls(per_group=exact(value, "sensitivity", NONNEGATIVE))
+
+    @property
+    def l0(self) -> int:
+        return self.groups
+
+    @property
+    def l1(self) -> Fraction:
+        return self.total
+
+    @property
+    def l2(self) -> float:
+        """Rounded up; ``squares`` is its exact square."""
+        return _root_above(self.squares)
+
+    @property
+    def linf(self) -> Fraction:
+        return self.per_group
+
+    @property
+    def coordinates(self) -> tuple[tuple[Fraction, int], ...]:
+        """The most concentrated change, as (size, how often): as many full coordinates as ``total`` pays for, then
+        the rest.
+
+        Among all changes within the bounds it is the worst for Laplace noise (``losses.Laplace``) and has
+        the largest Euclidean norm.
+        """
+        if not self.per_group:
+            return ()
+        full, rest = divmod(self.total, self.per_group)
+        parts = ((self.per_group, int(full)), (rest, 1))
+        return tuple((size, count) for size, count in parts if size and count)
+
+    def times(self, k: int) -> Sensitivity:
+        """k units at once: each norm grows k-fold, and the groups they touch with it."""
+        k = whole(k, "k", at_least=1)
+        return Sensitivity(k * self.groups, k * self.per_group, k * self.total, k * k * self.squares, self.neighbours)
+
+    def under(self, neighbours: Neighbours | str, *, signed: bool = True) -> Sensitivity:
+        """The same contributions with one unit replaced by another instead of added or removed.
+
+        Two contributions differ by at most their sum: every norm doubles. When all contributions have
+        one sign (counts, sums of values ≥ 0: ``signed=False``) a coordinate moves by at most one
+        contribution, and the squares only double.
+        """
+        wanted = Neighbours.of(neighbours)
+        if wanted is self.neighbours:
+            return self
+        if wanted is Neighbours.ADD_REMOVE:
+            raise NeighboursDiffer(
+                self.neighbours.value,
+                wanted.value,
+                place="Sensitivity.under",
+                fix="state the sensitivity for add-remove neighbours from the start",
+            )
+        spread = 2 if signed else 1
+        return Sensitivity(
+            2 * self.groups,
+            spread * self.per_group,
+            2 * self.total,
+            2 * spread * self.squares,
+            wanted,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Sensitivity(groups={self.groups}, per_group={text(self.per_group)}, total={text(self.total)}, "
+            f"squares={text(self.squares)}, neighbours={self.neighbours.value!r})"
+        )
+
+
+def _concentrated_squares(cap: Fraction, total: Fraction) -> Fraction:
+    """The largest Σv² with Σ|v| ≤ total and |v| ≤ cap: convex, so attained by full coordinates and a rest."""
+    if not cap:
+        return Fraction(0)
+    full, rest = divmod(total, cap)
+    return full * cap**2 + rest**2
+
+
+def _root_above(square: Fraction) -> float:
+    """A float at least the square root of an exact number."""
+    try:
+        root = math.sqrt(square)
+    except OverflowError:
+        raise InvalidParameter("squares", square, "below 1e308") from None
+    while Fraction(root) ** 2 < square:
+        root = math.nextafter(root, math.inf)
+    return root

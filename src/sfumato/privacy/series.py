@@ -1,0 +1,58 @@
+"""Small functions that would cancel if written plainly, computed to the last few bits."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Complex = NDArray[np.complexfloating[Any, Any]]
+
+
+def excess_exp(y: float) -> float:
+    """(e^y − 1 − y)/y², which is 1/2 at 0."""
+    if abs(y) > 0.3:
+        return (math.expm1(y) - y) / (y * y)
+    total, term = 0.0, 0.5
+    for n in range(3, 17):
+        total += term
+        term *= y / n
+    return total
+
+
+def mean_excess(y: float) -> float:
+    """sinh(y)/y − 1, which is y²/6 near 0."""
+    if abs(y) > 1:
+        return math.sinh(y) / y - 1
+    total, term = 0.0, y * y / 6
+    for n in range(4, 24, 2):
+        total += term
+        term *= y * y / (n * (n + 1))
+    return total
+
+
+def convex_excess(y: float, order: float) -> float:
+    """x^α − 1 − α(x − 1) at x = e^y, and its limit x·ln x − x + 1 per unit of α − 1 at order 1: never negative."""
+    if order == 1:
+        phi = excess_exp(y)
+        return y * y * (1 + y * phi - phi)
+    return order * y * y * (order * excess_exp(order * y) - excess_exp(y))
+
+
+def log_ratio(p: Fraction, q: Fraction) -> float:
+    """ln(p/q) of exact positive numbers, accurate when they are close and when they are far apart."""
+    change = (p - q) / q
+    if abs(change) < 1:
+        return math.log1p(float(change))
+    ratio = p / q
+    return math.log(ratio.numerator) - math.log(ratio.denominator)
+
+
+def shrink(y: Complex) -> Complex:
+    """(1 − e^{−y})/y for complex arrays, continuous at 0."""
+    small = np.abs(y) < 1e-8
+    safe = np.where(small, 1.0, y)
+    return np.where(small, 1 - y / 2, -np.expm1(-safe) / safe)

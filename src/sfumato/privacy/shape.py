@@ -1,0 +1,136 @@
+"""Shapes of a loss beyond ε and δ: its distribution, its least ρ, and what a test can make of it."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from sfumato.privacy import composition
+from sfumato.privacy.composition import Parts
+from sfumato.privacy.losses import ConcentratedLoss, DiscreteGaussianLoss, GaussianLoss, Loss
+from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact
+
+
+@dataclass(frozen=True)
+class PrivacyLoss:
+    """The privacy loss L as a random variable: how much an outcome favours one world over the other."""
+
+    forward: Parts
+    backward: Parts
+
+    @property
+    def mean(self) -> float:
+        """E[L], the KL divergence; infinite when the loss can be."""
+        return math.inf if composition.failure(self.forward) else composition.renyi(self.forward, 1.0)
+
+    def tail(self, epsilon: Number) -> float:
+        """P(L > ε): an upper bound, tight to about one part in ten thousand away from atoms."""
+        return self._tail(float(exact(epsilon, "epsilon")))
+
+    def quantile(self, probability: Number) -> float:
+        """The least ε with P(L > ε) ≤ 1 − probability, found on the upper bound; infinite inside the failure."""
+        beyond = 1 - exact(probability, "probability", INSIDE_UNIT)
+        if beyond <= composition.failure(self.forward):
+            return math.inf
+        low, high = -1.0, 1.0
+        while self._tail(low) <= beyond:
+            low *= 2
+        while self._tail(high) > beyond:
+            high *= 2
+        while high - low > 1e-9 * max(1.0, abs(high)):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._tail(middle) > beyond else (low, middle)
+        return high
+
+    def _tail(self, x: float) -> float:
+        """δ(x) = P(L > x) − e^x·Q(L > x), and −Q(L > x) is the slope of the convex e^x ↦ δ: a chord from the left
+        is steeper.
+        """
+        spread = math.sqrt(2 * composition.renyi(self.forward, 1.0))
+        near = x - 1e-4 * max(spread, 1e-9)
+        least, most = self._delta_range(x)
+        steep = (self._delta_range(near)[1] - least) / -math.expm1(near - x)
+        return min(1.0, most + max(0.0, steep))
+
+    def _delta_range(self, x: float) -> tuple[float, float]:
+        """δ at any real x: below zero through the other direction, (P − yQ)⁺ = P − yQ + (yQ − P)⁺."""
+        if x >= 0:
+            return composition.delta_range(self.forward, Fraction(x))
+        low, high = composition.delta_range(self.backward, Fraction(-x))
+        return -math.expm1(x) + math.exp(x) * low, -math.expm1(x) + math.exp(x) * high
+
+
+def least_rho(loss: Loss) -> float:
+    """The least ρ with D_α ≤ ρα for all α > 1, rounded up by at most one part in 10⁹.
+
+    With s = α − 1, ψ(s) = s·D_α is convex and ψ(0) = 0, so chords bound ψ(s)/(s(s+1)) on an interval from above;
+    the interval with the largest bound is halved until bound and best value meet.
+    """
+    if isinstance(loss, GaussianLoss):
+        return float(loss.mu_squared) / 2
+    if isinstance(loss, ConcentratedLoss):
+        return float(loss.rho)
+    if isinstance(loss, DiscreteGaussianLoss):  # attained at orders where (α − 1)·shift is whole
+        return float(loss.shift**2 / (2 * loss.sigma_squared))
+    ceiling = float(loss.pure or 0)
+    if ceiling == 0:
+        return 0.0
+    psi = {s: s * loss.renyi(1 + s) for s in (1e-7, *(2.0**n for n in range(-20, 60)))}
+    grid = sorted(psi)
+    best = max(psi[s] / (s * (s + 1)) for s in grid)
+    open_: list[tuple[float, float, float]] = [(-psi[grid[0]] / grid[0], 0.0, grid[0])]
+    open_ += [(-_chord(a, b, psi[a], psi[b]), a, b) for a, b in pairwise(grid)]
+    heapq.heapify(open_)
+    while -open_[0][0] > best * (1 + 1e-9) and open_[0][1] > 0:
+        _, a, b = heapq.heappop(open_)
+        middle = math.sqrt(a * b)
+        psi[middle] = middle * loss.renyi(1 + middle)
+        best = max(best, psi[middle] / (middle * (middle + 1)))
+        for left, right in ((a, middle), (middle, b)):
+            heapq.heappush(open_, (-_chord(left, right, psi[left], psi[right]), left, right))
+    return max(-open_[0][0], ceiling / (1 + grid[-1])) * (1 + 2.0**-40)
+
+
+def _chord(a: float, b: float, at_a: float, at_b: float) -> float:
+    """The maximum over [a, b] of (line through (a, at_a), (b, at_b))/(s(s+1)), a line with intercept ≤ 0."""
+    slope = (at_b - at_a) / (b - a)
+    start = at_a - slope * a
+    ratios = [at_a / (a * (a + 1)), at_b / (b * (b + 1))]
+    if start < 0 < slope:
+        inner = (-start + math.sqrt(start * start - start * slope)) / slope
+        if a < inner < b:
+            ratios.append((start + slope * inner) / (inner * (inner + 1)))
+    return max(ratios)
+
+
+def best_line(delta: Callable[[float], float], most: float, alpha: float) -> float:
+    """The highest of the lines max(1 − δ − e^ε·α, e^{−ε}(1 − δ − α)) at a false positive rate α, over 0 ≤ ε ≤ most.
+
+    Any ε gives a true lower bound of the false negative rate; both families are quasi-concave in e^ε, so thirds are
+    cut.
+    """
+
+    def first(epsilon: float) -> float:
+        return 1 - delta(epsilon) - math.exp(min(700.0, epsilon)) * alpha
+
+    def second(epsilon: float) -> float:
+        return math.exp(-epsilon) * (1 - delta(epsilon) - alpha)
+
+    return max(0.0, _peak(first, most), _peak(second, most))
+
+
+def _peak(height: Callable[[float], float], most: float) -> float:
+    low, high = 0.0, most
+    best = max(height(low), height(high))
+    for _ in range(40):
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        a, b = height(left), height(right)
+        best = max(best, a, b)
+        low, high = (left, high) if a < b else (low, right)
+        if high - low < 1e-7 * max(1.0, most):
+            break
+    return best
