@@ -50,6 +50,7 @@ Real = NDArray[np.floating[Any]]
 _NODES = 1 << 12  # the most nodes on the half line before smoothing ends it
 _LATTICE_NODES = 1 << 13  # the most nodes on half a period of a lattice
 _PRECISION = 1e-11  # what aliasing and truncation may add, relative to δ
+_ROUGH = 1e-6  # the same where smoothing is the larger error anyway
 _ROUNDING = 32 * 2.0**-52
 _CHUNK = 1 << 18  # complex numbers held at once
 _LEAST_C, _MOST_C = 1e-7, 1e15
@@ -217,8 +218,8 @@ class Inversion:
     """μ of the extra release, 0 when none was needed."""
     spacing: float
     offset: float
-    log_alias: tuple[float, float]
-    """(s, ln of the bound at ε = 0) for the aliases above ε: the bound falls as e^{−sε}."""
+    above: tuple[float, float]
+    """(s, b): the aliases above ε add at most e^{b − sε}."""
 
     def upper(self, epsilon: float) -> float:
         """Not below δ(ε), failure apart."""
@@ -231,7 +232,7 @@ class Inversion:
         if self.smoothing == 0:
             return max(0.0, self._between(epsilon, -1))
         most = self.upper(epsilon)
-        log_tail = math.log(max(most, 1e-300) * 1e-7)  # P(G > g) ≤ e^{log_tail}/2, and so is E(V − e^g)⁺
+        log_tail = math.log(max(most, 1e-300) * 1e-6)  # P(G > g) ≤ e^{log_tail}/2, and so is E(V − e^g)⁺
         g = self.smoothing**2 / 2 + self.smoothing * math.sqrt(-2 * log_tail)
         tails = 0.5 * math.exp(log_tail) * (1 + most / (2 * g))
         near = self._at(epsilon + g, -1)
@@ -247,7 +248,9 @@ class Inversion:
         return (1 - share) * self._at(below, side) + share * self._at(below + self.spacing, side)
 
     def _at(self, epsilon: float, side: int) -> float:
-        scale = math.exp(min(self.log_peak - self.c * epsilon, 700.0))
+        if (log_scale := self.log_peak - self.c * epsilon) > 600:
+            return 1.0 if side > 0 else 0.0  # this contour was made for larger ε and says nothing here
+        scale = math.exp(log_scale)
         waves = np.exp(-1j * epsilon * self.heights)
         total = float((self.terms * waves).real.sum())
         constant, growing = self.rounding
@@ -256,28 +259,30 @@ class Inversion:
             return scale * (total + error)
         beneath = self.c * self.wrap
         alias = math.exp(-beneath) / -math.expm1(-beneath)
-        if epsilon + self.wrap < self.moments.top:
-            s, log_alias = self.log_alias
-            alias += math.exp(min(700.0, log_alias - s * epsilon))
+        if self.smoothing or epsilon + self.wrap < self.moments.top:
+            s, bound = self.above
+            alias += math.exp(min(600.0, bound - s * epsilon))
         return scale * (total - error) - alias
 
 
-def invert(moments: Moments, c: float, log_delta: float) -> Inversion:
-    """The sum along Re z = c, made for ε where δ is about e^{log_delta}."""
+def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
+    """The sum along Re z = c, made for about this ε and δ."""
     log_peak = float(moments.log(np.array([c + 0j]))[0].real)
-    epsilon = float(chernoff(moments, np.array([c]))[0][0])
-    wrap, s, log_alias = _unaliased(moments, c, log_delta, epsilon)
+    relative = math.exp(max(-600.0, min(0.0, log_delta - log_peak + c * epsilon)))  # δ beside the largest term
+    wrap = _unaliased(moments, c, epsilon, log_delta + math.log(_PRECISION))
     spacing, offset = (float(part) for part in moments.lattice or (0, 0))
+    smoothing = lost = 0.0
     if spacing and wrap / spacing <= 2 * _LATTICE_NODES:
         half = max(1, math.ceil(wrap / spacing / 2))
-        step = 2 * math.pi / (spacing * (2 * half + 1))
-        wrap, smoothing, lost = spacing * (2 * half + 1), 0.0, 0.0
+        wrap = spacing * (2 * half + 1)
     else:
         spacing = offset = 0.0
-        step = 2 * math.pi / wrap
-        half, smoothing, lost = _cut(
-            moments, c, step, log_peak, _PRECISION * _relative(log_delta, log_peak, c, epsilon)
-        )
+        half, lost = _decayed(moments, c, 2 * math.pi / wrap, log_peak, _PRECISION * relative)
+        if half > _NODES:
+            half = _NODES
+            wrap = _unaliased(moments, c, epsilon, log_delta + math.log(_ROUGH))
+            smoothing, lost = _smoothed(half * 2 * math.pi / wrap, _ROUGH * relative)
+    step = 2 * math.pi / wrap
     nodes = c + 1j * step * np.arange(half + 1)
     weights = _kernel(nodes, spacing) * (step / math.pi)
     weights[0] /= 2
@@ -297,13 +302,8 @@ def invert(moments: Moments, c: float, log_delta: float) -> Inversion:
         smoothing=smoothing,
         spacing=spacing,
         offset=offset,
-        log_alias=(s, log_alias),
+        above=_aliases_above(moments, c, wrap, epsilon, smoothing),
     )
-
-
-def _relative(log_delta: float, log_peak: float, c: float, epsilon: float) -> float:
-    """δ relative to the largest possible term e^{ln M(c) − cε}."""
-    return math.exp(max(-600.0, min(0.0, log_delta - log_peak + c * epsilon)))
 
 
 def _kernel(z: Complex, spacing: float) -> Complex:
@@ -313,35 +313,43 @@ def _kernel(z: Complex, spacing: float) -> Complex:
     return spacing * np.exp(-z * spacing) * -math.expm1(-spacing) / ends
 
 
-def _unaliased(moments: Moments, c: float, log_delta: float, epsilon: float) -> tuple[float, float, float]:
-    """Λ that makes aliases negligible, with the order s and bound (at ε = 0) of those above ε."""
-    goal = log_delta + math.log(_PRECISION)
-    wrap = -goal / c + 1e-300
+def _aliases_above(moments: Moments, c: float, wrap: float, epsilon: float, smoothing: float) -> tuple[float, float]:
+    """(s, b): the aliases above ε add at most e^{b − sε}, for the s that is best at this ε."""
     s = c * np.array([1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 5.0, 10.0])
-    log_moment = moments.log(s + 0j).real - s * np.log1p(1 / s) - np.log1p(s)
+    log_moment = moments.log(s + 0j).real + moments.rounding(s) + smoothing**2 / 2 * s * (s + 1)
+    over = (s - c) * wrap
+    bounds = log_moment - s * np.log1p(1 / s) - np.log1p(s) - over - np.log(-np.expm1(-over))
+    best = int(np.argmin(bounds - s * epsilon))
+    return float(s[best]), float(bounds[best])
+
+
+def _unaliased(moments: Moments, c: float, epsilon: float, goal: float) -> float:
+    """A Λ at which the logarithm of what aliases add is below the goal."""
+    wrap = -goal / c
     for _ in range(12):
-        over = (s - c) * wrap
-        bounds = log_moment - np.where(over < 30, np.log(np.expm1(np.minimum(over, 30))), over)
-        best = int(np.argmin(bounds - s * epsilon))
-        if bounds[best] - s[best] * epsilon <= goal or epsilon + wrap >= moments.top:
+        s, bound = _aliases_above(moments, c, wrap, epsilon, 0.0)
+        if bound - s * epsilon <= goal or epsilon + wrap >= moments.top:
             break
         wrap *= 1.5
-    return wrap, float(s[best]), float(bounds[best])
+    return wrap
 
 
-def _cut(moments: Moments, c: float, step: float, log_peak: float, allowed: float) -> tuple[int, float, float]:
-    """How many nodes, how much smoothing, and what is lost beyond the last node relative to M(c)."""
-    half = 16
+def _decayed(moments: Moments, c: float, step: float, log_peak: float, allowed: float) -> tuple[int, float]:
+    """How many nodes until the rest is provably below what is allowed, and that rest, both relative to M(c)."""
+    half, lost = 16, math.inf
     while half <= _NODES:
         t = step * half
         lost = math.exp(min(0.0, moments.log_bound(c, t) - log_peak)) / (math.pi * t)
         if lost <= allowed:
-            return half, 0.0, lost
+            break
         half *= 2
-    t = step * _NODES
+    return half, lost
+
+
+def _smoothed(t: float, allowed: float) -> tuple[float, float]:
+    """The μ of an extra release that ends the sum at height t, and what is lost there."""
     decay = max(1.0, -math.log(min(0.5, allowed * math.pi * t)))
-    smoothing = math.sqrt(2 * decay) / t
-    return _NODES, smoothing, math.exp(-decay) / (math.pi * t)
+    return math.sqrt(2 * decay) / t, math.exp(-decay) / (math.pi * t)
 
 
 def _pruned(moments: Moments, nodes: Complex, smoothing: float, sizes: Real) -> tuple[NDArray[np.intp], Complex, float]:
@@ -373,6 +381,13 @@ def _log_chernoff(moments: Moments, c: float, epsilon: float) -> float:
     return value - c * epsilon - c * math.log1p(1 / c) - math.log1p(c) + _ROUNDING * c * epsilon
 
 
+def _contour(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
+    """The inversion at Chernoff's c; for large δ, where that c would be tiny, at one where M(c)e^{−cε} is still small."""
+    if log_delta > -3:
+        c = max(c, _search(lambda grid: moments.log(grid + 0j).real - grid * epsilon < 2, rounds=2))
+    return invert(moments, c, epsilon, log_delta)
+
+
 def delta_range_of(moments: Moments, epsilon: float) -> tuple[float, float]:
     """Lower and upper bounds of δ(ε) ≥ 0, the failure apart."""
     if epsilon >= moments.top:
@@ -380,7 +395,7 @@ def delta_range_of(moments: Moments, epsilon: float) -> tuple[float, float]:
     with np.errstate(all="ignore"):
         c = _search(lambda grid: chernoff(moments, grid)[0] < epsilon, rounds=2 if moments.known else 6)
         log_delta = min(0.0, _log_chernoff(moments, c, epsilon))
-        contour = invert(moments, c, log_delta)
+        contour = _contour(moments, c, epsilon, log_delta)
         proven = math.exp(log_delta)
         upper = min(proven, contour.upper(epsilon)) if moments.known else proven
         return min(contour.lower(epsilon), upper), upper
@@ -393,9 +408,9 @@ def epsilon_range_of(moments: Moments, delta: float) -> tuple[float, float]:
         c = _search(lambda grid: chernoff(moments, grid)[1] > goal, rounds=2 if moments.known else 6)
         proven = (_log_chernoff(moments, c, 0.0) - goal) / c
         proven = min(max(0.0, proven * (1 + _ROUNDING)), moments.top)
-        contour = invert(moments, c, goal)
-        lower = _root(contour.lower, delta, proven, c, side=-1)
-        upper = min(proven, _root(contour.upper, delta, proven, c, side=+1)) if moments.known else proven
+        contour = _contour(moments, c, proven, goal)
+        lower = _root(contour.lower, delta, proven, contour.c, side=-1)
+        upper = min(proven, _root(contour.upper, delta, proven, contour.c, side=+1)) if moments.known else proven
     return min(lower, upper), upper
 
 

@@ -385,10 +385,11 @@ class ResponseLoss(Loss):
 class BoundedRangeLoss(Loss):
     """A mechanism whose loss, for each pair of neighbours, spans at most ``eta`` (the exponential mechanism).
 
-    The worst pairs have two atoms, at t and t − η, for some t (Dong, Durfee & Rogers 2020, Lemma 1). ``renyi`` is the
-    supremum over t, in closed form. The supremum over t of their hockey-stick divergences, e^{−ε}(1 −
-    e^{ε−η})²/(4(1 − e^{−η})), is itself the profile of one pair, whose loss has density e^{−l}/(2(1 − e^{−η})) on
-    [−ln(2 − e^{−η}), η]: that pair dominates them all and is what composes. Both directions have this profile.
+    The worst pairs have two atoms, at t and t − η, for some t (Dong, Durfee & Rogers 2020, Lemma 1), and ``renyi`` is
+    the supremum of their divergences over t, in closed form. Their hockey-stick divergences are
+    (1 − e^{t−η})(1 − e^{ε−t})/(1 − e^{−η}), largest at t = (ε+η)/2: (1 − e^{(ε−η)/2})²/(1 − e^{−η}). As a function of e^ε
+    this is convex with slope −1 at e^{−η} and 0 at e^η, so it is itself the profile of a pair, whose loss has density
+    e^{l/2}/(4 sinh(η/2)) on [−η, η]: that pair dominates them all and is what composes (Zhu, Dong & Wang 2022, Prop. 7).
     """
 
     eta: Fraction
@@ -423,27 +424,23 @@ class BoundedRangeLoss(Loss):
     @staticmethod
     def log_moment(z: Complex, *parameters: Any) -> Complex:
         (eta,) = parameters
-        low = -np.log(2 - np.exp(-eta))
-        width = eta - low
-        # ∫ e^{(z−1)l} dl over [low, η] = e^{(z−1)η}·width·shrink((z−1)·width)
-        return (z - 1) * eta + np.log(shrink((z - 1) * width) * width / (-2 * np.expm1(-eta)))
+        return z * eta + np.log(shrink((2 * z + 1) * eta) / shrink(eta))
 
     @classmethod
     def log_bound(cls, c: float, t: float, *parameters: Any) -> Real:
-        """The integral over an interval falls as 1/|z − 1|."""
+        """The integral over an interval falls as 1/|2z + 1|."""
         (eta,) = parameters
-        low = -np.log(2 - np.exp(-eta))
-        ends = np.logaddexp((c - 1) * eta, (c - 1) * low)
-        along = ends - np.log(-2 * np.expm1(-eta) * abs(complex(c - 1, t)))
+        ends = 1 + np.exp(-(2 * c + 1) * eta)
+        along = c * eta + np.log(ends / (-np.expm1(-eta) * abs(complex(2 * c + 1, 2 * t))))
         return np.minimum(super().log_bound(c, t, eta), along)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         eta = float(self.eta)
         if epsilon >= eta:
             return 0.0, 0.0
-        gap = -math.expm1(epsilon - eta)
-        scale = math.exp(-epsilon) / (-4 * math.expm1(-eta))
-        return scale * gap**2, _ROUNDING * scale * gap * (gap * (1 + epsilon) + eta * (1 - gap))
+        gap = -math.expm1((epsilon - eta) / 2)
+        width = -math.expm1(-eta)
+        return gap**2 / width, _ROUNDING * gap * (gap + eta * (1 - gap)) / width
 
     def group(self, k: int) -> BoundedRangeLoss:
         """Ranges of a chain of k neighbours add."""

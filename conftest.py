@@ -1,0 +1,34 @@
+"""Markdown and docstring examples are tests; ``--long`` runs the full figures."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+from sybil.parsers.rest import DocTestParser
+
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the full figures instead of small seeded counts")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--long"):
+        return
+    kept = [item for item in items if "long" not in item.keywords]
+    config.hook.pytest_deselected(items=[item for item in items if "long" in item.keywords])
+    items[:] = kept
+
+
+@pytest.fixture(scope="session")
+def long(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--long"))
+
+
+markdown = Sybil(parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"], excludes=["tests/**"])
+docstrings = Sybil(parsers=[DocTestParser()], patterns=["src/**/*.py"])
+pytest_collect_file = (markdown + docstrings).pytest()

@@ -1,0 +1,42 @@
+# Sourced by ./demo and ./test: makes .venv and installs the package with the extras named in $1.
+# A stamp remembers what was installed, so a second run starts at once.
+
+find_python() {
+    for candidate in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do
+        if command -v "$candidate" >/dev/null 2>&1 &&
+            "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$candidate"
+            return 0
+        fi
+    done
+    return 1
+}
+
+set_up() {
+    stamp=.venv/.sfumato-$1
+    wanted="$(cksum <pyproject.toml) $PWD"
+    if [ -x .venv/bin/python ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+        return 0
+    fi
+    if ! python=$(find_python); then
+        echo "Sfumato needs Python 3.11 or newer; none was found. On Debian or Ubuntu: apt-get install -y python3 python3-venv" >&2
+        exit 1
+    fi
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        version=$("$python" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+        prefix=""
+        [ "$(id -u)" = 0 ] || prefix="sudo "
+        echo "Python's venv module is missing. Install it with:" >&2
+        echo "    ${prefix}apt-get install -y ${version}-venv" >&2
+        exit 1
+    fi
+    echo "Setting up .venv (first run only, about a minute) …"
+    # A folder that was moved or half made is made anew.
+    .venv/bin/python -c '' 2>/dev/null && [ -f .venv/.sfumato-path ] && [ "$(cat .venv/.sfumato-path)" = "$PWD" ] ||
+        { rm -rf .venv && "$python" -m venv .venv && echo "$PWD" >.venv/.sfumato-path; }
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable "$2" || {
+        echo "Installing the package failed; the lines above say why. Nothing outside .venv was changed." >&2
+        exit 1
+    }
+    echo "$wanted" >"$stamp"
+}

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato import InvalidParameter
+from sfumato.privacy.numbers import above, allowance_units, below, charge_units, exact, text, whole
+
+
+@pytest.mark.parametrize(
+    ("value", "meaning"),
+    [
+        (0.1, Fraction(1, 10)),
+        (np.float64(0.1), Fraction(1, 10)),
+        (np.float32(0.1), Fraction(1, 10)),
+        (np.int8(7), Fraction(7)),
+        ("0.1", Fraction(1, 10)),
+        (" 1e-6 ", Fraction(1, 10**6)),
+        ("1/3", Fraction(1, 3)),
+        ("-7/2", Fraction(-7, 2)),
+        (Decimal("0.30"), Fraction(3, 10)),
+        (Fraction(2, 7), Fraction(2, 7)),
+        (5e-324, Fraction(5, 10**324)),
+        (10**40, Fraction(10**40)),
+    ],
+)
+def test_a_number_means_its_shortest_decimal(value: object, meaning: Fraction) -> None:
+    assert exact(value, "x") == meaning  # type: ignore[arg-type]
+
+
+HOSTILE = [
+    None, True, "", "abc", "1,5", "nan", "inf", "1/0", "1/-3", "1//2", "0x10", "1e999999999", "9" * 5000, "½",
+    math.nan, math.inf, -math.inf, Decimal("NaN"), Decimal("Infinity"), Decimal("1e99999"),
+    1j, b"1", [], [1], {}, object(), np.array([1.0, 2.0]), np.bool_(True), np.float64("nan"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda v: repr(v)[:20])
+def test_anything_else_is_refused_by_name(value: object) -> None:
+    with pytest.raises(InvalidParameter) as refusal:
+        exact(value, "epsilon")  # type: ignore[arg-type]
+    assert refusal.value.parameter == "epsilon"
+    assert "epsilon must be a finite number" in str(refusal.value)
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "2.5", None, "one", math.nan])
+def test_whole_numbers(value: object) -> None:
+    with pytest.raises(InvalidParameter, match="whole number ≥ 0"):
+        whole(value, "k")  # type: ignore[arg-type]
+    assert whole("3", "k") == whole(3.0, "k") == whole(np.int64(3), "k") == 3
+
+
+@given(st.fractions())
+def test_text_reads_back(value: Fraction) -> None:
+    assert exact(text(value), "x") == value
+
+
+@given(st.fractions(max_denominator=10**9))
+def test_directed_rounding_brackets_the_value_by_its_meaning(value: Fraction) -> None:
+    assert exact(below(value), "x") <= value <= exact(above(value), "x")
+    assert above(value) - below(value) <= 4 * math.ulp(above(value))
+
+
+def test_directed_rounding_keeps_short_decimals() -> None:
+    assert above(Fraction(1, 10)) == below(Fraction(1, 10)) == 0.1
+    assert above(Fraction(10**400)) == math.inf
+
+
+@given(st.fractions(min_value=0, max_value=10))
+def test_charges_round_up_and_allowances_down(value: Fraction) -> None:
+    assert allowance_units(value) <= value * 10**30 <= charge_units(value) <= allowance_units(value) + 1

@@ -1,0 +1,167 @@
+"""Every test vector of the theory's sections on guarantees and composition, and the textbook results."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sfumato as sf
+from sfumato import theorems
+
+
+@pytest.mark.parametrize(
+    ("rho", "delta", "epsilon"), [("0.5", "1e-6", 5.22153444453), ("0.01", "1e-9", 0.810174467868)]
+)
+def test_rho_to_epsilon(rho: str, delta: str, epsilon: float) -> None:
+    assert theorems.rho_to_epsilon(rho, delta) == pytest.approx(epsilon, rel=1e-11)
+    assert theorems.rho_to_delta(rho, epsilon) == pytest.approx(float(delta), rel=1e-9)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "rho"), [("1", "1e-6", 0.0243559703595), ("3", "1e-9", 0.120582428911)])
+def test_the_rho_that_a_guarantee_allows(epsilon: str, delta: str, rho: float) -> None:
+    allowance = theorems.renyi_allowance(sf.Guarantee(epsilon, delta))
+    assert float(allowance.rho) == pytest.approx(rho, rel=1e-11)
+    # Rounded down: spending it all is still within the guarantee, in 60 digits.
+    with mpmath.workdps(60):
+        alpha, r = (mpmath.mpf(x.numerator) / x.denominator for x in (allowance.order, allowance.divergence))
+        spent = mpmath.exp((alpha - 1) * (r - mpmath.mpf(epsilon))) * (1 - 1 / alpha) ** alpha / (alpha - 1)
+        assert spent <= mpmath.mpf(delta)
+        assert spent >= mpmath.mpf(delta) * (1 - mpmath.mpf(10) ** -30)
+
+
+def test_the_order_that_a_guarantee_allows() -> None:
+    allowance = theorems.renyi_allowance(sf.Guarantee(1, "1e-6"))
+    assert float(allowance.order) == pytest.approx(21.9845, abs=5e-4)
+    assert float(allowance.divergence) == pytest.approx(0.535455, abs=5e-6)
+
+
+@pytest.mark.parametrize(("mu", "delta", "epsilon"), [("1", "1e-6", 4.88655411746), ("0.25", "1e-9", 1.39561571386)])
+def test_mu_to_epsilon(mu: str, delta: str, epsilon: float) -> None:
+    assert theorems.mu_to_epsilon(mu, delta) == pytest.approx(epsilon, rel=1e-11)
+    assert theorems.mu_to_delta(mu, epsilon) == pytest.approx(float(delta), rel=1e-9)
+
+
+def test_advanced_composition() -> None:
+    total = theorems.advanced(sf.Guarantee("0.1", "1e-8"), 100, "1e-6")
+    assert float(total.epsilon) == pytest.approx(6.30823095051, rel=1e-11)
+    assert total.delta == Fraction(2, 10**6)
+
+
+def test_optimal_composition() -> None:
+    by_epsilon = {round(float(g.epsilon), 9): float(g.delta) for g in theorems.optimal("0.1", 10)}
+    assert by_epsilon[0.8] == pytest.approx(2.88233857619e-4, rel=1e-11)
+    assert by_epsilon[0.4] == pytest.approx(0.0160801319932, rel=1e-11)
+    assert by_epsilon[1.0] == 0
+
+
+@given(st.floats(0.01, 2).map(lambda x: f"{x:.3g}"), st.integers(1, 60))
+def test_optimal_composition_is_what_compose_finds(epsilon: str, k: int) -> None:
+    curve = sf.compose([(sf.Curve.pure(epsilon), k)])
+    for promise in theorems.optimal(epsilon, k):
+        low, high = curve.delta_range(promise.epsilon)
+        assert low <= float(promise.delta) * (1 + 1e-11) + 1e-300
+        assert high >= float(promise.delta) * (1 - 1e-11)
+        assert high - low <= 1e-9
+
+
+def test_basic_and_group() -> None:
+    parts = [sf.Guarantee("0.1", "1e-7"), sf.Guarantee("0.2"), sf.Guarantee("0.3", "2e-7")]
+    assert theorems.basic(parts) == sf.Guarantee("0.6", "3e-7")
+    assert theorems.basic([]) == sf.Guarantee(0)
+    assert theorems.group(sf.Guarantee("0.1"), 7) == sf.Guarantee("0.7")
+    growth = math.expm1(0.7) / math.expm1(0.1)
+    assert float(theorems.group(sf.Guarantee("0.1", "1e-6"), 7).delta) == pytest.approx(1e-6 * growth, rel=1e-11)
+    assert float(theorems.group(sf.Guarantee("0.1", "1e-6"), 7).delta) >= 1e-6 * growth
+
+
+def test_replace_is_never_costed_as_add_remove() -> None:
+    parts = [sf.Guarantee("0.1", "1e-7"), sf.Guarantee("0.5"), sf.Guarantee("0.3", "2e-7")]
+    assert theorems.parallel(parts, "add-remove") == sf.Guarantee("0.5", "2e-7")
+    assert theorems.parallel(parts, "replace") == sf.Guarantee("0.8", "3e-7")
+    assert theorems.parallel(parts[:1], "replace") == parts[0]
+
+
+def test_parallel_composition_by_enumeration() -> None:
+    """Two disjoint parts, each a noisy bit: moving a unit between them costs both, adding one costs one."""
+    flip = {0: [Fraction(3, 4), Fraction(1, 4)], 1: [Fraction(1, 4), Fraction(3, 4)]}
+
+    def both(a: int, b: int) -> list[Fraction]:
+        return [x * y for x in flip[a] for y in flip[b]]
+
+    part = sf.Guarantee(math.log(3) * (1 + 1e-15))
+    moved = sf.divergences.max_divergence(both(1, 0), both(0, 1))
+    added = sf.divergences.max_divergence(both(1, 0), both(0, 0))
+    assert added <= float(theorems.parallel([part, part], "add-remove").epsilon)
+    assert float(theorems.parallel([part, part], "add-remove").epsilon) < moved
+    assert moved <= float(theorems.parallel([part, part], "replace").epsilon)
+
+
+def test_pure_to_rho_bounds_the_true_rho() -> None:
+    for epsilon in ("0.01", "0.5", "1", "4"):
+        assert sf.Curve.pure(epsilon).rho() <= float(theorems.pure_to_rho(epsilon))
+        assert sf.Curve.bounded_range(epsilon).rho() <= float(epsilon) ** 2 / 8 * (1 + 1e-9)
+
+
+def test_renyi_conversions_are_inverse() -> None:
+    epsilon = theorems.renyi_to_epsilon(10, "0.2", "1e-6")
+    assert theorems.renyi_to_delta(10, "0.2", epsilon) == pytest.approx(1e-6, rel=1e-9)
+
+
+def test_chernoff_bounds_hold_for_coins() -> None:
+    m, mean = 200, 0.3
+
+    def tail(above: float) -> float:
+        return math.fsum(math.comb(m, j) * mean**j * (1 - mean) ** (m - j) for j in range(m + 1) if j / m > above)
+
+    for ratio in (0.1, 0.3, 0.6):
+        assert tail(mean + ratio * mean) <= theorems.chernoff_additive(m, ratio * mean)
+        assert tail(mean * (1 + ratio)) <= theorems.chernoff_multiplicative(m, mean, ratio)
+        below = 1 - tail(mean * (1 - ratio) - 1e-9)
+        assert below <= theorems.chernoff_multiplicative(m, mean, -ratio)
+        assert tail(mean + ratio * mean) <= theorems.azuma([Fraction(1, m)] * m, ratio * mean) * (1 + 1e-12)
+    assert theorems.chernoff_additive(100, "0.1") == pytest.approx(math.exp(-2))
+    assert theorems.chernoff_multiplicative(100, "0.5", "0.2") == pytest.approx(math.exp(-2 / 3))
+    assert theorems.azuma([1, 2], 3) == pytest.approx(math.exp(-18 / 5))
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 1000, 10**6])
+def test_stirling_brackets_the_factorial(n: int) -> None:
+    low, high = theorems.stirling(n)
+    with mpmath.workdps(40):
+        truth = mpmath.loggamma(n + 1)
+        assert mpmath.mpf(low) * (1 - mpmath.mpf(10) ** -15) <= truth <= mpmath.mpf(high) * (1 + mpmath.mpf(10) ** -15)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: theorems.basic([1]),  # type: ignore[list-item]
+        lambda: theorems.basic([sf.Guarantee(1, "0.6"), sf.Guarantee(1, "0.6")]),
+        lambda: theorems.parallel([sf.Guarantee(1)], "both"),
+        lambda: theorems.advanced(sf.Guarantee(1), 0, "1e-6"),
+        lambda: theorems.advanced(sf.Guarantee(1), 3, 0),
+        lambda: theorems.advanced(sf.Guarantee(1, "0.5"), 3, "1e-6"),
+        lambda: theorems.optimal(-1, 3),
+        lambda: theorems.optimal(1, 2.5),  # type: ignore[arg-type]
+        lambda: theorems.group(sf.Guarantee(1, "0.1"), 10),
+        lambda: theorems.renyi_allowance(sf.Guarantee(1)),
+        lambda: theorems.renyi_allowance(sf.Guarantee(1, "1e-6"), 1),
+        lambda: theorems.renyi_allowance(sf.Guarantee(1, "1e-6"), "1.1"),
+        lambda: theorems.renyi_to_delta(1, 1, 1),
+        lambda: theorems.rho_to_epsilon("nan", "1e-6"),
+        lambda: theorems.rho_to_epsilon(1, 0),
+        lambda: theorems.chernoff_additive(0, 1),
+        lambda: theorems.chernoff_multiplicative(10, 2, "0.1"),
+        lambda: theorems.chernoff_multiplicative(10, "0.5", 2),
+        lambda: theorems.azuma([-1], 1),
+        lambda: theorems.stirling(0),
+    ],
+)
+def test_hostile_parameters(call: object) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        call()  # type: ignore[operator]
