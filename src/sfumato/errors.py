@@ -86,7 +86,9 @@ class Overspent(SfumatoError):
         super().__init__(
             "the account cannot afford this release\n    " + "\n    ".join(lines),
             place="the account's remaining budget",
-            fix=f"ask for less: the largest pure release accepted now is ε = {_show(largest)}",
+            fix=f"ask for less: the largest pure release accepted now is ε = {_show(largest)}"
+            if largest
+            else "nothing is left for a pure release: what was answered stays free, more needs the owner",
         )
 
 

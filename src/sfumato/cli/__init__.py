@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from sfumato import __version__
@@ -19,4 +21,4 @@ def demo(pause: bool | None) -> None:
     """A one-minute guided look at what a private release leaks."""
     from sfumato.cli.demo import tour
 
-    tour(pause=click.get_text_stream("stdin").isatty() if pause is None else pause)
+    tour(pause=sys.stdin.isatty() if pause is None else pause)

@@ -39,8 +39,8 @@ def _bars(rows: Sequence[tuple[str, float]], show: Callable[[float], str]) -> No
 
 def _one_release() -> None:
     """What one noisy count leaks
-    A count of patients plus Laplace noise of scale 2. For any ε, δ is the chance that
-    the answer gives away more than ε: at ε = 0.5 and beyond it is zero.
+    A count of patients plus Laplace noise of scale 2. For any ε, δ is how much probability
+    the promise e^ε leaves uncovered: the curve falls, and from ε = 0.5 on it is zero.
     """
     curve = Curve.laplace(scale=2)
     _bars([(f"ε = {e}", curve.delta(e)) for e in ("0", "0.1", "0.2", "0.3", "0.4", "0.5")], lambda d: f"δ = {d:.4f}")

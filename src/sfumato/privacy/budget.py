@@ -16,9 +16,8 @@ M_j, so P(S) ≤ e^ε·Q(S) + 0 + (δ − reserve) + reserve. ∎
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 
 from sfumato.errors import InvalidParameter, NeighboursDiffer, Overspent
 from sfumato.privacy import codec
@@ -75,6 +74,8 @@ class Budget:
     spent_pure: int | None
     spent_renyi: int
     spent_failure: int
+    allowances: Cost = field(init=False, repr=False, compare=False)
+    """What the account was opened with, in units rounded down."""
 
     def __init__(
         self,
@@ -94,8 +95,10 @@ class Budget:
             raise InvalidParameter("reserve", reserve, f"a number in [0, δ], δ = {text(whole_promise.delta)}")
         alpha = None if order is None else exact(order, "order", ABOVE_ONE)
         backed = whole_promise.delta - kept
+        renyi = None
         if backed and whole_promise.epsilon:
-            alpha = renyi_allowance(Guarantee(whole_promise.epsilon, backed), alpha).order
+            allowance = renyi_allowance(Guarantee(whole_promise.epsilon, backed), alpha)
+            alpha, renyi = allowance.order, allowance_units(allowance.divergence)
         elif alpha is not None:
             raise InvalidParameter("order", order, "left out when no δ remains beside the reserve")
         for name, value in (
@@ -107,13 +110,9 @@ class Budget:
             ("spent_pure", None if spent_pure is None else whole(spent_pure, "spent_pure")),
             ("spent_renyi", whole(spent_renyi, "spent_renyi")),
             ("spent_failure", whole(spent_failure, "spent_failure")),
+            ("allowances", Cost(allowance_units(whole_promise.epsilon), renyi, allowance_units(kept))),
         ):
             object.__setattr__(self, name, value)
-
-    @property
-    def allowances(self) -> Cost:
-        """What the account was opened with, in units rounded down."""
-        return _allowances(self.epsilon, self.delta, self.reserve, self.order)
 
     def cost(self, curve: Curve) -> Cost:
         """A release's price here; a curve stated for the other neighbours is refused."""
@@ -210,17 +209,9 @@ class Budget:
 def _with_spent(account: Budget, pure: int | None, renyi: int, failure: int) -> Budget:
     """The same account with other totals; its parameters were validated when it was opened."""
     after = object.__new__(Budget)
-    for name in ("epsilon", "delta", "reserve", "order", "neighbours"):
+    for name in ("epsilon", "delta", "reserve", "order", "neighbours", "allowances"):
         object.__setattr__(after, name, getattr(account, name))
     object.__setattr__(after, "spent_pure", pure)
     object.__setattr__(after, "spent_renyi", renyi)
     object.__setattr__(after, "spent_failure", failure)
     return after
-
-
-@lru_cache(maxsize=1024)
-def _allowances(epsilon: Fraction, delta: Fraction, reserve: Fraction, order: Fraction | None) -> Cost:
-    renyi = None
-    if order is not None:
-        renyi = allowance_units(renyi_allowance(Guarantee(epsilon, delta - reserve), order).divergence)
-    return Cost(allowance_units(epsilon), renyi, allowance_units(reserve))

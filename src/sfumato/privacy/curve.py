@@ -190,11 +190,11 @@ class Curve:
         D_α is computed from sums of positive terms, to a relative error far below 2^-42; the absolute term
         covers the logarithm-of-a-sum branch, whose error is divided by α − 1.
         """
-        value = self.renyi(order)
+        value = max(composition.renyi(parts, float(order)) for parts in self._directions)
         if not math.isfinite(value):
             raise InvalidParameter("order", order, "an order at which the divergence is finite")
-        margin = Fraction(1, 2**46) / (order - 1) if value and self._rough else Fraction(0)
-        return Fraction(value) * (1 + Fraction(1, 2**42)) + margin
+        margin = 2.0**-45 / float(order - 1) if value and self._rough else 0.0
+        return Fraction(value * (1 + 2.0**-41) + margin)
 
     @cached_property
     def _rough(self) -> bool:

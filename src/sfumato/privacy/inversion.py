@@ -255,6 +255,8 @@ class Inversion:
         total = float((self.terms * waves).real.sum())
         constant, growing = self.rounding
         error = self.lost + constant + growing * abs(epsilon)
+        if not math.isfinite(total):
+            return 1.0 if side > 0 else 0.0  # parameters beyond floating point: nothing is known, nothing is claimed
         if side > 0:
             return scale * (total + error)
         beneath = self.c * self.wrap
@@ -407,20 +409,21 @@ def epsilon_range_of(moments: Moments, delta: float) -> tuple[float, float]:
     with np.errstate(all="ignore"):
         c = _search(lambda grid: chernoff(moments, grid)[1] > goal, rounds=2 if moments.known else 6)
         proven = (_log_chernoff(moments, c, 0.0) - goal) / c
-        proven = min(max(0.0, proven * (1 + _ROUNDING)), moments.top)
+        proven = moments.top if math.isnan(proven) else min(max(0.0, proven * (1 + _ROUNDING)), moments.top)
         contour = _contour(moments, c, proven, goal)
-        lower = _root(contour.lower, delta, proven, contour.c, side=-1)
-        upper = min(proven, _root(contour.upper, delta, proven, contour.c, side=+1)) if moments.known else proven
+        lower = _root(contour.lower, delta, proven, contour, side=-1)
+        upper = min(proven, _root(contour.upper, delta, proven, contour, side=+1)) if moments.known else proven
     return min(lower, upper), upper
 
 
-def _root(bound: Callable[[float], float], delta: float, start: float, slope: float, *, side: int) -> float:
+def _root(bound: Callable[[float], float], delta: float, start: float, contour: Inversion, *, side: int) -> float:
     """ε with bound(ε) ≤ δ (side +1) or bound(ε) > δ (side −1), close to equality; 0 or infinity if none was found.
 
-    Steps of ln(bound/δ)/slope converge fast because slope is the contour's c, about the bound's own logarithmic slope.
+    Steps of ln(bound/δ)/c converge fast because c is about the bound's own logarithmic slope; secants take over.
     What is returned has been checked: the last steps go to the safe side, ever further, until one is.
     """
     low, high, x = 0.0, math.inf, start
+    slope, close = contour.c, 1e-8 if contour.smoothing else 1e-10
     last_x, last_log = math.nan, math.nan
     for attempt in range(60):
         value = bound(x)
@@ -428,11 +431,11 @@ def _root(bound: Callable[[float], float], delta: float, start: float, slope: fl
         excess = math.log(max(value, 1e-300) / delta)
         secant = (last_log - excess) / (x - last_x) if x != last_x else math.nan
         move = excess / (secant if slope / 100 < secant < slope * 100 else slope)
-        settled = (value > delta) is (side < 0) and abs(move) <= 1e-10 * x
+        settled = (value > delta) is (side < 0) and abs(move) <= close * x
         if settled or high - low <= 1e-13 * high:
             break
         last_x, last_log = x, excess
-        x += move + side * 1e-11 * x * 2 ** max(0, attempt - 6)
+        x += move + side * close / 10 * x * 2 ** max(0, attempt - 6)
         if not low < x < high:
             x = (low + high) / 2 if math.isfinite(high) else 2 * low + 1e-9
     return high if side > 0 else low

@@ -28,7 +28,7 @@ class PrivacyLoss:
         return math.inf if composition.failure(self.forward) else composition.renyi(self.forward, 1.0)
 
     def tail(self, epsilon: Number) -> float:
-        """P(L > ε): an upper bound, tight to about one part in ten thousand away from atoms."""
+        """P(L > ε): an upper bound, tight to about one part in ten thousand; an atom just below ε counts as above."""
         return self._tail(float(exact(epsilon, "epsilon")))
 
     def quantile(self, probability: Number) -> float:

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+import sfumato as sf
+from privacy.families import DiscreteLaplace, Gaussian
+
+
+def test_ten_tenths_fill_a_pure_account() -> None:
+    account = sf.Budget(1)
+    for _ in range(10):
+        account = account.charge(sf.Curve.laplace(10))
+    assert account.remaining == {"pure": 0}
+    with pytest.raises(sf.Overspent) as refusal:
+        account.charge(sf.Curve.pure("1e-30"))
+    assert refusal.value.requested["pure"] == Fraction(1, 10**30)
+    assert refusal.value.remaining == {"pure": 0}
+    assert refusal.value.difference == {"pure": Fraction(1, 10**30)}
+    assert refusal.value.largest == 0
+    assert "requested 1e-30, remaining 0, difference 1e-30" in str(refusal.value)
+
+
+def test_a_million_millionths_fill_a_pure_account() -> None:
+    account, curve = sf.Budget(1), sf.Curve.pure(1e-6)
+    for _ in range(10**6):
+        account = account.charge(curve)
+    assert account.remaining == {"pure": 0}
+    assert not account.affords(curve)
+
+
+def test_an_approximate_account_has_three_purses() -> None:
+    account = sf.Budget(1, 1e-6)
+    assert account.reserve == Fraction(1, 10**7)
+    backed = sf.theorems.renyi_allowance(sf.Guarantee(1, "9e-7"))
+    assert account.order == backed.order
+    assert account.remaining["renyi"] <= backed.divergence
+    assert float(account.remaining["renyi"]) == pytest.approx(float(backed.divergence), rel=1e-15)
+    assert set(account.remaining) == {"pure", "renyi", "failure"}
+
+
+def test_gaussian_noise_closes_the_pure_purse() -> None:
+    account = sf.Budget(1, 1e-6).charge(sf.Curve.gaussian(100))
+    assert set(account.remaining) == {"renyi", "failure"}
+    assert not sf.Budget(1).affords(sf.Curve.gaussian(10**6))
+    with pytest.raises(sf.Overspent) as refusal:
+        sf.Budget(1).charge(sf.Curve.gaussian(10**6))
+    assert refusal.value.requested["pure"] is None
+    assert refusal.value.largest == 1
+
+
+def test_a_release_may_be_charged_as_approximate_instead() -> None:
+    """(e, d) with d from the reserve keeps the pure purse open."""
+    gaussian = sf.Curve.gaussian(100)
+    cut = sf.Curve.approximate(gaussian.epsilon("1e-8"), "1e-8")
+    account = sf.Budget(1, 1e-6).charge(cut)
+    assert account.remaining["failure"] == Fraction(9, 10**8)
+    assert "pure" in account.remaining
+
+
+def test_either_purse_is_enough() -> None:
+    account = sf.Budget(1, 1e-6)
+    pure_only = account
+    for _ in range(10):
+        pure_only = pure_only.charge(sf.Curve.pure("0.1"))  # the Rényi purse overflows on the way
+    assert "renyi" not in pure_only.remaining
+    assert pure_only.remaining["pure"] == 0
+    many = account
+    for _ in range(500):
+        many = many.charge(sf.Curve.laplace(180))  # Σε = 2.8: only the Rényi purse can hold it
+    assert "pure" not in many.remaining
+    assert many.remaining["renyi"] > 0
+
+
+def test_failures_come_from_the_reserve_alone() -> None:
+    account = sf.Budget(1, 1e-6, reserve="3e-7")
+    leaky = sf.Curve.approximate("0.001", "1e-7")
+    for _ in range(3):
+        account = account.charge(leaky)
+    assert account.remaining["failure"] == 0
+    assert not account.affords(leaky)
+    assert account.affords(sf.Curve.pure("0.001"))
+
+
+def test_one_analytic_gaussian_does_not_fit_the_renyi_purse_but_a_reserve_may_hold_it() -> None:
+    one = sf.Curve.gaussian("4.22467888932685")
+    assert one.rho() == pytest.approx(0.028014, abs=1e-6)
+    assert not sf.Budget(1, 1e-6).affords(one)
+    whole = sf.Budget(1, 1e-6, reserve=1e-6)
+    assert whole.order is None
+    assert set(whole.remaining) == {"pure", "failure"}
+    assert whole.affords(sf.Curve.approximate(1, 1e-6))
+
+
+def test_largest_is_accepted_and_a_little_more_is_not() -> None:
+    account = sf.Budget(1).charge(sf.Curve.pure("0.7"))
+    assert account.largest(DiscreteLaplace) == 0.3
+    assert account.largest(Gaussian, delta="1e-6") == 0
+    wide = sf.Budget(1, 1e-6)
+    epsilon = wide.largest(Gaussian, delta="1e-6")
+    assert 0.9 < epsilon < 1
+    found = sf.calibrate(Gaussian, sf.Guarantee(epsilon, "1e-6"))
+    assert wide.affords(Gaussian(found.sigma * Fraction("1.000001")).curve())
+    assert not wide.affords(Gaussian(found.sigma * Fraction("0.9999")).curve())
+
+
+def test_overspent_names_the_largest_pure_release() -> None:
+    account = sf.Budget(1, 1e-6).charge(sf.Curve.pure("0.75"))
+    with pytest.raises(sf.Overspent) as refusal:
+        account.charge(sf.Curve.pure("0.5"))
+    largest = refusal.value.largest
+    assert account.affords(sf.Curve.pure(largest))
+    assert not account.affords(sf.Curve.pure(largest + Fraction(1, 10**8)))
+    assert largest == Fraction(1, 4)
+
+
+def test_replace_is_not_charged_as_add_remove() -> None:
+    account = sf.Budget(1)
+    with pytest.raises(sf.NeighboursDiffer):
+        account.charge(sf.Curve.randomized_response("0.1"))
+    replaced = sf.Budget(1, neighbours="replace")
+    with pytest.raises(sf.NeighboursDiffer, match=r"under\('replace'\)"):
+        replaced.charge(sf.Curve.pure("0.1"))
+    assert replaced.charge(sf.Curve.pure("0.1").under("replace")).remaining == {"pure": Fraction(8, 10)}
+
+
+def test_charging_leaves_the_old_account_as_it_was() -> None:
+    account = sf.Budget(1, 1e-6)
+    after = account.charge(sf.Curve.laplace(10))
+    assert account.remaining["pure"] == 1
+    assert after.remaining["pure"] == Fraction(9, 10)
+    assert "left: pure 0.9" in repr(after)
+
+
+@pytest.mark.parametrize(
+    ("args", "options"),
+    [
+        ((-1,), {}),
+        ((math.nan,), {}),
+        ((math.inf,), {}),
+        ((1, 1), {}),
+        ((1, -1e-9), {}),
+        ((1, 1e-6), {"reserve": 1e-5}),
+        ((1, 1e-6), {"reserve": -1}),
+        ((1, 1e-6), {"order": 1}),
+        ((1, 1e-6), {"order": "1.5"}),
+        ((1, 0), {"order": 10}),
+        ((1, 1e-6), {"reserve": 1e-6, "order": 10}),
+        ((1,), {"neighbours": "any"}),
+        ((1,), {"spent_pure": -1}),
+        (("one",), {}),
+        ((None,), {}),
+    ],
+    ids=str,
+)
+def test_hostile_parameters(args: tuple[object, ...], options: dict[str, object]) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        sf.Budget(*args, **options)  # type: ignore[arg-type]

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import mpmath
+import pytest
+
+import sfumato as sf
+from privacy import exact
+from privacy.families import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "sigma"),
+    [
+        ("1", "1e-6", 4.22467888932684),
+        ("0.1", "1e-9", 50.2098182630153),
+        ("5", "1e-5", 0.891868264951518),
+        ("0.5", "1e-10", 11.436239995092),
+    ],
+)
+def test_analytic_gaussian_vectors(epsilon: str, delta: str, sigma: float) -> None:
+    found = sf.calibrate(Gaussian, sf.Guarantee(epsilon, delta))
+    assert float(found.sigma) == pytest.approx(sigma, rel=1e-12)
+    assert found.curve().delta(epsilon) <= float(delta)
+    wide = sf.calibrate(Gaussian, sf.Guarantee(epsilon, delta), sf.Sensitivity(groups=9))
+    assert float(wide.sigma) == pytest.approx(3 * sigma, rel=2e-12)
+
+
+@pytest.mark.parametrize("family", [Laplace, DiscreteLaplace])
+@pytest.mark.parametrize("epsilon", ["0.1", "0.3", "1", "2.5", "0.123456"])
+def test_pure_laplace_is_exact(family: type[Laplace] | type[DiscreteLaplace], epsilon: str) -> None:
+    assert sf.calibrate(family, sf.Guarantee(epsilon)).scale == 1 / Fraction(epsilon)
+    assert sf.calibrate(family, sf.Guarantee(epsilon), 7).scale == 7 / Fraction(epsilon)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.5", "1e-4"), ("3", "1e-5")])
+def test_discrete_noise_is_calibrated_as_the_discrete_noise_it_is(epsilon: str, delta: str) -> None:
+    found = sf.calibrate(DiscreteGaussian, sf.Guarantee(epsilon, delta))
+    with mpmath.workdps(exact.DIGITS):
+        truth = exact.hockey_stick(exact.discrete_gaussian(found.sigma, 1), epsilon)
+        assert truth <= exact.number(delta)
+        assert truth >= exact.number(delta) * (1 - mpmath.mpf(10) ** -6)
+
+
+def test_laplace_with_delta_needs_less_noise() -> None:
+    pure = sf.calibrate(Laplace, sf.Guarantee("0.5"))
+    eased = sf.calibrate(Laplace, sf.Guarantee("0.5", "0.01"))
+    assert eased.scale < pure.scale
+    assert eased.curve().delta("0.5") <= 0.01
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A family whose noise does not depend on its parameter."""
+
+    parameter: Fraction
+    epsilon: str
+
+    def curve(self, sensitivity: object = 1) -> sf.Curve:
+        return sf.Curve.pure(self.epsilon)
+
+
+def test_families_that_cannot_or_need_not() -> None:
+    with pytest.raises(sf.InvalidParameter, match="can meet"):
+        sf.calibrate(lambda x: Constant(x, "2"), sf.Guarantee(1))
+    with pytest.raises(sf.InvalidParameter, match="needed"):
+        sf.calibrate(lambda x: Constant(x, "0.5"), sf.Guarantee(1))
+    with pytest.raises(sf.InvalidParameter, match="can meet"):
+        sf.calibrate(Gaussian, sf.Guarantee(1))
+
+
+def test_meeting_a_guarantee_is_decided_exactly_where_it_can_be() -> None:
+    from sfumato.privacy.calibration import meets
+
+    third = sf.Curve.laplace(3)
+    assert meets(third, sf.Guarantee("1/3"))
+    assert not meets(third, sf.Guarantee("0.3333333333333333"))
+    assert meets(third, sf.Guarantee("0.3333333333333333", math.ulp(1)))

@@ -1,0 +1,118 @@
+"""The package as a whole: what importing costs, what is exported, what its scripts do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_importing_brings_numpy_at_most() -> None:
+    code = "import sys, sfumato; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    foreign = {
+        name
+        for name in found.stdout.split()
+        if name not in sys.stdlib_module_names and not name.startswith(("_", "sitecustomize"))
+    }
+    assert foreign <= {"sfumato", "numpy"}
+
+
+def test_everything_exported_exists_and_is_documented() -> None:
+    for name in sf.__all__:
+        item = getattr(sf, name)
+        assert name == "__version__" or (item.__doc__ and item.__doc__.strip()), name
+
+
+def test_no_module_is_too_long_to_read() -> None:
+    for path in (ROOT / "src").rglob("*.py"):
+        assert len(path.read_text().splitlines()) <= 700, path
+
+
+def test_randomness_is_banned_from_the_sources(tmp_path: Path) -> None:
+    """The linter's rule bites: the same check that runs in ./test refuses these lines."""
+    for line in ("import random", "from numpy import random", "import numpy.random", "import secrets"):
+        source = tmp_path / "sample.py"
+        source.write_text(f'"""Sample."""\n\n{line}\n')
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", "check", "--select", "TID251", "--config", ROOT / "pyproject.toml", source],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "TID251" in done.stdout, line
+
+
+def test_errors_say_rule_place_and_fix() -> None:
+    with pytest.raises(sf.InvalidParameter) as refusal:
+        sf.Guarantee("half")
+    assert str(refusal.value) == (
+        "epsilon must be a finite number ≥ 0; got 'half'\n  place: epsilon\n  fix:   pass a finite number ≥ 0"
+    )
+    assert isinstance(refusal.value, sf.SfumatoError)
+    assert isinstance(refusal.value, ValueError)
+
+
+def test_the_scripts_are_executable_and_plain_sh() -> None:
+    for name in ("demo", "test", ".ci/run"):
+        assert os.stat(ROOT / name).st_mode & stat.S_IXUSR
+    for name in ("demo", "test", "scripts/setup.sh"):
+        assert subprocess.run(["sh", "-n", str(ROOT / name)], check=False).returncode == 0
+
+
+def _clone_with_python(tmp_path: Path, python: str) -> dict[str, str]:
+    """A checkout without .venv, and a PATH on which python3 is the given script."""
+    for name in ("demo", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("sh", "dirname", "cksum", "cat", "id", "rm"):
+        (tools / tool).symlink_to(shutil.which(tool) or tool)
+    (tools / "python3").write_text(f"#!/bin/sh\n{python}\n")
+    (tools / "python3").chmod(0o755)
+    return {"PATH": str(tools)}
+
+
+def test_a_missing_venv_module_gets_the_line_that_installs_it(tmp_path: Path) -> None:
+    real = sys.executable
+    broken = f'case "$2" in *ensurepip*) exit 1;; *) exec {real} "$@";; esac'
+    environment = _clone_with_python(tmp_path, broken)
+    done = subprocess.run(
+        [str(tmp_path / "demo")], env=environment, capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 1
+    version = "python{}.{}".format(*sys.version_info[:2])
+    assert f"apt-get install -y {version}-venv" in done.stderr
+
+
+def test_an_old_python_is_named(tmp_path: Path) -> None:
+    environment = _clone_with_python(tmp_path, "exit 1")
+    done = subprocess.run(
+        [str(tmp_path / "demo")], env=environment, capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 1
+    assert "needs Python 3.11 or newer" in done.stderr
+
+
+def test_shell_examples_name_commands_that_exist() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.S):
+            for line in block.strip().splitlines():
+                command = line.split("#")[0].split()[0]
+                assert command in {"./demo", "./test", "sfumato", "git", "cd", ".venv/bin/python"}, (page, line)
+                if command in {"./demo", "./test"}:
+                    assert (ROOT / command).exists()
+                for word in line.split("#")[0].split()[1:]:
+                    if "/" in word and word.endswith(".py"):
+                        assert (ROOT / word).exists(), (page, word)
