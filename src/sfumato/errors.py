@@ -16,7 +16,12 @@ from fractions import Fraction
 
 def shorten(value: object, width: int = 60) -> str:
     """``repr`` of a caller's own parameter, cut to ``width`` characters."""
-    text = repr(value[: 4 * width]) if isinstance(value, str) else repr(value)
+    if isinstance(value, int) and value.bit_length() > 512:
+        return f"a whole number of {value.bit_length()} bits"
+    try:
+        text = repr(value[: 4 * width]) if isinstance(value, str) else repr(value)
+    except Exception:  # a hostile __repr__ must not hide the refusal
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
@@ -29,6 +34,10 @@ class SfumatoError(Exception):
         self.place = place
         self.fix = fix
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors travel between processes whatever their constructor takes."""
+        return _rebuilt, (type(self), str(self), self.__dict__)
+
 
 class InvalidParameter(SfumatoError, ValueError):
     """A parameter is not one of the allowed values."""
@@ -37,7 +46,7 @@ class InvalidParameter(SfumatoError, ValueError):
         super().__init__(
             f"{parameter} must be {allowed}; got {shorten(value)}",
             place=parameter,
-            fix=fix or f"pass {allowed}",
+            fix=fix or f"give {parameter} as {allowed}",
         )
         self.parameter = parameter
         self.value = value
@@ -90,6 +99,12 @@ class Overspent(SfumatoError):
             if largest
             else "nothing is left for a pure release: what was answered stays free, more needs the owner",
         )
+
+
+def _rebuilt(kind: type[SfumatoError], message: str, facts: dict[str, object]) -> SfumatoError:
+    error = kind.__new__(kind, message)
+    error.__dict__.update(facts)
+    return error
 
 
 def _show(amount: Fraction | None) -> str:

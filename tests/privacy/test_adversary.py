@@ -1,8 +1,8 @@
 """The exact worst adaptive adversary against an account, over menus of finite mechanisms.
 
-The adversary sees every answer and picks the next mechanism, and which world plays P, until nothing more is accepted. What it
-can achieve at the account's ε is E_P[(1 − e^{ε−L})⁺] with L the total loss, maximised over all its strategies: dynamic programming over
-(what was bought, L). The account's promise is that this is at most δ.
+The adversary sees every answer and picks the next mechanism, and which world plays P, until nothing more is accepted.
+What it can achieve at the account's ε is E_P[(1 − e^{ε−L})⁺] with L the total loss, maximised over all its strategies:
+dynamic programming over (what was bought, L). The account's promise is that this is at most δ.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 
 import pytest
 
@@ -56,7 +56,7 @@ def worst(menu: Menu, epsilon: float, accepts: Accepts) -> float:
             outcomes = [(float(p), math.log(p / q) if q else math.inf) for p, q in zip(*pair, strict=True) if p]
             moves.append((index, outcomes))
 
-    @lru_cache(maxsize=None)
+    @cache
     def best(bought: tuple[int, ...], key: int) -> float:
         loss = key / 10**9
         value = max(0.0, 1 - math.exp(epsilon - loss))
@@ -75,7 +75,7 @@ def worst(menu: Menu, epsilon: float, accepts: Accepts) -> float:
 def by_account(account: sf.Budget, menu: Menu) -> Accepts:
     """The rule under test: whether the real account, charged one by one, accepts."""
 
-    @lru_cache(maxsize=None)
+    @cache
     def state(bought: tuple[int, ...]) -> sf.Budget | None:
         for index, count in enumerate(bought):
             if count:

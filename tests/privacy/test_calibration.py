@@ -31,7 +31,7 @@ def test_analytic_gaussian_vectors(epsilon: str, delta: str, sigma: float) -> No
 
 @pytest.mark.parametrize("family", [Laplace, DiscreteLaplace])
 @pytest.mark.parametrize("epsilon", ["0.1", "0.3", "1", "2.5", "0.123456"])
-def test_pure_laplace_is_exact(family: type[Laplace] | type[DiscreteLaplace], epsilon: str) -> None:
+def test_pure_laplace_is_exact(family: type[Laplace | DiscreteLaplace], epsilon: str) -> None:
     assert sf.calibrate(family, sf.Guarantee(epsilon)).scale == 1 / Fraction(epsilon)
     assert sf.calibrate(family, sf.Guarantee(epsilon), 7).scale == 7 / Fraction(epsilon)
 
@@ -59,7 +59,7 @@ class Constant:
     parameter: Fraction
     epsilon: str
 
-    def curve(self, sensitivity: object = 1) -> sf.Curve:
+    def curve(self, _sensitivity: object = 1) -> sf.Curve:
         return sf.Curve.pure(self.epsilon)
 
 

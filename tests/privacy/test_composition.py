@@ -36,7 +36,10 @@ def _holds(curve: sf.Curve, truth: exact.Pairs, *, gap: float) -> None:
     ("curves", "parts"),
     [
         ([(sf.Curve.pure("0.2"), 7)], [(exact.response("0.2"), 7)]),
-        ([(sf.Curve.pure("0.2"), 3), (sf.Curve.pure("0.3"), 3)], [(exact.response("0.2"), 3), (exact.response("0.3"), 3)]),
+        (
+            [(sf.Curve.pure("0.2"), 3), (sf.Curve.pure("0.3"), 3)],
+            [(exact.response("0.2"), 3), (exact.response("0.3"), 3)],
+        ),
         ([(sf.Curve.discrete_laplace(3), 5)], [(exact.discrete_laplace(3, 1), 5)]),
         (
             [(sf.Curve.discrete_laplace(3, 4), 2), (sf.Curve.discrete_laplace(2, 3), 2)],

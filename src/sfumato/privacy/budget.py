@@ -21,7 +21,7 @@ from fractions import Fraction
 
 from sfumato.errors import InvalidParameter, NeighboursDiffer, Overspent
 from sfumato.privacy import codec
-from sfumato.privacy.calibration import Noise, least
+from sfumato.privacy.calibration import Noise, leaked, least
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import (
@@ -33,10 +33,16 @@ from sfumato.privacy.numbers import (
     exact,
     from_units,
     text,
-    whole,
 )
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.theorems import renyi_allowance
+
+
+def _units(value: object, name: str) -> int:
+    """Totals are plain integers of any size, never anything that would have to be converted."""
+    if type(value) is not int or value < 0:
+        raise InvalidParameter(name, value, "a whole number ≥ 0 of 1e-30")
+    return value
 
 
 @codec.value
@@ -49,6 +55,12 @@ class Cost:
     renyi: int | None
     """Rényi divergence of the account's order outside the failure; None when the account has no such currency."""
     failure: int
+
+    def __post_init__(self) -> None:
+        for name in ("pure", "renyi"):
+            if (units := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _units(units, name))
+        object.__setattr__(self, "failure", _units(self.failure, "failure"))
 
 
 @codec.value
@@ -107,15 +119,17 @@ class Budget:
             ("reserve", kept),
             ("order", alpha),
             ("neighbours", Neighbours.of(neighbours)),
-            ("spent_pure", None if spent_pure is None else whole(spent_pure, "spent_pure")),
-            ("spent_renyi", whole(spent_renyi, "spent_renyi")),
-            ("spent_failure", whole(spent_failure, "spent_failure")),
+            ("spent_pure", None if spent_pure is None else _units(spent_pure, "spent_pure")),
+            ("spent_renyi", _units(spent_renyi, "spent_renyi")),
+            ("spent_failure", _units(spent_failure, "spent_failure")),
             ("allowances", Cost(allowance_units(whole_promise.epsilon), renyi, allowance_units(kept))),
         ):
             object.__setattr__(self, name, value)
 
     def cost(self, curve: Curve) -> Cost:
         """A release's price here; a curve stated for the other neighbours is refused."""
+        if not isinstance(curve, Curve):
+            raise InvalidParameter("curve", curve, "a Curve")
         if curve.neighbours is not self.neighbours:
             raise NeighboursDiffer(
                 curve.neighbours.value,
@@ -163,22 +177,26 @@ class Budget:
         if allowed.renyi is not None and self.spent_renyi <= allowed.renyi:
             left["renyi"] = from_units(allowed.renyi - self.spent_renyi)
         if self.delta:
-            left["failure"] = from_units(allowed.failure - self.spent_failure)
+            left["failure"] = from_units(max(0, allowed.failure - self.spent_failure))
         return left
 
     def largest(
-        self, family: Callable[[Fraction], Noise], *, sensitivity: Sensitivity | Number = 1, delta: Number = 0
+        self, family: Callable[[Fraction], Noise], *, sensitivity: Sensitivity | Number = 1, delta: Number | None = None
     ) -> float:
-        """The largest ε, at this δ, of a release of one kind of noise that would be accepted now; 0 when none would.
+        """The largest ε of a release of one kind of noise that would be accepted now; 0 when none would.
 
-        ``family(parameter)`` makes the noise; larger parameters mean more of it.
+        ``family(parameter)`` makes the noise; larger parameters mean more of it. The ε is at this δ; by default at
+        δ = 0 where the noise is pure, else at the account's own.
         """
         change = Sensitivity.of(sensitivity)
+        leaked(family, Fraction(1), change)
         try:
-            size = least(lambda parameter: self.affords(family(parameter).curve(change)), "the remaining budget")
+            size = least(lambda parameter: self.affords(leaked(family, parameter, change)), "the remaining budget")
         except InvalidParameter:
             return 0.0
-        return family(size).curve(change).epsilon(delta)
+        curve = leaked(family, size, change)
+        usual = self.delta if curve.max_divergence is None else curve.failure
+        return curve.epsilon(usual if delta is None else delta)
 
     def _asked(self, cost: Cost) -> dict[str, Fraction | None]:
         asked: dict[str, Fraction | None] = {"pure": None if cost.pure is None else from_units(cost.pure)}

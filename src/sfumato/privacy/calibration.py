@@ -22,7 +22,7 @@ class Noise(Protocol):
 
 N = TypeVar("N", bound=Noise)
 
-_LEAST, _MOST = Fraction(1, 10**15), Fraction(10**18)
+_LEAST, _MOST = Fraction(1, 10**60), Fraction(10**60)
 _PRECISION = Fraction(1, 2**46)
 
 
@@ -33,8 +33,19 @@ def calibrate(make: Callable[[Fraction], N], guarantee: Guarantee, sensitivity: 
     calibrated as the discrete noise it is; what is returned has been checked, and the parameter is the
     roundest number within one part in 2⁴⁶.
     """
-    change = Sensitivity.of(sensitivity)
-    return make(least(lambda size: meets(make(size).curve(change), guarantee), f"{guarantee}"))
+    change, promise = Sensitivity.of(sensitivity), Guarantee.of(guarantee)
+    return make(least(lambda size: meets(leaked(make, size, change), promise), f"{promise}"))
+
+
+def leaked(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivity) -> Curve:
+    """The curve of one member of a family; what is no family is refused."""
+    try:
+        curve: object = make(size).curve(change)
+    except (TypeError, AttributeError):
+        curve = None
+    if not isinstance(curve, Curve):
+        raise InvalidParameter("make", make, "a function from one number to a mechanism with a curve(sensitivity)")
+    return curve
 
 
 def meets(curve: Curve, guarantee: Guarantee) -> bool:
@@ -54,11 +65,16 @@ def least(enough: Callable[[Fraction], bool], goal: str) -> Fraction:
         while enough(high / 2):
             high /= 2
             if high < _LEAST:
-                raise InvalidParameter("guarantee", goal, "one that some noise is needed for")
+                raise InvalidParameter("guarantee", goal, "one that some noise is needed for: here none is")
     else:
         while not enough(high := high * 2):
             if high > _MOST:
-                raise InvalidParameter("guarantee", goal, "one that this family of noise can meet")
+                raise InvalidParameter(
+                    "guarantee",
+                    goal,
+                    "one that this family of noise can meet",
+                    fix="a larger parameter must mean more noise; Gaussian noise needs δ > 0",
+                )
     low = high / 2
     while high - low > high * _PRECISION:
         middle = (low + high) / 2

@@ -17,7 +17,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import text
 
 VERSION = 1
-_LONGEST = 1 << 24
+_LONGEST = 1 << 22
 
 _types: dict[str, type] = {}
 _V = TypeVar("_V", bound=type)
@@ -39,13 +39,13 @@ def dumps(item: object) -> str:
 
 def loads(source: str) -> Any:
     """The value a JSON text stands for; newer versions and unknown types are refused."""
-    if len(source) > _LONGEST:
-        raise InvalidParameter("source", source, f"at most {_LONGEST} characters")
+    if not isinstance(source, str) or len(source) > _LONGEST:
+        raise InvalidParameter("source", source, f"a text of at most {_LONGEST} characters")
     try:
-        data = json.loads(source, parse_float=str, parse_constant=str)
+        data = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter("source", source, "JSON text") from error
-    if not isinstance(data, dict) or data.pop("version", None) != VERSION:
+        raise InvalidParameter("source", source, "JSON text in which no name stands twice") from error
+    if not isinstance(data, dict) or str(data.pop("version", None)) != str(VERSION):
         raise InvalidParameter("source", source, f"a value written in version {VERSION} of the form")
     try:
         return _read(data)
@@ -53,8 +53,15 @@ def loads(source: str) -> Any:
         raise InvalidParameter("source", source, "JSON text of moderate depth") from error
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice")
+    return found
+
+
 def _write(item: object) -> Any:
-    if item is None or isinstance(item, (bool, int, str)):
+    if item is None or isinstance(item, (bool, int, float, str)):
         return item
     if isinstance(item, Fraction):
         return text(item)
@@ -82,6 +89,8 @@ def _read(data: Any) -> Any:
     try:
         if set(fields) <= set(known):
             return cls(**{key: _read(each) for key, each in fields.items()})
-    except TypeError:
+    except InvalidParameter:
+        raise
+    except (TypeError, ValueError):
         pass  # a field without a default is missing, or has a shape the constructor cannot take
     raise InvalidParameter(str(name), sorted(fields), "an object with the fields " + ", ".join(known))

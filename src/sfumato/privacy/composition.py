@@ -9,27 +9,33 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
-from sfumato.privacy.losses import Loss
-from sfumato.privacy.numbers import above, below, charge_units, from_units
+from sfumato.privacy.losses import Loss, sum_above
+from sfumato.privacy.numbers import above, below
 
 Part = tuple[Loss, int]
 Parts = tuple[Part, ...]
 
 
 def failure(parts: Parts) -> Fraction:
-    """1 − Π(1 − failureᵢ): exact while the powers are short, bounded by the sum beyond."""
+    """1 − Π(1 − failureᵢ), rounded up where it is not computed exactly."""
+    return failure_range(parts)[1]
+
+
+def failure_range(parts: Parts) -> tuple[Fraction, Fraction]:
+    """Bounds of 1 − Π(1 − failureᵢ): equal while the powers are short, a rounding apart beyond."""
     failing = [(loss.failure, count) for loss, count in parts if loss.failure]
-    if sum(count for _, count in failing) > 64:
-        return min(Fraction(1), sum((count * mass for mass, count in failing), Fraction(0)))
-    kept = Fraction(1)
-    for mass, count in failing:
-        kept *= (1 - mass) ** count
-    return 1 - kept
+    if sum(count for _, count in failing) <= 64 or any(mass == 1 for mass, _ in failing):
+        kept = Fraction(1)
+        for mass, count in failing:
+            kept *= (1 - mass) ** min(count, 64)
+        return 1 - kept, 1 - kept
+    total = -math.expm1(math.fsum(count * math.log1p(-mass) for mass, count in failing))
+    return Fraction(total * (1 - 2.0**-40)), min(Fraction(1), Fraction(total * (1 + 2.0**-40)))
 
 
 def max_divergence(parts: Parts) -> Fraction | None:
     """Σ D∞, or None when some part is unbounded."""
-    return _sum_above([(loss.pure, count) for loss, count in parts])
+    return sum_above((loss.pure, count) for loss, count in parts)
 
 
 def renyi(parts: Parts, order: float) -> float:
@@ -39,34 +45,35 @@ def renyi(parts: Parts, order: float) -> float:
 
 def epsilon_range(parts: Parts, delta: Fraction) -> tuple[float, float]:
     """Bounds of the least ε ≥ 0 with δ(ε) ≤ ``delta``."""
-    spare = delta - failure(parts)
-    if spare < 0:
+    least, most = failure_range(parts)
+    top = sum_above((loss.top, count) for loss, count in parts)
+    ends = (math.inf, math.inf) if top is None else (below(top), above(top))
+    if delta < least:
         return math.inf, math.inf
-    most = _top(parts)
-    if spare == 0:
-        return (math.inf, math.inf) if most is None else (below(most), above(most))
-    if not parts or most == 0:
-        return 0.0, 0.0
-    if (profile := _closed_form(parts)) is not None:
-        low, high = _invert(profile, below(delta))
-    else:
-        low, high = epsilon_range_of(Moments.of(parts), below(spare))
-    if most is None:
-        return low, high
-    return min(low, below(most)), min(high, above(most))
+    if not parts or top == 0:
+        return 0.0, 0.0 if delta >= most else math.inf
+    if (profile := _closed_form(parts)) is not None and delta > most:
+        low, high = _invert(profile, delta)
+        return min(low, ends[0]), min(high, ends[1])
+    # What the failure leaves of δ: the most of it for the lower bound, the least of it for the upper.
+    spare = below(delta - most) if delta > most else 0.0
+    low, high = epsilon_range_of(Moments.of(parts), spare, above(delta - least)) if delta > least else ends
+    return min(low, ends[0]), math.inf if delta < most else min(high, ends[1])
 
 
 def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
     """Bounds of δ(ε)."""
-    reveal = failure(parts)
-    most = _top(parts)
-    if most is not None and epsilon >= most:
-        return below(reveal), above(reveal)
+    least, most = failure_range(parts)
+    top = sum_above((loss.top, count) for loss, count in parts)
+    if least == 1:
+        return 1.0, 1.0
+    if top is not None and epsilon >= top:
+        return below(least), above(most)
     if (profile := _closed_form(parts)) is not None:
         value, error = profile(float(epsilon))
-        return max(0.0, value - error), min(1.0, value + error)
+        return max(0.0, value - error), min(1.0, math.nextafter(value + error, 1.0))
     low, high = delta_range_of(Moments.of(parts), float(epsilon))
-    return low + below(reveal), min(1.0, high + above(reveal))
+    return min(1.0, low + below(least)), min(1.0, high + above(most))
 
 
 Profile = Callable[[float], tuple[float, float]]
@@ -80,11 +87,12 @@ def _closed_form(parts: Parts) -> Profile | None:
     return None if loss.delta(0.0) is None else lambda epsilon: loss.delta(epsilon) or (0.0, 0.0)
 
 
-def _invert(profile: Profile, delta: float) -> tuple[float, float]:
+def _invert(profile: Profile, delta: Fraction) -> tuple[float, float]:
     """Bounds of the least ε ≥ 0 at which a falling profile is ≤ δ, from the two ends of its rounding error."""
+    least, most = below(delta), above(delta)
     return (
-        _last(lambda epsilon: profile(epsilon)[0] - profile(epsilon)[1] > delta)[0],
-        _last(lambda epsilon: sum(profile(epsilon)) > delta)[1],
+        _last(lambda epsilon: profile(epsilon)[0] - profile(epsilon)[1] > most)[0],
+        _last(lambda epsilon: math.nextafter(sum(profile(epsilon)), 1.0) > least)[1],
     )
 
 
@@ -100,18 +108,3 @@ def _last(holds: Callable[[float], bool]) -> tuple[float, float]:
     while (middle := (low + high) / 2) not in (low, high):
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low, high
-
-
-def _top(parts: Parts) -> Fraction | None:
-    """The largest finite loss, or None when unbounded."""
-    return _sum_above([(loss.top, count) for loss, count in parts])
-
-
-def _sum_above(values: list[tuple[Fraction | None, int]]) -> Fraction | None:
-    """Σ count·value: exact for a few kinds, each rounded up to 1e-30 for many (their denominators would explode)."""
-    if any(value is None for value, _ in values):
-        return None
-    known = [(value, count) for value, count in values if value is not None]
-    if len(known) <= 16:
-        return sum((count * value for value, count in known), Fraction(0))
-    return from_units(sum(count * charge_units(value) for value, count in known))

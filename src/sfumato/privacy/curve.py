@@ -8,11 +8,11 @@ reading of it. Both directions (a unit added, a unit removed) are kept apart and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from sfumato.errors import InvalidParameter, NeighboursDiffer
 from sfumato.privacy import codec, composition
@@ -36,6 +36,7 @@ from sfumato.privacy.numbers import (
     Range,
     above,
     exact,
+    is_infinite,
     whole,
 )
 from sfumato.privacy.pairs import Distribution, aligned
@@ -44,7 +45,7 @@ from sfumato.privacy.shape import PrivacyLoss, best_line, least_rho
 
 Part = tuple[Loss, int]
 
-_FROM_ONE = Range("a number ≥ 1, or infinity", Fraction(1))
+_FROM_ONE = Range("a number in [1, 1e12], or infinity", Fraction(1), Fraction(10**12))
 
 
 @codec.value
@@ -63,12 +64,13 @@ class Curve:
 
     def __init__(self, parts: Iterable[Part], neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> None:
         merged: dict[Loss, list[int]] = {}
-        for loss, count in parts:
-            if not isinstance(loss, Loss):
-                raise InvalidParameter("parts", loss, "pairs of a loss and a count")
-            merged.setdefault(loss, []).append(whole(count, "count"))
-        kept = tuple((loss, sum(counts)) for loss, counts in merged.items() if any(counts))
-        object.__setattr__(self, "parts", kept)
+        for part in _sequence(parts, "parts"):
+            if not isinstance(part, (tuple, list)) or len(part) != 2 or not isinstance(part[0], Loss):
+                raise InvalidParameter("parts", part, "pairs of a loss and a count")
+            if not part[0].trivial:
+                merged.setdefault(part[0], []).append(whole(part[1], "count"))
+        kept = [(loss, sum(counts)) for loss, counts in merged.items() if any(counts)]
+        object.__setattr__(self, "parts", tuple(sorted(kept, key=lambda part: part[0].sort_key)))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
 
     # ── built from ─────────────────────────────────────────────────────────────────────────────
@@ -179,7 +181,7 @@ class Curve:
 
     def renyi(self, order: Number) -> float:
         """The Rényi divergence of this order outside the failure: 1 is KL, infinity max-divergence. Orders add."""
-        if isinstance(order, (float, Decimal)) and order == math.inf:
+        if is_infinite(order):
             return math.inf if self.max_divergence is None else above(self.max_divergence)
         alpha = float(exact(order, "order", _FROM_ONE))
         return max(composition.renyi(parts, alpha) for parts in self._directions)
@@ -192,8 +194,8 @@ class Curve:
         """
         value = max(composition.renyi(parts, float(order)) for parts in self._directions)
         if not math.isfinite(value):
-            raise InvalidParameter("order", order, "an order at which the divergence is finite")
-        margin = 2.0**-45 / float(order - 1) if value and self._rough else 0.0
+            return Fraction(10**300)  # more than any account holds
+        margin = 2.0**-45 / float(order - 1) if self._rough else 0.0
         return Fraction(value * (1 + 2.0**-41) + margin)
 
     @cached_property
@@ -201,7 +203,9 @@ class Curve:
         return any(not isinstance(loss, (GaussianLoss, ConcentratedLoss)) for loss, _ in self.parts)
 
     def rho(self) -> float:
-        """A ρ for which this is ρ-zCDP: each part's least, added. Infinite when there is none."""
+        """A ρ for which this is ρ-zCDP: each part's least, added. Infinite when there is none, as with any failure."""
+        if self.failure:
+            return math.inf
         return max(math.fsum(count * least_rho(loss) for loss, count in parts) for parts in self._directions)
 
     def group(self, k: int) -> Curve:
@@ -232,10 +236,10 @@ class Curve:
         if self.failure == 1:
             return 0.0
         floor = self.failure + (1 - self.failure) / 10**12
-        return best_line(self.delta, self.epsilon(floor), alpha)
+        return best_line(self.delta, min(700.0, self.epsilon(floor)), alpha)
 
     def loss(self) -> PrivacyLoss:
-        """The privacy-loss random variable in the worse direction: mean, tail, quantiles."""
+        """The privacy-loss random variable of the dominating pair, in the worse direction: mean, tail, quantiles."""
         sides = self._directions
         worse = max(sides, key=lambda parts: (composition.failure(parts), composition.renyi(parts, 1.0)))
         return PrivacyLoss(worse, sides[-1] if worse is sides[0] else sides[0])
@@ -248,7 +252,7 @@ class Curve:
     def __repr__(self) -> str:
         inside = ", ".join(f"{loss!r} × {count}" for loss, count in self.parts[:3])
         more = f", … {len(self.parts) - 3} more" if len(self.parts) > 3 else ""
-        return f"<Curve {self.neighbours.value}: {inside}{more}>"
+        return f"<Curve {self.neighbours.value}: {inside + more or 'nothing'}>"
 
 
 def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
@@ -260,15 +264,8 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
     >>> compose([(Curve.laplace(10), 10)]).epsilon(0)
     1.0
     """
-    parts: list[Part] = []
-    relations: set[Neighbours] = set()
-    for item in curves:
-        curve, times = item if isinstance(item, tuple) else (item, 1)
-        if not isinstance(curve, Curve):
-            raise InvalidParameter("curves", curve, "curves, or pairs (curve, count)")
-        repeat = whole(times, "count")
-        relations.add(curve.neighbours)
-        parts += [(loss, count * repeat) for loss, count in curve.parts]
+    pieces = counted(curves)
+    relations = {curve.neighbours for curve, _ in pieces}
     if len(relations) > 1:
         raise NeighboursDiffer(
             Neighbours.ADD_REMOVE.value,
@@ -276,7 +273,26 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
             place="compose",
             fix="state every curve for one relation: curve.under('replace') prices an add-remove curve for replace",
         )
+    parts = [(loss, count * times) for curve, times in pieces for loss, count in curve.parts]
     return Curve(parts, relations.pop() if relations else Neighbours.ADD_REMOVE)
+
+
+def counted(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, int]]:
+    """A list of curves, or pairs of a curve and a count, as such pairs; what is neither is refused."""
+    found = []
+    for item in _sequence(curves, "curves"):
+        pair = tuple(item) if isinstance(item, (tuple, list)) else (item, 1)
+        if len(pair) != 2 or not isinstance(pair[0], Curve):
+            raise InvalidParameter("curves", item, "curves, or pairs (curve, count)")
+        found.append((pair[0], whole(pair[1], "count")))
+    return found
+
+
+def _sequence(items: object, name: str) -> Iterable[Any]:
+    """Mappings are refused too: iterating one would silently drop its counts."""
+    if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
+        raise InvalidParameter(name, items, "a sequence, such as a list of pairs")
+    return items
 
 
 def _whole_steps(change: Sensitivity) -> Sensitivity:
@@ -286,5 +302,6 @@ def _whole_steps(change: Sensitivity) -> Sensitivity:
     then rounded may grow by less than one step per coordinate: round up.
     """
     if change.per_group.denominator == 1 and change.total.denominator == 1:
-        return change
+        squares = math.floor(change.squares)
+        return Sensitivity(change.groups, change.per_group, change.total, squares, change.neighbours)
     return Sensitivity(change.groups, math.ceil(change.per_group), None, None, change.neighbours)

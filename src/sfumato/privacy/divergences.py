@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from sfumato.privacy.losses import PairLoss
-from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, is_infinite
 from sfumato.privacy.pairs import Distribution, aligned
 from sfumato.privacy.series import log_ratio
 
@@ -32,7 +32,7 @@ def max_divergence(p: Distribution, q: Distribution) -> float:
 
 def renyi(p: Distribution, q: Distribution, order: Number) -> float:
     """ln E_Q[(P/Q)^α]/(α − 1) for α > 0, its limits at 1 (KL) and infinity (max-divergence) included (Rényi 1961)."""
-    if isinstance(order, float) and order == math.inf:
+    if is_infinite(order):
         return max_divergence(p, q)
     alpha = float(exact(order, "order", POSITIVE))
     pair = PairLoss(*aligned(p, q))

@@ -45,15 +45,22 @@ class PrivacyUnit:
     """The foreign keys from the table's row to the id, outermost first; empty when the id is in the row."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip() or len(self.name) > 100:
+        if (
+            not isinstance(self.name, str)
+            or not self.name.strip()
+            or not self.name.isprintable()
+            or len(self.name) > 100
+        ):
             raise InvalidParameter("name", self.name, "the unit in words, such as 'patient'")
-        if self.period is not None and self.period not in PERIODS:
+        if not isinstance(self.every_row, bool):
+            raise InvalidParameter("every_row", self.every_row, "True or False")
+        if self.period is not None and (not isinstance(self.period, str) or self.period not in PERIODS):
             raise InvalidParameter("period", self.period, "one of " + ", ".join(PERIODS))
         if self.every_row and (self.period or self.path):
             raise InvalidParameter("every_row", True, "used alone", fix="drop period and path: a row is already a unit")
-        object.__setattr__(self, "path", tuple(self.path))
-        if not all(isinstance(step, str) and step for step in self.path):
+        if not isinstance(self.path, (tuple, list)) or not all(isinstance(step, str) and step for step in self.path):
             raise InvalidParameter("path", self.path, "a sequence of column names")
+        object.__setattr__(self, "path", tuple(self.path))
 
     def __str__(self) -> str:
         if self.every_row:
@@ -79,6 +86,13 @@ class Guarantee:
         object.__setattr__(self, "epsilon", exact(epsilon, "epsilon", NONNEGATIVE))
         object.__setattr__(self, "delta", exact(delta, "delta", BELOW_ONE))
 
+    @classmethod
+    def of(cls, value: object, name: str = "guarantee") -> Guarantee:
+        """The value itself if it is a Guarantee; anything else is refused by name."""
+        if isinstance(value, Guarantee):
+            return value
+        raise InvalidParameter(name, value, "a Guarantee", fix=f"give {name} as Guarantee(epsilon, delta)")
+
     def __repr__(self) -> str:
         return f"Guarantee(epsilon={text(self.epsilon)}, delta={text(self.delta)})"
 
@@ -89,4 +103,5 @@ class Guarantee:
 
     def implies(self, weaker: Guarantee) -> bool:
         """Whether this guarantee, component by component, is at least as strong."""
+        weaker = Guarantee.of(weaker, "weaker")
         return self.epsilon <= weaker.epsilon and self.delta <= weaker.delta

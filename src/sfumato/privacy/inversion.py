@@ -42,7 +42,9 @@ from sfumato.privacy.losses import (
     GaussianLoss,
     Loss,
     PairLoss,
+    sum_above,
 )
+from sfumato.privacy.numbers import above
 
 Complex = NDArray[np.complexfloating[Any, Any]]
 Real = NDArray[np.floating[Any]]
@@ -66,7 +68,7 @@ class _Stack:
 
     def log_moment(self, z: Complex) -> Complex:
         # Sums, not matrix products: those would wake a pool of threads for microseconds of work.
-        blocks = math.ceil(z.size * len(self.parameters[0]) / _CHUNK)
+        blocks = max(1, math.ceil(z.size * len(self.parameters[0]) / _CHUNK))
         return np.concatenate(
             [
                 (self.counts * self.family.log_moment(part, *self.parameters)).sum(0)
@@ -115,12 +117,12 @@ class Moments:
                 gaussian.append(2 * count * float(loss.rho))
             else:
                 members.setdefault(loss if isinstance(loss, PairLoss) else type(loss), []).append((loss, count))
-        tops = [(count, loss.top) for loss, count in parts]
+        top = sum_above((loss.top, count) for loss, count in parts)
         return cls(
             stacks=tuple(_stacked(group) for group in members.values()),
             gaussian=math.fsum(gaussian),
             known=all(loss.moments_known for loss, _ in parts),
-            top=math.fsum(math.inf if top is None else count * float(top) for count, top in tops),
+            top=math.inf if top is None else above(top),
             lattice=_common_lattice(parts),
             count=float(sum(count for _, count in parts)),
             magnitude=sum(count * loss.magnitude for loss, count in parts),
@@ -225,7 +227,7 @@ class Inversion:
         """Not below δ(ε), failure apart."""
         if epsilon >= self.moments.top:
             return 0.0
-        return min(1.0, max(0.0, self._between(epsilon, +1)))
+        return min(1.0, max(5e-324, self._between(epsilon, +1)))
 
     def lower(self, epsilon: float) -> float:
         """Not above δ(ε), failure apart."""
@@ -243,8 +245,8 @@ class Inversion:
         if not self.spacing:
             return self._at(epsilon, side)
         below = self.offset + self.spacing * math.floor((epsilon - self.offset) / self.spacing)
-        share = math.expm1(max(0.0, epsilon - below)) / math.expm1(self.spacing)
-        share = min(1.0, share)
+        over = max(0.0, epsilon - below)
+        share = min(1.0, math.exp(over - self.spacing) * math.expm1(-over) / math.expm1(-self.spacing))
         return (1 - share) * self._at(below, side) + share * self._at(below + self.spacing, side)
 
     def _at(self, epsilon: float, side: int) -> float:
@@ -255,7 +257,7 @@ class Inversion:
         total = float((self.terms * waves).real.sum())
         constant, growing = self.rounding
         error = self.lost + constant + growing * abs(epsilon)
-        if not math.isfinite(total):
+        if not math.isfinite(total + error):
             return 1.0 if side > 0 else 0.0  # parameters beyond floating point: nothing is known, nothing is claimed
         if side > 0:
             return scale * (total + error)
@@ -384,7 +386,7 @@ def _log_chernoff(moments: Moments, c: float, epsilon: float) -> float:
 
 
 def _contour(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
-    """The inversion at Chernoff's c; for large δ, where that c would be tiny, at one where M(c)e^{−cε} is still small."""
+    """The inversion at Chernoff's c; for large δ, where that c is tiny, at one where M(c)e^{−cε} is still small."""
     if log_delta > -3:
         c = max(c, _search(lambda grid: moments.log(grid + 0j).real - grid * epsilon < 2, rounds=2))
     return invert(moments, c, epsilon, log_delta)
@@ -397,22 +399,25 @@ def delta_range_of(moments: Moments, epsilon: float) -> tuple[float, float]:
     with np.errstate(all="ignore"):
         c = _search(lambda grid: chernoff(moments, grid)[0] < epsilon, rounds=2 if moments.known else 6)
         log_delta = min(0.0, _log_chernoff(moments, c, epsilon))
+        if log_delta < -700:
+            return 0.0, math.exp(max(-744.0, log_delta))
         contour = _contour(moments, c, epsilon, log_delta)
         proven = math.exp(log_delta)
         upper = min(proven, contour.upper(epsilon)) if moments.known else proven
         return min(contour.lower(epsilon), upper), upper
 
 
-def epsilon_range_of(moments: Moments, delta: float) -> tuple[float, float]:
-    """Lower and upper bounds of the least ε ≥ 0 with δ(ε) ≤ ``delta``, the failure apart."""
-    goal = math.log(delta)
+def epsilon_range_of(moments: Moments, least: float, most: float) -> tuple[float, float]:
+    """A lower bound of the ε ≥ 0 where δ(ε) is ``most``, an upper one of that where it is ``least``; failure apart."""
+    goal = math.log(max(least, 1e-310, 1e-6 * most))
     with np.errstate(all="ignore"):
         c = _search(lambda grid: chernoff(moments, grid)[1] > goal, rounds=2 if moments.known else 6)
-        proven = (_log_chernoff(moments, c, 0.0) - goal) / c
+        proven = (_log_chernoff(moments, c, 0.0) - math.log(least)) / c if least else moments.top
         proven = moments.top if math.isnan(proven) else min(max(0.0, proven * (1 + _ROUNDING)), moments.top)
-        contour = _contour(moments, c, proven, goal)
-        lower = _root(contour.lower, delta, proven, contour, side=-1)
-        upper = min(proven, _root(contour.upper, delta, proven, contour, side=+1)) if moments.known else proven
+        contour = _contour(moments, c, min(proven, 1e300), goal)
+        start = proven if math.isfinite(proven) else float(chernoff(moments, np.array([c]))[0][0])
+        lower = _root(contour.lower, most, start, contour, side=-1)
+        upper = min(proven, _root(contour.upper, least, start, contour, side=+1)) if moments.known and least else proven
     return min(lower, upper), upper
 
 

@@ -22,7 +22,8 @@ Thm 10 and Prop. 8).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -32,8 +33,17 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, pairs
-from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, POSITIVE, exact, whole
-from sfumato.privacy.series import convex_excess, excess_exp, log_ratio, mean_excess, shrink
+from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, POSITIVE, charge_units, exact, from_units, text, whole
+from sfumato.privacy.series import (
+    convex_excess,
+    excess_exp,
+    log_ratio,
+    log_shrink_gap,
+    mean_excess,
+    mills,
+    shrink,
+    shrink_real,
+)
 
 Complex = NDArray[np.complexfloating[Any, Any]]
 Real = NDArray[np.floating[Any]]
@@ -41,6 +51,7 @@ Real = NDArray[np.floating[Any]]
 _LARGE = 30.0  # beyond this e^x − 1 is e^x to the last bit, and logarithms are taken term by term
 _ROUNDING = 8 * 2.0**-52  # a few units in the last place: what each elementary step below may be off
 _ZERO = Fraction(0)
+_LONGEST_CHAIN = 8
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,21 @@ class Loss:
     @property
     def lattice(self) -> tuple[Fraction, Fraction] | None:
         return None
+
+    @property
+    def trivial(self) -> bool:
+        """Whether both worlds look alike: nothing leaks."""
+        return self.pure == 0 and not self.failure
+
+    @property
+    def sort_key(self) -> tuple[Any, ...]:
+        """One order for equal bags of losses; floats decide quickly, exact fields only between equal floats."""
+        exact_fields = tuple(getattr(self, f.name) for f in fields(self))
+        return type(self).__name__, tuple(float(x) for x in exact_fields if isinstance(x, Fraction)), exact_fields
+
+    def __repr__(self) -> str:
+        written = (f"{f.name}={_show(getattr(self, f.name))}" for f in fields(self))
+        return f"{type(self).__name__}({', '.join(written)})"
 
     @property
     def parameters(self) -> tuple[Any, ...]:
@@ -97,8 +123,20 @@ class Loss:
         return float(self.top or 0)
 
 
+def _lifted(y: float, beta: float) -> float:
+    """e^{−β}(e^y − 1), also where e^y alone would overflow."""
+    return math.exp(-beta) * math.expm1(y) if y < 30 else math.exp(min(700.0, y - beta)) - math.exp(-beta)
+
+
+def _show(value: object) -> str:
+    if isinstance(value, tuple):
+        more = ", …" if len(value) > 4 else ""
+        return f"({', '.join(_show(each) for each in value[:4])}{more})"
+    return text(value) if isinstance(value, Fraction) else str(value)
+
+
 @codec.value
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LaplaceLoss(Loss):
     """Laplace noise of scale b on one coordinate moved by Δ: ``epsilon`` = Δ/b.
 
@@ -139,11 +177,13 @@ class LaplaceLoss(Loss):
         z = order - 1
         if z == 0:
             spread = 1.0 if beta == 0 else beta / math.sinh(beta) if beta < 700 else 0.0
-            return x * (1 - spread) + x * x * excess_exp(-x) * spread
+            return x * (1 - spread) + spread * (x * x * excess_exp(-x) if x < 1 else x + math.expm1(-x))
         if max(z, 1.0) * x > _LARGE:
-            low = math.exp(-min((2 * z + 1) * x, 700.0))
-            weight = self._weight(np.array([complex(z)]), np.array([beta]))[0].real
-            return x + math.log1p(weight * (low - 1)) / z
+            share = (
+                math.exp(-beta) / (1 + math.exp(-beta)) * shrink_real(2 * beta * z) / shrink_real(beta * (2 * z + 1))
+            )
+            weight = share * 2 / (2 + 1 / z)
+            return x + math.log1p(weight * math.expm1(-(2 * z + 1) * x)) / z
         # All terms are positive: no cancellation however small ε is.
         s1, s0 = mean_excess(beta * (z + 1)), mean_excess(beta * z)
         rest = (1 + s1) * z * excess_exp(z * x) + (1 + s0) * (z + 1) * excess_exp(-(z + 1) * x)
@@ -183,7 +223,7 @@ class LaplaceLoss(Loss):
         shift = int(self.epsilon / self.step)
         near = math.ceil((shift - epsilon / beta) / 2) - 1
         rays = (
-            -math.expm1(-beta * (t + 1)) - math.exp(-beta) * math.expm1(epsilon - beta * (shift - t - 1))
+            -math.expm1(-beta * (t + 1)) - _lifted(epsilon - beta * (shift - t - 1), beta)
             for t in {max(0, min(shift - 1, near + d)) for d in (-1, 0, 1)}
         )
         value = max(0.0, *rays) / (1 + math.exp(-beta))
@@ -194,7 +234,7 @@ class LaplaceLoss(Loss):
 
 
 @codec.value
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GaussianLoss(Loss):
     """Gaussian noise, or μ-GDP: L ~ N(μ²/2, μ²) with μ = Δ₂/σ, held as its exact square (Dong, Roth & Su 2022).
 
@@ -215,21 +255,22 @@ class GaussianLoss(Loss):
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         mu = math.sqrt(self.mu_squared)
-        if mu == 0:
-            return 0.0, 0.0
         near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-        first, second = math.erfc(near / math.sqrt(2)) / 2, math.erfc(far / math.sqrt(2)) / 2
-        # Where e^ε would overflow the second term is put into the error: it is less than the first.
-        second = math.exp(epsilon) * second if epsilon < 700 else 0.0
-        error = _ROUNDING * (first * (1 + near * near) + second * (1 + far * far + epsilon))
-        return max(0.0, first - second), error + (first if epsilon >= 700 else 0.0)
+        # Both tails as multiples of the density at ``near``, which is e^ε times that at ``far``.
+        density = math.exp(-near * near / 2) / math.sqrt(2 * math.pi)
+        first = density * mills(near) if near >= 0 else math.erfc(near / math.sqrt(2)) / 2
+        second = density * mills(far)
+        value = max(0.0, first - second)
+        # The density's own error multiplies the difference alone where both tails share it.
+        shared = value if near >= 0 else second
+        return value, _ROUNDING * (first + second + shared * (4 + near * near)) + 5e-324
 
     def group(self, k: int) -> GaussianLoss:
         return GaussianLoss(k * k * self.mu_squared)
 
 
 @codec.value
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DiscreteGaussianLoss(Loss):
     """The discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on ℤ, one coordinate moved by a whole ``shift`` s.
 
@@ -264,8 +305,9 @@ class DiscreteGaussianLoss(Loss):
         z = order - 1
         if z == 0:
             return rho
-        u = np.array([complex((z * self.shift) % 1.0)])
-        return order * rho + min(0.0, float(log_theta_ratio(u, float(self.sigma_squared))[0].real)) / z
+        with np.errstate(all="ignore"):  # beyond floating point the ratio is taken as 1, which is its upper bound
+            ratio = log_theta_ratio(np.array([complex((z * self.shift) % 1.0)]), float(self.sigma_squared))
+        return order * rho + min(0.0, float(ratio[0].real)) / z
 
     @staticmethod
     def log_moment(z: Complex, *parameters: Any) -> Complex:
@@ -303,7 +345,7 @@ def log_theta_ratio(u: Complex, variance: float) -> Complex:
 
 
 @codec.value
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ResponseLoss(Loss):
     """Randomised response over ``choices`` answers, with probability ``delta`` revealing all.
 
@@ -373,23 +415,24 @@ class ResponseLoss(Loss):
         if not self.reveal:
             return ResponseLoss(epsilon)
         x = float(self.epsilon)
-        growth = math.expm1(k * x) / math.expm1(x) if x else float(k)
+        growth = math.expm1(min(700.0, k * x)) / math.expm1(min(700.0, x)) if x else float(k)
         reveal = self.reveal * Fraction(growth * (1 + 2.0**-40))
-        if reveal >= 1:
+        if reveal >= 1 or k * x > 700:
             raise InvalidParameter("k", k, "small enough that the group's δ stays below 1")
         return ResponseLoss(epsilon, 2, reveal)
 
 
 @codec.value
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BoundedRangeLoss(Loss):
     """A mechanism whose loss, for each pair of neighbours, spans at most ``eta`` (the exponential mechanism).
 
     The worst pairs have two atoms, at t and t − η, for some t (Dong, Durfee & Rogers 2020, Lemma 1), and ``renyi`` is
     the supremum of their divergences over t, in closed form. Their hockey-stick divergences are
-    (1 − e^{t−η})(1 − e^{ε−t})/(1 − e^{−η}), largest at t = (ε+η)/2: (1 − e^{(ε−η)/2})²/(1 − e^{−η}). As a function of e^ε
-    this is convex with slope −1 at e^{−η} and 0 at e^η, so it is itself the profile of a pair, whose loss has density
-    e^{l/2}/(4 sinh(η/2)) on [−η, η]: that pair dominates them all and is what composes (Zhu, Dong & Wang 2022, Prop. 7).
+    (1 − e^{t−η})(1 − e^{ε−t})/(1 − e^{−η}), largest at t = (ε+η)/2: (1 − e^{(ε−η)/2})²/(1 − e^{−η}). As a function of
+    e^ε this is convex with slope −1 at e^{−η} and 0 at e^η, so it is itself the profile of a pair, whose loss has
+    density e^{l/2}/(4 sinh(η/2)) on [−η, η]: that pair dominates them all and is what composes (Zhu, Dong & Wang 2022,
+    Prop. 7).
     """
 
     eta: Fraction
@@ -410,16 +453,16 @@ class BoundedRangeLoss(Loss):
         if eta == 0:
             return 0.0
         # η − t at the worst t, where e^{−t} = e^{−η}·shrink(zη)/shrink(αη)
-        far = z * eta > _LARGE
-        gap = math.log1p(1 / z) if far else math.log(shrink_real(z * eta) / shrink_real(order * eta))
+        gap = log_shrink_gap(z * eta, order * eta)
         t = eta - gap
         log_p = math.log(math.expm1(gap)) - eta - math.log(-math.expm1(-eta))
         p = math.exp(log_p)
-        if far:
-            tail = math.exp(min(-order * eta - log_p, 700.0)) * (1 - p)
-            return (log_p + order * t + math.log1p(tail)) / z
-        excess = p * convex_excess(t, order) + (1 - p) * convex_excess(t - eta, order)
-        return math.log1p(excess) / z if z else excess
+        if order * eta <= _LARGE:
+            excess = p * convex_excess(t, order) + (1 - p) * convex_excess(-gap, order)
+            return math.log1p(excess) / z if z else excess
+        if z == 0:
+            return t - eta * (1 - math.exp(log_p + t))
+        return (log_p + order * t + math.log1p(math.exp(min(-order * eta - log_p, 700.0)) * (1 - p))) / z
 
     @staticmethod
     def log_moment(z: Complex, *parameters: Any) -> Complex:
@@ -440,20 +483,15 @@ class BoundedRangeLoss(Loss):
             return 0.0, 0.0
         gap = -math.expm1((epsilon - eta) / 2)
         width = -math.expm1(-eta)
-        return gap**2 / width, _ROUNDING * gap * (gap + eta * (1 - gap)) / width
+        return gap * (gap / width), _ROUNDING * gap * ((gap + eta * (1 - gap)) / width)
 
     def group(self, k: int) -> BoundedRangeLoss:
         """Ranges of a chain of k neighbours add."""
         return BoundedRangeLoss(k * self.eta)
 
 
-def shrink_real(y: float) -> float:
-    """(1 − e^{−y})/y, continuous at 0."""
-    return -math.expm1(-y) / y if y else 1.0
-
-
 @codec.value
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ConcentratedLoss(Loss):
     """Anything ρ-zCDP: D_α ≤ ρα for all α > 1 and no more is known (Bun & Steinke 2016).
 
@@ -479,7 +517,7 @@ class ConcentratedLoss(Loss):
 
 
 @codec.value
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairLoss(Loss):
     """Any two finite distributions, outcome by outcome, with exact probabilities.
 
@@ -517,8 +555,12 @@ class PairLoss(Loss):
         return [(float(b / q_mass), log_ratio(a / p_mass, b / q_mass)) for a, b in self._common]
 
     @property
-    def pure(self) -> Fraction | None:
+    def pure(self) -> Fraction:
         return _rounded_up(max((y for _, y in self._outside), default=0.0))
+
+    @property
+    def trivial(self) -> bool:
+        return self.p == self.q
 
     @property
     def top(self) -> Fraction | None:
@@ -526,12 +568,15 @@ class PairLoss(Loss):
 
     def renyi(self, order: float) -> float:
         z = order - 1
-        most = max((y for _, y in self._outside), default=0.0)
-        if z * most > _LARGE:
-            scaled = math.fsum(b * math.exp(order * (y - most)) for b, y in self._outside)
-            return (order * most + math.log(scaled)) / z
-        excess = math.fsum(b * convex_excess(y, order) for b, y in self._outside)
+        most = max((math.log(b) + order * y for b, y in self._outside if b), default=0.0)
+        if most > _LARGE:
+            scaled = math.fsum(math.exp(math.log(b) + order * y - most) for b, y in self._outside if b)
+            return (most + math.log(scaled)) / z if z else self._mean()
+        excess = math.fsum(_excess(b, y, order) for b, y in self._outside)
         return math.log1p(max(0.0, excess)) / z if z else max(0.0, excess)
+
+    def _mean(self) -> float:
+        return math.fsum(math.exp(math.log(b) + y) * y for b, y in self._outside if b)
 
     @property
     def parameters(self) -> tuple[Real, Real]:
@@ -548,19 +593,51 @@ class PairLoss(Loss):
         return (lift + np.log(total))[None, :]
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        growth = math.exp(min(epsilon, 700.0))
-        gaps = [float(a) - growth * float(b) for a, b in zip(self.p, self.q, strict=True)]
-        return math.fsum(gap for gap in gaps if gap > 0), _ROUNDING * (1 + epsilon)
+        growth = Fraction(math.exp(min(700.0, epsilon))) * Fraction(math.exp(max(0.0, min(700.0, epsilon - 700.0))))
+        gaps = [float(a - growth * b) for a, b in zip(self.p, self.q, strict=True) if a > growth * b]
+        return math.fsum(gaps), _ROUNDING * (1 + epsilon)
 
-    def group(self, k: int) -> PairLoss:
-        """1 − (1−f)^{∘k} for the trade-off function f of both directions (Dong, Roth & Su 2022, Thm 2.14)."""
-        return self if k == 1 else PairLoss(*pairs.chained(self.p, self.q, k))
+    def group(self, k: int) -> Loss:
+        """1 − (1−f)^{∘k} for the trade-off function f of both directions (Dong, Roth & Su 2022, Thm 2.14).
+
+        Its corners multiply with k, so long chains fall back to the rule for (ε, δ)-DP, which this pair is.
+        """
+        if k == 1:
+            return self
+        if k <= _LONGEST_CHAIN:
+            return PairLoss(*pairs.chained(self.p, self.q, k))
+        pure = max(self.pure, self.reversed().pure)
+        return ResponseLoss(pure, 2, max(self.failure, self._other_failure)).group(k)
 
     @property
     def magnitude(self) -> float:
         return max((abs(log_ratio(a, b)) for a, b in self._common), default=0.0)
 
 
+def _excess(b: float, y: float, order: float) -> float:
+    """b·(x^α − 1 − α(x − 1)) at x = e^y, or its limit at order 1; in logarithms where a power would overflow."""
+    if order * abs(y) <= _LARGE:
+        return b * convex_excess(y, order)
+    if b == 0:
+        return 0.0
+    log_b = math.log(b)
+    if order == 1:
+        return math.exp(log_b + y) * (y - 1) + b
+    return math.exp(log_b + order * y) - b - order * (math.exp(log_b + y) - b)
+
+
+def sum_above(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
+    """Σ count·value: exact for a few kinds, each rounded up to 1e-30 for many (their denominators would explode)."""
+    known = []
+    for value, count in values:
+        if value is None:
+            return None
+        known.append((value, count))
+    if len(known) <= 16:
+        return sum((count * value for value, count in known), _ZERO)
+    return from_units(sum(count * charge_units(value) for value, count in known))
+
+
 def _rounded_up(value: float) -> Fraction:
     """A computed logarithm as an exact number that is surely not below it."""
-    return Fraction(max(0.0, value) * (1 + 2.0**-50))
+    return Fraction(max(0.0, value) * (1 + 2.0**-49))

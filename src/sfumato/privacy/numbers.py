@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
+import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -20,7 +22,12 @@ Number = int | Fraction | Decimal | str | float
 UNIT = 10**30
 """One charge is a whole number of 1/UNIT: totals add as integers and never drift."""
 
-_DIGITS = 1000  # longer numbers are refused before they can cost memory or time
+# Every number is 0 or between these in size, and not absurdly long: beyond them nothing is meaningful, floats end, and
+# time and memory could be spent on digits alone.
+_LEAST, _MOST = Fraction(1, 10**300), Fraction(10**300)
+_BITS = 4096
+_FRACTION = re.compile(r"[+-]?[0-9]+/[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,52 +60,67 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
     number = _parse(value)
     if number is None or number not in allowed:
         raise InvalidParameter(name, value, allowed.words)
+    if not _sized(number):
+        raise InvalidParameter(name, value, f"{allowed.words}, and 0 or between 1e-300 and 1e300 in size")
     return number
 
 
 def whole(value: Number, name: str, *, at_least: int = 0) -> int:
     """The exact value of a public whole number ≥ ``at_least``."""
-    if type(value) is int and value >= at_least:
+    if type(value) is int and at_least <= value < 1 << 64:
         return value
     number = _parse(value)
-    if number is None or number.denominator != 1 or number < at_least:
+    if number is None or number.denominator != 1 or number < at_least or not _sized(number):
         raise InvalidParameter(name, value, f"a whole number ≥ {at_least}")
     return number.numerator
 
 
+def is_infinite(value: object) -> bool:
+    """Whether this is plus infinity, however it is written: an order may be."""
+    if isinstance(value, Decimal):
+        return value.is_infinite() and value > 0
+    if isinstance(value, str):
+        return value.strip().lower() in {"inf", "infinity"}
+    return isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational) and float(value) == math.inf
+
+
+def _sized(number: Fraction) -> bool:
+    long = number.numerator.bit_length() > _BITS or number.denominator.bit_length() > _BITS
+    return not long and (number == 0 or _LEAST <= abs(number) <= _MOST)
+
+
 def _parse(value: object) -> Fraction | None:
-    """None for anything that is not one finite number of reasonable length."""
+    """None for anything that is not one finite number."""
     if isinstance(value, Fraction):
         return value
     if isinstance(value, bool):
         return None
-    if isinstance(value, numbers.Integral):
-        return Fraction(int(value))
     if isinstance(value, Decimal):
         return _from_decimal(value)
     if isinstance(value, str):
         return _from_text(value)
-    if isinstance(value, numbers.Real):
-        return _from_decimal(Decimal(str(value)))  # str() is the shortest decimal, also of float32
+    try:
+        if isinstance(value, numbers.Integral):
+            return Fraction(operator.index(value))
+        if isinstance(value, float):
+            return _from_decimal(Decimal(float.__repr__(float(value))))
+        if isinstance(value, numbers.Real):
+            return _from_decimal(Decimal(str(value)))  # the shortest decimal, also of numpy's float32
+    except (TypeError, ValueError, InvalidOperation):
+        pass
     return None
 
 
 def _from_text(text: str) -> Fraction | None:
-    top, slash, bottom = text.strip().partition("/")
-    if len(text) > _DIGITS:
-        return None
-    if slash:
-        if not (top.lstrip("-").isdecimal() and bottom.isdecimal() and int(bottom)):
-            return None
-        return Fraction(int(top), int(bottom))
-    try:
-        return _from_decimal(Decimal(top))
-    except InvalidOperation:
-        return None
+    text = text[:5000].strip()
+    if _FRACTION.fullmatch(text):
+        top, _, bottom = text.partition("/")
+        return Fraction(int(top), int(bottom)) if len(text) < 4000 and int(bottom) else None
+    return _from_decimal(Decimal(text)) if _DECIMAL.fullmatch(text) else None
 
 
 def _from_decimal(value: Decimal) -> Fraction | None:
-    if not value.is_finite() or (value and abs(value.adjusted()) > _DIGITS):
+    if not value.is_finite() or (value and abs(value.adjusted()) > 1000) or len(value.as_tuple().digits) > 2000:
         return None
     return Fraction(value)
 
@@ -113,12 +135,16 @@ def text(value: Fraction) -> str:
         rest //= 5
         fives += 1
     places = max(twos, fives)
-    if rest != 1 or places > 40:
-        return f"{value.numerator}/{value.denominator}"
-    if places == 0:
-        return str(value.numerator)
-    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
+    digits = str(abs(value.numerator) * 10**places // value.denominator)
+    short = digits.rstrip("0") or "0"
     sign = "-" if value < 0 else ""
+    if rest != 1 or len(short) > 60:
+        return f"{value.numerator}/{value.denominator}"
+    if places > 20 or len(digits) - len(short) > 20:
+        return f"{sign}{short}e{len(digits) - len(short) - places}"
+    if places == 0:
+        return f"{sign}{digits}"
+    digits = digits.rjust(places + 1, "0")
     return f"{sign}{digits[:-places]}.{digits[-places:]}"
 
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.privacy.curve import Curve, compose
+from sfumato.privacy import codec
+from sfumato.privacy.curve import Curve, compose, counted
 from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, Number, exact
 
 TIGHT = "parameters fixed in advance"
@@ -18,6 +19,7 @@ ADAPTIVE = "holds at all times at once, parameters chosen along the way"
 _POINTS = 100  # the tight line recomposes everything at each of its points
 
 
+@codec.value
 @dataclass(frozen=True)
 class Odometer:
     """ε at one δ after some of the releases, on the tight and on the adaptive line."""
@@ -30,6 +32,13 @@ class Odometer:
     """ε of the recorded releases composed: true if their parameters were fixed in advance."""
     adaptive: tuple[float, ...]
     """With probability ≥ 1 − δ, for all steps at once, the privacy loss is at most this."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", exact(self.delta, "delta", INSIDE_UNIT))
+        object.__setattr__(self, "order", exact(self.order, "order", ABOVE_ONE))
+        object.__setattr__(self, "steps", tuple(self.steps))
+        object.__setattr__(self, "tight", tuple(float(epsilon) for epsilon in self.tight))
+        object.__setattr__(self, "adaptive", tuple(float(epsilon) for epsilon in self.adaptive))
 
     def __str__(self) -> str:
         head = [
@@ -46,15 +55,15 @@ def odometer(curves: Iterable[Curve | tuple[Curve, int]], delta: Number, *, orde
     """What releases, in this order, have cost together after each step (each of 100 steps when there are more).
 
     The tight line composes the record; it is a statement about a plan, not a stopping rule. The adaptive line is
-    r_t + ln(1/δ′)/(α − 1), with r_t the sum of Rényi divergences of one order and δ′ what failures leave of δ
+    r_t + ln(1/δ′)/(α − 1), with r_t the sum of Rényi divergences of one order and δ′ what all failures leave of δ
     (Rogers et al. 2016, Sec. 6; Feldman & Zrnic 2021), or the sum of max-divergences where that is smaller; both
     hold for any adaptive choice. The default order is best when about ε = 1 is spent in all: it must not depend on
     the releases.
     """
     spare = exact(delta, "delta", INSIDE_UNIT)
     alpha = exact(order, "order", ABOVE_ONE) if order is not None else _default_order(spare)
-    items = [item if isinstance(item, tuple) else (item, 1) for item in curves]
-    compose(items)  # one relation, valid counts
+    items = [(curve, count) for curve, count in counted(curves) if count]
+    compose(items)  # refuses mixed relations before anything is computed
     many = len(items)
     steps = sorted({round(x) for x in np.linspace(1, many, min(many, _POINTS))}) if many else []
     tight = [compose(items[:step]).epsilon(spare) for step in steps]
@@ -62,7 +71,7 @@ def odometer(curves: Iterable[Curve | tuple[Curve, int]], delta: Number, *, orde
 
 
 def _default_order(delta: Fraction) -> Fraction:
-    return 1 + Fraction(f"{-2 * math.log(delta):.4g}")
+    return 1 + Fraction(f"{max(0.1, -2 * math.log(delta)):.4g}")
 
 
 def _adaptive(items: list[tuple[Curve, int]], delta: Fraction, order: Fraction, steps: list[int]) -> list[float]:
@@ -71,10 +80,8 @@ def _adaptive(items: list[tuple[Curve, int]], delta: Fraction, order: Fraction, 
     )
     renyi = np.cumsum([count * float(c.renyi_above(order)) for c, count in items])
     failure = np.cumsum([count * float(c.failure) for c, count in items])
-    lines = []
-    for step in steps:
-        left = float(delta) - failure[step - 1]
-        surely = pure[step - 1] if left >= 0 else math.inf
-        likely = renyi[step - 1] - math.log(left) / float(order - 1) if left > 0 else math.inf
-        lines.append(float(min(surely, likely)))
-    return lines
+    # One δ′ for all steps, as the statement is about all of them at once: what all failures that fit leave of δ.
+    fits = int(np.searchsorted(failure, float(delta), side="right"))
+    left = float(delta) - (failure[fits - 1] if fits else 0.0)
+    tail = -math.log(left) / float(order - 1) if left > 0 else math.inf
+    return [float(min(pure[step - 1], renyi[step - 1] + tail)) if step <= fits else math.inf for step in steps]

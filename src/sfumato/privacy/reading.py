@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from sfumato.errors import InvalidParameter
+from sfumato.privacy import codec
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
-from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact
+from sfumato.privacy.numbers import BELOW_ONE, INSIDE_UNIT, Number, exact
 
 
+@codec.value
 @dataclass(frozen=True)
 class Reading:
     """How far anyone's belief about one unit can move, whatever else they know (Kasiviswanathan & Smith 2014)."""
@@ -30,6 +32,11 @@ class Reading:
     false_positive_rate: float
     true_positive_rate: float
     """The most true positives a test for one unit can have at that false positive rate."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            object.__setattr__(self, each.name, None if value is None else float(value))
 
     def __str__(self) -> str:
         lines = [f"At ε = {self.epsilon:.4g}{f', δ = {self.delta:.3g}' if self.delta else ''}, for any one unit:"]
@@ -51,7 +58,7 @@ def reading(
     promise: Guarantee | Curve,
     prior: Number = "0.01",
     *,
-    delta: Number = 0,
+    delta: Number | None = None,
     neighbours: Neighbours | str | None = None,
     false_positive_rate: Number = "0.05",
 ) -> Reading:
@@ -66,8 +73,13 @@ def reading(
     """
     belief = float(exact(prior, "prior", INSIDE_UNIT))
     curve = _curve(promise, neighbours)
-    spare = promise.delta if isinstance(promise, Guarantee) else exact(delta, "delta")
+    if isinstance(promise, Guarantee) and delta is not None:
+        raise InvalidParameter("delta", delta, "left out for a guarantee, which has its own")
+    own = promise.delta if isinstance(promise, Guarantee) else 0
+    spare = exact(own if delta is None else delta, "delta", BELOW_ONE)
     epsilon = curve.epsilon(spare)
+    if epsilon == math.inf:
+        raise InvalidParameter("delta", delta, f"above {float(curve.failure):.3g} for this curve: it is not pure")
     replaced = curve.neighbours is Neighbours.REPLACE
     return Reading(
         epsilon=epsilon,
@@ -87,7 +99,9 @@ def _curve(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> C
         return promise
     if not isinstance(promise, Guarantee):
         raise InvalidParameter("promise", promise, "a Guarantee or a Curve")
-    return Curve.approximate(promise.epsilon, promise.delta, neighbours or Neighbours.ADD_REMOVE)
+    return Curve.approximate(
+        promise.epsilon, promise.delta, Neighbours.ADD_REMOVE if neighbours is None else neighbours
+    )
 
 
 def _posterior(prior: float, log_odds: float) -> float:

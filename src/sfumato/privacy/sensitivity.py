@@ -45,13 +45,20 @@ class Sensitivity:
         if total is not None:
             l1 = min(l1, exact(total, "total", NONNEGATIVE))
         cap = min(cap, l1)
-        most = _concentrated_squares(cap, l1)
         if squares is not None:
-            most = min(most, exact(squares, "squares", NONNEGATIVE))
+            energy = exact(squares, "squares", NONNEGATIVE)
+            if energy < cap**2:
+                cap = Fraction(_root_above(energy))
+            if count * energy < l1**2:
+                l1 = Fraction(_root_above(count * energy))
+            cap = min(cap, l1)
+            most = min(_concentrated_squares(cap, l1), energy)
+        else:
+            most = _concentrated_squares(cap, l1)
         object.__setattr__(self, "groups", count)
         object.__setattr__(self, "per_group", cap)
         object.__setattr__(self, "total", l1)
-        object.__setattr__(self, "squares", most)
+        object.__setattr__(self, "squares", exact(most, "per_group squared", NONNEGATIVE))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
 
     @classmethod
@@ -114,6 +121,8 @@ class Sensitivity:
                 place="Sensitivity.under",
                 fix="state the sensitivity for add-remove neighbours from the start",
             )
+        if not isinstance(signed, bool):
+            raise InvalidParameter("signed", signed, "True or False")
         spread = 2 if signed else 1
         return Sensitivity(
             2 * self.groups,
@@ -140,10 +149,8 @@ def _concentrated_squares(cap: Fraction, total: Fraction) -> Fraction:
 
 def _root_above(square: Fraction) -> float:
     """A float at least the square root of an exact number."""
-    try:
-        root = math.sqrt(square)
-    except OverflowError:
-        raise InvalidParameter("squares", square, "below 1e308") from None
+    big = square > Fraction(10**300)
+    root = math.isqrt(math.ceil(square)) + 1.0 if big else math.sqrt(square)
     while Fraction(root) ** 2 < square:
         root = math.nextafter(root, math.inf)
     return root

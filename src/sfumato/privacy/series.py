@@ -45,10 +45,36 @@ def convex_excess(y: float, order: float) -> float:
 def log_ratio(p: Fraction, q: Fraction) -> float:
     """ln(p/q) of exact positive numbers, accurate when they are close and when they are far apart."""
     change = (p - q) / q
-    if abs(change) < 1:
+    if 2 * abs(change) < 1:
         return math.log1p(float(change))
     ratio = p / q
+    if Fraction(1, 10**300) < ratio < 10**300:
+        return math.log(ratio)
     return math.log(ratio.numerator) - math.log(ratio.denominator)
+
+
+def shrink_real(y: float) -> float:
+    """(1 − e^{−y})/y, continuous at 0."""
+    return -math.expm1(-y) / y if y else 1.0
+
+
+def log_shrink_gap(low: float, high: float) -> float:
+    """ln(shrink(low)/shrink(high)) for 0 ≤ low ≤ high, accurate when both are small and when both are large."""
+    if high < 0.01:  # ln shrink(y) = −y/2 + y²/24 − y⁴/2880 + O(y⁶)
+        return (high - low) * (0.5 - (high + low) / 24 + (high + low) * (high**2 + low**2) / 2880)
+    if low > 40:
+        return math.log1p((high - low) / low)
+    return math.log(shrink_real(low) / shrink_real(high))
+
+
+def mills(x: float) -> float:
+    """(1 − Φ(x))/φ(x) for x ≥ 0: the normal tail beside its density."""
+    if x < 5:
+        return math.sqrt(math.pi / 2) * math.exp(x * x / 2) * math.erfc(x / math.sqrt(2))
+    tail = 0.0
+    for n in range(60, 0, -1):
+        tail = n / (x + tail)
+    return 1 / (x + tail)
 
 
 def shrink(y: Complex) -> Complex:

@@ -14,6 +14,8 @@ from sfumato.privacy.composition import Parts
 from sfumato.privacy.losses import ConcentratedLoss, DiscreteGaussianLoss, GaussianLoss, Loss
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact
 
+_FURTHEST = 1e200
+
 
 @dataclass(frozen=True)
 class PrivacyLoss:
@@ -37,9 +39,9 @@ class PrivacyLoss:
         if beyond <= composition.failure(self.forward):
             return math.inf
         low, high = -1.0, 1.0
-        while self._tail(low) <= beyond:
+        while self._tail(low) <= beyond and low > -_FURTHEST:
             low *= 2
-        while self._tail(high) > beyond:
+        while self._tail(high) > beyond and high < _FURTHEST:
             high *= 2
         while high - low > 1e-9 * max(1.0, abs(high)):
             middle = (low + high) / 2
@@ -51,9 +53,12 @@ class PrivacyLoss:
         is steeper.
         """
         spread = math.sqrt(2 * composition.renyi(self.forward, 1.0))
-        near = x - 1e-4 * max(spread, 1e-9)
+        near = x - max(1e-4 * min(spread, 1e6), 1e-10 * abs(x), 1e-13)
         least, most = self._delta_range(x)
-        steep = (self._delta_range(near)[1] - least) / -math.expm1(near - x)
+        if not all(loss.moments_known for loss, _ in self.forward):
+            least = 0.0  # no pair is known, only bounds: nothing forces the profile up here
+        rounding = 2.0**-50  # of the two differences below
+        steep = (self._delta_range(near)[1] - least + rounding) / -math.expm1(near - x)
         return min(1.0, most + max(0.0, steep))
 
     def _delta_range(self, x: float) -> tuple[float, float]:
@@ -79,13 +84,14 @@ def least_rho(loss: Loss) -> float:
     ceiling = float(loss.pure or 0)
     if ceiling == 0:
         return 0.0
-    psi = {s: s * loss.renyi(1 + s) for s in (1e-7, *(2.0**n for n in range(-20, 60)))}
-    grid = sorted(psi)
+    reach = max(4.0, min(1e250, 4 * ceiling / loss.renyi(1.0)))  # beyond it D∞/α is smaller than what is found before
+    grid = [1e-7, *(2.0**n for n in range(-20, math.ceil(math.log2(reach)) + 1))]
+    psi = {s: s * loss.renyi(1 + s) for s in grid}
     best = max(psi[s] / (s * (s + 1)) for s in grid)
     open_: list[tuple[float, float, float]] = [(-psi[grid[0]] / grid[0], 0.0, grid[0])]
     open_ += [(-_chord(a, b, psi[a], psi[b]), a, b) for a, b in pairwise(grid)]
     heapq.heapify(open_)
-    while -open_[0][0] > best * (1 + 1e-9) and open_[0][1] > 0:
+    while -open_[0][0] > best * (1 + 1e-9) and open_[0][1] > 0 and len(psi) < 2000:
         _, a, b = heapq.heappop(open_)
         middle = math.sqrt(a * b)
         psi[middle] = middle * loss.renyi(1 + middle)
@@ -120,7 +126,7 @@ def best_line(delta: Callable[[float], float], most: float, alpha: float) -> flo
     def second(epsilon: float) -> float:
         return math.exp(-epsilon) * (1 - delta(epsilon) - alpha)
 
-    return max(0.0, _peak(first, most), _peak(second, most))
+    return max(0.0, max(_peak(first, most), _peak(second, most)) - 2.0**-50)
 
 
 def _peak(height: Callable[[float], float], most: float) -> float:

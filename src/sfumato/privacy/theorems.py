@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
+import numpy as np
+
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
@@ -26,15 +28,14 @@ from sfumato.privacy.numbers import (
     whole,
 )
 
+_MOST_COMPOSED = 4000
 _UP = 1 + 2.0**-40  # computed reals are known to far better than this
 
 
 def _guarantees(items: Iterable[Guarantee]) -> list[Guarantee]:
-    found = list(items)
-    for each in found:
-        if not isinstance(each, Guarantee):
-            raise InvalidParameter("guarantees", each, "a sequence of Guarantee")
-    return found
+    if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+        raise InvalidParameter("guarantees", items, "a sequence of Guarantee")
+    return [Guarantee.of(each, "guarantees") for each in items]
 
 
 def _guarantee(epsilon: Fraction, delta: Fraction, place: str) -> Guarantee:
@@ -72,7 +73,9 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
     """
     count = whole(k, "k", at_least=1)
     extra = exact(slack, "slack", INSIDE_UNIT)
-    epsilon = float(guarantee.epsilon)
+    epsilon = float(Guarantee.of(guarantee).epsilon)
+    if epsilon > 300:
+        raise InvalidParameter("guarantee", guarantee, "one with ε ≤ 300, where this theorem could say anything")
     total = math.sqrt(-2 * count * math.log(extra)) * epsilon + count * epsilon * math.expm1(epsilon)
     return _guarantee(Fraction(total * _UP), count * guarantee.delta + extra, "k")
 
@@ -83,17 +86,15 @@ def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
     δᵢ = Σ_{l<i} C(k,l)·(e^{(k−l)ε} − e^{(k−2i+l)ε})/(1 + e^ε)^k: none can be improved for randomised response.
     """
     x, count = exact(epsilon, "epsilon", NONNEGATIVE), whole(k, "k", at_least=1)
-    e = float(x)
+    if count > _MOST_COMPOSED:
+        raise InvalidParameter("k", k, f"at most {_MOST_COMPOSED}", fix="use compose([(Curve.pure(epsilon), k)])")
+    e, m = float(x), np.arange(count // 2 + 1)
     log_all = count * (e + math.log1p(math.exp(-e)))
-    deltas = (
-        math.fsum(
-            math.exp(math.log(math.comb(count, m)) + (count - m) * e - log_all) * -math.expm1(-2 * (i - m) * e)
-            for m in range(i)
-        )
-        for i in range(count // 2 + 1)
-    )
+    chosen = np.array([math.log(math.comb(count, int(each))) for each in m])
+    masses = np.exp(chosen + (count - m) * e - log_all)
+    deltas = [math.fsum(masses[:i] * -np.expm1(-2 * (i - m[:i]) * e)) for i in m]
     return tuple(
-        Guarantee((count - 2 * i) * x, min(Fraction(delta * _UP), Fraction(2**53 - 1, 2**53)))
+        Guarantee((count - 2 * i) * x, min(Fraction(delta * _UP), 1 - Fraction(1, 10**300)))
         for i, delta in enumerate(deltas)
     )
 
@@ -102,8 +103,9 @@ def group(guarantee: Guarantee, k: int) -> Guarantee:
     """For k units together: kε, and δ(1 + e^ε + … + e^{(k−1)ε}) = δ·(e^{kε} − 1)/(e^ε − 1), along a chain of k
     neighbours (Dwork & Roth 2014, Thm 2.2).
     """
-    curve = Curve.approximate(guarantee.epsilon, guarantee.delta).group(k)
-    return Guarantee(whole(k, "k", at_least=1) * guarantee.epsilon, curve.failure)
+    promise = Guarantee.of(guarantee)
+    curve = Curve.approximate(promise.epsilon, promise.delta).group(k)
+    return Guarantee(whole(k, "k", at_least=1) * promise.epsilon, curve.failure)
 
 
 # ── conversions between currencies ─────────────────────────────────────────────────────────────
@@ -116,9 +118,10 @@ def pure_to_rho(epsilon: Number) -> Fraction:
 
 def renyi_to_delta(order: Number, divergence: Number, epsilon: Number) -> float:
     """D_α ≤ r gives δ(ε) = e^{(α−1)(r−ε)}·(1 − 1/α)^α/(α − 1) (Canonne, Kamath & Steinke 2020, Prop. 12)."""
-    alpha = float(exact(order, "order", ABOVE_ONE))
-    r, e = float(exact(divergence, "divergence", NONNEGATIVE)), float(exact(epsilon, "epsilon", NONNEGATIVE))
-    power = (alpha - 1) * (r - e) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
+    z = float(exact(order, "order", ABOVE_ONE) - 1)
+    gap = exact(divergence, "divergence", NONNEGATIVE) - exact(epsilon, "epsilon", NONNEGATIVE)
+    lead = max(Fraction(-10000), min(Fraction(10000), (exact(order, "order") - 1) * gap))
+    power = float(lead) - (1 + z) * math.log1p(1 / z) - math.log(z)
     return min(1.0, math.exp(min(0.0, power)) * _UP)
 
 
@@ -168,7 +171,7 @@ def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiA
 
     r = ε − [ln(1/(δ(α−1))) + α ln(1 − 1/α)]/(α − 1), in 50 digits, rounded down.
     """
-    if not guarantee.delta or not guarantee.epsilon:
+    if not Guarantee.of(guarantee).delta or not guarantee.epsilon:
         raise InvalidParameter("guarantee", guarantee, "one with ε > 0 and δ > 0")
     alpha = exact(order, "order", ABOVE_ONE) if order is not None else _best_order(guarantee)
     divergence = guarantee.epsilon - _conversion_cost(alpha, guarantee.delta, ROUND_CEILING)
@@ -202,8 +205,8 @@ def _best_order(guarantee: Guarantee) -> Fraction:
         cost = (-log_delta - log_z + (1 + z) * (log_z - math.log1p(z))) / z
         return (epsilon - cost) / (1 + z)
 
-    low, high = math.log(1e-9), math.log(1e18)
-    for _ in range(200):
+    low, high = math.log(1e-9), math.log(1e290)
+    for _ in range(300):
         left, right = low + (high - low) / 3, high - (high - low) / 3
         low, high = (left, high) if rho(left) < rho(right) else (low, right)
     return 1 + Fraction(Decimal(f"{math.exp(low):.6g}"))
@@ -233,11 +236,13 @@ def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
 def azuma(effects: Iterable[Number], deviation: Number) -> float:
     """A function that its i-th independent input changes by at most cᵢ exceeds its expectation by t with probability
     ≤ e^{−2t²/Σcᵢ²} (Dwork & Roth 2014, Thm 3.3; McDiarmid 1989)."""
-    squares = math.fsum(float(exact(c, "effects", NONNEGATIVE)) ** 2 for c in effects)
-    t = float(exact(deviation, "deviation", NONNEGATIVE))
+    if isinstance(effects, (str, bytes)) or not isinstance(effects, Iterable):
+        raise InvalidParameter("effects", effects, "a sequence of numbers ≥ 0")
+    squares = sum((exact(c, "effects", NONNEGATIVE) ** 2 for c in effects), Fraction(0))
+    t = exact(deviation, "deviation", NONNEGATIVE)
     if t == 0:
         return 1.0
-    return math.exp(-2 * t * t / squares) if squares else 0.0
+    return math.exp(-min(Fraction(10000), 2 * t * t / squares)) if squares else 0.0
 
 
 def stirling(n: int) -> tuple[float, float]:
