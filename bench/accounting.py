@@ -65,9 +65,7 @@ def equal() -> None:
             peer = None
             if theirs is not None and k <= 1000:
                 distribution = theirs(scale)
-                peer = cpu_seconds(
-                    lambda d=distribution, k=k: d.self_compose(k).get_epsilon_for_delta(float(DELTA)), 1
-                )
+                peer = cpu_seconds(lambda d=distribution, k=k: d.self_compose(k).get_epsilon_for_delta(float(DELTA)), 1)
             spent = cpu_seconds(lambda c=curve: sf.compose([(c, 1)]).epsilon_range(DELTA))
             row(f"{k:>9,} × {name}", spent, peer, f"[{low:.9f}, {high:.9f}]")
 
