@@ -4,8 +4,20 @@ import sfumato as sf
 sf.Curve.laplace(scale=2).epsilon(0)
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
 from sfumato import errors
 from sfumato.errors import InvalidParameter, NeighboursDiffer, Overspent, SfumatoError
+from sfumato.mechanisms import (
+    Gaussian,
+    Laplace,
+    OptimalLocalHashing,
+    OptimizedUnaryEncoding,
+    RandomizedResponse,
+)
 from sfumato.privacy import (
     Budget,
     Cost,
@@ -34,19 +46,25 @@ __all__ = [
     "Budget",
     "Cost",
     "Curve",
+    "Gaussian",
     "Guarantee",
     "InvalidParameter",
+    "Laplace",
     "Neighbours",
     "NeighboursDiffer",
     "Noise",
     "Odometer",
+    "OptimalLocalHashing",
+    "OptimizedUnaryEncoding",
     "Overspent",
     "PrivacyLoss",
     "PrivacyUnit",
+    "RandomizedResponse",
     "Reading",
     "Sensitivity",
     "SfumatoError",
     "__version__",
+    "audit",
     "calibrate",
     "compose",
     "divergences",
@@ -57,3 +75,12 @@ __all__ = [
     "reading",
     "theorems",
 ]
+
+_ON_FIRST_USE = {"audit"}
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Packages that only some users need are imported when they are first named."""
+    if name in _ON_FIRST_USE:
+        return import_module(f"sfumato.{name}")
+    raise AttributeError(f"module 'sfumato' has no attribute {name!r}")

@@ -1,0 +1,47 @@
+"""Exact confidence limits of a frequency (Clopper & Pearson 1934)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def upper_tail(successes: int, trials: int, chance: float) -> float:
+    """P(X ≥ successes) for X binomial: the first term times the sum of what follows it, which falls geometrically."""
+    if successes <= 0:
+        return 1.0
+    if chance <= 0 or successes > trials:
+        return 0.0
+    if chance >= 1:
+        return 1.0
+    if successes <= trials * chance:  # sum the shorter side
+        return 1.0 - upper_tail(trials - successes + 1, trials, 1 - chance)
+    log_first = (
+        math.lgamma(trials + 1)
+        - math.lgamma(successes + 1)
+        - math.lgamma(trials - successes + 1)
+        + successes * math.log(chance)
+        + (trials - successes) * math.log1p(-chance)
+    )
+    following = np.arange(successes, min(trials, successes + 40 * math.isqrt(trials) + 200))
+    ratios = (trials - following) / (following + 1) * (chance / (1 - chance))
+    return min(1.0, math.exp(min(0.0, log_first)) * (1 + float(np.cumprod(ratios).sum())) * (1 + 1e-7))
+
+
+def at_least(successes: int, trials: int, miss: float) -> float:
+    """A p that the true chance exceeds except with probability ``miss``: the p at which so many successes are that
+    unlikely.
+    """
+    if successes == 0:
+        return 0.0
+    low, high = 0.0, successes / trials
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if upper_tail(successes, trials, middle) <= miss else (low, middle)
+    return low
+
+
+def at_most(successes: int, trials: int, miss: float) -> float:
+    """A p that the true chance stays below except with probability ``miss``."""
+    return 1.0 - at_least(trials - successes, trials, miss)

@@ -1,0 +1,249 @@
+"""Additive noise as values: how it is drawn, what it leaks, how wrong it can be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import gaussian, grids, laplace, tables
+from sfumato.privacy import Curve, Guarantee, Sensitivity, codec, compose
+from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+
+Size = Fraction | tuple[Fraction, ...]
+
+_LEAST, _MOST = Fraction(1, 1000), Fraction(10**12)
+_LAPLACE_TABLE_PAYS, _GAUSSIAN_TABLE_PAYS = 1 << 19, 1 << 16  # draws after which building a table has paid
+
+
+def _sizes(value: Number | Iterable[Number], name: str, grid: Fraction | None) -> Size:
+    """One scale, or one for each element, within the range in which every draw is exact and bounded in time."""
+    many = not isinstance(value, (str, bytes)) and isinstance(value, Iterable)
+    given: list[Any] = list(cast("Iterable[Number]", value)) if many else [value]
+    sizes = [exact(each, name, POSITIVE) for each in given]
+    for each in sizes:
+        if not _LEAST <= each / (grid or 1) <= _MOST:
+            raise InvalidParameter(name, each, "between 0.001 and 1e12 grid steps", fix="choose another grid")
+    if not sizes:
+        raise InvalidParameter(name, value, "one number, or one for each element")
+    return tuple(sizes) if many else sizes[0]
+
+
+def _shown(size: Size) -> str:
+    if isinstance(size, Fraction):
+        return text(size)
+    more = ", …" if len(size) > 4 else ""
+    return f"[{', '.join(text(each) for each in size[:4])}{more}]"
+
+
+@codec.value
+@dataclass(frozen=True)
+class Laplace:
+    """Discrete Laplace noise: P(x) ∝ e^{−|x|/scale} on whole numbers, or on multiples of a power-of-two ``grid``.
+
+    Drawn exactly; ε-DP with ε = Δ₁/scale (Dwork, McSherry, Nissim & Smith 2006; on ℤ: Ghosh, Roughgarden &
+    Sundararajan 2009). A sequence of scales gives each element its own.
+
+    >>> Laplace(scale=2).curve(sensitivity=1).epsilon(0)
+    0.5
+    """
+
+    scale: Size
+    grid: Fraction | None = None
+
+    def __init__(self, scale: Number | Iterable[Number], grid: Number | None = None) -> None:
+        step = grids.power_of_two(grid)
+        object.__setattr__(self, "grid", step)
+        object.__setattr__(self, "scale", _sizes(scale, "scale", step))
+
+    def apply(self, values: Any) -> Any:
+        """The values plus fresh noise: an int for an int, an array for an array."""
+        return _apply(self, values)
+
+    def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
+        """What it leaks when one unit moves the values by at most this: that of the noise actually drawn."""
+        change = grids.in_steps(Sensitivity.of(sensitivity), self.grid)
+        return compose(
+            Curve.discrete_laplace(size, part) for size, part in _split(_in_steps(self.scale, self.grid), change)
+        )
+
+    def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
+        """The least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail 2q^{t}/(1+q)."""
+        beta, b = _miss(confidence, k), float(max(_in_steps(self.scale, self.grid)))
+        lift = math.log(2) - math.log1p(math.exp(-1 / b))
+        steps = max(0, math.ceil(b * (lift - math.log(beta)) * (1 + 1e-12)) - 1)
+        return steps * (self.grid or Fraction(1))
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        return Sampler("laplace", _in_steps(self.scale, self.grid))
+
+    def __repr__(self) -> str:
+        return f"Laplace(scale={_shown(self.scale)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
+
+
+@codec.value
+@dataclass(frozen=True)
+class Gaussian:
+    """Discrete Gaussian noise: P(x) ∝ e^{−x²/2σ²} on whole numbers, or on multiples of a power-of-two ``grid``.
+
+    Drawn exactly; ρ-zCDP with ρ = Δ₂²/2σ² (Canonne, Kamath & Steinke 2020). A sequence of sigmas gives each element
+    its own.
+
+    >>> Gaussian(sigma=10).curve(sensitivity=1).rho()
+    0.005
+    """
+
+    sigma: Size
+    grid: Fraction | None = None
+
+    def __init__(self, sigma: Number | Iterable[Number], grid: Number | None = None) -> None:
+        step = grids.power_of_two(grid)
+        object.__setattr__(self, "grid", step)
+        object.__setattr__(self, "sigma", _sizes(sigma, "sigma", step))
+
+    @classmethod
+    def classical(cls, epsilon: Number, delta: Number, sensitivity: Sensitivity | Number = 1) -> Gaussian:
+        """The textbook's σ = Δ₂√(2 ln(1.25/δ))/ε, for ε < 1 only (Dwork & Roth 2014, Thm A.1).
+
+        For comparison: ``calibrate(Gaussian, …)`` finds less noise for the same promise, and for any ε.
+        """
+        promise = Guarantee(epsilon, delta)
+        if not 0 < promise.epsilon < 1:
+            rule = "in (0, 1): the classical theorem holds nowhere else"
+            raise InvalidParameter("epsilon", epsilon, rule, fix="use calibrate(Gaussian, Guarantee(epsilon, delta))")
+        if not promise.delta:
+            raise InvalidParameter("delta", delta, "above 0")
+        change = Sensitivity.of(sensitivity)
+        sigma = change.l2 * math.sqrt(2 * math.log(1.25 / float(promise.delta))) / float(promise.epsilon)
+        return cls(f"{sigma * (1 + 1e-12):.13g}")
+
+    def apply(self, values: Any) -> Any:
+        """The values plus fresh noise: an int for an int, an array for an array."""
+        return _apply(self, values)
+
+    def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
+        """What it leaks when one unit moves the values by at most this: that of the noise actually drawn."""
+        change = grids.in_steps(Sensitivity.of(sensitivity), self.grid)
+        sizes = _in_steps(self.sigma, self.grid)
+        if len(sizes) == 1:
+            return Curve.discrete_gaussian(sizes[0], change)
+        return _unequal_gaussian(sizes, change)
+
+    def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
+        """The least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail."""
+        beta, sigma = _miss(confidence, k), float(max(_in_steps(self.sigma, self.grid)))
+        return _gaussian_width(sigma, beta) * (self.grid or Fraction(1))
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        return Sampler("gaussian", _in_steps(self.sigma, self.grid))
+
+    def __repr__(self) -> str:
+        return f"Gaussian(sigma={_shown(self.sigma)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
+
+
+def _in_steps(size: Size, grid: Fraction | None) -> tuple[Fraction, ...]:
+    sizes = size if isinstance(size, tuple) else (size,)
+    return sizes if grid is None else tuple(each / grid for each in sizes)
+
+
+def _apply(mechanism: Laplace | Gaussian, values: Any) -> Any:
+    sampler = mechanism.sampler
+    if type(values) is int and mechanism.grid is None and len(sampler.sizes) == 1:
+        return values + sampler.one()
+    count = np.size(values)
+    if len(sampler.sizes) not in (1, count):
+        raise InvalidParameter("values", f"{count} values", f"as many as there are scales ({len(sampler.sizes)})")
+    return grids.noisy(values, mechanism.grid, sampler.one, sampler.planned(count))
+
+
+class Sampler:
+    """Chooses between the table, the vectorised and the scalar way to draw: one law, three costs."""
+
+    def __init__(self, kind: str, sizes: tuple[Fraction, ...]) -> None:
+        self.kind = kind
+        self.sizes = sizes
+        self._law = laplace if kind == "laplace" else gaussian
+
+    def one(self) -> int:
+        return self._law.draw_one(self.sizes[0])
+
+    def planned(self, count: int) -> Any:
+        """A function (start, length) → noise, for ``count`` draws in all."""
+        if len(self.sizes) > 1:
+            return lambda start, length: self._many.draw(self._kinds[start : start + length])
+        (size,) = self.sizes
+        pays = _LAPLACE_TABLE_PAYS if self.kind == "laplace" else _GAUSSIAN_TABLE_PAYS
+        guide = tables.guide(self.kind, size) if size <= tables.LARGEST and count >= pays else None
+        if guide is not None:
+            return lambda _, length: guide.draw(length)
+        return lambda _, length: self._law.draw(size, length)
+
+    @cached_property
+    def _distinct(self) -> dict[Fraction, int]:
+        return {size: index for index, size in enumerate(dict.fromkeys(self.sizes))}
+
+    @cached_property
+    def _kinds(self) -> NDArray[np.intp]:
+        return np.array([self._distinct[size] for size in self.sizes])
+
+    @cached_property
+    def _many(self) -> laplace.Many | gaussian.Many:
+        return self._law.Many(list(self._distinct))
+
+
+def _split(sizes: tuple[Fraction, ...], change: Sensitivity) -> list[tuple[Fraction, Sensitivity]]:
+    """The worst change over coordinates of unequal scales, as changes of single scales.
+
+    Larger noise is smaller noise plus more of it, so it leaks less. When every coordinate may move fully the worst
+    change is in the smallest scales. Where a total cuts corners off, all scales are taken as the smallest: safe.
+    """
+    if len(sizes) == 1 or change.total < change.groups * change.per_group:
+        return [(min(sizes), change)]
+    worst = sorted(sizes)[: change.groups]
+    return [(size, Sensitivity(1, change.per_group, neighbours=change.neighbours)) for size in worst]
+
+
+def _unequal_gaussian(sizes: tuple[Fraction, ...], change: Sensitivity) -> Curve:
+    """ρ = max Σvᵢ²/2σᵢ²: convex in v, so attained with the largest changes on the smallest σ."""
+    worst = sorted(sizes)
+    moves = [size for size, count in change.coordinates for _ in range(min(count, len(worst)))]
+    pairs = zip(moves, worst, strict=False)
+    rho = sum((Fraction(math.ceil(move)) ** 2 / (2 * sigma**2) for move, sigma in pairs), Fraction(0))
+    return Curve.concentrated(rho, change.neighbours)
+
+
+def _miss(confidence: Number, k: int) -> float:
+    """The probability with which one of k independent noises may lie outside, so that all lie inside with
+    ``confidence``.
+    """
+    inside = exact(confidence, "confidence", INSIDE_UNIT)
+    return -math.expm1(math.log(inside) / whole(k, "k", at_least=1)) * (1 - 1e-14)
+
+
+def _gaussian_width(sigma: float, beta: float) -> int:
+    """The least w with P(|Y| > w) ≤ β.
+
+    Small σ by summing the law. Large σ: for w + ½ > σ the density is convex, so each term is below its integral
+    over a unit around it, and P(|Y| > w) ≤ erfc((w + ½)/σ√2).
+    """
+    if sigma < 2000:
+        x = np.arange(0, math.ceil(40 * sigma) + 3)
+        weight = np.exp(-((x / sigma) ** 2) / 2)
+        tail = 2 * np.cumsum(weight[::-1])[::-1]  # Σ over |y| ≥ x, for x ≥ 1
+        total = tail[0] - weight[0]
+        return int(np.searchsorted(-tail[1:] / total * (1 + 1e-12), -beta, side="left"))
+    low, high = 0, math.ceil(40 * sigma)
+    while low < high:
+        middle = (low + high) // 2
+        fits = math.erfc((middle + (0.5 if middle > sigma else 0.0)) / (sigma * math.sqrt(2))) * (1 + 1e-12) <= beta
+        low, high = (low, middle) if fits else (middle + 1, high)
+    return low

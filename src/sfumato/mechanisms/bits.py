@@ -1,0 +1,117 @@
+"""The only source of randomness: a stream cipher keyed from the operating system's entropy.
+
+Each thread has its own AES-256-CTR stream under its own random key, so no two streams share a block. A stream is
+keyed anew after a gibibyte and after a fork: a child process that inherited its parent's stream would otherwise repeat
+its noise, and noise seen twice can be subtracted. There is no seed and no way to set one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_REKEY_AFTER = 1 << 30
+_POOL = 1 << 13
+_ZEROS = bytes(1 << 20)
+
+
+class Stream:
+    """An endless run of random bytes."""
+
+    def __init__(self) -> None:
+        self._process = -1
+        self._left = 0
+        self._pool = b""
+        self._next = 0
+        self._encrypt: Any = None
+
+    def take(self, count: int) -> bytes:
+        """The next ``count`` bytes; small requests are served from a pool, large ones directly."""
+        if self._process != os.getpid() or self._left <= 0:
+            self._key()
+        if count > _POOL // 4:
+            return self._fresh(count)
+        start, self._next = self._next, self._next + count
+        if self._next > len(self._pool):
+            self._pool = self._fresh(_POOL)
+            start, self._next = 0, count
+        return self._pool[start : start + count]
+
+    def _fresh(self, count: int) -> bytes:
+        self._left -= count
+        if count <= len(_ZEROS):
+            return bytes(self._encrypt.update(memoryview(_ZEROS)[:count]))
+        whole, rest = divmod(count, len(_ZEROS))
+        parts = [self._encrypt.update(_ZEROS) for _ in range(whole)]
+        return b"".join([*parts, self._encrypt.update(_ZEROS[:rest])])
+
+    def _key(self) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        cipher = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(os.urandom(16)))
+        self._encrypt = cipher.encryptor()
+        self._left = _REKEY_AFTER
+        self._pool, self._next = b"", 0
+        self._process = os.getpid()
+
+
+_streams = threading.local()
+
+
+def _forget() -> None:
+    """In a child after a fork: whatever the parent's streams would have said next is not ours to say."""
+    global _streams
+    _streams = threading.local()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _stream() -> Stream:
+    try:
+        found: Stream = _streams.stream
+    except AttributeError:
+        found = _streams.stream = Stream()
+    return found
+
+
+def words(count: int) -> NDArray[np.uint64]:
+    """Independent uniform 64-bit words."""
+    return np.frombuffer(_stream().take(8 * count), np.uint64)
+
+
+def shorts(count: int) -> NDArray[np.uint16]:
+    """Independent uniform 16-bit words."""
+    return np.frombuffer(_stream().take(2 * count), np.uint16)
+
+
+def integer(width: int) -> int:
+    """One uniform integer of ``width`` bits (a multiple of 8)."""
+    return int.from_bytes(_stream().take(width // 8), "little")
+
+
+def below(limit: int) -> int:
+    """One uniform integer in [0, limit), by rejection."""
+    width = (limit.bit_length() + 7) // 8 * 8
+    while (draw := integer(width) >> (width - limit.bit_length())) >= limit:
+        pass
+    return draw
+
+
+def all_below(limit: int, count: int) -> NDArray[np.int64]:
+    """Independent uniform integers in [0, limit), limit ≤ 2³¹: the high half of a product, rejecting the uneven
+    rest (Lemire 2019).
+    """
+    found = np.empty(count, np.int64)
+    todo = np.arange(count)
+    uneven = np.uint64((1 << 32) % limit)
+    while todo.size:
+        halves = np.frombuffer(_stream().take(4 * todo.size), np.uint32).astype(np.uint64) * np.uint64(limit)
+        good = (halves & np.uint64(0xFFFFFFFF)) >= uneven
+        found[todo[good]] = (halves[good] >> np.uint64(32)).astype(np.int64)
+        todo = todo[~good]
+    return found

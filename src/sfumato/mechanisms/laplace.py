@@ -1,0 +1,226 @@
+"""Exact draws of the discrete Laplace law, P(x) ∝ e^{−|x|/b} on the integers, for rational b.
+
+|X| has P(|X| ≥ t) = 2q^t/(1+q) for t ≥ 1 with q = e^{−1/b} (theory: noise on ℤ), so with V uniform |X| = max(0,
+⌊b·(C − ln V)⌋), C = ln 2 − ln(1+q), and the sign is one more bit. Arrays are computed in floating point; an element
+is accepted only if b·(C − ln V) is further from the next integer than any rounding could carry it, and otherwise
+decided exactly (``lazily``) from the same bits.
+
+Beyond b = 2²⁴ floating point would leave too many undecided. There |X| is a geometric number, G = D + 2^k·G′ with D
+< 2^k and G′ independent: G′ is geometric of scale b/2^k, and D has P(D = d) ∝ e^{−d/b}, drawn by rejection from the
+uniform. With a random sign, and minus zero rejected, that is the discrete Laplace (Canonne, Kamath & Steinke 2020,
+Alg. 2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.mechanisms import bits, lazily
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+DIRECT = Fraction(1 << 24)  # the largest scale computed in one piece
+_WIDTH = 63  # bits of V; the last of a 64-bit word is the sign
+_SURE = 2.0**45  # a V below this many units of 2^-63 is left to exact arithmetic: its interval is too wide
+_LN2 = math.log(2)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A scale as floating point needs it: |X| = ⌊lift − scale·ln v⌋ for v units of 2⁻⁶³, unless within the margin
+    of an integer.
+    """
+
+    scale: float
+    lift: float
+    margin: float
+    last: float
+    """Values above this come from too small a v to be decided here."""
+
+    @classmethod
+    def of(cls, scale: Fraction, *, folded: bool) -> Piece:
+        """``folded``: the magnitude of a two-sided draw (with C); otherwise a plain geometric number."""
+        b = float(scale)
+        c = _LN2 - math.log1p(math.exp(-1 / b)) if folded else 0.0
+        # scale·ln v and lift are each below 46·b in size and computed within 8 units in the last place
+        # (the float of a 63-bit v, the logarithm, two products); v's interval adds b/v ≤ b·2⁻⁴⁵.
+        margin = b * 2.0**-42 + 2.0**-50
+        return cls(b, b * (c + _WIDTH * _LN2), margin, b * (c + (_WIDTH - 45) * _LN2))
+
+
+@lru_cache(maxsize=4096)
+def _piece(scale: Fraction, folded: bool) -> Piece:
+    return Piece.of(scale, folded=folded)
+
+
+def exact_magnitude(v: int, scale: Fraction, *, folded: bool) -> int:
+    """⌊b·(C − ln V)⌋, at least 0, for V in [v, v+1)/2⁶³ and as many further bits as it takes."""
+
+    def decide(v: int, width: int, context: Context) -> int | None:
+        b = lazily.decimal(scale, context)
+        c = Decimal(0)
+        if folded:
+            q = context.divide(Decimal(-1), b).exp(context)
+            c = context.subtract(Decimal(2).ln(context), context.add(Decimal(1), q).ln(context))
+        low, high = lazily.log_uniform(v, width, context)
+        ends = (context.multiply(b, context.add(low, c)), context.multiply(b, context.add(high, c)))
+        value = lazily.floor_of(ends, context)
+        return None if value is None else max(0, value)
+
+    return lazily.settle(v, _WIDTH, decide)
+
+
+def draw_one(scale: Fraction) -> int:
+    """One discrete Laplace number, without numpy."""
+    word = bits.integer(64)
+    sign = -1 if word & 1 else 1
+    if scale <= DIRECT:
+        return sign * _magnitude(word >> 1, scale, folded=True)
+    k = _low_width(scale)
+    size = (_magnitude(word >> 1, scale / (1 << k), folded=False) << k) + _low_part(scale, k)
+    return sign * size if size or sign > 0 else draw_one(scale)
+
+
+def _magnitude(v: int, scale: Fraction, *, folded: bool) -> int:
+    piece = _piece(scale, folded)
+    if v >= _SURE:
+        x = piece.lift - piece.scale * math.log(v)
+        floor = math.floor(x)
+        if piece.margin < x - floor < 1 - piece.margin:
+            return max(0, floor)
+    return exact_magnitude(v, scale, folded=folded)
+
+
+def draw(scale: Fraction, count: int) -> Integers:
+    """Independent discrete Laplace numbers of one scale."""
+    if scale > DIRECT:
+        return _draw_split(scale, count)
+    words = bits.words(count)
+    size, unsure = _magnitudes(words >> np.uint64(1), _piece(scale, True))
+    for index in unsure:
+        size[index] = exact_magnitude(int(words[index] >> np.uint64(1)), scale, folded=True)
+    return _signed(size, words)
+
+
+class Many:
+    """Draws of several scales side by side; what floating point needs is computed once."""
+
+    def __init__(self, scales: list[Fraction]) -> None:
+        self.scales = scales
+        self._split = any(scale > DIRECT for scale in scales)
+        pieces = [] if self._split else [_piece(scale, True) for scale in scales]
+        self._negated = np.array([-piece.scale for piece in pieces])
+        self._lift = np.array([piece.lift for piece in pieces])
+        self._last = np.array([piece.last for piece in pieces])
+        # More than most elements need: a few more of them are decided exactly.
+        self._margin = max((piece.margin for piece in pieces), default=0.0)
+
+    def draw(self, which: NDArray[np.intp]) -> Integers:
+        """One discrete Laplace number for each element of ``which``, of scale ``scales[which]``."""
+        if self._split:
+            return self._draw_apart(which)
+        words = bits.words(which.size)
+        x = np.maximum(words >> np.uint64(1), np.uint64(1)).astype(np.float64)
+        np.log(x, out=x)
+        x *= np.take(self._negated, which)
+        x += np.take(self._lift, which)
+        size = np.floor(x)
+        late = x > np.take(self._last, which)
+        x -= size
+        x -= 0.5
+        np.abs(x, out=x)
+        for index in np.flatnonzero((x > 0.5 - self._margin) | late):
+            v = int(words[index] >> np.uint64(1))
+            size[index] = exact_magnitude(v, self.scales[which[index]], folded=True)
+        return _signed(size, words)
+
+    def _draw_apart(self, which: NDArray[np.intp]) -> Integers:
+        """Some scale is large: one scale after the other."""
+        found = np.empty(which.size, np.int64)
+        order = np.argsort(which, kind="stable")
+        starts = np.searchsorted(which[order], np.arange(len(self.scales) + 1))
+        for index in np.unique(which):
+            places = order[starts[index] : starts[index + 1]]
+            found[places] = draw(self.scales[index], places.size)
+        return found
+
+
+def _magnitudes(v: NDArray[np.uint64], piece: Piece) -> tuple[Floats, NDArray[np.intp]]:
+    """⌊lift − scale·ln v⌋ and the places where floating point cannot vouch for it."""
+    x = np.maximum(v, np.uint64(1)).astype(np.float64)
+    np.log(x, out=x)
+    x *= -piece.scale
+    x += piece.lift
+    size = np.floor(x)
+    late = x > piece.last
+    x -= size
+    x -= 0.5
+    np.abs(x, out=x)
+    return size, np.flatnonzero((x > 0.5 - piece.margin) | late)
+
+
+def _signed(size: Floats, words: NDArray[np.uint64]) -> Integers:
+    np.maximum(size, 0.0, out=size)
+    found = size.astype(np.int64)
+    sign = -(words & np.uint64(1)).astype(np.int64)  # 0 or −1: two's complement negation without a branch
+    found ^= sign
+    found -= sign
+    return found
+
+
+def _draw_split(scale: Fraction, count: int) -> Integers:
+    """Large scales: high part geometric, low part by rejection, then a sign and no minus zero."""
+    k = _low_width(scale)
+    high_scale = scale / (1 << k)
+    words = bits.words(count)
+    high, unsure = _magnitudes(words >> np.uint64(1), _piece(high_scale, False))
+    for index in unsure:
+        high[index] = exact_magnitude(int(words[index] >> np.uint64(1)), high_scale, folded=False)
+    found = (np.maximum(high, 0.0).astype(np.int64) << k) + _low_parts(scale, k, count)
+    sign = -(words & np.uint64(1)).astype(np.int64)
+    for index in np.flatnonzero((found == 0) & (sign != 0)):
+        found[index] = -draw_one(scale)  # minus zero: a whole new draw, which the sign below turns back
+    found ^= sign
+    found -= sign
+    return found
+
+
+def _low_width(scale: Fraction) -> int:
+    """k with 2^k ≤ b·2⁻²², so that the low part is nearly uniform and the high part's scale is about 2²²."""
+    return math.floor(scale).bit_length() - 23
+
+
+def _low_parts(scale: Fraction, k: int, count: int) -> Integers:
+    """Independent D in [0, 2^k) with P(D = d) ∝ e^{−d/b}: uniform, kept with probability e^{−d/b} ≥ 1 − 2⁻²²."""
+    words = bits.words(count)
+    low = (words & np.uint64((1 << k) - 1)).astype(np.int64)
+    for index in np.flatnonzero((words >> np.uint64(k)) <= np.uint64(1 << (42 - k))):
+        low[index] = _low_part(scale, k, int(words[index]))
+    return low
+
+
+def _low_part(scale: Fraction, k: int, word: int | None = None) -> int:
+    """One D, from this word first: its low bits are D, the others W, and D is rejected iff W < 1 − e^{−D/b} ≤ 2⁻²²."""
+    while True:
+        word = bits.integer(64) if word is None else word
+        d, w = word & ((1 << k) - 1), word >> k
+        if w > 1 << (42 - k) or not _rejected(d, w, 64 - k, scale):
+            return d
+        word = None
+
+
+def _rejected(d: int, w: int, width: int, scale: Fraction) -> bool:
+    """Whether W < 1 − e^{−d/b}."""
+
+    def chance(context: Context) -> Decimal:
+        return context.subtract(Decimal(1), lazily.decimal(-d / scale, context).exp(context))
+
+    return lazily.less(w, width, chance)

@@ -1,0 +1,279 @@
+"""Randomness at the source: each unit's own answer is randomised before anyone sees it.
+
+All of these are ε-DP for *replace* neighbours only: the number of reports shows how many took part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import bits, lazily
+from sfumato.privacy import Curve, codec
+from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_EPSILON_MOST = 50
+_CHOICES_MOST = 1 << 20
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Unbiased counts per choice, with the standard error the noise gives them."""
+
+    counts: Floats
+    standard_errors: Floats
+
+    def interval(self, confidence: Number = "0.95") -> tuple[Floats, Floats]:
+        """Normal intervals for each count: the noise alone, not who happened to be asked."""
+        level = float(exact(confidence, "confidence", INSIDE_UNIT))
+        from statistics import NormalDist
+
+        width = NormalDist().inv_cdf((1 + level) / 2) * self.standard_errors
+        return self.counts - width, self.counts + width
+
+
+def _answers(values: Any, choices: int) -> Integers:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" or array.ndim > 1:
+        raise InvalidParameter("values", values, f"whole numbers in [0, {choices})")
+    flat = np.atleast_1d(array).astype(np.int64)
+    if flat.size and not (flat.min() >= 0 and flat.max() < choices):
+        raise InvalidParameter("values", values, f"whole numbers in [0, {choices})")
+    return flat
+
+
+def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np.bool_]:
+    """Independent events of one probability, decided from 64 bits, and exactly where those do not tell."""
+    with_margin = lazily.digits(60)
+    scaled = with_margin.multiply(threshold(with_margin), Decimal(1 << 64))
+    cut = min(int(scaled), (1 << 64) - 1)
+    words = bits.words(count)
+    happened = words < np.uint64(cut)
+    for index in np.flatnonzero(
+        (words >= np.uint64(max(0, cut - 1))) & (words <= np.uint64(min(cut + 1, (1 << 64) - 1)))
+    ):
+        happened[index] = lazily.less(int(words[index]), 64, threshold)
+    return happened
+
+
+@codec.value
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """The truth with probability p = e^ε/(e^ε + k − 1), else one of the other k − 1 answers (Warner 1965).
+
+    Drawn as: keep the truth with probability (e^ε − 1)/(e^ε + k − 1), otherwise a uniform answer. ``odds`` states
+    e^ε exactly where ε itself is no rational number.
+
+    >>> RandomizedResponse.two_coins().odds
+    Fraction(3, 1)
+    """
+
+    epsilon: Fraction
+    choices: int = 2
+    odds: Fraction | None = None
+
+    def __init__(self, epsilon: Number, choices: int = 2, odds: Number | None = None) -> None:
+        ratio = None if odds is None else exact(odds, "odds", ABOVE_ONE)
+        stated = exact(epsilon, "epsilon", POSITIVE)
+        if stated > _EPSILON_MOST:
+            raise InvalidParameter("epsilon", epsilon, f"a number in (0, {_EPSILON_MOST}]")
+        if ratio is not None and not 0 <= float(stated) - math.log(ratio) < 1e-9:
+            raise InvalidParameter(
+                "epsilon", epsilon, "ln(odds), rounded up", fix="use RandomizedResponse.of_odds(odds)"
+            )
+        kinds = whole(choices, "choices", at_least=2)
+        if kinds > _CHOICES_MOST:
+            raise InvalidParameter("choices", choices, f"at most {_CHOICES_MOST}")
+        object.__setattr__(self, "epsilon", stated)
+        object.__setattr__(self, "choices", kinds)
+        object.__setattr__(self, "odds", ratio)
+
+    @classmethod
+    def of_odds(cls, odds: Number, choices: int = 2) -> RandomizedResponse:
+        """Truth with odds exactly odds : 1 against each other answer: ε = ln(odds)."""
+        ratio = exact(odds, "odds", ABOVE_ONE)
+        return cls(Fraction(math.log(ratio) * (1 + 2.0**-50)), choices, ratio)
+
+    @classmethod
+    def two_coins(cls) -> RandomizedResponse:
+        """Tails: the truth. Heads: a second coin answers. The truth with probability 3/4, so ε = ln 3."""
+        return cls.of_odds(3)
+
+    @property
+    def truth(self) -> float:
+        """p, the probability of a true report."""
+        growth = math.exp(self.epsilon) if self.odds is None else float(self.odds)
+        return growth / (growth + self.choices - 1)
+
+    def apply(self, values: Any) -> Any:
+        """A randomised report for each answer: an int for an int, an array for an array."""
+        truth = _answers(values, self.choices)
+        keep = bernoulli(self._kept, truth.size)
+        reports = np.where(keep, truth, bits.all_below(self.choices, truth.size))
+        return int(reports[0]) if np.ndim(values) == 0 else reports
+
+    def _kept(self, context: Context) -> Decimal:
+        growth = _growth(self.epsilon, self.odds, context)
+        return context.divide(context.subtract(growth, Decimal(1)), context.add(growth, Decimal(self.choices - 1)))
+
+    def curve(self) -> Curve:
+        return Curve.randomized_response(self.epsilon, self.choices)
+
+    def distribution(self, value: int) -> list[Fraction] | None:
+        """The exact probabilities of every report, when e^ε is rational."""
+        if self.odds is None:
+            return None
+        total = self.odds + self.choices - 1
+        return [(self.odds if j == value else Fraction(1)) / total for j in range(self.choices)]
+
+    def estimate(self, reports: Any) -> Estimate:
+        """How many held each answer: (c − nq)/(p − q), with the standard error of the randomisation."""
+        found = np.bincount(_answers(reports, self.choices), minlength=self.choices)
+        p = self.truth
+        return _debiased(found, int(found.sum()), p, (1 - p) / (self.choices - 1))
+
+    def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
+        """The half-width of one estimated count among this many reports, when few hold the answer."""
+        q = (1 - self.truth) / (self.choices - 1)
+        return _normal_width(math.sqrt(reports * q * (1 - q)) / (self.truth - q), confidence, k)
+
+    def __repr__(self) -> str:
+        stated = f"epsilon={text(self.epsilon)}" if self.odds is None else f"odds={text(self.odds)}"
+        return f"RandomizedResponse({stated}, choices={self.choices})"
+
+
+@codec.value
+@dataclass(frozen=True)
+class OptimizedUnaryEncoding:
+    """One bit per choice: the true one is 1 with probability 1/2, each other with 1/(e^ε + 1) (Wang, Blocki, Li &
+    Jha 2017).
+
+    The variance of a count is n·4e^ε/(e^ε − 1)², whatever the number of choices.
+    """
+
+    epsilon: Fraction
+    choices: int
+
+    def __init__(self, epsilon: Number, choices: int) -> None:
+        response = RandomizedResponse(epsilon, choices)
+        object.__setattr__(self, "epsilon", response.epsilon)
+        object.__setattr__(self, "choices", response.choices)
+
+    def apply(self, values: Any) -> NDArray[np.uint8]:
+        """A row of bits for each answer."""
+        truth = _answers(values, self.choices)
+        rows = bernoulli(self._noise, truth.size * self.choices).reshape(truth.size, self.choices).astype(np.uint8)
+        rows[np.arange(truth.size), truth] = (bits.words(truth.size) & np.uint64(1)).astype(np.uint8)
+        return rows
+
+    def _noise(self, context: Context) -> Decimal:
+        return context.divide(Decimal(1), context.add(_growth(self.epsilon, None, context), Decimal(1)))
+
+    def curve(self) -> Curve:
+        """Two bits differ: (1/2)/(1/2) · q/(1−q) at worst is e^{−ε}, so ε-DP."""
+        return Curve.pure(self.epsilon, "replace")
+
+    def estimate(self, reports: NDArray[np.uint8]) -> Estimate:
+        rows = np.asarray(reports)
+        if rows.ndim != 2 or rows.shape[1] != self.choices:
+            raise InvalidParameter("reports", rows.shape, f"a table of bits with {self.choices} columns")
+        return _debiased(rows.sum(0, dtype=np.int64), len(rows), 0.5, 1 / (math.exp(self.epsilon) + 1))
+
+    def variance(self, reports: int) -> float:
+        """The promised variance of the count of a rare choice."""
+        return reports * 4 * math.exp(self.epsilon) / math.expm1(self.epsilon) ** 2
+
+    def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
+        return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
+
+
+_PRIME = (1 << 31) - 1
+
+
+@codec.value
+@dataclass(frozen=True)
+class OptimalLocalHashing:
+    """Each report hashes the answer into g = ⌈e^ε + 1⌉ cells by a function of its own, then randomises the cell
+    (Wang et al. 2017).
+
+    As accurate as ``OptimizedUnaryEncoding`` with reports of constant size: variance n·4e^ε/(e^ε − 1)² when g = e^ε
+    + 1. The hash is (a·x + b mod 2³¹ − 1) mod g with fresh a, b: the report carries them.
+    """
+
+    epsilon: Fraction
+    choices: int
+
+    def __init__(self, epsilon: Number, choices: int) -> None:
+        response = RandomizedResponse(epsilon, choices)
+        if response.epsilon > 10:
+            raise InvalidParameter(
+                "epsilon", epsilon, "at most 10", fix="use RandomizedResponse, which is better there"
+            )
+        object.__setattr__(self, "epsilon", response.epsilon)
+        object.__setattr__(self, "choices", response.choices)
+
+    @property
+    def cells(self) -> int:
+        return max(2, round(math.exp(self.epsilon)) + 1)
+
+    def apply(self, values: Any) -> NDArray[np.int64]:
+        """A row (a, b, reported cell) for each answer."""
+        truth = _answers(values, self.choices)
+        a, b = 1 + bits.all_below(_PRIME - 1, truth.size), bits.all_below(_PRIME, truth.size)
+        cell = self._hash(a, b, truth)
+        reported = RandomizedResponse(self.epsilon, self.cells).apply(cell)
+        return np.stack([a, b, np.atleast_1d(reported)], axis=1)
+
+    def _hash(self, a: Integers, b: Integers, x: Integers | int) -> Integers:
+        return (a * x + b) % _PRIME % self.cells
+
+    def curve(self) -> Curve:
+        return Curve.randomized_response(self.epsilon, self.cells)
+
+    def estimate(self, reports: NDArray[np.int64]) -> Estimate:
+        rows = np.asarray(reports)
+        if rows.ndim != 2 or rows.shape[1] != 3:
+            raise InvalidParameter("reports", rows.shape, "a table with columns a, b and cell")
+        a, b, cell = rows.T
+        supported = np.array([(self._hash(a, b, x) == cell).sum() for x in range(self.choices)])
+        truth = RandomizedResponse(self.epsilon, self.cells).truth
+        return _debiased(supported, len(rows), truth, 1 / self.cells)
+
+    def variance(self, reports: int) -> float:
+        """The promised variance of the count of a rare choice."""
+        p, q = RandomizedResponse(self.epsilon, self.cells).truth, 1 / self.cells
+        return reports * q * (1 - q) / (p - q) ** 2
+
+    def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
+        return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
+
+
+def _growth(epsilon: Fraction, odds: Fraction | None, context: Context) -> Decimal:
+    """e^ε, exact where it is rational."""
+    return lazily.decimal(epsilon, context).exp(context) if odds is None else lazily.decimal(odds, context)
+
+
+def _debiased(found: NDArray[Any], total: int, p: float, q: float) -> Estimate:
+    counts = (found - total * q) / (p - q)
+    share = np.clip(counts / max(1, total), 0, 1)
+    variance = total * (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
+    return Estimate(counts, np.sqrt(variance))
+
+
+def _normal_width(deviation: float, confidence: Number, k: int) -> float:
+    """A union bound over k normal estimates."""
+    from statistics import NormalDist
+
+    miss = 1 - float(exact(confidence, "confidence", INSIDE_UNIT))
+    return NormalDist().inv_cdf(1 - miss / (2 * whole(k, "k", at_least=1))) * deviation

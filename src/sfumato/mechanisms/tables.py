@@ -1,0 +1,140 @@
+"""Guide tables: many draws of one small law from two random bytes each, still exact.
+
+The law's distribution function F cuts (0, 1) at the points F(x). A 16-bit word names one of 65,536 cells; a cell
+without a cut belongs to one x, and the table says which. For a cell with a cut, 48 more bits make a 64-bit word,
+decided by comparison with ⌊F(x)·2⁶⁴⌋; a word that equals one of these integers is still undecided and is refined by
+further bits against F(x) in exact arithmetic. So every probability is the law's own. The cuts are computed in
+integers of 2⁻³²⁰ with their error carried along.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.mechanisms import bits, lazily
+
+LARGEST = 64  # beyond this scale too many cells have a cut
+
+_CELL, _WORD, _FINE = 16, 64, 320
+_UNDECIDED = np.int16(-(1 << 15))
+
+
+@dataclass(frozen=True)
+class Guide:
+    """The decided cells, and the cuts for the others: outcome ``first + i`` lies below cut i."""
+
+    cells: NDArray[np.int16]
+    cuts: NDArray[np.uint64]
+    first: int
+    law: tuple[str, Fraction]
+
+    def draw(self, count: int) -> NDArray[np.int64]:
+        shorts = bits.shorts(count)
+        found = np.take(self.cells, shorts)
+        undecided = np.flatnonzero(found == _UNDECIDED)
+        wide = found.astype(np.int64)
+        if undecided.size:
+            wide[undecided] = self._refine(shorts[undecided])
+        return wide
+
+    def _refine(self, shorts: NDArray[np.uint16]) -> NDArray[np.int64]:
+        more = bits.words(shorts.size) >> np.uint64(_CELL)
+        words = (shorts.astype(np.uint64) << np.uint64(_WORD - _CELL)) | more
+        place = np.searchsorted(self.cuts, words, side="right")  # how many cuts are ≤ the word
+        found = place.astype(np.int64) + self.first
+        close = (place > 0) & (self.cuts[np.maximum(place, 1) - 1] == words)
+        outside = (place == 0) & (words == 0) | (place == len(self.cuts))
+        for index in np.flatnonzero(close | outside):
+            found[index] = self._exactly(int(words[index]))
+        return found
+
+    def _exactly(self, word: int) -> int:
+        """The outcome of V in [word, word+1)/2⁶⁴ and further bits: the x with F(x−1) ≤ V < F(x)."""
+
+        def decide(v: int, width: int, context: Context) -> int | None:
+            return _locate(self.law, v, width, context)
+
+        return lazily.settle(word, _WORD, decide)
+
+
+def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> int | None:
+    """The x whose interval holds all of [v, v+1)/2^width, by summing the law from far in its lower tail."""
+    kind, size = law
+    reach = _reach(kind, size, 3 * context.prec)
+    step = [_weight(kind, size, x, context) for x in range(reach + 1)]
+    total = step[0]
+    for w in step[1:]:
+        total = context.add(total, context.multiply(w, Decimal(2)))
+    unit = context.divide(total, Decimal(1 << width))
+    low, high = context.multiply(unit, Decimal(v)), context.multiply(unit, Decimal(v + 1))
+    margin = lazily.slack(total, context)
+    below = Decimal(0)
+    for x in range(-reach, reach + 1):
+        after = context.add(below, step[abs(x)])
+        if high <= context.subtract(after, margin):
+            return x if low >= context.add(below, margin) or x == -reach else None
+        below = after
+    return None
+
+
+def _weight(kind: str, size: Fraction, x: int, context: Context) -> Decimal:
+    power = -abs(x) / size if kind == "laplace" else -(x * x) / (2 * size * size)
+    return lazily.decimal(Fraction(power), context).exp(context)
+
+
+def _reach(kind: str, size: Fraction, digits: int) -> int:
+    """Beyond this |x| all weights together are below 10^−digits."""
+    nats = (digits + 3) * math.log(10)
+    return math.ceil(float(size) * (nats if kind == "laplace" else math.sqrt(2 * nats))) + 3
+
+
+@lru_cache(maxsize=64)
+def guide(kind: str, size: Fraction) -> Guide | None:
+    """The table of "laplace" of scale, or "gaussian" of deviation, ``size`` ≤ LARGEST.
+
+    None where all the law is one outcome to 64 bits, and in the one case in 2⁵⁰ where a cut lies too close to a 64-bit
+    word to be told apart from it here.
+    """
+    sums, error, first = _cumulative(kind, size)
+    total = sums[-1]
+    cuts = [(((s - error) << _WORD) // (total + error), ((s + error) << _WORD) // (total - error)) for s in sums]
+    inside = [(i, low) for i, (low, high) in enumerate(cuts) if low > 0 and high < (1 << _WORD) - 1]
+    if not inside or any(cuts[i][0] != cuts[i][1] for i, _ in inside):
+        return None
+    first += inside[0][0]
+    kept = np.array([cut for _, cut in inside], np.uint64)
+    cells = np.searchsorted(kept, np.arange(1 << _CELL, dtype=np.uint64) << np.uint64(_WORD - _CELL), side="right")
+    table = (cells + first).astype(np.int16)
+    table[(kept >> np.uint64(_WORD - _CELL)).astype(np.intp)] = _UNDECIDED
+    table[0] = table[-1] = _UNDECIDED
+    return Guide(table, kept, first, (kind, size))
+
+
+def _cumulative(kind: str, size: Fraction) -> tuple[list[int], int, int]:
+    """Running sums of the weights as integers of 2⁻³²⁰, a bound on their error, and the first x.
+
+    Weights by recurrence: w(x+1) = w(x)·r(x), r constant for the Laplace and r(x+1) = r(x)·e^{−1/σ²} for the Gaussian.
+    """
+    reach = _reach(kind, size, 40)
+    context = lazily.digits(110)
+    first, second = (-1 / size, Fraction(0)) if kind == "laplace" else (-1 / (2 * size**2), -1 / size**2)
+    ratio, change = (
+        int(context.multiply(lazily.decimal(power, context).exp(context), Decimal(1 << _FINE)))
+        for power in (first, second)
+    )
+    half = [1 << _FINE]
+    for _ in range(reach):
+        half.append((half[-1] * ratio) >> _FINE)
+        ratio = (ratio * change) >> _FINE if second else ratio
+    sums = list(accumulate(half[abs(x)] for x in range(-reach, reach + 1)))
+    # Every product is rounded down by less than one unit and passes on what it got: at most (x+1)² units at x, so
+    # (reach+2)³ in a sum; the tails left out are below 10⁻⁴⁰ < 2⁻¹³⁰ of the total.
+    return sums, 2 * (reach + 2) ** 3 + (sums[-1] >> 130), -reach
