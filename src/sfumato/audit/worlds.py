@@ -86,7 +86,10 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
     if len(rows[0]) != len(rows[1]) or not all(type(x) is int for row in rows for x in row):
         raise InvalidParameter("neighbours", neighbours, "two whole numbers, or two rows of as many")
     ends = list(zip(*rows, strict=True))
-    columns = [_shifted(mechanism, *ends[i], i, len(ends)) for i in range(len(ends))]
+    noise = mechanism.sampler.sizes
+    if math.prod(100 * max(1.0, float(noise[i % len(noise)])) for i in range(len(ends))) > 100 * _MOST_OUTCOMES:
+        raise InvalidParameter("neighbours", neighbours, "a world of fewer outcomes: less noise or fewer coordinates")
+    columns = [_shifted(mechanism, ends[i][0], ends[i][1], i, len(ends)) for i in range(len(ends))]
     if math.prod(len(column) for column in columns) > _MOST_OUTCOMES:
         raise InvalidParameter("neighbours", neighbours, "a world of fewer outcomes: less noise or fewer coordinates")
     outcomes = tuple(
@@ -142,7 +145,7 @@ def _gaussian_law(weights: list[Decimal]) -> tuple[Any, Any]:
 def _largest(outcomes: Iterable[Pair]) -> Interval:
     context = lazily.digits(_DIGITS)
     logs = [
-        abs(lazily.decimal(p, context).ln(context) - lazily.decimal(q, context).ln(context))
+        context.subtract(lazily.decimal(p, context).ln(context), lazily.decimal(q, context).ln(context)).copy_abs()
         for p, q in outcomes
         if p > _ERROR and q > _ERROR
     ]

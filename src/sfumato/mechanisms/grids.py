@@ -87,7 +87,8 @@ def _whole(part: NDArray[Any]) -> Integers:
 
 def _array_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
     assert grid is not None
-    steps = np.rint(np.nan_to_num(part.astype(np.float64), nan=0.0) / float(grid))
+    with np.errstate(over="ignore"):
+        steps = np.rint(np.nan_to_num(part.astype(np.float64), nan=0.0) / float(grid))
     return np.clip(steps, -_LARGEST_STEP, _LARGEST_STEP).astype(np.int64)
 
 

@@ -68,8 +68,8 @@ class Guide:
 def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> int | None:
     """The x whose interval holds all of [v, v+1)/2^width, by summing the law from far in its lower tail."""
     kind, size = law
-    reach = _reach(kind, size, 3 * context.prec)
-    step = [_weight(kind, size, x, context) for x in range(reach + 1)]
+    step = _weights(kind, size, _reach(kind, size, context.prec), context)
+    reach = len(step) - 1
     total = step[0]
     for w in step[1:]:
         total = context.add(total, context.multiply(w, Decimal(2)))
@@ -85,9 +85,19 @@ def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> 
     return None
 
 
-def _weight(kind: str, size: Fraction, x: int, context: Context) -> Decimal:
-    power = -abs(x) / size if kind == "laplace" else -(x * x) / (2 * size * size)
-    return lazily.decimal(Fraction(power), context).exp(context)
+def _powers(kind: str, size: Fraction) -> tuple[Fraction, Fraction]:
+    """ln of the ratio w(1)/w(0), and by how much that logarithm changes from one x to the next."""
+    return (-1 / size, Fraction(0)) if kind == "laplace" else (-1 / (2 * size**2), -1 / size**2)
+
+
+def _weights(kind: str, size: Fraction, reach: int, context: Context) -> list[Decimal]:
+    """w(0) … w(reach) by recurrence: at most reach² roundings in the last place, far below the slack of ten digits."""
+    ratio, change = (lazily.decimal(power, context).exp(context) for power in _powers(kind, size))
+    found = [Decimal(1)]
+    for _ in range(reach):
+        found.append(context.multiply(found[-1], ratio))
+        ratio = context.multiply(ratio, change)
+    return found
 
 
 def _reach(kind: str, size: Fraction, digits: int) -> int:
@@ -125,15 +135,14 @@ def _cumulative(kind: str, size: Fraction) -> tuple[list[int], int, int]:
     """
     reach = _reach(kind, size, 40)
     context = lazily.digits(110)
-    first, second = (-1 / size, Fraction(0)) if kind == "laplace" else (-1 / (2 * size**2), -1 / size**2)
     ratio, change = (
         int(context.multiply(lazily.decimal(power, context).exp(context), Decimal(1 << _FINE)))
-        for power in (first, second)
+        for power in _powers(kind, size)
     )
     half = [1 << _FINE]
     for _ in range(reach):
         half.append((half[-1] * ratio) >> _FINE)
-        ratio = (ratio * change) >> _FINE if second else ratio
+        ratio = (ratio * change) >> _FINE
     sums = list(accumulate(half[abs(x)] for x in range(-reach, reach + 1)))
     # Every product is rounded down by less than one unit and passes on what it got: at most (x+1)² units at x, so
     # (reach+2)³ in a sum; the tails left out are below 10⁻⁴⁰ < 2⁻¹³⁰ of the total.

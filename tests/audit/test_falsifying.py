@@ -1,0 +1,161 @@
+"""The auditor: it has power, it raises no false alarms, and it catches every exhibit of the museum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+
+Sampler = Callable[[int], Any]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "epsilon"),
+    [
+        (sf.Laplace(1), 1),
+        (sf.Laplace(10), "0.1"),
+        (sf.Laplace("0.4"), "2.5"),
+        (sf.RandomizedResponse(1, 4), 1),
+        (sf.RandomizedResponse("0.2"), "0.2"),
+    ],
+    ids=repr,
+)
+def test_power_on_tight_mechanisms(mechanism: object, epsilon: object) -> None:
+    """At a million samples a side the bound reaches nine tenths of ε, and never passes it (false alarm 1e-6)."""
+    verdict = sf.audit.falsify(mechanism, sf.Guarantee(epsilon), confidence="0.999999")  # type: ignore[arg-type]
+    assert verdict.holds
+    wide = sf.audit.falsify(mechanism, sf.Guarantee(epsilon))  # type: ignore[arg-type]
+    assert wide.lower_bound >= 0.9 * float(epsilon)  # type: ignore[arg-type]
+
+
+def test_a_mechanism_that_leaks_nothing(long: bool) -> None:
+    """1000 runs at confidence 0.99: at most one in a hundred says anything. (Smaller by default.)"""
+    runs, samples = (1000, 20_000) if long else (200, 5_000)
+    alarms = sum(
+        sf.audit.falsify(sf.Laplace(3), sf.Guarantee(1), samples, inputs=(5, 5)).lower_bound > 0 for _ in range(runs)
+    )
+    # Binomial(runs, 0.01) exceeds this with probability below 1e-6.
+    assert alarms <= 0.01 * runs + 5 * math.sqrt(0.01 * runs) + 3
+
+
+def test_confidence_is_kept_on_a_tight_mechanism(long: bool) -> None:
+    runs = 600 if long else 150
+    alarms = sum(not sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), 5_000, "0.95").holds for _ in range(runs))
+    assert alarms <= 0.05 * runs + 5 * math.sqrt(0.05 * runs) + 3
+
+
+def test_the_verdict_reads_well() -> None:
+    verdict = sf.audit.falsify(sf.Laplace("0.5"), sf.Guarantee(1), 50_000)
+    assert not verdict.holds
+    assert "1-DP IS REFUTED: ε ≥ 1.9" in str(verdict) or "1-DP IS REFUTED: ε ≥ 1.8" in str(verdict)
+    assert verdict.claim == sf.Guarantee(1)
+    assert "is not refuted" in str(sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), 50_000, "0.999999"))
+
+
+def test_delta_is_taken_off() -> None:
+    """A mechanism that leaks with probability δ is (0, δ)-DP: refuted without the δ, not with it."""
+
+    def world(secret: int) -> Sampler:
+        def run(count: int) -> Any:
+            leaked = np.random.default_rng().random(count) < 0.01
+            return np.where(leaked, secret, 0)
+
+        return run
+
+    assert not sf.audit.falsify((world(1), world(2)), sf.Guarantee(1), 50_000).holds
+    assert sf.audit.falsify((world(1), world(2)), sf.Guarantee(1, "0.011"), 50_000, "0.999999").holds
+
+
+# ── the museum of broken twins ─────────────────────────────────────────────────────────────────
+
+_rng = np.random.default_rng(20)
+
+
+def _half_noise(x: int) -> Sampler:
+    return lambda n: sf.Laplace("0.5").apply(np.full(n, x))
+
+
+def _float_laplace(x: int) -> Sampler:
+    return lambda n: float(x) + _rng.laplace(scale=1.0, size=n)
+
+
+def _reused_noise(x: int) -> Sampler:
+    """Two counts with one noise: their difference is exact."""
+
+    def run(n: int) -> Any:
+        noise = sf.Laplace(2).apply(np.zeros(n, np.int64))
+        return np.stack([x + noise, 7 + noise], axis=1)
+
+    return run
+
+
+def _off_by_one(x: int) -> Sampler:
+    """A unit may have two rows, the noise was made for one."""
+    return lambda n: sf.Laplace(1).apply(np.full(n, 2 * x))
+
+
+def _seeded(x: int) -> Sampler:
+    noise = int(np.random.default_rng(42).laplace(scale=1.0))
+    return lambda n: np.full(n, x + noise)
+
+
+def _right(x: int) -> Sampler:
+    return lambda n: sf.Laplace(1).apply(np.full(n, x))
+
+
+def _right_on_a_grid(x: int) -> Sampler:
+    return lambda n: sf.Laplace(1, grid=2**-10).apply(np.full(n, float(x)))
+
+
+def _right_twice(x: int) -> Sampler:
+    """Two counts, two noises of scale 2; only one count moves."""
+    return lambda n: np.stack([sf.Laplace(2).apply(np.full(n, x)), sf.Laplace(2).apply(np.full(n, 7))], axis=1)
+
+
+def _right_for_two(x: int) -> Sampler:
+    return lambda n: sf.Laplace(2).apply(np.full(n, 2 * x))
+
+
+MUSEUM = {
+    "half the noise": (_half_noise, _right),
+    "float Laplace, read through its last bits": (_float_laplace, _right_on_a_grid),
+    "noise used twice": (_reused_noise, _right_twice),
+    "sensitivity off by one": (_off_by_one, _right_for_two),
+    "seeded noise": (_seeded, _right),
+}
+
+
+@pytest.mark.parametrize("exhibit", MUSEUM)
+def test_every_broken_twin_is_caught_and_its_correct_twin_passes(exhibit: str) -> None:
+    broken, right = MUSEUM[exhibit]
+    caught = sf.audit.falsify((broken(0), broken(1)), sf.Guarantee(1), 200_000)
+    assert not caught.holds, str(caught)
+    passed = sf.audit.falsify((right(0), right(1)), sf.Guarantee(1), 200_000, "0.999999")
+    assert passed.holds, str(passed)
+
+
+def test_the_float_exhibit_is_caught_by_its_bits_alone() -> None:
+    verdict = sf.audit.falsify((_float_laplace(0), _float_laplace(1)), sf.Guarantee(1), 200_000)
+    assert "last bit" in verdict.event
+    assert verdict.lower_bound > 5
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sf.audit.falsify(None, sf.Guarantee(1)),
+        lambda: sf.audit.falsify(sf.Laplace(1), 1),
+        lambda: sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), 10),
+        lambda: sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), confidence=1),
+        lambda: sf.audit.falsify((lambda _: 1, lambda _: 2), sf.Guarantee(1), 1000),
+        lambda: sf.audit.falsify((lambda n: ["a"] * n, lambda n: ["b"] * n), sf.Guarantee(1), 1000),
+    ],
+)
+def test_hostile_parameters(call: object) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        call()  # type: ignore[operator]

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from privacy.test_numbers import HOSTILE
+from sfumato.mechanisms import additive, tables
+
+NOISE = [sf.Laplace, sf.Gaussian]
+
+
+@pytest.mark.parametrize("make", NOISE)
+def test_shapes_and_types(make: type[sf.Laplace | sf.Gaussian]) -> None:
+    noise = make(3)
+    assert type(noise.apply(5)) is int
+    assert noise.apply(10**40) > 10**39  # Python integers have no end to saturate at
+    for dtype in (np.int8, np.uint8, np.int32, np.uint64, np.int64):
+        found = noise.apply(np.full((4, 5), 7, dtype))
+        assert found.dtype == np.int64
+        assert found.shape == (4, 5)
+    assert noise.apply([1, 2, 3]).shape == (3,)
+    assert noise.apply(np.array([], np.int64)).size == 0
+    assert noise.apply(np.int64(7)).shape == ()
+
+
+@pytest.mark.parametrize("make", NOISE)
+def test_sums_saturate_and_never_wrap(make: type[sf.Laplace | sf.Gaussian]) -> None:
+    ends = np.iinfo(np.int64)
+    high = make(10**6).apply(np.full(1000, ends.max))
+    low = make(10**6).apply(np.full(1000, ends.min))
+    assert high.min() > 0
+    assert low.max() < 0
+    assert (high == ends.max).any()
+    assert (low == ends.min).any()
+    assert make(1000).apply(np.full(10, 2**64 - 1, np.uint64)).min() > 0
+
+
+@pytest.mark.parametrize("make", NOISE)
+def test_grids(make: type[sf.Laplace | sf.Gaussian]) -> None:
+    noise = make("0.5", grid="0.125")
+    found = noise.apply(np.array([0.1, 1.26, math.nan, math.inf, -math.inf, 1e300]))
+    assert np.all(found[:3] % 0.125 == 0)
+    assert np.all(np.isfinite(found))
+    assert found[3] == pytest.approx(2.0**52 * 0.125, rel=1e-9)
+    assert noise.apply(1.3) % 0.125 == 0
+    assert noise.apply(7) % 0.125 == 0
+    assert isinstance(noise.apply(Fraction(1, 3)), float)
+    assert make(4, grid=16).curve(16) == make("0.25").curve(1)
+    assert make(4, grid=4).curve(5) == make(1).curve(2)  # rounding to the grid may cost a step
+    with pytest.raises(sf.InvalidParameter, match="power of two"):
+        make(1, grid="0.1")
+
+
+@pytest.mark.parametrize("make", NOISE)
+@pytest.mark.parametrize("values", [[1.5], 1.5, np.array([1.0]), np.float32(2)])
+def test_floats_need_a_grid(make: type[sf.Laplace | sf.Gaussian], values: object) -> None:
+    with pytest.raises(sf.InvalidParameter, match=r"grid=2\*\*-k"):
+        make(1).apply(values)
+
+
+@pytest.mark.parametrize("make", NOISE)
+@pytest.mark.parametrize("values", ["x", None, [None], ["1"], [1j], [True], np.array([object()]), {1: 2}, [10**30]])
+def test_what_is_no_number_is_refused(make: type[sf.Laplace | sf.Gaussian], values: object) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        make(1).apply(values)
+
+
+@pytest.mark.parametrize("make", NOISE)
+@pytest.mark.parametrize(
+    "size", [*HOSTILE[9:], 0, -1, 1e308, "1e-4", "1e13", [], [1, 0], [math.nan]], ids=lambda v: repr(v)[:20]
+)
+def test_hostile_sizes(make: type[sf.Laplace | sf.Gaussian], size: object) -> None:
+    if isinstance(size, (list, np.ndarray)) and list(size) in ([1], [1.0, 2.0]):
+        return
+    with pytest.raises(sf.InvalidParameter) as refusal:
+        make(size)  # type: ignore[arg-type]
+    assert refusal.value.fix
+
+
+@pytest.mark.parametrize("make", NOISE)
+def test_values_are_frozen_readable_and_written(make: type[sf.Laplace | sf.Gaussian]) -> None:
+    for noise in (make("2.5"), make([1, 2, "1/3"]), make(3, grid="0.25")):
+        assert sf.loads(sf.dumps(noise)) == noise
+        assert hash(noise) == hash(sf.loads(sf.dumps(noise)))
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            noise.grid = None  # type: ignore[misc]
+    assert repr(make("2.5")).endswith("=2.5)")
+    assert repr(make(3, grid="0.25")).endswith("=3, grid=0.25)")
+
+
+def test_a_scale_for_each_element() -> None:
+    scales = [1, 100] * 5000
+    for make in NOISE:
+        found = make(scales).apply(np.zeros(10_000, np.int64))
+        assert np.abs(found[0::2]).mean() < 3
+        assert np.abs(found[1::2]).mean() > 50
+        with pytest.raises(sf.InvalidParameter, match="as many as there are scales"):
+            make(scales).apply([1, 2, 3])
+    huge = sf.Laplace([1, 10**9] * 100).apply(np.zeros(200, np.int64))
+    assert np.abs(huge[1::2]).min() > 1000 > np.abs(huge[0::2]).max()
+
+
+def test_curves_of_unequal_scales() -> None:
+    two = sf.Sensitivity(groups=2)
+    assert sf.Laplace([1, 2, 4]).curve(two).epsilon(0) == 1.5
+    assert sf.Gaussian([1, 2, 4]).curve(two).rho() == pytest.approx(0.5 + 0.125)
+    capped = sf.Sensitivity(groups=3, per_group=2, total=3)
+    assert sf.Laplace([1, 2, 4]).curve(capped).epsilon(0) == 3
+    assert sf.Gaussian([1, 2, 4]).curve(capped).rho() == pytest.approx(4 / 2 + 1 / 8)
+    assert sf.Laplace([3, 3]).curve(two) == sf.Laplace(3).curve(two)
+
+
+def test_curves_are_of_the_noise_drawn() -> None:
+    assert sf.Laplace(10).curve(3) == sf.Curve.discrete_laplace(10, 3)
+    assert sf.Gaussian(10).curve(sf.Sensitivity(groups=4)) == sf.Curve.discrete_gaussian(10, sf.Sensitivity(groups=4))
+    assert sf.Laplace(10).curve().neighbours is sf.Neighbours.ADD_REMOVE
+    assert sf.calibrate(sf.Laplace, sf.Guarantee("0.3"), 2) == sf.Laplace("20/3")
+    assert sf.Budget(1).largest(sf.Laplace) == 1
+
+
+@pytest.mark.parametrize(
+    "noise", [sf.Laplace("0.7"), sf.Laplace(10), sf.Gaussian("0.7"), sf.Gaussian(10), sf.Gaussian(5000)], ids=repr
+)
+@pytest.mark.parametrize("confidence", ["0.5", "0.95", "0.999"])
+@pytest.mark.parametrize("k", [1, 20])
+def test_error_is_the_least_half_width_with_that_coverage(
+    noise: sf.Laplace | sf.Gaussian, confidence: str, k: int
+) -> None:
+    width = noise.error(confidence, k)
+    inside, narrower = _coverage(noise, int(width)), _coverage(noise, int(width) - 1)
+    assert inside**k >= float(confidence) - 1e-12
+    assert width == 0 or narrower**k < float(confidence) + 1e-4
+    trials = 20_000
+    draws = noise.apply(np.zeros((trials, k), np.int64))
+    covered = (np.abs(draws).max(1) <= width).sum()
+    # At most the confidence by chance: five standard deviations are a false alarm below 1e-6.
+    assert covered >= trials * float(confidence) - 5 * math.sqrt(trials / 4)
+
+
+def _coverage(noise: sf.Laplace | sf.Gaussian, width: int) -> float:
+    if width < 0:
+        return 0.0
+    if isinstance(noise, sf.Laplace):
+        q = math.exp(-1 / float(noise.scale))  # type: ignore[arg-type]
+        return 1 - 2 * q ** (width + 1) / (1 + q)
+    s = float(noise.sigma)  # type: ignore[arg-type]
+    x = np.arange(-math.ceil(40 * s), math.ceil(40 * s) + 1)
+    weights = np.exp(-((x / s) ** 2) / 2)
+    return float(weights[np.abs(x) <= width].sum() / weights.sum())
+
+
+def test_errors_on_a_grid_are_in_its_units() -> None:
+    assert sf.Laplace("0.5", grid="0.25").error() == sf.Laplace(2).error() * Fraction(1, 4)
+
+
+def test_the_classical_gaussian_is_textbook_and_more_than_needed() -> None:
+    classical = sf.Gaussian.classical("0.5", "1e-6")
+    assert float(classical.sigma) == pytest.approx(math.sqrt(2 * math.log(1.25e6)) / 0.5, rel=1e-11)  # type: ignore[arg-type]
+    assert classical.curve().delta("0.5") <= 1e-6
+    assert sf.calibrate(sf.Gaussian, sf.Guarantee("0.5", "1e-6")).sigma < classical.sigma  # type: ignore[operator]
+    for epsilon in (1, 2, 0):
+        with pytest.raises(sf.InvalidParameter, match="epsilon"):
+            sf.Gaussian.classical(epsilon, "1e-6")
+    with pytest.raises(sf.InvalidParameter, match="delta"):
+        sf.Gaussian.classical("0.5", 0)
+
+
+def test_tables_are_built_only_when_the_draws_pay() -> None:
+    tables.guide.cache_clear()
+    sf.Laplace(7).apply(np.zeros(1000, np.int64))
+    sf.Gaussian(7).apply(np.zeros(1000, np.int64))
+    assert tables.guide.cache_info().currsize == 0
+    sf.Gaussian(7).apply(np.zeros(additive._GAUSSIAN_TABLE_PAYS, np.int64))
+    sf.Laplace(7).apply(np.zeros(additive._LAPLACE_TABLE_PAYS, np.int64))
+    assert tables.guide.cache_info().currsize == 2
+
+
+@pytest.mark.long
+def test_a_hundred_million_draws_in_bounded_memory() -> None:
+    import resource
+
+    data = np.zeros(10**8, np.int8)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = sf.Laplace(10).apply(data)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert grown < 800 + 100  # the answer itself is 800 MB
+    assert abs(found.mean()) < 6 * math.sqrt(2 * 100 / 10**8)

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from mechanisms.recorded import recorded, words
+
+N = 60_000
+ORACLES = [sf.RandomizedResponse(1, 5), sf.OptimizedUnaryEncoding(1, 5), sf.OptimalLocalHashing(1, 5)]
+
+
+def test_two_coins() -> None:
+    coins = sf.RandomizedResponse.two_coins()
+    assert coins.truth == 0.75
+    assert coins.curve().epsilon(0) == pytest.approx(math.log(3), rel=1e-14)
+    assert coins.curve().epsilon(0) >= math.log(3)
+    assert coins.distribution(1) == [Fraction(1, 4), Fraction(3, 4)]
+    assert sf.loads(sf.dumps(coins)) == coins
+    assert repr(coins) == "RandomizedResponse(odds=3, choices=2)"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [sf.RandomizedResponse("0.5", 2), sf.RandomizedResponse(2, 7), sf.RandomizedResponse.of_odds("5/2", 3)],
+    ids=repr,
+)
+def test_reports_have_the_stated_law(response: sf.RandomizedResponse) -> None:
+    reports = response.apply(np.full(N, 1))
+    p = response.truth
+    q = (1 - p) / (response.choices - 1)
+    counts = np.bincount(reports, minlength=response.choices)
+    for j, count in enumerate(counts):
+        chance = p if j == 1 else q
+        assert abs(count - N * chance) < 5.5 * math.sqrt(N * chance * (1 - chance))
+    assert isinstance(response.apply(1), int)
+
+
+def test_the_threshold_is_exact() -> None:
+    """Keeping the truth is V < (e^ε − 1)/(e^ε + k − 1): at rational odds the cut is known exactly."""
+    response = sf.RandomizedResponse.of_odds(3)  # keep with probability exactly 1/2
+    for word, kept in (((1 << 63) - 1, True), (1 << 63, False)):
+        with recorded(words(word) + b"\x00" * 8):
+            assert bool(response.apply(np.array([1]))[0] == 1) is kept  # the uniform answer is then 0
+
+
+@pytest.mark.parametrize("oracle", ORACLES, ids=repr)
+def test_estimates_are_unbiased_with_the_promised_error(oracle: sf.RandomizedResponse) -> None:
+    truth = np.repeat([0, 1, 2, 3, 4], [N // 2, N // 4, N // 4, 0, 0])
+    runs = [oracle.estimate(oracle.apply(truth)) for _ in range(30)]
+    counts = np.array([run.counts for run in runs])
+    held = np.bincount(truth, minlength=5)
+    errors = runs[0].standard_errors
+    assert np.all(np.abs(counts.mean(0) - held) < 5.5 * errors / math.sqrt(30))
+    # The variance of 30 runs over its promise is χ²/29: outside [0.2, 3] with probability below 1e-6.
+    ratio = counts.var(0, ddof=1) / errors**2
+    assert np.all((ratio > 0.2) & (ratio < 3))
+    low, high = runs[0].interval("0.999999")
+    assert np.all((low <= held) & (held <= high))
+
+
+@pytest.mark.parametrize(
+    "oracle", [sf.OptimizedUnaryEncoding(1, 50), sf.OptimalLocalHashing("1.0986122886681098", 50)], ids=repr
+)
+def test_variances_promised_by_the_frequency_oracles(
+    oracle: sf.OptimizedUnaryEncoding | sf.OptimalLocalHashing,
+) -> None:
+    """n·4e^ε/(e^ε − 1)², measured over the 49 choices nobody holds, 8 runs of 20,000 reports."""
+    e = math.exp(float(oracle.epsilon))
+    n = 20_000
+    assert oracle.variance(n) == pytest.approx(n * 4 * e / (e - 1) ** 2, rel=1e-9)
+    errors = np.concatenate([oracle.estimate(oracle.apply(np.zeros(n, np.int64))).counts[1:] for _ in range(8)])
+    # 392 squared errors: their mean is within 30 % of the variance except with probability below 1e-4 even if the
+    # choices of one run were fully dependent in fours.
+    assert (errors**2).mean() == pytest.approx(oracle.variance(n), rel=0.45)
+
+
+@pytest.mark.parametrize("oracle", ORACLES, ids=repr)
+def test_local_reports_are_private_for_replacement_only(oracle: sf.RandomizedResponse) -> None:
+    assert oracle.curve().neighbours is sf.Neighbours.REPLACE
+    assert oracle.curve().epsilon(0) == pytest.approx(1)
+    with pytest.raises(sf.NeighboursDiffer):
+        sf.Budget(1).charge(oracle.curve())
+
+
+def test_unary_bits_have_the_stated_odds() -> None:
+    rows = sf.OptimizedUnaryEncoding(1, 3).apply(np.zeros(N, np.int64))
+    q = 1 / (math.e + 1)
+    assert abs(rows[:, 0].sum() - N / 2) < 5.5 * math.sqrt(N / 4)
+    for column in (1, 2):
+        assert abs(rows[:, column].sum() - N * q) < 5.5 * math.sqrt(N * q * (1 - q))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sf.RandomizedResponse(0),
+        lambda: sf.RandomizedResponse(-1),
+        lambda: sf.RandomizedResponse(math.nan),
+        lambda: sf.RandomizedResponse(1e308),
+        lambda: sf.RandomizedResponse("x"),
+        lambda: sf.RandomizedResponse(1, 1),
+        lambda: sf.RandomizedResponse(1, 1 << 30),
+        lambda: sf.RandomizedResponse(1, 2, odds=5),
+        lambda: sf.RandomizedResponse.of_odds(1),
+        lambda: sf.RandomizedResponse(1, 3).apply([3]),
+        lambda: sf.RandomizedResponse(1, 3).apply([-1]),
+        lambda: sf.RandomizedResponse(1, 3).apply([0.5]),
+        lambda: sf.RandomizedResponse(1, 3).apply(None),
+        lambda: sf.RandomizedResponse(1, 3).estimate([[1, 2]]),
+        lambda: sf.OptimizedUnaryEncoding(1, 3).estimate(np.zeros((4, 2))),
+        lambda: sf.OptimalLocalHashing(1, 3).estimate(np.zeros((4, 2))),
+        lambda: sf.OptimalLocalHashing(20, 3),
+        lambda: sf.RandomizedResponse(1).error("2"),
+    ],
+)
+def test_hostile_parameters(call: object) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        call()  # type: ignore[operator]
+
+
+def test_widths_shrink_with_the_root_of_the_reports() -> None:
+    for oracle in ORACLES:
+        assert oracle.error(reports=40_000) / 40_000 == pytest.approx(oracle.error(reports=10_000) / 20_000)
+        assert oracle.error(k=10) > oracle.error()
