@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -173,8 +173,10 @@ class Sampler:
         self.sizes = sizes
         self._law = laplace if kind == "laplace" else gaussian
 
-    def one(self) -> int:
-        return self._law.draw_one(self.sizes[0])
+    @cached_property
+    def one(self) -> Callable[[], int]:
+        """A function that draws one number."""
+        return self._law.Single(self.sizes[0]).draw
 
     def planned(self, count: int) -> Any:
         """A function (start, length) → noise, for ``count`` draws in all."""

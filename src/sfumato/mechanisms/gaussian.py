@@ -21,6 +21,7 @@ from sfumato.mechanisms import bits, laplace, lazily
 Integers = NDArray[np.int64]
 
 _WIDTH = 64
+_LN2 = math.log(2)
 _SURE = 1 << 30
 _MARGIN = 2.0**-28  # γ and −ln V are computed to 2⁻⁴⁵ relative; V's interval is 2⁻³⁰ wide at worst
 
@@ -43,17 +44,30 @@ def kept(y: int, sigma: Fraction, v: int) -> bool:
     return lazily.less(v, _WIDTH, chance)
 
 
+class Single:
+    """One deviation, drawn one number at a time without numpy."""
+
+    def __init__(self, sigma: Fraction) -> None:
+        self.sigma = sigma
+        t, self._centre, self._twice = proposal(sigma)
+        self._proposal = laplace.Single(t)
+
+    def draw(self) -> int:
+        """One discrete Gaussian number."""
+        while True:
+            y, v = self._proposal.draw(), bits.integer(_WIDTH)
+            gamma = (abs(y) - self._centre) ** 2 / self._twice
+            gap = math.log(max(v, 1)) - _WIDTH * _LN2 + gamma  # γ − (−ln V)
+            if v < _SURE or abs(gap) < _MARGIN * (1 + gamma):
+                if kept(y, self.sigma, v):
+                    return y
+            elif gap < 0:
+                return y
+
+
 def draw_one(sigma: Fraction) -> int:
     """One discrete Gaussian number, without numpy."""
-    t, centre, twice = proposal(sigma)
-    while True:
-        y, v = laplace.draw_one(t), bits.integer(_WIDTH)
-        gap = math.log(max(v, 1)) - _WIDTH * math.log(2) + (abs(y) - centre) ** 2 / twice  # γ − (−ln V)
-        if v < _SURE or abs(gap) < _MARGIN * (1 + (abs(y) - centre) ** 2 / twice):
-            if kept(y, sigma, v):
-                return y
-        elif gap < 0:
-            return y
+    return Single(sigma).draw()
 
 
 def draw(sigma: Fraction, count: int) -> Integers:
@@ -104,7 +118,7 @@ def _accepted(
     words = bits.words(y.size)
     gap = np.maximum(words, np.uint64(1)).astype(np.float64)
     np.log(gap, out=gap)
-    gap -= _WIDTH * math.log(2)
+    gap -= _WIDTH * _LN2
     gamma = np.abs(y).astype(np.float64)
     gamma -= centre
     gamma *= gamma

@@ -78,25 +78,39 @@ def exact_magnitude(v: int, scale: Fraction, *, folded: bool) -> int:
     return lazily.settle(v, _WIDTH, decide)
 
 
+class Single:
+    """One scale, drawn one number at a time without numpy; what floating point needs is computed once."""
+
+    def __init__(self, scale: Fraction) -> None:
+        self.scale = scale
+        self._low = 0 if scale <= DIRECT else _low_width(scale)
+        self._high_scale = scale / (1 << self._low)
+        self._piece = Piece.of(self._high_scale, folded=not self._low)
+
+    def draw(self) -> int:
+        """One discrete Laplace number."""
+        word = bits.integer(64)
+        size = self._magnitude(word >> 1)
+        if not self._low:
+            return -size if word & 1 else size
+        size = (size << self._low) + _low_part(self.scale, self._low)
+        if not word & 1:
+            return size
+        return -size if size else self.draw()  # minus zero is drawn anew
+
+    def _magnitude(self, v: int) -> int:
+        piece = self._piece
+        if v >= _SURE:
+            x = piece.lift - piece.scale * math.log(v)
+            floor = math.floor(x)
+            if piece.margin < x - floor < 1 - piece.margin:
+                return max(0, floor)
+        return exact_magnitude(v, self._high_scale, folded=not self._low)
+
+
 def draw_one(scale: Fraction) -> int:
     """One discrete Laplace number, without numpy."""
-    word = bits.integer(64)
-    sign = -1 if word & 1 else 1
-    if scale <= DIRECT:
-        return sign * _magnitude(word >> 1, scale, folded=True)
-    k = _low_width(scale)
-    size = (_magnitude(word >> 1, scale / (1 << k), folded=False) << k) + _low_part(scale, k)
-    return sign * size if size or sign > 0 else draw_one(scale)
-
-
-def _magnitude(v: int, scale: Fraction, *, folded: bool) -> int:
-    piece = _piece(scale, folded)
-    if v >= _SURE:
-        x = piece.lift - piece.scale * math.log(v)
-        floor = math.floor(x)
-        if piece.margin < x - floor < 1 - piece.margin:
-            return max(0, floor)
-    return exact_magnitude(v, scale, folded=folded)
+    return Single(scale).draw()
 
 
 def draw(scale: Fraction, count: int) -> Integers:

@@ -1,0 +1,147 @@
+"""Draws the pictures of the documentation. Run with: .venv/bin/python docs/pictures/make.py (needs the plot extra)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import altair as alt
+import numpy as np
+
+import sfumato as sf
+
+HERE = Path(__file__).parent
+INK = ["#3b5b7c", "#c8733b", "#6b8f5e", "#8a6fa8"]
+alt.data_transformers.disable_max_rows()
+
+
+def styled(chart: alt.Chart | alt.LayerChart | alt.HConcatChart) -> alt.Chart:
+    return (
+        chart.configure_view(stroke=None)
+        .configure_axis(labelFontSize=12, titleFontSize=13, titleFontWeight="normal", gridColor="#e6e6e6")
+        .configure_legend(labelFontSize=12, titleFontSize=12, labelLimit=400)
+        .configure_title(fontSize=15, anchor="start", fontWeight="normal", offset=12)
+    )
+
+
+def save(chart: alt.Chart | alt.LayerChart | alt.HConcatChart, name: str) -> None:
+    styled(chart).save(HERE / f"{name}.svg")
+
+
+def rows(**columns: object) -> alt.Data:
+    names = list(columns)
+    values = zip(*columns.values(), strict=True)  # type: ignore[call-overload]
+    return alt.Data(values=[dict(zip(names, each, strict=True)) for each in values])
+
+
+def curves() -> None:
+    """δ against ε for one release of each kind, and for a hundred small ones together."""
+    kinds = {
+        "Laplace, scale 1": sf.Curve.laplace(1),
+        "Gaussian, sigma 2": sf.Curve.gaussian(2),
+        "100 × Laplace, scale 25": sf.compose([(sf.Curve.laplace(25), 100)]),
+        "randomised response, ε = 1": sf.Curve.pure(1),
+    }
+    grid = [*(round(0.02 * i, 2) for i in range(101)), 0.99, 0.999, 0.9999]
+    data = [{"ε": e, "δ": max(1e-9, curve.delta(e)), "release": name} for name, curve in kinds.items() for e in grid]
+    chart = (
+        alt.Chart(alt.Data(values=data), width=560, height=300, title="What each release leaves uncovered at every ε")
+        .mark_line(strokeWidth=2.5, clip=True)
+        .encode(
+            x=alt.X("ε:Q", scale=alt.Scale(domain=[0, 2])),
+            y=alt.Y("δ:Q", scale=alt.Scale(type="log", domain=[1e-6, 1]), axis=alt.Axis(format="~e")),
+            color=alt.Color("release:N", scale=alt.Scale(range=INK), title=None, sort=list(kinds)),
+        )
+    )
+    save(chart, "curves")
+
+
+def calibration() -> None:
+    """The σ that the textbook, the analytic formula and the discrete law ask for."""
+    data = []
+    for i in range(1, 20):
+        e = round(0.05 * i, 2)
+        promise = sf.Guarantee(e, "1e-6")
+        discrete = float(sf.calibrate(sf.Gaussian, promise).sigma)  # type: ignore[arg-type]
+        analytic = _analytic(promise)
+        textbook = float(sf.Gaussian.classical(e, "1e-6").sigma)  # type: ignore[arg-type]
+        data += [
+            {"ε": e, "σ": textbook, "rule": "classical"},
+            {"ε": e, "σ": analytic, "rule": "analytic (continuous)"},
+            {"ε": e, "σ": discrete, "rule": "discrete, as drawn"},
+        ]
+    order = ["classical", "analytic (continuous)", "discrete, as drawn"]
+    base = alt.Chart(alt.Data(values=data), width=560, height=300, title="Gaussian noise for (ε, 1e-6), sensitivity 1")
+    chart = base.mark_line(strokeWidth=2.5).encode(
+        x=alt.X("ε:Q", scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("σ:Q", scale=alt.Scale(type="log", domain=[3, 120])),
+        color=alt.Color("rule:N", scale=alt.Scale(range=INK), title=None, sort=order),
+        strokeDash=alt.StrokeDash("rule:N", scale=alt.Scale(range=[[1, 0], [1, 0], [5, 5]]), legend=None, sort=order),
+    )
+    save(chart, "gaussian-calibration")
+
+
+def _analytic(promise: sf.Guarantee) -> float:
+    low, high = 0.1, 1000.0
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        fits = sf.Curve.gaussian(middle).delta(promise.epsilon) <= promise.delta
+        low, high = (low, middle) if fits else (middle, high)
+    return high
+
+
+def holes() -> None:
+    """The last bit a float answer uses, in the two worlds: a float Laplace tells them apart, ours cannot."""
+    rng = np.random.default_rng(7)
+    count = 400_000
+
+    def last_bits(values: np.ndarray) -> np.ndarray:
+        mantissa, exponent = np.frexp(values)
+        whole = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
+        return np.where(whole == 0, 0, np.log2(np.maximum(1, whole & -whole))).astype(int) + exponent - 53
+
+    charts = []
+    ours = sf.Laplace(1, grid=2**-10)
+    for title, make in (
+        ("A float Laplace", lambda x: x + rng.laplace(size=count)),
+        ("Laplace(1, grid=1/1024)", lambda x: ours.apply(np.full(count, x))),
+    ):
+        data = []
+        for world, x in (("without the person", 0.0), ("with the person", 1.0)):
+            bits = last_bits(make(x))
+            share = np.bincount(np.clip(bits + 62, 0, 62), minlength=63) / count
+            data += [{"bit": b - 62, "share": float(s), "world": world} for b, s in enumerate(share) if s > 0]
+        charts.append(
+            alt.Chart(alt.Data(values=data), width=330, height=240, title=title)
+            .mark_bar(opacity=0.65)
+            .encode(
+                x=alt.X("bit:Q", title="last bit used: 2 to the power", scale=alt.Scale(domain=[-62, 2])),
+                y=alt.Y("share:Q", stack=None, title="share of answers", axis=alt.Axis(format="%")),
+                color=alt.Color("world:N", scale=alt.Scale(range=INK), title=None, legend=alt.Legend(orient="top")),
+            )
+        )
+    save(alt.hconcat(*charts), "noise-holes")
+
+
+def law() -> None:
+    """A million exact draws beside the law they follow."""
+    draws = sf.Gaussian(3).apply(np.zeros(1_000_000, np.int64))
+    x = np.arange(-12, 13)
+    weights = np.exp(-(x**2) / 18)
+    data = rows(
+        x=[int(v) for v in x],
+        drawn=[float((draws == v).mean()) for v in x],
+        law=[float(w) for w in weights / weights.sum()],
+    )
+    base = alt.Chart(data, width=560, height=260, title="A million draws of Gaussian(sigma=3), and the law")
+    bars = base.mark_bar(color=INK[0], opacity=0.55).encode(
+        x=alt.X("x:O", title="noise", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("drawn:Q", title="share of draws", axis=alt.Axis(format="%")),
+    )
+    dots = base.mark_point(color=INK[1], filled=True, size=45).encode(x="x:O", y="law:Q")
+    save(bars + dots, "gaussian-law")
+
+
+if __name__ == "__main__":
+    for draw in (curves, calibration, holes, law):
+        draw()
