@@ -139,6 +139,17 @@ def test_every_broken_twin_is_caught_and_its_correct_twin_passes(exhibit: str) -
     assert passed.holds, str(passed)
 
 
+def test_leaks_in_any_column_and_of_unequal_scales_are_found() -> None:
+    def late(x: int) -> Sampler:
+        return lambda n: np.stack([np.zeros(n, np.int64)] * 7 + [np.full(n, x)], axis=1)
+
+    assert not sf.audit.falsify((late(0), late(1)), sf.Guarantee(1), 10_000).holds
+    rows = sf.audit.falsify(sf.Laplace([1, 2]), sf.Guarantee("0.5"), 100_000, inputs=((0, 0), (1, 0)))
+    assert not rows.holds
+    flags = sf.audit.falsify((lambda n: np.zeros((n, 2), bool), lambda n: np.ones((n, 2), bool)), sf.Guarantee(1), 1000)
+    assert not flags.holds
+
+
 def test_the_float_exhibit_is_caught_by_its_bits_alone() -> None:
     verdict = sf.audit.falsify((_float_laplace(0), _float_laplace(1)), sf.Guarantee(1), 200_000)
     assert "last bit" in verdict.event
@@ -151,6 +162,10 @@ def test_the_float_exhibit_is_caught_by_its_bits_alone() -> None:
         lambda: sf.audit.falsify(None, sf.Guarantee(1)),
         lambda: sf.audit.falsify(sf.Laplace(1), 1),
         lambda: sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), 10),
+        lambda: sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), 10**13),
+        lambda: sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), inputs=3),  # type: ignore[arg-type]
+        lambda: sf.audit.falsify((lambda n: np.zeros((n, 0)),) * 2, sf.Guarantee(1), 1000),
+        lambda: sf.audit.falsify((lambda n: np.zeros((n, 2)), lambda n: np.zeros((n, 3))), sf.Guarantee(1), 1000),
         lambda: sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), confidence=1),
         lambda: sf.audit.falsify((lambda _: 1, lambda _: 2), sf.Guarantee(1), 1000),
         lambda: sf.audit.falsify((lambda n: ["a"] * n, lambda n: ["b"] * n), sf.Guarantee(1), 1000),

@@ -21,6 +21,8 @@ import sfumato as sf
         (sf.Laplace("0.5"), ((0, 0), (1, 1)), sf.Sensitivity(groups=2)),
         (sf.Gaussian("0.6"), ((0, 0), (1, 1)), sf.Sensitivity(groups=2)),
         (sf.Laplace(["0.4", "0.6"]), ((0, 0), (1, 1)), sf.Sensitivity(groups=2)),
+        (sf.Laplace("0.5", grid="0.25"), (0, 1), 1),
+        (sf.Laplace("0.4"), ((0, 0), (1, 0)), 1),
         (sf.RandomizedResponse("0.7", 4), (0, 3), 1),
         (sf.RandomizedResponse.two_coins(), (0, 1), 1),
     ],
@@ -72,6 +74,10 @@ def test_the_largest_loss_is_the_pure_epsilon() -> None:
         lambda: sf.audit.enumerate(sf.Laplace(1), ((0, 1), (1,))),
         lambda: sf.audit.enumerate(sf.Laplace(1000), ((0, 0), (1, 1))),
         lambda: sf.audit.enumerate("Laplace", (0, 1)),
+        lambda: sf.audit.enumerate(sf.Laplace(1), (0, 10**7)),
+        lambda: sf.audit.enumerate(sf.Laplace([1, 2, 3]), (0, 1)),
+        lambda: sf.audit.enumerate(sf.RandomizedResponse(1), (0, 7)),
+        lambda: sf.audit.enumerate(sf.RandomizedResponse(1), ("a", None)),
     ],
 )
 def test_hostile_worlds(call: object) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from privacy.test_numbers import HOSTILE
-from sfumato.mechanisms import additive, tables
+from sfumato.mechanisms import additive, grids, tables
 
 NOISE = [sf.Laplace, sf.Gaussian]
 
@@ -38,6 +40,7 @@ def test_sums_saturate_and_never_wrap(make: type[sf.Laplace | sf.Gaussian]) -> N
     assert (high == ends.max).any()
     assert (low == ends.min).any()
     assert make(1000).apply(np.full(10, 2**64 - 1, np.uint64)).min() > 0
+    assert make(1).apply([10**30, -1])[0] > 2**62  # lists of Python integers too, whatever stands beside them
 
 
 @pytest.mark.parametrize("make", NOISE)
@@ -52,8 +55,55 @@ def test_grids(make: type[sf.Laplace | sf.Gaussian]) -> None:
     assert isinstance(noise.apply(Fraction(1, 3)), float)
     assert make(4, grid=16).curve(16) == make("0.25").curve(1)
     assert make(4, grid=4).curve(5) == make(1).curve(2)  # rounding to the grid may cost a step
+    assert make(2.0**-40, grid=2.0**-40).grid == Fraction(1, 2**40)
+    assert make(1, grid="0.25").apply(10**400) == pytest.approx(2.0**52 / 4)
     with pytest.raises(sf.InvalidParameter, match="power of two"):
         make(1, grid="0.1")
+
+
+@pytest.mark.parametrize("kind", ["float", "int", "fraction"])
+@pytest.mark.parametrize("grid", [Fraction(1, 8), Fraction(1), Fraction(4), Fraction(2**59)], ids=str)
+def test_rounding_to_a_grid_never_stretches_a_change(kind: str, grid: Fraction) -> None:
+    """Values Δ apart are at most ⌈Δ/γ⌉ steps apart once rounded, halves and huge numbers included."""
+    starts = [grid * k / 2 for k in range(-9, 10)] + [grid * k / 2 + 3 * grid * 2**3 - Fraction(33) for k in range(4)]
+    for x in starts:
+        for change in (grid / 2, grid, 3 * grid / 2, 2 * grid):
+            a, b = (_steps(kind, v, grid) for v in (x, x + change))
+            if a is not None and b is not None:
+                assert 0 <= b - a <= math.ceil(change / grid)
+
+
+def _steps(kind: str, value: Fraction, grid: Fraction) -> int | None:
+    if kind == "fraction":
+        return grids._nearest(value / grid)
+    if kind == "int":
+        whole = value.denominator == 1 and abs(value) < 2**63
+        return int(grids.to_steps(np.array([int(value)]), grid)[0]) if whole else None
+    return int(grids.to_steps(np.array([float(value)]), grid)[0]) if Fraction(float(value)) == value else None
+
+
+def test_mechanisms_travel_between_processes_before_and_after_use() -> None:
+    for noise in (sf.Laplace(3), sf.Gaussian([1, 2], grid="0.5")):
+        noise.apply(np.zeros(2, np.int64))
+        assert pickle.loads(pickle.dumps(noise)) == noise
+        assert copy.deepcopy(noise) == noise
+
+
+def test_no_value_reaches_an_error() -> None:
+    for call in (
+        lambda: sf.Laplace(1).apply(np.array([1234567.25])),
+        lambda: sf.Gaussian(1).apply([1234567.25]),
+        lambda: sf.RandomizedResponse(1, 3).apply([1234567]),
+    ):
+        with pytest.raises(sf.InvalidParameter) as refusal:
+            call()
+        assert "1234567" not in str(refusal.value)
+        assert "1234567" not in repr(refusal.value.value)
+
+
+def test_errors_at_extreme_confidence() -> None:
+    assert sf.Laplace(1000).error("0.9999999999999997") == 35743
+    assert sf.Laplace(1).error("0.99999999999999999999") == 46
 
 
 @pytest.mark.parametrize("make", NOISE)
@@ -64,7 +114,9 @@ def test_floats_need_a_grid(make: type[sf.Laplace | sf.Gaussian], values: object
 
 
 @pytest.mark.parametrize("make", NOISE)
-@pytest.mark.parametrize("values", ["x", None, [None], ["1"], [1j], [True], np.array([object()]), {1: 2}, [10**30]])
+@pytest.mark.parametrize(
+    "values", ["x", None, [None], ["1"], [1j], [True], np.array([object()]), {1: 2}, [[1], [2, 3]], {3}]
+)
 def test_what_is_no_number_is_refused(make: type[sf.Laplace | sf.Gaussian], values: object) -> None:
     with pytest.raises(sf.InvalidParameter):
         make(1).apply(values)

@@ -39,6 +39,13 @@ def test_reports_have_the_stated_law(response: sf.RandomizedResponse) -> None:
     assert isinstance(response.apply(1), int)
 
 
+def test_stated_odds_never_understate_epsilon() -> None:
+    for odds in ("1.001", "1.00137", "1.0013", "3", "17/4", "1000000"):
+        response = sf.RandomizedResponse.of_odds(odds)
+        assert sf.audit.enumerate(response, (0, 1)).holds
+        assert sf.loads(sf.dumps(response)) == response
+
+
 def test_the_threshold_is_exact() -> None:
     """Keeping the truth is V < (e^ε − 1)/(e^ε + k − 1): at rational odds the cut is known exactly."""
     response = sf.RandomizedResponse.of_odds(3)  # keep with probability exactly 1/2

@@ -29,6 +29,7 @@ Labels = NDArray[np.int64]
 
 _PICKING = 0.1  # the share of samples that events are picked on
 _BINS = 512
+_MOST_SAMPLES, _MOST_COLUMNS = 10**8, 64
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,12 @@ def falsify(
     """
     promise = Guarantee.of(claim, "claim")
     many = whole(samples, "samples", at_least=100)
+    if many > _MOST_SAMPLES:
+        raise InvalidParameter("samples", samples, f"at most {_MOST_SAMPLES}")
     level = exact(confidence, "confidence", INSIDE_UNIT)
     first, second = (_outputs(world, many) for world in _worlds(mechanism, inputs))
+    if first.shape != second.shape:
+        raise InvalidParameter("mechanism", (first.shape, second.shape), "worlds whose outputs have one shape")
     picking = math.ceil(many * _PICKING)
     candidates = list(_events(first[:picking], second[:picking], float(promise.delta)))
     miss = float(1 - level) / max(1, len(candidates)) / 2
@@ -85,6 +90,8 @@ def falsify(
 def _worlds(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]:
     if isinstance(mechanism, Sequence) and len(mechanism) == 2 and all(callable(world) for world in mechanism):
         return mechanism[0], mechanism[1]
+    if not isinstance(inputs, tuple) or len(inputs) != 2:
+        raise InvalidParameter("inputs", inputs, "a pair of neighbouring inputs")
     if not hasattr(mechanism, "apply"):
         raise InvalidParameter("mechanism", mechanism, "a mechanism with apply, or a pair of functions count → outputs")
 
@@ -96,9 +103,16 @@ def _worlds(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]:
 
 
 def _outputs(world: Sampler, count: int) -> Outputs:
-    found = np.asarray(world(count))
-    if found.shape[:1] != (count,) or found.ndim > 2 or found.dtype.kind not in "biuf":
-        raise InvalidParameter("mechanism", found.shape, f"functions that return {count} numbers or rows of numbers")
+    try:
+        found = np.asarray(world(count))
+    except ValueError:
+        found = np.array(None)
+    wide = found.ndim == 2 and not 0 < found.shape[1] <= _MOST_COLUMNS
+    if found.shape[:1] != (count,) or found.ndim > 2 or wide or found.dtype.kind not in "biuf":
+        raise InvalidParameter(
+            "mechanism", found.shape, f"functions that return {count} numbers, or rows of at most {_MOST_COLUMNS}"
+        )
+    found = found.astype(np.int64) if found.dtype.kind == "b" else found
     return found if found.ndim == 2 else found[:, None]
 
 
@@ -153,7 +167,7 @@ def _best_start(
 
 def _labellings(first: Outputs, second: Outputs) -> Iterator[tuple[str, Callable[[Outputs], Labels]]]:
     """Ways to see an output: each column's value, differences of columns, and the last bit a float uses."""
-    columns = min(first.shape[1], 4)
+    columns = first.shape[1]
     for i in range(columns):
         yield f"column {i}" if columns > 1 else "the value", _by_value(first, second, partial(_column, i))
     for i in range(columns - 1):

@@ -14,8 +14,10 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import Gaussian, Laplace, RandomizedResponse, lazily
+from sfumato.mechanisms import Gaussian, Laplace, RandomizedResponse, grids, lazily
 from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 
@@ -25,7 +27,7 @@ Pair = tuple[Fraction, Fraction]
 _DIGITS = 70
 _ERROR = Fraction(1, 10**45)
 """Every probability below is within this of the truth."""
-_MOST_OUTCOMES = 400_000
+_MOST_OUTCOMES = 40_000
 
 
 @dataclass(frozen=True)
@@ -82,24 +84,36 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
         return _responses(mechanism, neighbours)
     if not isinstance(mechanism, (Laplace, Gaussian)):
         raise InvalidParameter("mechanism", mechanism, "Laplace, Gaussian or RandomizedResponse")
-    rows = [tuple(each) if isinstance(each, Iterable) else (each,) for each in neighbours]
+    rows = [tuple(each) if isinstance(each, (tuple, list)) else (each,) for each in neighbours]
     if len(rows[0]) != len(rows[1]) or not all(type(x) is int for row in rows for x in row):
         raise InvalidParameter("neighbours", neighbours, "two whole numbers, or two rows of as many")
-    ends = list(zip(*rows, strict=True))
-    noise = mechanism.sampler.sizes
-    if math.prod(100 * max(1.0, float(noise[i % len(noise)])) for i in range(len(ends))) > 100 * _MOST_OUTCOMES:
+    sizes = mechanism.sampler.sizes
+    if len(sizes) not in (1, len(rows[0])):
+        raise InvalidParameter("neighbours", neighbours, f"rows of {len(sizes)} numbers: one for each scale")
+    columns = [
+        _Coordinate(
+            isinstance(mechanism, Laplace), sizes[i % len(sizes)], *_ends(rows, i, mechanism.grid), len(rows[0])
+        )
+        for i in range(len(rows[0]))
+    ]
+    if math.prod(column.width for column in columns) > _MOST_OUTCOMES:
         raise InvalidParameter("neighbours", neighbours, "a world of fewer outcomes: less noise or fewer coordinates")
-    columns = [_shifted(mechanism, ends[i][0], ends[i][1], i, len(ends)) for i in range(len(ends))]
-    if math.prod(len(column) for column in columns) > _MOST_OUTCOMES:
-        raise InvalidParameter("neighbours", neighbours, "a world of fewer outcomes: less noise or fewer coordinates")
-    outcomes = tuple(
-        (math.prod(p for p, _ in combination), math.prod(q for _, q in combination))
-        for combination in product(*columns)
+    outcomes: tuple[Pair, ...] = tuple(
+        (math.prod((p for p, _ in each), start=Fraction(1)), math.prod((q for _, q in each), start=Fraction(1)))
+        for each in product(*(column.outcomes() for column in columns))
     )
-    return Enumeration(outcomes, False, _largest(outcomes), mechanism.curve(sensitivity))  # type: ignore[arg-type]
+    return Enumeration(outcomes, False, _largest(outcomes), mechanism.curve(sensitivity))
+
+
+def _ends(rows: list[tuple[Any, ...]], i: int, grid: Fraction | None) -> tuple[int, int]:
+    """One coordinate of both inputs, in steps."""
+    first, second = (int(grids.to_steps(np.array([row[i]]), grid)[0]) for row in rows)
+    return first, second
 
 
 def _responses(mechanism: RandomizedResponse, neighbours: tuple[Any, Any]) -> Enumeration:
+    if not all(type(x) is int and 0 <= x < mechanism.choices for x in neighbours):
+        raise InvalidParameter("neighbours", neighbours, f"two whole numbers in [0, {mechanism.choices})")
     context = lazily.digits(_DIGITS)
     odds = mechanism.odds or Fraction(lazily.decimal(mechanism.epsilon, context).exp(context))
     total = odds + mechanism.choices - 1
@@ -108,19 +122,34 @@ def _responses(mechanism: RandomizedResponse, neighbours: tuple[Any, Any]) -> En
     return Enumeration(outcomes, mechanism.odds is not None, _largest(outcomes), mechanism.curve())
 
 
-def _shifted(mechanism: Laplace | Gaussian, a: int, b: int, index: int, width: int) -> list[Pair]:
+@dataclass(frozen=True)
+class _Coordinate:
     """One coordinate's law around a beside that around b; what lies beyond the window is one outcome on each side."""
-    size = mechanism.scale if isinstance(mechanism, Laplace) else mechanism.sigma
-    size = size[index] if isinstance(size, tuple) else size
-    context = lazily.digits(_DIGITS)
-    laplace = isinstance(mechanism, Laplace)
-    nats = 46 * math.log(10) / (1 if width == 1 else 2)
-    reach = math.ceil(float(size) * (nats if laplace else math.sqrt(2 * nats))) + abs(b - a) + 2
-    weights = [_weight(x, size, laplace, context) for x in range(reach + abs(b - a) + 1)]
-    mass, tail = _laplace_law(weights) if laplace else _gaussian_law(weights)
-    low, high = min(a, b) - reach + abs(b - a), max(a, b) + reach - abs(b - a)
-    inside = [(mass(x - a), mass(x - b)) for x in range(low, high + 1)]
-    return [(tail(a - low + 1), tail(b - low + 1)), *inside, (tail(high - a + 1), tail(high - b + 1))]
+
+    laplace: bool
+    size: Fraction
+    a: int
+    b: int
+    dimensions: int
+
+    @property
+    def reach(self) -> int:
+        """Beyond this many steps the law's mass is below 10⁻⁴⁶; a Laplace's tails are exact, so half will do."""
+        nats = 46 * math.log(10) / (1 if self.dimensions == 1 or not self.laplace else 2)
+        return math.ceil(float(self.size) * (nats if self.laplace else math.sqrt(2 * nats))) + 2
+
+    @property
+    def width(self) -> int:
+        return 2 * self.reach + abs(self.b - self.a) + 3
+
+    def outcomes(self) -> list[Pair]:
+        context = lazily.digits(_DIGITS)
+        low, high = min(self.a, self.b) - self.reach, max(self.a, self.b) + self.reach
+        weights = [_weight(x, self.size, self.laplace, context) for x in range(high - low + 2)]
+        mass, tail = _laplace_law(weights) if self.laplace else _gaussian_law(weights)
+        inside = [(mass(x - self.a), mass(x - self.b)) for x in range(low, high + 1)]
+        left, right = (self.a - low + 1, self.b - low + 1), (high - self.a + 1, high - self.b + 1)
+        return [(tail(left[0]), tail(left[1])), *inside, (tail(right[0]), tail(right[1]))]
 
 
 def _weight(x: int, size: Fraction, laplace: bool, context: Context) -> Decimal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -25,7 +25,7 @@ _LAPLACE_TABLE_PAYS, _GAUSSIAN_TABLE_PAYS = 1 << 19, 1 << 16  # draws after whic
 
 def _sizes(value: Number | Iterable[Number], name: str, grid: Fraction | None) -> Size:
     """One scale, or one for each element, within the range in which every draw is exact and bounded in time."""
-    many = not isinstance(value, (str, bytes)) and isinstance(value, Iterable)
+    many = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes)) and np.ndim(value) > 0
     given: list[Any] = list(cast("Iterable[Number]", value)) if many else [value]
     sizes = [exact(each, name, POSITIVE) for each in given]
     for each in sizes:
@@ -75,7 +75,11 @@ class Laplace:
         )
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """The least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail 2q^{t}/(1+q)."""
+        """The least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail 2q^{t}/(1+q).
+
+        With several scales it is that of the largest. Rounding the values to a grid, half a step at most, is not
+        noise and not in it.
+        """
         beta, b = _miss(confidence, k), float(max(_in_steps(self.scale, self.grid)))
         lift = math.log(2) - math.log1p(math.exp(-1 / b))
         steps = max(0, math.ceil(b * (lift - math.log(beta)) * (1 + 1e-12)) - 1)
@@ -84,6 +88,9 @@ class Laplace:
     @cached_property
     def sampler(self) -> Sampler:
         return Sampler("laplace", _in_steps(self.scale, self.grid))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Laplace, (self.scale, self.grid)
 
     def __repr__(self) -> str:
         return f"Laplace(scale={_shown(self.scale)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
@@ -146,6 +153,9 @@ class Gaussian:
     def sampler(self) -> Sampler:
         return Sampler("gaussian", _in_steps(self.sigma, self.grid))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Gaussian, (self.sigma, self.grid)
+
     def __repr__(self) -> str:
         return f"Gaussian(sigma={_shown(self.sigma)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
 
@@ -159,10 +169,12 @@ def _apply(mechanism: Laplace | Gaussian, values: Any) -> Any:
     sampler = mechanism.sampler
     if type(values) is int and mechanism.grid is None and len(sampler.sizes) == 1:
         return values + sampler.one()
-    count = np.size(values)
-    if len(sampler.sizes) not in (1, count):
-        raise InvalidParameter("values", f"{count} values", f"as many as there are scales ({len(sampler.sizes)})")
-    return grids.noisy(values, mechanism.grid, sampler.one, sampler.planned(count))
+    single = type(values) is int or isinstance(values, Fraction)
+    array: Any = values if single else grids.as_numbers(values, mechanism.grid, "values")
+    if len(sampler.sizes) > 1 and np.shape(array)[-1:] != (len(sampler.sizes),):
+        rule = f"as many as there are scales ({len(sampler.sizes)}), or rows of as many"
+        raise InvalidParameter("values", f"shape {np.shape(array)}", rule)
+    return grids.noisy(array, mechanism.grid, sampler.one, sampler.planned(np.size(array)))
 
 
 class Sampler:
@@ -171,7 +183,10 @@ class Sampler:
     def __init__(self, kind: str, sizes: tuple[Fraction, ...]) -> None:
         self.kind = kind
         self.sizes = sizes
-        self._law = laplace if kind == "laplace" else gaussian
+
+    @property
+    def _law(self) -> Any:
+        return laplace if self.kind == "laplace" else gaussian
 
     @cached_property
     def one(self) -> Callable[[], int]:
@@ -181,7 +196,9 @@ class Sampler:
     def planned(self, count: int) -> Any:
         """A function (start, length) → noise, for ``count`` draws in all."""
         if len(self.sizes) > 1:
-            return lambda start, length: self._many.draw(self._kinds[start : start + length])
+            return lambda start, length: self._many.draw(
+                self._kinds[np.arange(start, start + length) % len(self.sizes)]
+            )
         (size,) = self.sizes
         pays = _LAPLACE_TABLE_PAYS if self.kind == "laplace" else _GAUSSIAN_TABLE_PAYS
         guide = tables.guide(self.kind, size) if size <= tables.LARGEST and count >= pays else None
@@ -227,8 +244,8 @@ def _miss(confidence: Number, k: int) -> float:
     """The probability with which one of k independent noises may lie outside, so that all lie inside with
     ``confidence``.
     """
-    inside = exact(confidence, "confidence", INSIDE_UNIT)
-    return -math.expm1(math.log(inside) / whole(k, "k", at_least=1)) * (1 - 1e-14)
+    outside = float(1 - exact(confidence, "confidence", INSIDE_UNIT))
+    return -math.expm1(math.log1p(-outside) / whole(k, "k", at_least=1)) * (1 - 1e-14)
 
 
 def _gaussian_width(sigma: float, beta: float) -> int:

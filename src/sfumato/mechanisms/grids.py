@@ -7,6 +7,7 @@ different.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -29,7 +30,9 @@ def power_of_two(value: Number | None, name: str = "grid") -> Fraction | None:
     """A grid as an exact power of two, or None for whole numbers."""
     if value is None:
         return None
-    grid = exact(value, name, POSITIVE)
+    # A float that is a power of two means it: its shortest decimal may not be one.
+    power = isinstance(value, float) and value > 0 and math.frexp(value)[0] == 0.5
+    grid = Fraction(value) if power else exact(value, name, POSITIVE)
     if grid.numerator & (grid.numerator - 1) or grid.denominator & (grid.denominator - 1):
         raise InvalidParameter(name, value, "a power of two, such as 1/1024 or 0.25")
     if not Fraction(1, 1 << 60) <= grid <= 1 << 60:
@@ -48,48 +51,87 @@ def in_steps(change: Sensitivity, grid: Fraction | None) -> Sensitivity:
 
 def noisy(values: Any, grid: Fraction | None, draw_one: Callable[[], int], draw: Callable[[int, int], Integers]) -> Any:
     """Values plus noise in grid steps; ``draw(start, count)`` gives the noise of a run of elements."""
-    if isinstance(values, int) and not isinstance(values, bool):
-        return values + draw_one() if grid is None else float(_from_steps(_to_steps(values, grid) + draw_one(), grid))
-    if isinstance(values, (float, Fraction, np.floating)):
-        _need_grid(values, grid)
-        steps = _array_steps(np.array([float(values)]), grid)
-        return float(_restored(_added(steps, np.array([draw_one()])), grid)[0])
-    array = np.asarray(values)
-    if array.dtype.kind not in "iuf" or array.dtype == np.float16:
-        raise InvalidParameter("values", values, "integers, or floats with a grid", fix="convert them to int64")
-    if array.dtype.kind == "f":
-        _need_grid(values, grid)
+    if type(values) is int or isinstance(values, Fraction):
+        if grid is None:
+            _need_whole(values)
+            return values + draw_one()
+        return float(_held(_nearest(Fraction(values) / grid) + draw_one()) * grid)
+    array = as_numbers(values, grid, "values")
     flat = array.reshape(-1)
     found = np.empty(flat.size, np.int64 if grid is None else np.float64)
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK]
-        steps = _whole(part) if grid is None else _array_steps(part, grid)
-        summed = _added(steps, draw(start, part.size))
+        summed = _added(to_steps(part, grid), draw(start, part.size))
         found[start : start + CHUNK] = summed if grid is None else _restored(summed, grid)
-    return found.reshape(array.shape)
+    answer = found.reshape(array.shape)
+    return answer[()] if array.ndim == 0 else answer
 
 
-def _need_grid(values: object, grid: Fraction | None) -> None:
-    if grid is None:
+def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
+    """An array of whole numbers, or of floats where there is a grid; what it refuses it names by type, never by
+    value.
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "fO" and isinstance(values, (list, tuple)) and all(type(x) is int for x in values):
+            array = np.array([min(max(x, _LIMITS.min), _LIMITS.max) for x in values], np.int64)
+    except ValueError:
+        array = np.array(None)
+    what = f"{type(values).__name__} of {array.dtype} with shape {array.shape}"
+    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
+        raise InvalidParameter(name, what, "whole numbers, or floats with a grid", fix=f"convert {name} to int64")
+    if array.dtype.kind == "f" and grid is None:
         raise InvalidParameter(
-            "values",
-            values,
+            name,
+            what,
             "whole numbers when the mechanism has no grid",
-            fix="pass grid=2**-k to the mechanism, or round the values to integers yourself",
+            fix=f"pass grid=2**-k to the mechanism, or round the {name} to integers yourself",
         )
+    return array
 
 
-def _whole(part: NDArray[Any]) -> Integers:
-    if part.dtype == np.uint64:
-        return np.minimum(part, np.uint64(_LIMITS.max)).astype(np.int64)
-    return part.astype(np.int64, copy=False)
+def _need_whole(value: int | Fraction) -> None:
+    if not isinstance(value, int):
+        as_numbers(float(value), None, "values")
 
 
-def _array_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
-    assert grid is not None
-    with np.errstate(over="ignore"):
-        steps = np.rint(np.nan_to_num(part.astype(np.float64), nan=0.0) / float(grid))
-    return np.clip(steps, -_LARGEST_STEP, _LARGEST_STEP).astype(np.int64)
+def to_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
+    """Whole numbers as they are; anything on a grid rounded to its nearest step, halves up.
+
+    One rule for all, and no rounding before it: x ↦ ⌊x/γ + ½⌋ moves by at most ⌈Δ/γ⌉ when x moves by Δ; rounding
+    halves to even, or rounding twice, would not keep that.
+    """
+    if grid is None:
+        if part.dtype == np.uint64:
+            return np.minimum(part, np.uint64(_LIMITS.max)).astype(np.int64)
+        return part.astype(np.int64, copy=False)
+    if part.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            scaled = np.nan_to_num(part.astype(np.float64), nan=0.0) / float(grid)  # a power of two: exact
+        held = np.clip(scaled, -_LARGEST_STEP, _LARGEST_STEP)
+        down = np.floor(held)
+        return (down + (held - down >= 0.5)).astype(np.int64)
+    return _integer_steps(to_steps(part, None), grid)
+
+
+def _integer_steps(values: Integers, grid: Fraction) -> Integers:
+    most = 1 << 52
+    if grid > 1:
+        k = grid.numerator.bit_length() - 1
+        return np.clip((values >> k) + ((values >> (k - 1)) & 1), -most, most)
+    k = grid.denominator.bit_length() - 1
+    fits = most >> k
+    return np.clip(values, -fits, fits) << k
+
+
+def _nearest(steps: Fraction) -> int:
+    """⌊x + ½⌋, held within the largest step."""
+    return _held((2 * steps + 1) // 2, 52)
+
+
+def _held(steps: int, width: int = 53) -> int:
+    most = 1 << width
+    return max(-most, min(most, steps))
 
 
 def _restored(steps: Integers, grid: Fraction | None) -> NDArray[np.float64]:
@@ -105,11 +147,3 @@ def _added(steps: Integers, noise: Integers) -> Integers:
     if wrapped.any():
         total[wrapped] = np.where(steps[wrapped] < 0, _LIMITS.min, _LIMITS.max)
     return total
-
-
-def _to_steps(value: int, grid: Fraction) -> int:
-    return round(value / grid)
-
-
-def _from_steps(steps: int, grid: Fraction) -> Fraction:
-    return steps * grid

@@ -72,7 +72,7 @@ def exact_magnitude(v: int, scale: Fraction, *, folded: bool) -> int:
             c = context.subtract(Decimal(2).ln(context), context.add(Decimal(1), q).ln(context))
         low, high = lazily.log_uniform(v, width, context)
         ends = (context.multiply(b, context.add(low, c)), context.multiply(b, context.add(high, c)))
-        value = lazily.floor_of(ends, context)
+        value = lazily.floor_of(ends, context.multiply(b, Decimal(2 * width)), context)
         return None if value is None else max(0, value)
 
     return lazily.settle(v, _WIDTH, decide)

@@ -50,15 +50,15 @@ def settle(v: int, width: int, decide: Callable[[int, int, Context], _T | None])
 
 def slack(value: Decimal, context: Context) -> Decimal:
     """More than the rounding of a few correctly rounded operations on numbers of this size."""
-    return context.multiply(abs(value) + 1, Decimal(10) ** (10 - context.prec))
+    return context.multiply(context.add(value.copy_abs(), Decimal(1)), Decimal((0, (1,), 10 - context.prec)))
 
 
-def floor_of(value: tuple[Decimal, Decimal], context: Context) -> int | None:
-    """The common floor of all numbers between two bounds, or None."""
+def floor_of(value: tuple[Decimal, Decimal], size: Decimal, context: Context) -> int | None:
+    """The common floor of all numbers between two bounds, or None; ``size`` bounds what they were computed from."""
     low, high = value
     if not high.is_finite():
         return None
-    margin = slack(high, context)
+    margin = slack(context.add(high, size), context)
     below, above = floor(context.subtract(low, margin)), floor(context.add(high, margin))
     return below if below == above else None
 
@@ -68,7 +68,7 @@ def less(v: int, width: int, threshold: Callable[[Context], Decimal]) -> bool:
 
     def decide(v: int, width: int, context: Context) -> bool | None:
         scaled = context.multiply(threshold(context), Decimal(1 << width))
-        margin = slack(scaled, context)
+        margin = slack(Decimal(1 << (width + 1)), context)  # p may come from a difference of numbers up to 1
         if v + 1 <= context.subtract(scaled, margin):
             return True
         return False if v >= context.add(scaled, margin) else None

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import bits, lazily
+from sfumato.mechanisms import bits, grids, lazily
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, text, whole
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_EPSILON_MOST = 50
+_EPSILON_LEAST, _EPSILON_MOST = Fraction(1, 10**6), 50
 _CHOICES_MOST = 1 << 20
 
 
@@ -36,21 +36,22 @@ class Estimate:
 
     def interval(self, confidence: Number = "0.95") -> tuple[Floats, Floats]:
         """Normal intervals for each count: the noise alone, not who happened to be asked."""
-        level = float(exact(confidence, "confidence", INSIDE_UNIT))
-        from statistics import NormalDist
-
-        width = NormalDist().inv_cdf((1 + level) / 2) * self.standard_errors
+        width = _normal_width(1.0, confidence, 1) * self.standard_errors
         return self.counts - width, self.counts + width
 
 
 def _answers(values: Any, choices: int) -> Integers:
-    array = np.asarray(values)
-    if array.dtype.kind not in "iu" or array.ndim > 1:
-        raise InvalidParameter("values", values, f"whole numbers in [0, {choices})")
-    flat = np.atleast_1d(array).astype(np.int64)
-    if flat.size and not (flat.min() >= 0 and flat.max() < choices):
-        raise InvalidParameter("values", values, f"whole numbers in [0, {choices})")
+    array = grids.as_numbers(values, None, "values")
+    flat = np.atleast_1d(grids.to_steps(array, None))
+    if array.ndim > 1 or (flat.size and not (flat.min() >= 0 and flat.max() < choices)):
+        raise InvalidParameter("values", f"shape {array.shape}", f"a list of whole numbers in [0, {choices})")
     return flat
+
+
+def _log_below(odds: Fraction) -> Fraction:
+    """ln(odds) rounded down at the thirtieth decimal."""
+    context = lazily.digits(60)
+    return Fraction(int(context.multiply(lazily.decimal(odds, context).ln(context), Decimal(10**30))), 10**30)
 
 
 def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np.bool_]:
@@ -86,9 +87,9 @@ class RandomizedResponse:
     def __init__(self, epsilon: Number, choices: int = 2, odds: Number | None = None) -> None:
         ratio = None if odds is None else exact(odds, "odds", ABOVE_ONE)
         stated = exact(epsilon, "epsilon", POSITIVE)
-        if stated > _EPSILON_MOST:
-            raise InvalidParameter("epsilon", epsilon, f"a number in (0, {_EPSILON_MOST}]")
-        if ratio is not None and not 0 <= float(stated) - math.log(ratio) < 1e-9:
+        if not _EPSILON_LEAST <= stated <= _EPSILON_MOST:
+            raise InvalidParameter("epsilon", epsilon, f"a number in [0.000001, {_EPSILON_MOST}]")
+        if ratio is not None and not 0 <= stated - _log_below(ratio) < Fraction(1, 10**20):
             raise InvalidParameter(
                 "epsilon", epsilon, "ln(odds), rounded up", fix="use RandomizedResponse.of_odds(odds)"
             )
@@ -103,7 +104,7 @@ class RandomizedResponse:
     def of_odds(cls, odds: Number, choices: int = 2) -> RandomizedResponse:
         """Truth with odds exactly odds : 1 against each other answer: ε = ln(odds)."""
         ratio = exact(odds, "odds", ABOVE_ONE)
-        return cls(Fraction(math.log(ratio) * (1 + 2.0**-50)), choices, ratio)
+        return cls(_log_below(ratio) + Fraction(1, 10**30), choices, ratio)
 
     @classmethod
     def two_coins(cls) -> RandomizedResponse:
@@ -146,7 +147,8 @@ class RandomizedResponse:
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
         """The half-width of one estimated count among this many reports, when few hold the answer."""
         q = (1 - self.truth) / (self.choices - 1)
-        return _normal_width(math.sqrt(reports * q * (1 - q)) / (self.truth - q), confidence, k)
+        many = whole(reports, "reports", at_least=1)
+        return _normal_width(math.sqrt(many * q * (1 - q)) / (self.truth - q), confidence, k)
 
     def __repr__(self) -> str:
         stated = f"epsilon={text(self.epsilon)}" if self.odds is None else f"odds={text(self.odds)}"
@@ -173,7 +175,11 @@ class OptimizedUnaryEncoding:
     def apply(self, values: Any) -> NDArray[np.uint8]:
         """A row of bits for each answer."""
         truth = _answers(values, self.choices)
-        rows = bernoulli(self._noise, truth.size * self.choices).reshape(truth.size, self.choices).astype(np.uint8)
+        rows = np.empty((truth.size, self.choices), np.uint8)
+        step = max(1, (1 << 20) // self.choices)
+        for start in range(0, truth.size, step):
+            part = rows[start : start + step]
+            part[:] = bernoulli(self._noise, part.size).reshape(part.shape)
         rows[np.arange(truth.size), truth] = (bits.words(truth.size) & np.uint64(1)).astype(np.uint8)
         return rows
 
@@ -186,13 +192,14 @@ class OptimizedUnaryEncoding:
 
     def estimate(self, reports: NDArray[np.uint8]) -> Estimate:
         rows = np.asarray(reports)
-        if rows.ndim != 2 or rows.shape[1] != self.choices:
+        if rows.ndim != 2 or rows.shape[1] != self.choices or not np.isin(rows, (0, 1)).all():
             raise InvalidParameter("reports", rows.shape, f"a table of bits with {self.choices} columns")
         return _debiased(rows.sum(0, dtype=np.int64), len(rows), 0.5, 1 / (math.exp(self.epsilon) + 1))
 
     def variance(self, reports: int) -> float:
         """The promised variance of the count of a rare choice."""
-        return reports * 4 * math.exp(self.epsilon) / math.expm1(self.epsilon) ** 2
+        many = whole(reports, "reports", at_least=1)
+        return many * 4 * math.exp(self.epsilon) / math.expm1(self.epsilon) ** 2
 
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
         return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
@@ -204,7 +211,7 @@ _PRIME = (1 << 31) - 1
 @codec.value
 @dataclass(frozen=True)
 class OptimalLocalHashing:
-    """Each report hashes the answer into g = ⌈e^ε + 1⌉ cells by a function of its own, then randomises the cell
+    """Each report hashes the answer into g ≈ e^ε + 1 cells by a function of its own, then randomises the cell
     (Wang et al. 2017).
 
     As accurate as ``OptimizedUnaryEncoding`` with reports of constant size: variance n·4e^ε/(e^ε − 1)² when g = e^ε
@@ -253,7 +260,7 @@ class OptimalLocalHashing:
     def variance(self, reports: int) -> float:
         """The promised variance of the count of a rare choice."""
         p, q = RandomizedResponse(self.epsilon, self.cells).truth, 1 / self.cells
-        return reports * q * (1 - q) / (p - q) ** 2
+        return whole(reports, "reports", at_least=1) * q * (1 - q) / (p - q) ** 2
 
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
         return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
@@ -275,5 +282,5 @@ def _normal_width(deviation: float, confidence: Number, k: int) -> float:
     """A union bound over k normal estimates."""
     from statistics import NormalDist
 
-    miss = 1 - float(exact(confidence, "confidence", INSIDE_UNIT))
-    return NormalDist().inv_cdf(1 - miss / (2 * whole(k, "k", at_least=1))) * deviation
+    miss = float((1 - exact(confidence, "confidence", INSIDE_UNIT)) / (2 * whole(k, "k", at_least=1)))
+    return -NormalDist().inv_cdf(max(miss, 1e-300)) * deviation

@@ -116,7 +116,8 @@ def guide(kind: str, size: Fraction) -> Guide | None:
     sums, error, first = _cumulative(kind, size)
     total = sums[-1]
     cuts = [(((s - error) << _WORD) // (total + error), ((s + error) << _WORD) // (total - error)) for s in sums]
-    inside = [(i, low) for i, (low, high) in enumerate(cuts) if low > 0 and high < (1 << _WORD) - 1]
+    last = (1 << _WORD) - 1
+    inside = [(i, low) for i, (low, high) in enumerate(cuts) if high > 0 and low < last]
     if not inside or any(cuts[i][0] != cuts[i][1] for i, _ in inside):
         return None
     first += inside[0][0]

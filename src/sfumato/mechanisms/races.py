@@ -1,0 +1,170 @@
+"""Exact choices among many: every candidate runs, the winner is decided exactly.
+
+Candidate h draws an exponential E_h and has a key that depends on it and on its score; the least key wins. With gap
+g_h ≥ 0 steps below the best score and c > 0 per step, the keys are
+
+- Gumbel:      ln E_h + c·g_h − ln m_h      P(h) ∝ m_h·e^{−c·g_h}: the exponential mechanism, m_h candidates
+  standing in one place
+- exponential: c·g_h − E_h                  the largest noisy score under exponential noise: permute-and-flip (Ding
+  et al. 2021)
+- Laplace:     c·g_h ∓ E_h                  the largest noisy score under Laplace noise
+
+Keys are computed in floating point with a bound on their error. Candidates whose intervals overlap at the finish
+are run again in exact arithmetic from the same bits, with more bits as needed, until one is surely first:
+probabilities are never rounded, however small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.mechanisms import bits, lazily
+
+Gaps = NDArray[np.uint64]
+Floats = NDArray[np.float64]
+
+_WIDTH = 63
+_UNIT = 2.0**-63
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a key is made: in floating point for arrays, and exactly for one candidate.
+
+    Winners under Gumbel noise have the smallest E, so there E = −ln(1 − U), precise near U = 0; the others have the
+    largest, so there E = −ln U.
+    """
+
+    keys: Callable[[Floats, NDArray[np.bool_], Floats], Floats]
+    """(E, sign, c·g) → keys"""
+    exact: Callable[[Decimal, bool, Decimal, Context], Decimal]
+    smallest: bool
+    """Whether winners have the smallest E."""
+
+
+def _gumbel_exact(e: Decimal, _: bool, gap: Decimal, context: Context) -> Decimal:
+    return context.add(e.ln(context) if e else Decimal("-Infinity"), gap)
+
+
+GUMBEL = Kind(lambda e, _, gap: np.log(e) + gap, _gumbel_exact, smallest=True)
+EXPONENTIAL = Kind(lambda e, _, gap: gap - e, lambda e, _, gap, context: context.subtract(gap, e), smallest=False)
+LAPLACE = Kind(
+    lambda e, sign, gap: np.where(sign, gap + e, gap - e),
+    lambda e, sign, gap, context: context.add(gap, e) if sign else context.subtract(gap, e),
+    smallest=False,
+)
+
+
+@dataclass
+class _Runner:
+    """A candidate at the finish: its bits so far."""
+
+    index: int
+    v: int
+    width: int
+    sign: bool
+    gap: Fraction
+    places: int
+
+    def key(self, kind: Kind, context: Context) -> tuple[Decimal, Decimal]:
+        """Bounds of the key over the interval that U is known to lie in."""
+        ends = []
+        for v in (self.v, self.v + 1):
+            top = (1 << self.width) - v if kind.smallest else v
+            left = context.divide(Decimal(top), Decimal(1 << self.width))
+            e = left.ln(context).copy_negate() if left else Decimal("Infinity")
+            gap = lazily.decimal(self.gap, context)
+            if self.places != 1:
+                gap = context.subtract(gap, Decimal(self.places).ln(context))
+            ends.append(kind.exact(e, self.sign, gap, context))
+        low, high = min(ends), max(ends)
+        return (
+            context.subtract(low, lazily.slack(low, context)) if low.is_finite() else low,
+            context.add(high, lazily.slack(high, context)) if high.is_finite() else high,
+        )
+
+
+def winners(
+    kind: Kind, gaps: Gaps, rate: Fraction, count: int = 1, places: NDArray[Any] | None = None
+) -> NDArray[np.int64]:
+    """The ``count`` candidates with the least keys, first to last."""
+    words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
+    keys, errors = np.empty(gaps.size), np.empty(gaps.size)
+    for i in range(0, gaps.size, _CHUNK):
+        part = slice(i, i + _CHUNK)
+        keys[part], errors[part] = _float_keys(
+            kind, words[part], gaps[part], rate, None if places is None else places[part]
+        )
+    if count < gaps.size:
+        # Nobody whose key is surely above the count-th upper bound can finish among the first.
+        line = np.partition(keys + errors, count - 1)[count - 1]
+        field = np.flatnonzero(keys - errors <= line)
+    else:
+        field = np.arange(gaps.size)
+    order = field[np.argsort(keys[field], kind="stable")]
+    low, high = keys[order] - errors[order], keys[order] + errors[order]
+    if np.all(np.maximum.accumulate(high)[:-1] < low[1:]):
+        return order[:count].astype(np.int64)
+    return np.array(_photo_finish(kind, order, words, gaps, rate, places)[:count], np.int64)
+
+
+def _float_keys(
+    kind: Kind, words: NDArray[np.uint64], gaps: Gaps, rate: Fraction, places: NDArray[Any] | None
+) -> tuple[Floats, Floats]:
+    """Keys, and how far each may be from the truth: rounding, and the width of U's interval."""
+    v = (words >> np.uint64(1)).astype(np.float64)
+    u = (v + 0.5) * _UNIT
+    e = -np.log1p(-np.minimum(u, 1 - 2.0**-53)) if kind.smallest else -np.log(u)
+    distance = gaps.astype(np.float64) * float(rate)
+    if places is not None:
+        distance = distance - np.log(places.astype(np.float64))
+    keys = kind.keys(e, (words & np.uint64(1)).astype(bool), distance)
+    # U lies within one unit of 2⁻⁶³ around u, and u's float within 2⁻⁵³: near 0 both ln E and E move by at most
+    # 2/v; near 1,
+    # where −ln(1 − U) is steep, by at most 2¹¹/(2⁶³ − v).
+    width = 2 / np.maximum(v, 0.5)
+    if kind.smallest:
+        away = 2.0**63 - v
+        width += np.where(away > 2.0**13, 2.0**11 / np.maximum(away, 1.0), np.inf)
+    return keys, width + 2.0**-46 * (np.abs(distance) + np.abs(keys) + e + 1)
+
+
+def _photo_finish(
+    kind: Kind,
+    order: NDArray[np.intp],
+    words: NDArray[np.uint64],
+    gaps: Gaps,
+    rate: Fraction,
+    places: NDArray[Any] | None,
+) -> list[int]:
+    """The exact order of the few that floating point could not separate."""
+    runners = [
+        _Runner(
+            int(index),
+            int(words[index]) >> 1,
+            _WIDTH,
+            bool(words[index] & np.uint64(1)),
+            int(gaps[index]) * rate,
+            1 if places is None else int(places[index]),
+        )
+        for index in order
+    ]
+    precision = 40
+    while True:
+        context = lazily.digits(precision)
+        timed = sorted(((runner.key(kind, context), runner) for runner in runners), key=lambda pair: pair[0])
+        tied = {side for i in range(len(timed) - 1) if not timed[i][0][1] < timed[i + 1][0][0] for side in (i, i + 1)}
+        if not tied:
+            return [runner.index for _, runner in timed]
+        for i in tied:
+            runner = timed[i][1]
+            runner.v, runner.width = (runner.v << 64) | bits.integer(64), runner.width + 64
+        precision += 20

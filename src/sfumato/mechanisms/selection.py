@@ -1,0 +1,270 @@
+"""Choosing one of many: only the choice is released, never the scores.
+
+Scores are whole numbers, or floats with a power-of-two ``grid``. A unit changes every score by at most
+``sensitivity``. ``monotone`` says that all scores move the same way when a unit is added (counts do): then half the
+noise is enough, under add-remove neighbours only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import grids, races
+from sfumato.privacy import Curve, Neighbours, codec, compose
+from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+
+_EPSILON = (Fraction(1, 10**9), Fraction(1000))
+_SENSITIVITY = (Fraction(1, 10**9), Fraction(10**15))
+
+
+def _checked(value: Number, name: str, limits: tuple[Fraction, Fraction]) -> Fraction:
+    number = exact(value, name, POSITIVE)
+    if not limits[0] <= number <= limits[1]:
+        raise InvalidParameter(name, value, f"a number in [{float(limits[0]):g}, {float(limits[1]):g}]")
+    return number
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What every selection is made of: its price, how far a unit moves scores, and in which way."""
+
+    epsilon: Fraction
+    sensitivity: Fraction
+    monotone: bool
+    neighbours: Neighbours
+    grid: Fraction | None
+
+    def __init__(
+        self,
+        epsilon: Number,
+        sensitivity: Number = 1,
+        monotone: bool = False,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+        grid: Number | None = None,
+    ) -> None:
+        relation = Neighbours.of(neighbours)
+        if not isinstance(monotone, bool):
+            raise InvalidParameter("monotone", monotone, "True or False")
+        if monotone and relation is Neighbours.REPLACE:
+            raise InvalidParameter(
+                "monotone", monotone, "False under replace neighbours", fix="a replaced unit moves scores both ways"
+            )
+        object.__setattr__(self, "epsilon", _checked(epsilon, "epsilon", _EPSILON))
+        object.__setattr__(self, "sensitivity", _checked(sensitivity, "sensitivity", _SENSITIVITY))
+        object.__setattr__(self, "monotone", monotone)
+        object.__setattr__(self, "neighbours", relation)
+        object.__setattr__(self, "grid", grids.power_of_two(grid))
+
+    @property
+    def rate(self) -> Fraction:
+        """By how much the logarithm of a candidate's weight falls per step of its score: ε/2Δ, or ε/Δ when monotone."""
+        steps = self.sensitivity if self.grid is None else Fraction(-(-self.sensitivity // self.grid))
+        return self.epsilon / ((1 if self.monotone else 2) * steps)
+
+    def __repr__(self) -> str:
+        parts = [f"epsilon={text(self.epsilon)}"]
+        if self.sensitivity != 1:
+            parts.append(f"sensitivity={text(self.sensitivity)}")
+        parts += ["monotone=True"] if self.monotone else []
+        parts += [] if self.neighbours is Neighbours.ADD_REMOVE else [f"neighbours={self.neighbours.value!r}"]
+        parts += [] if self.grid is None else [f"grid={text(self.grid)}"]
+        return f"{type(self).__name__}({', '.join(parts + self._more())})"
+
+    def _more(self) -> list[str]:
+        return []
+
+
+def gaps_of(scores: Any, grid: Fraction | None) -> NDArray[np.uint64]:
+    """How many steps each score lies below the best: whole numbers without overflow, NaN counting as the worst."""
+    array = grids.as_numbers(scores, grid, "scores")
+    if array.ndim != 1 or not array.size:
+        raise InvalidParameter("scores", f"shape {array.shape}", "a list of at least one score")
+    if array.dtype.kind == "f":
+        array = np.where(np.isnan(array), -np.inf, array)
+    steps = grids.to_steps(array, grid)
+    return (np.uint64(steps.max().astype(np.uint64)) - steps.astype(np.uint64)).astype(np.uint64)
+
+
+@codec.value
+@dataclass(frozen=True, repr=False, init=False)
+class Exponential(Selection):
+    """The exponential mechanism: P(h) ∝ e^{ε·s(h)/2Δ} (McSherry & Talwar 2007). Its loss spans at most ε: bounded
+    range.
+
+    >>> Exponential(1).choose([0, 100, 0])
+    1
+    """
+
+    def choose(self, scores: Any) -> int:
+        """The index of the chosen candidate; ties are broken uniformly."""
+        return int(races.winners(races.GUMBEL, gaps_of(scores, self.grid), self.rate)[0])
+
+    def curve(self) -> Curve:
+        return Curve.bounded_range(self.epsilon, self.neighbours)
+
+    def shortfall(self, candidates: int, confidence: Number = "0.95") -> float:
+        """With this confidence the chosen score is above the best minus (ln n + ln 1/β)/rate (Dwork & Roth 2014,
+        Thm 3.11).
+        """
+        return _tail(candidates, confidence) / float(self.rate) * float(self.grid or 1)
+
+
+@codec.value
+@dataclass(frozen=True, repr=False, init=False)
+class PermuteAndFlip(Selection):
+    """Permute-and-flip (McKenna & Sheldon 2020): never a worse expected error than the exponential mechanism at
+    equal ε.
+
+    Drawn as the largest score under exponential noise, which is the same law (Ding et al. 2021). Its range is not
+    bounded, so it is charged as any ε-DP release.
+    """
+
+    def choose(self, scores: Any) -> int:
+        """The index of the chosen candidate; ties are broken uniformly."""
+        return int(races.winners(races.EXPONENTIAL, gaps_of(scores, self.grid), self.rate)[0])
+
+    def curve(self) -> Curve:
+        return Curve.pure(self.epsilon, self.neighbours)
+
+    def shortfall(self, candidates: int, confidence: Number = "0.95") -> float:
+        """The exponential mechanism's bound holds a fortiori (McKenna & Sheldon 2020, Prop. 2 and Cor. 1)."""
+        return _tail(candidates, confidence) / float(self.rate) * float(self.grid or 1)
+
+
+class MaxNoise(Enum):
+    """Which noise the scores are compared under."""
+
+    LAPLACE = "laplace"
+    EXPONENTIAL = "exponential"
+    GUMBEL = "gumbel"
+
+
+@codec.value
+@dataclass(frozen=True, repr=False, init=False)
+class NoisyMax(Selection):
+    """Report noisy max: noise of scale 2Δ/ε (Δ/ε when monotone) on every score, and only the place of the largest
+    is released.
+
+    Laplace noise: Dwork & Roth 2014, Claim 3.9. Exponential noise is permute-and-flip, Gumbel noise the exponential
+    mechanism.
+    """
+
+    noise: MaxNoise
+
+    def __init__(
+        self,
+        epsilon: Number,
+        sensitivity: Number = 1,
+        monotone: bool = False,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+        grid: Number | None = None,
+        noise: MaxNoise | str = MaxNoise.LAPLACE,
+    ) -> None:
+        super().__init__(epsilon, sensitivity, monotone, neighbours, grid)
+        try:
+            object.__setattr__(self, "noise", MaxNoise(noise))
+        except ValueError:
+            raise InvalidParameter("noise", noise, "'laplace', 'exponential' or 'gumbel'") from None
+
+    def choose(self, scores: Any) -> int:
+        """The index of the largest noisy score."""
+        kind = {MaxNoise.LAPLACE: races.LAPLACE, MaxNoise.EXPONENTIAL: races.EXPONENTIAL, MaxNoise.GUMBEL: races.GUMBEL}
+        return int(races.winners(kind[self.noise], gaps_of(scores, self.grid), self.rate)[0])
+
+    def curve(self) -> Curve:
+        if self.noise is MaxNoise.GUMBEL:
+            return Curve.bounded_range(self.epsilon, self.neighbours)
+        return Curve.pure(self.epsilon, self.neighbours)
+
+    def shortfall(self, candidates: int, confidence: Number = "0.95") -> float:
+        """Laplace: all noises lie within (ln n/β)/rate, so the choice is at most twice that below the best."""
+        twice = 2 if self.noise is MaxNoise.LAPLACE else 1
+        return twice * _tail(candidates, confidence) / float(self.rate) * float(self.grid or 1)
+
+    def _more(self) -> list[str]:
+        return [f"noise={self.noise.value!r}"]
+
+
+@codec.value
+@dataclass(frozen=True, repr=False, init=False)
+class TopK(Selection):
+    """The k best, in order, by one shot of Gumbel noise: the law of k exponential mechanisms of ε/k each, peeled
+    one after the other (Durfee & Rogers 2019, Lemma 4.2)."""
+
+    k: int
+
+    def __init__(
+        self,
+        epsilon: Number,
+        sensitivity: Number = 1,
+        monotone: bool = False,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+        grid: Number | None = None,
+        k: int = 1,
+    ) -> None:
+        super().__init__(epsilon, sensitivity, monotone, neighbours, grid)
+        object.__setattr__(self, "k", whole(k, "k", at_least=1))
+
+    def choose(self, scores: Any) -> list[int]:
+        """The indices of the chosen candidates, best first."""
+        gaps = gaps_of(scores, self.grid)
+        if gaps.size < self.k:
+            raise InvalidParameter("scores", f"{gaps.size} candidates", f"at least k = {self.k} candidates")
+        return [int(index) for index in races.winners(races.GUMBEL, gaps, self.rate / self.k, self.k)]
+
+    def curve(self) -> Curve:
+        return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])
+
+    def shortfall(self, candidates: int, confidence: Number = "0.95") -> float:
+        """A union bound over the k rounds: each choice is this close to the best of what was left."""
+        miss = 1 - exact(confidence, "confidence", INSIDE_UNIT)
+        return _tail(candidates, 1 - miss / self.k) / float(self.rate / self.k) * float(self.grid or 1)
+
+    def _more(self) -> list[str]:
+        return [f"k={self.k}"]
+
+
+def _tail(candidates: int, confidence: Number) -> float:
+    """ln n + ln(1/β)."""
+    miss = 1 - exact(confidence, "confidence", INSIDE_UNIT)
+    return math.log(whole(candidates, "candidates", at_least=1)) - math.log(miss)
+
+
+def best_selection(
+    order: Number, divergence: Number, candidates: int, sensitivity: Number = 1, monotone: bool = False
+) -> Exponential | PermuteAndFlip:
+    """The mechanism that errs less when a release may cost this Rényi divergence of this order.
+
+    At equal ε permute-and-flip never errs more, but the exponential mechanism's bounded range costs less: it
+    affords a larger ε. Their largest expected shortfalls are compared on the hardest scores, one best candidate and
+    n − 1 equal others: the others win with probability 1 − 1/(1 + (n−1)e^{−x}) and 1 − (1 −
+    (1−e^{−x})ⁿ)/(n·e^{−x}), x the gap times the rate.
+    """
+    alpha, price = exact(order, "order", ABOVE_ONE), exact(divergence, "divergence", POSITIVE)
+    n = whole(candidates, "candidates", at_least=2)
+    ranged = Exponential(_affordable(lambda e: Curve.bounded_range(e), alpha, price), sensitivity, monotone)
+    flipped = PermuteAndFlip(_affordable(lambda e: Curve.pure(e), alpha, price), sensitivity, monotone)
+    x = np.linspace(0, 60 + math.log(n), 20_000)
+    p = np.exp(-x)
+    lost_ranged = (x * (1 - 1 / (1 + (n - 1) * p))).max() / float(ranged.rate)
+    lost_flipped = (x * (1 + np.expm1(n * np.log1p(-np.minimum(p, 1 - 1e-16))) / (n * p))).max() / float(flipped.rate)
+    return ranged if lost_ranged <= lost_flipped else flipped
+
+
+def _affordable(curve: Any, order: Fraction, price: Fraction) -> Fraction:
+    """The largest ε, to nine digits, whose divergence fits the price."""
+    low, high = _EPSILON
+    while high / low > 1 + Fraction(1, 10**9):
+        middle = Fraction(math.sqrt(low * high)).limit_denominator(10**12)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if curve(middle).renyi_above(order) <= price else (low, middle)
+    return low
