@@ -10,13 +10,21 @@ from importlib import import_module
 from types import ModuleType
 
 from sfumato import errors
-from sfumato.errors import InvalidParameter, NeighboursDiffer, Overspent, SfumatoError
+from sfumato.errors import InvalidParameter, NeighboursDiffer, Overspent, SessionClosed, SfumatoError
 from sfumato.mechanisms import (
+    AboveThreshold,
+    Exponential,
     Gaussian,
+    KeyThreshold,
     Laplace,
+    NoisyMax,
     OptimalLocalHashing,
     OptimizedUnaryEncoding,
+    PermuteAndFlip,
+    Quantiles,
     RandomizedResponse,
+    TopK,
+    best_selection,
 )
 from sfumato.privacy import (
     Budget,
@@ -43,28 +51,37 @@ from sfumato.privacy import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AboveThreshold",
     "Budget",
     "Cost",
     "Curve",
+    "Exponential",
     "Gaussian",
     "Guarantee",
     "InvalidParameter",
+    "KeyThreshold",
     "Laplace",
     "Neighbours",
     "NeighboursDiffer",
     "Noise",
+    "NoisyMax",
     "Odometer",
     "OptimalLocalHashing",
     "OptimizedUnaryEncoding",
     "Overspent",
+    "PermuteAndFlip",
     "PrivacyLoss",
     "PrivacyUnit",
+    "Quantiles",
     "RandomizedResponse",
     "Reading",
     "Sensitivity",
+    "SessionClosed",
     "SfumatoError",
+    "TopK",
     "__version__",
     "audit",
+    "best_selection",
     "calibrate",
     "compose",
     "divergences",

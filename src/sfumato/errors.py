@@ -3,6 +3,7 @@
     SfumatoError                    rule, place, fix
     ├── InvalidParameter            a number, word or shape outside what is allowed
     ├── NeighboursDiffer            a loss stated for one neighbour relation used under another
+    ├── SessionClosed               a question to a session that has said its last
     └── Overspent                   a charge the account cannot afford
 
 An error's text is decided by its parameters alone: no private value ever reaches one.
@@ -64,6 +65,18 @@ class NeighboursDiffer(SfumatoError):
         )
         self.stated = stated
         self.wanted = wanted
+
+
+class SessionClosed(SfumatoError):
+    """The session has given all the answers it was charged for, or was closed."""
+
+    def __init__(self, positives: int) -> None:
+        super().__init__(
+            f"this session is closed after {positives} positive answers",
+            place="Session.ask",
+            fix="start a new session: it is a new release and is charged as one",
+        )
+        self.positives = positives
 
 
 class Overspent(SfumatoError):

@@ -4,22 +4,46 @@ bits                       the only source of randomness
 lazily                     exact decisions about a uniform number known bit by bit
 laplace, gaussian, tables  the exact laws: vectorised, scalar, and from guide tables
 grids                      whole steps in, whole steps plus noise out
-additive, response         the values users hold
+additive, response         the values users hold: noise, and reports randomised at the source
+    races                      exact choices among many
+    selection, sparse, quantiles, keys   choosing one of many, above a threshold, by rank, which keys to show
 """
 
 from sfumato.mechanisms.additive import Gaussian, Laplace
+from sfumato.mechanisms.keys import KeyThreshold
+from sfumato.mechanisms.quantiles import Quantiles
 from sfumato.mechanisms.response import (
     Estimate,
     OptimalLocalHashing,
     OptimizedUnaryEncoding,
     RandomizedResponse,
 )
+from sfumato.mechanisms.selection import (
+    Exponential,
+    MaxNoise,
+    NoisyMax,
+    PermuteAndFlip,
+    TopK,
+    best_selection,
+)
+from sfumato.mechanisms.sparse import AboveThreshold, Session, SessionReceipt
 
 __all__ = [
+    "AboveThreshold",
     "Estimate",
+    "Exponential",
     "Gaussian",
+    "KeyThreshold",
     "Laplace",
+    "MaxNoise",
+    "NoisyMax",
     "OptimalLocalHashing",
     "OptimizedUnaryEncoding",
+    "PermuteAndFlip",
+    "Quantiles",
     "RandomizedResponse",
+    "Session",
+    "SessionReceipt",
+    "TopK",
+    "best_selection",
 ]

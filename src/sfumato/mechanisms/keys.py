@@ -1,0 +1,196 @@
+"""Unknown keys: which values of a column may be shown at all, when naming a rare one would give its holder away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import bits, grids, laplace, lazily
+from sfumato.privacy import Curve, Guarantee, codec, compose
+from sfumato.privacy.numbers import Number, text, whole
+
+_MOST_GROUPS = 10_000
+
+
+@codec.value
+@dataclass(frozen=True)
+class KeyThreshold:
+    """Keeps a key when enough units hold it, noisily. A unit holds at most ``max_groups`` = g keys.
+
+    One key per unit: a key with n units is kept with probability π(n), the largest possible at (ε, δ): π(0) = 0,
+    π(n+1) = min(e^ε·π(n) + δ, 1 − e^{−ε}(1 − π(n) − δ), 1) (Desfontaines, Voss, Gipson & Mandayam 2022, Thm 1).
+
+    Several: discrete Laplace noise of scale g/ε on every count, and a key passes when count + noise ≥ τ, the least
+    threshold for which any of the ≤ g keys that a unit holds alone passes with probability ≤ δ. With ``weighted`` a
+    unit spreads whole weights of at most g in all over its keys, as many as it likes: δ then is the worst over all
+    ways to split g, and no key need be dropped by sampling.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    max_groups: int
+    weighted: bool
+
+    def __init__(self, epsilon: Number, delta: Number, max_groups: int = 1, weighted: bool = False) -> None:
+        promise = Guarantee(epsilon, delta)
+        groups = whole(max_groups, "max_groups", at_least=1)
+        if not promise.epsilon or not promise.delta:
+            raise InvalidParameter("delta", delta, "above 0, and epsilon too: an unknown key needs both")
+        if groups > _MOST_GROUPS:
+            raise InvalidParameter("max_groups", max_groups, f"at most {_MOST_GROUPS}")
+        if not isinstance(weighted, bool):
+            raise InvalidParameter("weighted", weighted, "True or False")
+        if not Fraction(1, 1000) <= groups / promise.epsilon <= 10**12:
+            raise InvalidParameter("epsilon", epsilon, "one whose noise g/ε is between 0.001 and 1e12")
+        object.__setattr__(self, "epsilon", promise.epsilon)
+        object.__setattr__(self, "delta", promise.delta)
+        object.__setattr__(self, "max_groups", groups)
+        object.__setattr__(self, "weighted", weighted)
+
+    @property
+    def scale(self) -> Fraction:
+        """Of the noise on a count."""
+        return self.max_groups / self.epsilon
+
+    @property
+    def threshold(self) -> int:
+        """The least count + noise that passes; for one key per unit, the least count that surely does."""
+        if self._optimal:
+            return len(_keep_cuts(self.epsilon, self.delta))
+        return _threshold(self.epsilon, self.delta, self.max_groups, self.weighted)
+
+    @property
+    def _optimal(self) -> bool:
+        return self.max_groups == 1
+
+    def choose(self, counts: Any) -> NDArray[np.bool_]:
+        """Which keys to keep, given how many units (or how much weight) each has; a key nobody holds is never kept."""
+        held = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
+        if held.ndim != 1 or (held < 0).any():
+            raise InvalidParameter("counts", f"shape {held.shape}", "a list of whole numbers ≥ 0")
+        kept = np.empty(held.size, bool)
+        for start in range(0, held.size, grids.CHUNK):
+            part = held[start : start + grids.CHUNK]
+            kept[start : start + grids.CHUNK] = self._flips(part) if self._optimal else self._passes(part)
+        return kept & (held > 0)
+
+    def _passes(self, held: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.minimum(held, 1 << 60) + laplace.draw(self.scale, held.size) >= self.threshold
+
+    def _flips(self, held: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """V < π(n), from 64 bits; exactly where these touch the cut."""
+        cuts = np.array(_keep_cuts(self.epsilon, self.delta), np.uint64)
+        words = bits.words(held.size)
+        sure = held >= len(cuts)
+        cut = cuts[np.minimum(held, len(cuts) - 1)]
+        kept = sure | (words < cut)
+        close = ~sure & (words >= cut - np.minimum(cut, np.uint64(1))) & (words <= cut + np.uint64(1))
+        for index in np.flatnonzero(close):
+            kept[index] = lazily.less(int(words[index]), 64, keep_chance(self.epsilon, self.delta, int(held[index])))
+        return kept
+
+    def curve(self) -> Curve:
+        """The threshold's δ beside the noise's ε; for one key per unit the rule as a whole is (ε, δ)-DP."""
+        if self._optimal:
+            return Curve.approximate(self.epsilon, self.delta)
+        return compose([Curve.approximate(0, self.delta), Curve.pure(self.epsilon)])
+
+    def chance(self, count: int) -> float:
+        """The probability that a key with so many units is kept."""
+        held = whole(count, "count")
+        if held == 0:
+            return 0.0
+        if self._optimal:
+            context = lazily.digits(40)
+            return 1.0 if held >= self.threshold else float(keep_chance(self.epsilon, self.delta, held)(context))
+        return float(_tail(self.scale, self.threshold - held))
+
+    def __repr__(self) -> str:
+        more = ", weighted=True" if self.weighted else ""
+        promise = f"epsilon={text(self.epsilon)}, delta={text(self.delta)}"
+        return f"KeyThreshold({promise}, max_groups={self.max_groups}{more})"
+
+
+def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Context], Decimal]:
+    """π(count) to any precision."""
+
+    def compute(context: Context) -> Decimal:
+        growth = lazily.decimal(epsilon, context).exp(context)
+        extra = lazily.decimal(delta, context)
+        kept = Decimal(0)
+        for _ in range(count):
+            rising = context.add(context.multiply(growth, kept), extra)
+            left = context.subtract(context.subtract(Decimal(1), kept), extra)
+            falling = context.subtract(Decimal(1), context.divide(left, growth))
+            kept = min(rising, falling, Decimal(1))
+        return kept
+
+    return compute
+
+
+@lru_cache(maxsize=256)
+def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
+    """⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
+    context = lazily.digits(60)
+    growth, extra = lazily.decimal(epsilon, context).exp(context), lazily.decimal(delta, context)
+    cuts, kept = [], Decimal(0)
+    while kept < 1:
+        cuts.append(min(int(context.multiply(kept, Decimal(1 << 64))), (1 << 64) - 2))
+        left = context.subtract(context.subtract(Decimal(1), kept), extra)
+        falling = context.subtract(Decimal(1), context.divide(left, growth))
+        kept = min(context.add(context.multiply(growth, kept), extra), falling, Decimal(1))
+        if len(cuts) > 1_000_000:
+            raise InvalidParameter("epsilon", epsilon, "large enough that a million holders are surely shown")
+    return tuple(cuts)
+
+
+def _tail(scale: Fraction, t: int) -> Decimal:
+    """P(Y ≥ t) of the discrete Laplace, to 50 digits."""
+    context = lazily.digits(50)
+    q = lazily.decimal(-1 / scale, context).exp(context)
+    if t <= 0:
+        return context.subtract(Decimal(1), _tail(scale, 1 - t))
+    power = lazily.decimal(-t / scale, context).exp(context)
+    return context.divide(power, context.add(Decimal(1), q))
+
+
+@lru_cache(maxsize=256)
+def _threshold(epsilon: Fraction, delta: Fraction, groups: int, weighted: bool) -> int:
+    """The least τ with δ(τ) ≤ δ."""
+    low, high = 1, 2
+    while leak(high, epsilon, groups, weighted) > delta:
+        low, high = high, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if leak(middle, epsilon, groups, weighted) <= delta else (middle + 1, high)
+    return low
+
+
+def leak(threshold: int, epsilon: Fraction, groups: int, weighted: bool) -> Fraction:
+    """The largest probability that some key which one unit holds alone passes the threshold, rounded up at 40 digits.
+
+    1 − Π(1 − P(wᵢ + Y ≥ τ)), over all whole weights with Σwᵢ ≤ g; unweighted, g keys of weight 1.
+    """
+    scale = groups / epsilon
+    context = lazily.digits(50)
+    weights = range(1, groups + 1) if weighted else range(1, 2)
+    passing = {w: _tail(scale, threshold - w) for w in weights}
+    if not weighted:
+        kept = context.power(context.subtract(Decimal(1), passing[1]), Decimal(groups))
+    else:
+        # The least product of (1 − p(w)) over partitions, by how much weight is used: each weight as often as it fits.
+        best = [Decimal(1)] * (groups + 1)
+        for used in range(1, groups + 1):
+            best[used] = min(
+                context.multiply(best[used - w], context.subtract(Decimal(1), passing[w])) for w in range(1, used + 1)
+            )
+        kept = min(best)
+    return Fraction(context.subtract(Decimal(1), kept)) + Fraction(1, 10**40)

@@ -1,0 +1,222 @@
+"""Quantiles by exact interval selection: every whole number within the bounds is a candidate, scored by its rank.
+
+A number y scores minus the distance of q·n from the ranks it can have, [#{x < y}, #{x ≤ y}]: between data values
+that is −|#{x < y} − q·n|, and a value that many rows share is a good answer for all the ranks they hold. When a row
+is added both ends move by 0 or 1 and q·n by q, so a score moves by at most max(q, 1−q).
+
+All numbers between two neighbouring values share a score, so a run of numbers is chosen by a race (``races``) with
+as many places as it holds numbers, then a number within it uniformly: exactly the exponential mechanism over all
+numbers (Smith 2011). Runs much further from the target than the nearest one together have a probability below
+2⁻¹⁰⁰; whether the choice falls there is decided exactly too, by bits that almost never need to be looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import bits, grids, lazily, races
+from sfumato.privacy import Curve, Neighbours, codec, compose
+from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+
+_FAR_BITS = 100
+_LARGEST = 1 << 62
+
+
+@codec.value
+@dataclass(frozen=True)
+class Quantiles:
+    """Several quantiles of whole numbers within public bounds.
+
+    One unit has at most ``rows_per_unit`` = c rows, so a score moves by at most c·max(q, 1−q) when it is added, c
+    when it is replaced. Several quantiles are found recursively, the middle one first, each part of the data on its
+    own (Kaplan, Schnapp & Stemmer 2022): a unit's rows split over the parts, so a level costs as much as one
+    quantile; under replace a unit may leave one part and enter another, and a level after the first costs up to
+    2·max(q, 1−q) times as much. Levels add.
+    """
+
+    probabilities: tuple[Fraction, ...]
+    epsilon: Fraction
+    bounds: tuple[int, int]
+    rows_per_unit: int
+    neighbours: Neighbours
+
+    def __init__(
+        self,
+        probabilities: Any,
+        epsilon: Number,
+        bounds: tuple[int, int],
+        rows_per_unit: int = 1,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    ) -> None:
+        given = list(probabilities) if isinstance(probabilities, (list, tuple)) else [probabilities]
+        chances = tuple(sorted({exact(q, "probabilities", INSIDE_UNIT) for q in given}))
+        if not chances:
+            raise InvalidParameter("probabilities", probabilities, "at least one number in (0, 1)")
+        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2 or not all(type(b) is int for b in bounds):
+            raise InvalidParameter("bounds", bounds, "a pair of whole numbers (low, high)")
+        low, high = bounds
+        if not -_LARGEST <= low < high <= _LARGEST:
+            raise InvalidParameter("bounds", bounds, "low < high, both below 2^62 in size")
+        object.__setattr__(self, "probabilities", chances)
+        object.__setattr__(self, "epsilon", exact(epsilon, "epsilon", POSITIVE))
+        object.__setattr__(self, "bounds", (low, high))
+        object.__setattr__(self, "rows_per_unit", whole(rows_per_unit, "rows_per_unit", at_least=1))
+        object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
+
+    def choose(self, values: Any) -> list[int]:
+        """The quantiles of a sorted list of whole numbers, in the order of their probabilities; values outside the
+        bounds are clamped.
+        """
+        array = grids.to_steps(grids.as_numbers(values, None, "values"), None)
+        if array.ndim != 1 or (array.size and not np.all(array[:-1] <= array[1:])):
+            raise InvalidParameter("values", f"shape {array.shape}", "a sorted list of whole numbers")
+        clamped = np.clip(array, *self.bounds)
+        new = np.concatenate([[True], clamped[1:] != clamped[:-1]])[: clamped.size]
+        first = np.flatnonzero(new)
+        return self._released(clamped[first], np.concatenate([first, [clamped.size]]).astype(np.int64))
+
+    def choose_histogram(self, values: Any, counts: Any) -> list[int]:
+        """The same from distinct values and how many rows have each, as an engine returns them."""
+        points = grids.to_steps(grids.as_numbers(values, None, "values"), None)
+        rows = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
+        if points.shape != rows.shape or points.ndim != 1 or (rows < 0).any():
+            raise InvalidParameter("counts", f"shape {rows.shape}", "as many numbers ≥ 0 as there are values")
+        order = np.argsort(points, kind="stable")
+        clamped, many = np.clip(points[order], *self.bounds), rows[order]
+        distinct, start = np.unique(clamped, return_index=True)
+        ranks = np.concatenate([[0], np.cumsum(many)])
+        return self._released(distinct, np.concatenate([ranks[start], [ranks[-1]]]).astype(np.int64))
+
+    def _released(self, distinct: NDArray[np.int64], ranks: NDArray[np.int64]) -> list[int]:
+        """``distinct`` values in order, ``ranks`` the number of rows below each, and at the end the number of all."""
+        found: dict[Fraction, int] = {}
+        todo = [(self.probabilities, (0, distinct.size), self.bounds, (Fraction(0), Fraction(1)))]
+        while todo:
+            chances, (a, b), (low, high), (below, above) = todo.pop()
+            middle = len(chances) // 2
+            chance = chances[middle]
+            value = self._one(distinct[a:b], ranks[a : b + 1], (low, high), (chance - below) / (above - below))
+            found[chance] = value
+            # Rows below the released value on one side, the others on the other: every row in one part.
+            cut = a + int(np.searchsorted(distinct[a:b], value))
+            parts = (
+                (chances[:middle], (a, cut), (low, value), (below, chance)),
+                (chances[middle + 1 :], (cut, b), (value, high), (chance, above)),
+            )
+            todo += [part for part in parts if part[0]]
+        return [found[q] for q in self.probabilities]
+
+    def _one(
+        self, distinct: NDArray[np.int64], ranks: NDArray[np.int64], bounds: tuple[int, int], share: Fraction
+    ) -> int:
+        """One quantile of a part of the rows, among the numbers within its bounds."""
+        low, high = bounds
+        many = distinct.size
+        # Runs of numbers with one score each: the gap before each value and after the last, and each value itself.
+        starts, places, under, upto = (np.empty(2 * many + 1, np.int64) for _ in range(4))
+        starts[0::2] = np.concatenate([[low], distinct + 1])
+        places[0::2] = np.concatenate([distinct, [high + 1]]) - starts[0::2]
+        starts[1::2], places[1::2] = distinct, 1
+        under[0::2] = upto[0::2] = ranks - ranks[0]
+        under[1::2], upto[1::2] = ranks[:-1] - ranks[0], ranks[1:] - ranks[0]
+        target = share * int(ranks[-1] - ranks[0])
+        held = np.flatnonzero(places > 0)
+        distance = _distances(under[held], upto[held], target)
+        gaps = (distance - distance.min()).astype(np.uint64)
+        rate = self._level_epsilon / (2 * self._score_sensitivity(share) * target.denominator)
+        chosen = held[_near_winner(gaps, rate, places[held])]
+        return int(starts[chosen]) + bits.below(int(places[chosen]))
+
+    def _score_sensitivity(self, share: Fraction) -> Fraction:
+        worst = Fraction(1) if self.neighbours is Neighbours.REPLACE else max(share, 1 - share)
+        return self.rows_per_unit * worst
+
+    @property
+    def _levels(self) -> list[Fraction]:
+        """What each level costs as a multiple of its ε."""
+        costs: list[Fraction] = []
+        layer = [(self.probabilities, Fraction(0), Fraction(1))]
+        while layer:
+            shares, following = [], []
+            for chances, below, above in layer:
+                middle = len(chances) // 2
+                shares.append((chances[middle] - below) / (above - below))
+                parts = ((chances[:middle], below, chances[middle]), (chances[middle + 1 :], chances[middle], above))
+                following += [part for part in parts if part[0]]
+            doubled = costs and self.neighbours is Neighbours.REPLACE
+            costs.append(2 * max(max(s, 1 - s) for s in shares) if doubled else Fraction(1))
+            layer = following
+        return costs
+
+    @property
+    def _level_epsilon(self) -> Fraction:
+        return self.epsilon / sum(self._levels, Fraction(0))
+
+    def curve(self) -> Curve:
+        """One quantile is an exponential mechanism; each level of several is charged as any release that is so
+        private.
+        """
+        if len(self.probabilities) == 1:
+            return Curve.bounded_range(self.epsilon, self.neighbours)
+        return compose(Curve.pure(cost * self._level_epsilon, self.neighbours) for cost in self._levels)
+
+    def error(self, confidence: Number = "0.95") -> float:
+        """How many rows, with this confidence, lie at most between a released number and its quantile: ranks, not
+        values.
+
+        The exponential mechanism's bound with as many candidates as there are numbers, summed over the levels.
+        """
+        miss = (1 - exact(confidence, "confidence", INSIDE_UNIT)) / len(self.probabilities)
+        candidates = self.bounds[1] - self.bounds[0] + 1
+        rate = float(self._level_epsilon / (2 * self.rows_per_unit))
+        return len(self._levels) * (math.log(candidates) - math.log(miss)) / rate
+
+    def __repr__(self) -> str:
+        chances = ", ".join(text(q) for q in self.probabilities)
+        limits = f"bounds={self.bounds}, rows_per_unit={self.rows_per_unit}"
+        return f"Quantiles([{chances}], epsilon={text(self.epsilon)}, {limits})"
+
+
+def _distances(under: NDArray[np.int64], upto: NDArray[np.int64], target: Fraction) -> NDArray[np.int64]:
+    """How far the target lies outside [under, upto], in units of 1/denominator: whole numbers, as large as they get."""
+    most = (int(upto[-1]) + 1) * target.denominator + target.numerator
+    rows = np.int64 if most < 1 << 62 else object
+    short = under.astype(rows) * target.denominator - target.numerator
+    over = target.numerator - upto.astype(rows) * target.denominator
+    return np.minimum(np.maximum(np.maximum(short, over), 0), (1 << 62) - 1).astype(np.int64)
+
+
+def _near_winner(gaps: NDArray[np.uint64], rate: Fraction, places: NDArray[np.int64]) -> int:
+    """The winner of the whole race, run among the near ones once it is decided that it is one of them."""
+    total = int(places.sum())
+    nats = (_FAR_BITS + total.bit_length()) * math.log(2)
+    limit = min(math.ceil(nats / float(rate)) + 1, (1 << 63) - 1)
+    near = np.flatnonzero(gaps <= np.uint64(limit))
+    # The far ones hold at most total·e^{−rate·limit} ≤ 2⁻¹⁰⁰ of the weight of the nearest place.
+    if near.size < gaps.size and (word := bits.integer(64)) == 0 and _far(word, gaps, rate, places, limit):
+        near = np.flatnonzero(gaps > np.uint64(limit))
+    return int(near[races.winners(races.GUMBEL, gaps[near] - gaps[near].min(), rate, 1, places[near])[0]])
+
+
+def _far(word: int, gaps: NDArray[np.uint64], rate: Fraction, places: NDArray[np.int64], limit: int) -> bool:
+    """Whether V falls into the share of the far ones, in exact arithmetic: asked once in 2⁶⁴ races."""
+
+    def share(context: Context) -> Decimal:
+        near = far = Decimal(0)
+        for gap, count in zip(gaps.tolist(), places.tolist(), strict=True):
+            weight = context.multiply(lazily.decimal(-gap * rate, context).exp(context), Decimal(count))
+            if gap > limit:
+                far = context.add(far, weight)
+            else:
+                near = context.add(near, weight)
+        return context.divide(far, context.add(near, far))
+
+    return lazily.less(word, 64, share)

@@ -1,0 +1,177 @@
+"""Above threshold: many questions, few answers. Only "above" or "below" is released, and only "above" costs."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self
+
+from sfumato.errors import InvalidParameter, SessionClosed
+from sfumato.mechanisms import laplace
+from sfumato.privacy import Curve, Neighbours, codec
+from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+
+_AHEAD = 512  # noises drawn at once: the session is secret state anyway, and a vector is cheap
+
+
+@codec.value
+@dataclass(frozen=True)
+class AboveThreshold:
+    """The sparse vector technique, up to ``positives`` times (Lyu, Su & Li 2017, Alg. 7 and Thm 4).
+
+    The threshold gets Laplace noise of scale Δ/ε₁, drawn once; each question 2cΔ/ε₂ (cΔ/ε₂ when monotone), drawn
+    afresh; "above" means question + noise ≥ threshold + noise; after the c-th "above" the session ends. ε₁ : ε₂ = 1
+    : (2c)^{2/3} (1 : c^{2/3} when monotone), the split with the least error. With ``values_epsilon`` each "above"
+    also releases the value with Laplace noise cΔ/ε₃. Whole numbers throughout, so that the tie rule is exact.
+    Charged whole, as ε (+ ε₃), when the session starts.
+    """
+
+    epsilon: Fraction
+    threshold: int
+    positives: int
+    sensitivity: int
+    monotone: bool
+    values_epsilon: Fraction | None
+    neighbours: Neighbours
+
+    def __init__(
+        self,
+        epsilon: Number,
+        threshold: int,
+        positives: int = 1,
+        sensitivity: int = 1,
+        monotone: bool = False,
+        values_epsilon: Number | None = None,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    ) -> None:
+        relation = Neighbours.of(neighbours)
+        if not isinstance(monotone, bool) or (monotone and relation is Neighbours.REPLACE):
+            raise InvalidParameter("monotone", monotone, "True or False, and False under replace neighbours")
+        if type(threshold) is not int:
+            raise InvalidParameter("threshold", threshold, "a whole number")
+        values = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
+        for name, value in (
+            ("epsilon", exact(epsilon, "epsilon", POSITIVE)),
+            ("threshold", threshold),
+            ("positives", whole(positives, "positives", at_least=1)),
+            ("sensitivity", whole(sensitivity, "sensitivity", at_least=1)),
+            ("monotone", monotone),
+            ("values_epsilon", values),
+            ("neighbours", relation),
+        ):
+            object.__setattr__(self, name, value)
+        for scale in self.scales:
+            if not Fraction(1, 1000) <= scale <= 10**12:
+                raise InvalidParameter("epsilon", epsilon, "one whose noise has a scale between 0.001 and 1e12")
+
+    @property
+    def scales(self) -> tuple[Fraction, Fraction, Fraction]:
+        """Of the noise on the threshold, on each question, and on the value of an "above"."""
+        split = (self.positives if self.monotone else 2 * self.positives) ** (2 / 3)
+        first = (self.epsilon / Fraction(1 + split)).limit_denominator(10**9) or self.epsilon / 2
+        factor = 1 if self.monotone else 2
+        values = self.values_epsilon or self.epsilon
+        return (
+            self.sensitivity / first,
+            factor * self.positives * self.sensitivity / (self.epsilon - first),
+            self.positives * self.sensitivity / values,
+        )
+
+    def curve(self) -> Curve:
+        """Hidden state stays open between answers, so the whole is charged, as any release that is (ε + ε₃)-DP."""
+        return Curve.pure(self.epsilon + (self.values_epsilon or 0), self.neighbours)
+
+    def start(self) -> Session:
+        """Begin to ask. The noise on the threshold is drawn now and lives in memory only."""
+        return Session(self)
+
+    def error(self, questions: int, confidence: Number = "0.95") -> float:
+        """With this confidence no answer among so many questions is wrong by more than this (Dwork & Roth 2014, Thm
+        3.24's argument).
+
+        All question noises lie within s₂·ln(2k/β) and the threshold's within s₁·ln(2/β).
+        """
+        miss = float(1 - exact(confidence, "confidence", INSIDE_UNIT))
+        first, second, _ = (float(scale) for scale in self.scales)
+        return first * math.log(2 / miss) + second * math.log(2 * whole(questions, "questions", at_least=1) / miss)
+
+    def __repr__(self) -> str:
+        return (
+            f"AboveThreshold(epsilon={text(self.epsilon)}, threshold={self.threshold}, positives={self.positives}, "
+            f"sensitivity={self.sensitivity}, monotone={self.monotone})"
+        )
+
+
+@dataclass(frozen=True)
+class SessionReceipt:
+    """What a session was and how far it went: all of it known to whoever asked."""
+
+    mechanism: AboveThreshold
+    asked: int
+    positives: int
+    open: bool
+
+
+class Session:
+    """An open series of questions against one secret threshold."""
+
+    def __init__(self, mechanism: AboveThreshold) -> None:
+        first, second, third = mechanism.scales
+        self._mechanism = mechanism
+        self._threshold = mechanism.threshold + laplace.draw_one(first)
+        self._question_scale, self._value_scale = second, third
+        self._noise: deque[int] = deque()
+        self._asked = 0
+        self._positives = 0
+        self._open = True
+        self.value: int | None = None
+        """The noisy value of the last "above", when the mechanism pays for values."""
+
+    def ask(self, value: int) -> bool:
+        """Whether the question's true value is, noisily, at or above the threshold."""
+        if not self._open:
+            raise SessionClosed(self._positives)
+        if type(value) is not int:
+            value = _as_int(value)
+        if not self._noise:
+            self._noise.extend(laplace.draw(self._question_scale, _AHEAD).tolist())
+        self._asked += 1
+        if value + self._noise.popleft() < self._threshold:
+            return False
+        self._positives += 1
+        if self._mechanism.values_epsilon is not None:
+            self.value = value + laplace.draw_one(self._value_scale)
+        if self._positives == self._mechanism.positives:
+            self.close()
+        return True
+
+    @property
+    def remaining(self) -> int:
+        """How many times it may still say "above"."""
+        return self._mechanism.positives - self._positives if self._open else 0
+
+    def close(self) -> None:
+        """End the session; its noise is forgotten, its price is not."""
+        self._open = False
+        self._noise.clear()
+
+    @property
+    def receipt(self) -> SessionReceipt:
+        return SessionReceipt(self._mechanism, self._asked, self._positives, self._open)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _as_int(value: object) -> int:
+    from operator import index
+
+    try:
+        return index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidParameter("value", type(value).__name__, "a whole number") from None

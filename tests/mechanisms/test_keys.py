@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.mechanisms.keys import leak
+
+
+def tail(scale: float, t: int) -> float:
+    q = math.exp(-1 / scale)
+    return q**t / (1 + q) if t >= 1 else 1 - q ** (1 - t) / (1 + q)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-3"), ("0.3", "0.01"), ("3", "1e-6")])
+def test_the_optimal_rule_is_private_and_cannot_be_raised(epsilon: str, delta: str) -> None:
+    """π satisfies the four inequalities of (ε, δ)-DP between n and n+1 units, one of them with equality."""
+    mechanism = sf.KeyThreshold(epsilon, delta)
+    e, d = math.exp(float(epsilon)), float(delta)
+    chances = [mechanism.chance(n) for n in range(mechanism.threshold + 3)]
+    assert chances[0] == 0
+    assert chances[-1] == 1
+    for less, more in pairwise(chances):
+        assert more <= e * less + d + 1e-12
+        assert 1 - less <= e * (1 - more) + d + 1e-12
+        assert less <= more
+        tight = (e * less + d - more, e * (1 - more) + d - (1 - less), 1 - more)
+        assert min(abs(t) for t in tight) < 1e-12
+
+
+def _alone(mechanism: sf.KeyThreshold, weights: tuple[int, ...]) -> float:
+    """The exact probability that some key which only this unit holds is shown."""
+    hidden = 1.0
+    for w in weights:
+        hidden *= 1 - mechanism.chance(w)
+    return 1 - hidden
+
+
+@pytest.mark.parametrize("g", [1, 2, 3, 4])
+@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-3"), ("0.5", "0.02")])
+def test_delta_by_exact_enumeration(g: int, epsilon: str, delta: str) -> None:
+    """For up to four keys: δ is kept, and a threshold one lower would break it."""
+    for weighted in (False, True):
+        mechanism = sf.KeyThreshold(epsilon, delta, g, weighted)
+        splits = (
+            [w for w in product(range(g + 1), repeat=g) if sum(w) <= g]
+            if weighted
+            else [(1,) * k for k in range(g + 1)]
+        )
+        assert max(_alone(mechanism, w) for w in splits) <= float(delta) * (1 + 1e-12)
+        if g > 1:
+            assert float(leak(mechanism.threshold, Fraction(epsilon), g, weighted)) == pytest.approx(
+                max(_alone(mechanism, w) for w in splits), rel=1e-12
+            )
+            assert leak(mechanism.threshold - 1, Fraction(epsilon), g, weighted) > Fraction(delta)
+
+
+@pytest.mark.parametrize("g", [1, 2, 3])
+def test_the_whole_release_is_private_on_small_worlds(g: int) -> None:
+    """Shown sets of three keys, with and without a unit that holds g of them: hockey-stick at ε is at most δ."""
+    epsilon, delta = 0.8, 0.05
+    mechanism = sf.KeyThreshold(str(epsilon), str(delta), g)
+    for others in product(range(0, 12, 3), repeat=3):
+        with_unit = [n + (i < g) for i, n in enumerate(others)]
+        p, q = (_sets([mechanism.chance(n) for n in counts]) for counts in (with_unit, others))
+        for a, b in ((p, q), (q, p)):
+            assert np.maximum(0, a - math.exp(epsilon) * b).sum() <= delta * (1 + 1e-9)
+
+
+def _sets(chances: list[float]) -> np.ndarray:
+    law = np.ones(1)
+    for c in chances:
+        law = np.concatenate([law * (1 - c), law * c])
+    return law
+
+
+def test_one_key_too_many_is_seen() -> None:
+    """A unit that holds more keys than was said breaks the promise, and the same enumeration shows it."""
+    mechanism = sf.KeyThreshold("0.8", "0.05", 1)
+    p, q = _sets([mechanism.chance(1)] * 3), _sets([0.0] * 3)
+    assert np.maximum(0, p - math.exp(0.8) * q).sum() > 0.05 * 2
+
+
+@pytest.mark.parametrize("g", [1, 3])
+def test_draws_follow_the_chances(g: int) -> None:
+    mechanism = sf.KeyThreshold(1, "0.001", g)
+    count = 40_000
+    for n in (1, 3, mechanism.threshold // 2, mechanism.threshold - 1, mechanism.threshold + 5):
+        kept = mechanism.choose(np.full(count, n)).sum()
+        chance = mechanism.chance(n)
+        assert abs(kept - count * chance) <= 5.5 * math.sqrt(count * chance * (1 - chance)) + 6
+    assert not mechanism.choose(np.zeros(count, np.int64)).any()
+    assert mechanism.choose([10**15]).all()
+
+
+def test_strict_at_the_boundary() -> None:
+    """count + noise = τ passes, τ − 1 does not: the chance at one unit is exactly P(Y ≥ τ − 1)."""
+    mechanism = sf.KeyThreshold(1, "1e-6", 2)
+    assert mechanism.chance(1) == pytest.approx(tail(2, mechanism.threshold - 1), rel=1e-12)
+
+
+def test_curves_and_accounts() -> None:
+    assert sf.KeyThreshold(1, "1e-6").curve() == sf.Curve.approximate(1, "1e-6")
+    several = sf.KeyThreshold(1, "1e-8", 5).curve()
+    assert several.failure == Fraction(1, 10**8)
+    assert several.epsilon("1e-8") == 1
+    assert sf.Budget(2, "1e-6").charge(several).remaining["failure"] == Fraction(9, 10**8)
+    assert sf.loads(sf.dumps(sf.KeyThreshold(1, "1e-6", 4, weighted=True))) == sf.KeyThreshold(
+        1, "1e-6", 4, weighted=True
+    )
+    assert repr(sf.KeyThreshold(1, "1e-6", 4)) == "KeyThreshold(epsilon=1, delta=0.000001, max_groups=4)"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sf.KeyThreshold(0, "1e-6"),
+        lambda: sf.KeyThreshold(1, 0),
+        lambda: sf.KeyThreshold(1, 1),
+        lambda: sf.KeyThreshold(math.nan, "1e-6"),
+        lambda: sf.KeyThreshold(1, "1e-6", 0),
+        lambda: sf.KeyThreshold(1, "1e-6", 10**6),
+        lambda: sf.KeyThreshold(1, "1e-6", 2, weighted=1),  # type: ignore[arg-type]
+        lambda: sf.KeyThreshold("1e-20", "1e-6"),
+        lambda: sf.KeyThreshold(1, "1e-6").choose([-1]),
+        lambda: sf.KeyThreshold(1, "1e-6").choose([1.5]),
+        lambda: sf.KeyThreshold(1, "1e-6").choose(None),
+        lambda: sf.KeyThreshold(1, "1e-6").chance(-1),
+    ],
+)
+def test_hostile_parameters(call: object) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        call()  # type: ignore[operator]

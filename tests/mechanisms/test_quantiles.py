@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from mechanisms.test_laws import passes
+
+
+def law(data: list[int], q: float, rate: float, low: int, high: int) -> np.ndarray:
+    """P(y) ∝ e^{−rate·distance of qn from [#{x<y}, #{x≤y}]} over all numbers within the bounds."""
+    target = q * len(data)
+    distance = []
+    for y in range(low, high + 1):
+        under, upto = sum(x < y for x in data), sum(x <= y for x in data)
+        distance.append(max(under - target, target - upto, 0))
+    weights = np.exp(-rate * np.array(distance))
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize("data", [[], [5], [5] * 6, [0, 3, 3, 9, 10], [1, 2, 3, 4, 8, 8, 20]], ids=str)
+@pytest.mark.parametrize("q", ["0.5", "0.25", "0.9"])
+def test_draws_follow_the_exact_law(data: list[int], q: str) -> None:
+    mechanism = sf.Quantiles(q, "1.5", (0, 12))
+    clamped = [min(12, max(0, x)) for x in data]
+    expected = law(clamped, float(q), 1.5 / (2 * max(float(q), 1 - float(q))), 0, 12)
+    count = 4000
+    for draw in (
+        lambda: mechanism.choose(data),
+        lambda: mechanism.choose_histogram(*np.unique(np.array(data, np.int64), return_counts=True)),
+    ):
+        seen = np.bincount([draw()[0] for _ in range(count)], minlength=13)
+        assert passes(float(((seen - count * expected) ** 2 / (count * expected)).sum()), 13)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_the_curve_covers_every_small_world(neighbours: str) -> None:
+    """All data of up to four rows in 0…3: adding, or exchanging, one row."""
+    import itertools
+
+    q, epsilon = 0.3, 1.1
+    mechanism = sf.Quantiles(str(q), str(epsilon), (0, 3), neighbours=neighbours)
+    sensitivity = 1.0 if neighbours == "replace" else 0.7
+    rate = epsilon / (2 * sensitivity)
+    claims = {e: mechanism.curve().delta(e) for e in (0.0, 0.3, 0.7)}
+    for size in range(4):
+        for data in itertools.combinations_with_replacement(range(4), size):
+            for row in range(4):
+                other = [*data[1:], row] if neighbours == "replace" else [*data, row]
+                if neighbours == "replace" and not data:
+                    continue
+                p, r = law(list(data), q, rate, 0, 3), law(other, q, rate, 0, 3)
+                losses = np.log(p / r)
+                assert losses.max() - losses.min() <= epsilon + 1e-9
+                for e, claim in claims.items():
+                    assert np.maximum(0, p - math.exp(e) * r).sum() <= claim + 1e-9
+                    assert np.maximum(0, r - math.exp(e) * p).sum() <= claim + 1e-9
+
+
+def test_several_quantiles_are_recursive_and_ordered() -> None:
+    data = np.sort(np.random.default_rng(3).integers(0, 10_000, 50_000))
+    mechanism = sf.Quantiles(["0.1", "0.25", "0.5", "0.75", "0.9"], 2, (0, 10_000))
+    found = mechanism.choose(data)
+    assert found == sorted(found)
+    ranks = np.searchsorted(data, found) / data.size
+    assert np.abs(ranks - [0.1, 0.25, 0.5, 0.75, 0.9]).max() < mechanism.error("0.999999") / data.size
+    assert len(mechanism.curve().parts) == 1
+    assert mechanism.curve().epsilon(0) == pytest.approx(2)
+    replaced = sf.Quantiles(["0.1", "0.5", "0.9"], 2, (0, 100), neighbours="replace")
+    assert replaced.curve().epsilon(0) == pytest.approx(2)
+    assert replaced._level_epsilon == 2 / (1 + 2 * Fraction(4, 5))
+
+
+def test_rows_per_unit_cost_their_number() -> None:
+    one, five = (sf.Quantiles("0.5", 1, (0, 100), rows_per_unit=c) for c in (1, 5))
+    assert five.error() == pytest.approx(5 * one.error())
+    assert five._score_sensitivity(Fraction(1, 2)) == Fraction(5, 2)
+
+
+def test_every_row_is_in_one_part() -> None:
+    """Released values at the ends of the bounds: no row is counted twice or lost, and nothing fails."""
+    for data in ([0] * 50, [10] * 50, [0] * 25 + [10] * 25):
+        for _ in range(20):
+            found = sf.Quantiles(["0.2", "0.5", "0.8"], 50, (0, 10)).choose(data)
+            assert found == sorted(found)
+            assert all(0 <= y <= 10 for y in found)
+
+
+def test_values_are_clamped_and_bounds_are_wide() -> None:
+    assert 0 <= sf.Quantiles("0.5", 1, (0, 5)).choose([-(10**18), 10**18])[0] <= 5
+    wide = sf.Quantiles("0.5", 5, (-(2**62), 2**62)).choose(np.arange(100_000))
+    assert -1000 < wide[0] < 101_000
+    huge = sf.Quantiles("0.123456789", 5, (0, 10)).choose_histogram([3, 7], [10**17, 10**18])
+    assert huge == [7]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sf.Quantiles([], 1, (0, 1)),
+        lambda: sf.Quantiles(0, 1, (0, 1)),
+        lambda: sf.Quantiles(1, 1, (0, 1)),
+        lambda: sf.Quantiles("nan", 1, (0, 1)),
+        lambda: sf.Quantiles("0.5", 0, (0, 1)),
+        lambda: sf.Quantiles("0.5", -1, (0, 1)),
+        lambda: sf.Quantiles("0.5", 1, (1, 0)),
+        lambda: sf.Quantiles("0.5", 1, (0, 0.5)),  # type: ignore[arg-type]
+        lambda: sf.Quantiles("0.5", 1, 7),  # type: ignore[arg-type]
+        lambda: sf.Quantiles("0.5", 1, (0, 2**70)),
+        lambda: sf.Quantiles("0.5", 1, (0, 1), rows_per_unit=0),
+        lambda: sf.Quantiles("0.5", 1, (0, 1)).choose([3, 1]),
+        lambda: sf.Quantiles("0.5", 1, (0, 1)).choose([0.5]),
+        lambda: sf.Quantiles("0.5", 1, (0, 1)).choose(None),
+        lambda: sf.Quantiles("0.5", 1, (0, 1)).choose_histogram([1, 2], [1]),
+        lambda: sf.Quantiles("0.5", 1, (0, 1)).choose_histogram([1], [-1]),
+    ],
+)
+def test_hostile_parameters(call: object) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        call()  # type: ignore[operator]
+
+
+def test_written_and_read_back() -> None:
+    mechanism = sf.Quantiles(["0.75", "0.25"], "0.5", (0, 9), rows_per_unit=2)
+    assert sf.loads(sf.dumps(mechanism)) == mechanism
+    assert repr(mechanism).startswith("Quantiles([0.25, 0.75]")
