@@ -97,6 +97,30 @@ def test_draws_follow_the_chances(g: int) -> None:
     assert mechanism.choose([10**15]).all()
 
 
+@pytest.mark.parametrize("g", [1, 2, 30])
+def test_gaussian_thresholds(g: int) -> None:
+    mechanism = sf.KeyThreshold.gaussian(1, "1e-5", g)
+    assert sf.loads(sf.dumps(mechanism)) == mechanism
+    sigma = float(mechanism.sigma or 0)
+    x = np.arange(-int(20 * sigma), int(20 * sigma) + 1)
+    weights = np.exp(-((x / sigma) ** 2) / 2)
+    passing = weights[x >= mechanism.threshold - 1].sum() / weights.sum()
+    assert 1 - (1 - passing) ** g <= 0.5e-5
+    lower = weights[x >= mechanism.threshold - 2].sum() / weights.sum()
+    assert 1 - (1 - lower) ** g > 0.5e-5 * 0.9
+    assert mechanism.curve().failure == Fraction(1, 2 * 10**5)
+    assert mechanism.curve().delta(1) <= 1e-5 * (1 + 1e-9)
+    count = 20_000
+    for n in (1, mechanism.threshold - int(sigma), mechanism.threshold, mechanism.threshold + int(sigma)):
+        chance = mechanism.chance(n)
+        kept = mechanism.choose(np.full(count, n)).sum()
+        assert abs(kept - count * chance) <= 5.5 * math.sqrt(count * chance * (1 - chance)) + 6
+    if g == 30:
+        assert mechanism.threshold < sf.KeyThreshold(1, "1e-5", g).threshold
+    with pytest.raises(sf.InvalidParameter, match=r"KeyThreshold\.gaussian"):
+        sf.KeyThreshold(1, "1e-5", g, sigma=sigma / 2)
+
+
 def test_strict_at_the_boundary() -> None:
     """count + noise = τ passes, τ − 1 does not: the chance at one unit is exactly P(Y ≥ τ − 1)."""
     mechanism = sf.KeyThreshold(1, "1e-6", 2)

@@ -79,7 +79,7 @@ def test_a_wrong_rate_would_be_seen() -> None:
 @pytest.mark.parametrize("make", LAWS)
 @pytest.mark.parametrize("monotone", [False, True])
 def test_curves_cover_every_small_world(make: type[Selection], monotone: bool) -> None:
-    """All scores in 0…3 for three candidates, and all neighbours: both directions of every pair stay under the curve."""
+    """Three candidates, scores in 0…3, and all neighbours: both directions of every pair stay under the curve."""
     epsilon = 0.9
     mechanism = make(str(epsilon), monotone=monotone)
     curve = mechanism.curve()  # type: ignore[attr-defined]

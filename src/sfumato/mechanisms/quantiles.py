@@ -13,6 +13,7 @@ numbers (Smith 2011). Runs much further from the target than the nearest one tog
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -81,7 +82,8 @@ class Quantiles:
         clamped = np.clip(array, *self.bounds)
         new = np.concatenate([[True], clamped[1:] != clamped[:-1]])[: clamped.size]
         first = np.flatnonzero(new)
-        return self._released(clamped[first], np.concatenate([first, [clamped.size]]).astype(np.int64))
+        distinct = clamped if first.size == clamped.size else clamped[first]
+        return self._released(distinct, np.append(first, clamped.size).astype(np.int64, copy=False))
 
     def choose_histogram(self, values: Any, counts: Any) -> list[int]:
         """The same from distinct values and how many rows have each, as an engine returns them."""
@@ -118,22 +120,21 @@ class Quantiles:
         self, distinct: NDArray[np.int64], ranks: NDArray[np.int64], bounds: tuple[int, int], share: Fraction
     ) -> int:
         """One quantile of a part of the rows, among the numbers within its bounds."""
-        low, high = bounds
-        many = distinct.size
-        # Runs of numbers with one score each: the gap before each value and after the last, and each value itself.
-        starts, places, under, upto = (np.empty(2 * many + 1, np.int64) for _ in range(4))
-        starts[0::2] = np.concatenate([[low], distinct + 1])
-        places[0::2] = np.concatenate([distinct, [high + 1]]) - starts[0::2]
-        starts[1::2], places[1::2] = distinct, 1
-        under[0::2] = upto[0::2] = ranks - ranks[0]
-        under[1::2], upto[1::2] = ranks[:-1] - ranks[0], ranks[1:] - ranks[0]
         target = share * int(ranks[-1] - ranks[0])
-        held = np.flatnonzero(places > 0)
-        distance = _distances(under[held], upto[held], target)
-        gaps = (distance - distance.min()).astype(np.uint64)
-        rate = self._level_epsilon / (2 * self._score_sensitivity(share) * target.denominator)
-        chosen = held[_near_winner(gaps, rate, places[held])]
-        return int(starts[chosen]) + bits.below(int(places[chosen]))
+        per_row = self._level_epsilon / (2 * self._score_sensitivity(share))
+        # A value that holds the target's rank is at distance 0. Numbers further than this many rows away have together
+        # at most 2⁻¹⁰⁰ of its weight: they are left out once it is decided that the choice is not among them.
+        nats = (_FAR_BITS + (bounds[1] - bounds[0] + 1).bit_length()) * math.log(2)
+        reach = math.ceil(nats / float(per_row)) + 1
+        middle = int(ranks[0]) + math.floor(target)
+        first = max(0, int(np.searchsorted(ranks, middle - reach)) - 1)
+        last = min(distinct.size, int(np.searchsorted(ranks, middle + reach + 1, side="right")) + 1)
+        race = _Race.of(distinct, ranks, bounds, target, per_row, first, last)
+        if (first, last) != (0, distinct.size) and (word := bits.integer(64)) == 0:
+            whole_race = _Race.of(distinct, ranks, bounds, target, per_row, 0, distinct.size)
+            if lazily.less(word, 64, whole_race.share_beyond(race)):
+                race = whole_race.beyond(race)
+        return race.winner()
 
     def _score_sensitivity(self, share: Fraction) -> Fraction:
         worst = Fraction(1) if self.neighbours is Neighbours.REPLACE else max(share, 1 - share)
@@ -185,6 +186,68 @@ class Quantiles:
         return f"Quantiles([{chances}], epsilon={text(self.epsilon)}, {limits})"
 
 
+@dataclass(frozen=True)
+class _Race:
+    """Runs of numbers with one score each: the gap before each value and after the last, and each value itself."""
+
+    starts: NDArray[np.int64]
+    places: NDArray[np.int64]
+    distance: NDArray[np.int64]
+    """From the target's rank, in units of 1/denominator."""
+    rate: Fraction
+
+    @classmethod
+    def of(
+        cls,
+        distinct: NDArray[np.int64],
+        ranks: NDArray[np.int64],
+        bounds: tuple[int, int],
+        target: Fraction,
+        per_row: Fraction,
+        first: int,
+        last: int,
+    ) -> _Race:
+        """The runs around the values from ``first`` to ``last``."""
+        low = bounds[0] if first == 0 else int(distinct[first - 1]) + 1
+        high = bounds[1] if last == distinct.size else int(distinct[last]) - 1
+        values, rows = distinct[first:last], ranks[first : last + 1] - ranks[0]
+        starts, places, under, upto = (np.empty(2 * values.size + 1, np.int64) for _ in range(4))
+        starts[0::2] = np.concatenate([[low], values + 1])
+        places[0::2] = np.concatenate([values, [high + 1]]) - starts[0::2]
+        starts[1::2], places[1::2] = values, 1
+        under[0::2] = upto[0::2] = rows
+        under[1::2], upto[1::2] = rows[:-1], rows[1:]
+        held = places > 0
+        distance = _distances(under[held], upto[held], target)
+        return cls(starts[held], places[held], distance, per_row / target.denominator)
+
+    def winner(self) -> int:
+        gaps = (self.distance - self.distance.min()).astype(np.uint64)
+        chosen = races.winners(races.GUMBEL, gaps, self.rate, 1, self.places)[0]
+        return int(self.starts[chosen]) + bits.below(int(self.places[chosen]))
+
+    def _is_beyond(self, near: _Race) -> NDArray[np.bool_]:
+        return (self.starts < near.starts[0]) | (self.starts > near.starts[-1])
+
+    def beyond(self, near: _Race) -> _Race:
+        """What lies outside a nearer race."""
+        far = self._is_beyond(near)
+        return _Race(self.starts[far], self.places[far], self.distance[far], self.rate)
+
+    def share_beyond(self, near: _Race) -> Callable[[Context], Decimal]:
+        """The probability that the choice lies outside a nearer race, to any precision: asked once in 2⁶⁴ races."""
+        far = self._is_beyond(near)
+
+        def share(context: Context) -> Decimal:
+            sums = {True: Decimal(0), False: Decimal(0)}
+            for out, distance, count in zip(far.tolist(), self.distance.tolist(), self.places.tolist(), strict=True):
+                weight = context.multiply(lazily.decimal(-distance * self.rate, context).exp(context), Decimal(count))
+                sums[out] = context.add(sums[out], weight)
+            return context.divide(sums[True], context.add(sums[True], sums[False]))
+
+        return share
+
+
 def _distances(under: NDArray[np.int64], upto: NDArray[np.int64], target: Fraction) -> NDArray[np.int64]:
     """How far the target lies outside [under, upto], in units of 1/denominator: whole numbers, as large as they get."""
     most = (int(upto[-1]) + 1) * target.denominator + target.numerator
@@ -192,31 +255,3 @@ def _distances(under: NDArray[np.int64], upto: NDArray[np.int64], target: Fracti
     short = under.astype(rows) * target.denominator - target.numerator
     over = target.numerator - upto.astype(rows) * target.denominator
     return np.minimum(np.maximum(np.maximum(short, over), 0), (1 << 62) - 1).astype(np.int64)
-
-
-def _near_winner(gaps: NDArray[np.uint64], rate: Fraction, places: NDArray[np.int64]) -> int:
-    """The winner of the whole race, run among the near ones once it is decided that it is one of them."""
-    total = int(places.sum())
-    nats = (_FAR_BITS + total.bit_length()) * math.log(2)
-    limit = min(math.ceil(nats / float(rate)) + 1, (1 << 63) - 1)
-    near = np.flatnonzero(gaps <= np.uint64(limit))
-    # The far ones hold at most total·e^{−rate·limit} ≤ 2⁻¹⁰⁰ of the weight of the nearest place.
-    if near.size < gaps.size and (word := bits.integer(64)) == 0 and _far(word, gaps, rate, places, limit):
-        near = np.flatnonzero(gaps > np.uint64(limit))
-    return int(near[races.winners(races.GUMBEL, gaps[near] - gaps[near].min(), rate, 1, places[near])[0]])
-
-
-def _far(word: int, gaps: NDArray[np.uint64], rate: Fraction, places: NDArray[np.int64], limit: int) -> bool:
-    """Whether V falls into the share of the far ones, in exact arithmetic: asked once in 2⁶⁴ races."""
-
-    def share(context: Context) -> Decimal:
-        near = far = Decimal(0)
-        for gap, count in zip(gaps.tolist(), places.tolist(), strict=True):
-            weight = context.multiply(lazily.decimal(-gap * rate, context).exp(context), Decimal(count))
-            if gap > limit:
-                far = context.add(far, weight)
-            else:
-                near = context.add(near, weight)
-        return context.divide(far, context.add(near, far))
-
-    return lazily.less(word, 64, share)

@@ -158,7 +158,7 @@ def _stacked(group: list[tuple[Loss, int]]) -> _Stack:
 
 def _common_lattice(parts: Sequence[tuple[Loss, int]]) -> tuple[Fraction, Fraction] | None:
     """The coarsest lattice that holds every sum, if each part has one and a common one is not absurdly fine."""
-    lattices = [(loss.lattice, count) for loss, count in parts]
+    lattices = [(loss.lattice, count) for loss, count in parts if loss.top != 0]  # a loss that is always 0 fits any
     spacing, offset = Fraction(0), Fraction(0)
     if any(lattice is None for lattice, _ in lattices):
         return None
