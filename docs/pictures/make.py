@@ -142,6 +142,63 @@ def law() -> None:
     save(bars + dots, "gaussian-law")
 
 
+def selection() -> None:
+    """What selections lose on the hardest scores, one best and the others all alike, against what the theorem allows."""
+    data = []
+    x = np.linspace(0, 60, 20_001)  # the gap, times the rate
+    p = np.exp(-x)
+    for n in np.unique(np.geomspace(2, 1e6, 60).astype(int)):
+        exponential = (x * (1 - 1 / (1 + (n - 1) * p))).max() / float(sf.Exponential(1).rate)
+        flipped = (x * (1 + np.expm1(n * np.log1p(-np.minimum(p, 1 - 1e-16))) / (n * p))).max() / 0.5
+        data += [
+            {"n": int(n), "lost": 2 * (math.log(n) + 1), "kind": "the theorem's bound"},
+            {"n": int(n), "lost": float(exponential), "kind": "Exponential"},
+            {"n": int(n), "lost": float(flipped), "kind": "PermuteAndFlip"},
+        ]
+    measured = []
+    for n in (10, 100, 1000, 10_000):
+        for mechanism in (sf.Exponential(1), sf.PermuteAndFlip(1)):
+            gap = round(2 * math.log(n))
+            scores = np.full(n, -gap)
+            scores[0] = 0
+            lost = gap * float(np.mean([mechanism.choose(scores) != 0 for _ in range(1000)]))
+            measured.append({"n": n, "lost": lost, "kind": type(mechanism).__name__})
+    order = ["the theorem's bound", "Exponential", "PermuteAndFlip"]
+    colour = alt.Color("kind:N", scale=alt.Scale(domain=order, range=[INK[1], INK[0], INK[2]]), title=None)
+    axis = alt.X("n:Q", scale=alt.Scale(type="log"), title="candidates")
+    title = "Expected score lost at ε = 1 on the hardest scores (lines), and measured at one gap (dots)"
+    lines = alt.Chart(alt.Data(values=data), width=560, height=300, title=title).mark_line(strokeWidth=2.5)
+    dots = alt.Chart(alt.Data(values=measured)).mark_point(filled=True, size=60)
+    charts = [
+        each.encode(x=axis, y=alt.Y("lost:Q", title="score below the best"), color=colour) for each in (lines, dots)
+    ]
+    save(charts[0] + charts[1], "selection-utility")
+
+
+def keys() -> None:
+    """The chance that a key is shown, by how many units hold it."""
+    kinds = {
+        "1 key per unit, optimal": sf.KeyThreshold(1, "1e-6"),
+        "4 keys per unit, Laplace": sf.KeyThreshold(1, "1e-6", 4),
+        "4 keys per unit, Gaussian": sf.KeyThreshold.gaussian(1, "1e-6", 4),
+    }
+    data = [
+        {"units": n, "chance": mechanism.chance(n), "rule": name}
+        for name, mechanism in kinds.items()
+        for n in range(81)
+    ]
+    chart = (
+        alt.Chart(alt.Data(values=data), width=560, height=260, title="When a key is shown, at (1, 1e-6)")
+        .mark_line(strokeWidth=2.5)
+        .encode(
+            x=alt.X("units:Q", title="units that hold the key"),
+            y=alt.Y("chance:Q", title="chance to be shown", axis=alt.Axis(format="%")),
+            color=alt.Color("rule:N", scale=alt.Scale(range=INK), title=None, sort=list(kinds)),
+        )
+    )
+    save(chart, "key-threshold")
+
+
 if __name__ == "__main__":
-    for draw in (curves, calibration, holes, law):
+    for draw in (curves, calibration, holes, law, selection, keys):
         draw()
