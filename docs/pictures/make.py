@@ -143,7 +143,7 @@ def law() -> None:
 
 
 def selection() -> None:
-    """What selections lose on the hardest scores, one best and the others all alike, against what the theorem allows."""
+    """What selections lose on the hardest scores, one best and the others alike, against what the theorem allows."""
     data = []
     x = np.linspace(0, 60, 20_001)  # the gap, times the rate
     p = np.exp(-x)
