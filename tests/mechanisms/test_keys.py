@@ -150,6 +150,9 @@ def test_curves_and_accounts() -> None:
         lambda: sf.KeyThreshold(1, "1e-6", 10**6),
         lambda: sf.KeyThreshold(1, "1e-6", 2, weighted=1),  # type: ignore[arg-type]
         lambda: sf.KeyThreshold("1e-20", "1e-6"),
+        lambda: sf.KeyThreshold(1, "1e-45", 2),
+        lambda: sf.KeyThreshold("1e-9", "1e-12"),
+        lambda: sf.KeyThreshold(1, "1e-6", 1500, weighted=True),
         lambda: sf.KeyThreshold(1, "1e-6").choose([-1]),
         lambda: sf.KeyThreshold(1, "1e-6").choose([1.5]),
         lambda: sf.KeyThreshold(1, "1e-6").choose(None),

@@ -74,6 +74,16 @@ def test_several_quantiles_are_recursive_and_ordered() -> None:
     assert replaced._level_epsilon == 2 / (1 + 2 * Fraction(4, 5))
 
 
+def test_long_decimals_do_not_change_the_law_with_the_number_of_rows() -> None:
+    """A regression: distances were once cut off at a rank that depended on n."""
+    mechanism = sf.Quantiles(1 / 3, "0.01", (0, 10**6))
+    data = [5 * i for i in range(10_000)]
+    for rows in (data, [*data, 10**6]):
+        found = [mechanism.choose(rows)[0] for _ in range(60)]
+        assert sum(abs(y - 16_667) < 8000 for y in found) > 45
+    assert mechanism.probabilities == (Fraction(333333, 10**6),)
+
+
 def test_rows_per_unit_cost_their_number() -> None:
     one, five = (sf.Quantiles("0.5", 1, (0, 100), rows_per_unit=c) for c in (1, 5))
     assert five.error() == pytest.approx(5 * one.error())
@@ -91,10 +101,12 @@ def test_every_row_is_in_one_part() -> None:
 
 def test_values_are_clamped_and_bounds_are_wide() -> None:
     assert 0 <= sf.Quantiles("0.5", 1, (0, 5)).choose([-(10**18), 10**18])[0] <= 5
-    wide = sf.Quantiles("0.5", 5, (-(2**62), 2**62)).choose(np.arange(100_000))
+    wide = sf.Quantiles("0.5", 5, (-(2**61), 2**61)).choose(np.arange(100_000))
     assert -1000 < wide[0] < 101_000
     huge = sf.Quantiles("0.123456789", 5, (0, 10)).choose_histogram([3, 7], [10**17, 10**18])
     assert huge == [7]
+    assert sf.Quantiles("0.5", 10, (0, 100)).choose_histogram([10, 20, 90], [2**62] * 3)[0] <= 90
+    assert len(sf.Quantiles("0.5", 1, (-(2**61), 2**61)).choose([])) == 1
 
 
 @pytest.mark.parametrize(
@@ -110,6 +122,8 @@ def test_values_are_clamped_and_bounds_are_wide() -> None:
         lambda: sf.Quantiles("0.5", 1, (0, 0.5)),  # type: ignore[arg-type]
         lambda: sf.Quantiles("0.5", 1, 7),  # type: ignore[arg-type]
         lambda: sf.Quantiles("0.5", 1, (0, 2**70)),
+        lambda: sf.Quantiles("0.5", "1e-300", (0, 10), rows_per_unit=10**9),
+        lambda: sf.Quantiles("1e-9", 1, (0, 10)),
         lambda: sf.Quantiles("0.5", 1, (0, 1), rows_per_unit=0),
         lambda: sf.Quantiles("0.5", 1, (0, 1)).choose([3, 1]),
         lambda: sf.Quantiles("0.5", 1, (0, 1)).choose([0.5]),

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -15,7 +16,7 @@ import sfumato as sf
 from mechanisms.recorded import recorded, words
 from mechanisms.test_laws import passes
 from sfumato.mechanisms import races
-from sfumato.mechanisms.selection import Selection, gaps_of
+from sfumato.mechanisms.selection import Selection, field_of
 
 ALL = [sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax, sf.TopK]
 
@@ -138,7 +139,30 @@ def test_no_underflow_with_a_million_candidates_or_huge_scores() -> None:
         assert (chosen[0] if isinstance(chosen, list) else chosen) == 123_456
         assert make(1).choose([-(10**9), 10**9, -(2**62)]) in (1, [1])
         assert make(1000).choose([10**18, 10**18 - 1]) in (0, [0])
-    assert gaps_of([2**63 - 1, -(2**63)], None).tolist() == [0, 2**64 - 1]
+    assert field_of([2**63 - 1, -(2**63)], sf.Exponential(1))[0].tolist() == [0, 2**64 - 1]
+
+
+def test_one_far_leader_does_not_slow_the_field() -> None:
+    scores = np.full(200_000, 5)
+    scores[0] = 10**17
+    assert sf.TopK(1000, k=2).choose(scores)[0] == 0
+
+
+def test_the_rarest_word_gives_the_worst_candidate_its_chance() -> None:
+    """U = 0 followed by zeros is an arbitrarily extreme draw: whoever has it wins against any gap."""
+    for make in (sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax):
+        with recorded(words(1 << 63, 0) + b"\x00" * 2000):
+            assert make(2).choose([100, 0]) == 1
+
+
+def test_fractions_are_exact_scores() -> None:
+    third = Fraction(1, 3)
+    assert sf.Exponential(1000).choose([third, Fraction(1, 2), 0]) == 1
+    gaps, rate = field_of([third, Fraction(1, 2)], sf.Exponential(1))
+    assert (gaps.tolist(), rate) == ([1, 0], Fraction(1, 12))
+    for wrong in ([third, 0.5], [third, "a"]):
+        with pytest.raises(sf.InvalidParameter):
+            sf.Exponential(1).choose(wrong)
 
 
 def test_floats_need_a_grid_and_nan_is_the_worst() -> None:
@@ -146,6 +170,7 @@ def test_floats_need_a_grid_and_nan_is_the_worst() -> None:
         sf.Exponential(1).choose([0.5])
     fine = sf.PermuteAndFlip(50, sensitivity="0.5", grid=2**-6)
     assert fine.rate == 50 / (2 * 32)
+    assert sf.Exponential(1000, grid=1).shortfall(2) > 1  # rounding two scores may hide a step
     assert fine.choose([math.nan, 3.5, -math.inf]) == 1
 
 
@@ -185,7 +210,7 @@ def test_best_selection_compares_at_the_account_s_order() -> None:
     assert isinstance(sf.best_selection(22, "0.01", 100), sf.Exponential)
     assert isinstance(sf.best_selection(22, "5", 2), sf.PermuteAndFlip)
     found = sf.best_selection(22, "0.01", 100)
-    assert found.curve().renyi_above(sf.Budget(1, 1e-6).order) <= found.curve().renyi_above(sf.Budget(1, 1e-6).order)  # type: ignore[arg-type]
+    assert found.curve().renyi_above(Fraction(22)) <= Fraction(1, 100)
     assert found.curve().renyi(22) == pytest.approx(0.01, rel=1e-6)
 
 
@@ -230,6 +255,9 @@ def test_hostile_scores(make: type[Selection], scores: object) -> None:
         lambda: sf.Exponential(1).shortfall(5, 1),
         lambda: sf.best_selection(1, 1, 5),
         lambda: sf.best_selection(2, 1, 1),
+        lambda: sf.best_selection(2, "1e-25", 10),
+        lambda: sf.best_selection(10**100, 1, 5),
+        lambda: sf.best_selection(2, 1, 10**300),
     ],
 )
 def test_hostile_settings(call: object) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import os
+import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
 
@@ -39,6 +43,36 @@ def test_a_closed_session_says_nothing_more() -> None:
     with pytest.raises(sf.SessionClosed):
         session.ask(0)
     assert session.remaining == 0
+
+
+def test_there_is_only_one_of_a_session() -> None:
+    session = sf.AboveThreshold(1, 10, positives=2).start()
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="secret"):
+            attempt(session)
+    child = os.fork()
+    if child == 0:
+        try:
+            session.ask(0)
+        except sf.SessionClosed:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    session.close()
+    assert session._threshold is None
+
+
+def test_threads_cannot_get_more_than_was_paid_for() -> None:
+    session = sf.AboveThreshold(10, 0, positives=5).start()
+
+    def ask(_: int) -> bool:
+        try:
+            return session.ask(10**6)
+        except sf.SessionClosed:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(ask, range(200))) == 5
 
 
 def test_values_at_positives() -> None:

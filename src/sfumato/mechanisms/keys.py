@@ -20,7 +20,8 @@ from sfumato.privacy import Curve, Guarantee, Sensitivity, calibrate, codec, com
 from sfumato.privacy.calibration import meets
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
-_MOST_GROUPS = 10_000
+_MOST_GROUPS, _MOST_WEIGHTED = 10_000, 200
+_LEAST_DELTA = Fraction(1, 10**30)
 
 
 @codec.value
@@ -58,8 +59,13 @@ class KeyThreshold:
         groups = whole(max_groups, "max_groups", at_least=1)
         if not promise.epsilon or not promise.delta:
             raise InvalidParameter("delta", delta, "above 0, and epsilon too: an unknown key needs both")
-        if groups > _MOST_GROUPS:
-            raise InvalidParameter("max_groups", max_groups, f"at most {_MOST_GROUPS}")
+        if promise.delta < _LEAST_DELTA:
+            raise InvalidParameter("delta", delta, "at least 1e-30")
+        most = _MOST_WEIGHTED if weighted else _MOST_GROUPS
+        if groups > most:
+            raise InvalidParameter("max_groups", max_groups, f"at most {most}")
+        if groups == 1 and sigma is None and 2 * math.log(1 / promise.delta) / promise.epsilon > 10**6:
+            raise InvalidParameter("epsilon", epsilon, "large enough that a million holders are surely shown")
         if not isinstance(weighted, bool):
             raise InvalidParameter("weighted", weighted, "True or False")
         if not Fraction(1, 1000) <= groups / promise.epsilon <= 10**12:
@@ -187,8 +193,6 @@ def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
         left = context.subtract(context.subtract(Decimal(1), kept), extra)
         falling = context.subtract(Decimal(1), context.divide(left, growth))
         kept = min(context.add(context.multiply(growth, kept), extra), falling, Decimal(1))
-        if len(cuts) > 1_000_000:
-            raise InvalidParameter("epsilon", epsilon, "large enough that a million holders are surely shown")
     return tuple(cuts)
 
 
@@ -209,8 +213,8 @@ def _gaussian_tail(sigma: Fraction, t: int) -> float:
     is at least σ√2π (Canonne, Kamath & Steinke 2020, Fact 19). Nearer to the centre the sum itself.
     """
     s = float(sigma)
-    if t - 0.5 > s:
-        return math.erfc((t - 0.5) / (s * math.sqrt(2))) / 2 * (1 + 1e-9)
+    if t - 0.5 > s or s > 2000:  # for large σ and a nearer t the same expression, as an approximation
+        return min(1.0, math.erfc((t - 0.5) / (s * math.sqrt(2))) / 2 * (1 + 1e-9))
     x = np.arange(min(t, 0) - math.ceil(12 * s) - 1, math.ceil(12 * s) + 2)
     weights = np.exp(-((x / s) ** 2) / 2)
     return min(1.0, float(weights[x >= t].sum() / weights.sum()) * (1 + 1e-9))

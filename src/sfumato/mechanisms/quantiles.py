@@ -28,7 +28,10 @@ from sfumato.privacy import Curve, Neighbours, codec, compose
 from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text, whole
 
 _FAR_BITS = 100
-_LARGEST = 1 << 62
+_LARGEST = 1 << 61
+_DECIMALS = 10**6
+_LEAST_RATE = Fraction(1, 10**10)
+_MOST_ROWS = 1 << 60
 
 
 @codec.value
@@ -40,7 +43,9 @@ class Quantiles:
     when it is replaced. Several quantiles are found recursively, the middle one first, each part of the data on its
     own (Kaplan, Schnapp & Stemmer 2022): a unit's rows split over the parts, so a level costs as much as one
     quantile; under replace a unit may leave one part and enter another, and a level after the first costs up to
-    2·max(q, 1−q) times as much. Levels add.
+    2·max(q, 1−q) times as much. Levels add. Rows equal to a released value count with what lies above it, so where
+    very many rows share one value, a lower quantile that should be that value too may fall below it: ask for it
+    alone.
     """
 
     probabilities: tuple[Fraction, ...]
@@ -58,9 +63,10 @@ class Quantiles:
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     ) -> None:
         given = list(probabilities) if isinstance(probabilities, (list, tuple)) else [probabilities]
-        chances = tuple(sorted({exact(q, "probabilities", INSIDE_UNIT) for q in given}))
-        if not chances:
-            raise InvalidParameter("probabilities", probabilities, "at least one number in (0, 1)")
+        # Six decimals are plenty, and keep every rank distance a whole number of small units.
+        chances = tuple(sorted({_rounded(exact(q, "probabilities", INSIDE_UNIT)) for q in given}))
+        if not chances or chances[0] <= 0 or chances[-1] >= 1:
+            raise InvalidParameter("probabilities", probabilities, "at least one number in (0, 1), to six decimals")
         if not isinstance(bounds, (tuple, list)) or len(bounds) != 2 or not all(type(b) is int for b in bounds):
             raise InvalidParameter("bounds", bounds, "a pair of whole numbers (low, high)")
         low, high = bounds
@@ -71,6 +77,8 @@ class Quantiles:
         object.__setattr__(self, "bounds", (low, high))
         object.__setattr__(self, "rows_per_unit", whole(rows_per_unit, "rows_per_unit", at_least=1))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
+        if not _LEAST_RATE <= self._level_epsilon / (2 * self.rows_per_unit) <= 1000:
+            raise InvalidParameter("epsilon", epsilon, "between 1e-9 and 1000 for each row a unit may have")
 
     def choose(self, values: Any) -> list[int]:
         """The quantiles of a sorted list of whole numbers, in the order of their probabilities; values outside the
@@ -94,7 +102,8 @@ class Quantiles:
         order = np.argsort(points, kind="stable")
         clamped, many = np.clip(points[order], *self.bounds), rows[order]
         distinct, start = np.unique(clamped, return_index=True)
-        ranks = np.concatenate([[0], np.cumsum(many)])
+        summed = np.minimum(np.cumsum(many.astype(object)), _MOST_ROWS).astype(np.int64)
+        ranks = np.concatenate([np.zeros(1, np.int64), summed])
         return self._released(distinct, np.concatenate([ranks[start], [ranks[-1]]]).astype(np.int64))
 
     def _released(self, distinct: NDArray[np.int64], ranks: NDArray[np.int64]) -> list[int]:
@@ -129,9 +138,9 @@ class Quantiles:
         middle = int(ranks[0]) + math.floor(target)
         first = max(0, int(np.searchsorted(ranks, middle - reach)) - 1)
         last = min(distinct.size, int(np.searchsorted(ranks, middle + reach + 1, side="right")) + 1)
-        race = _Race.of(distinct, ranks, bounds, target, per_row, first, last)
-        if (first, last) != (0, distinct.size) and (word := bits.integer(64)) == 0:
-            whole_race = _Race.of(distinct, ranks, bounds, target, per_row, 0, distinct.size)
+        race = _Race.of(distinct, ranks, bounds, target, per_row, (first, last), reach)
+        if race.numbers <= bounds[1] - bounds[0] and (word := bits.integer(64)) == 0:
+            whole_race = _Race.of(distinct, ranks, bounds, target, per_row, (0, distinct.size), None)
             if lazily.less(word, 64, whole_race.share_beyond(race)):
                 race = whole_race.beyond(race)
         return race.winner()
@@ -173,16 +182,18 @@ class Quantiles:
         """How many rows, with this confidence, lie at most between a released number and its quantile: ranks, not
         values.
 
-        The exponential mechanism's bound with as many candidates as there are numbers, summed over the levels.
+        The exponential mechanism's bound with as many candidates as there are numbers, summed over the levels; for
+        several quantiles it supposes that no value is shared by many rows.
         """
         miss = (1 - exact(confidence, "confidence", INSIDE_UNIT)) / len(self.probabilities)
         candidates = self.bounds[1] - self.bounds[0] + 1
         rate = float(self._level_epsilon / (2 * self.rows_per_unit))
-        return len(self._levels) * (math.log(candidates) - math.log(miss)) / rate
+        log_miss = math.log(miss.numerator) - math.log(miss.denominator)
+        return len(self._levels) * (math.log(candidates) - log_miss) / rate
 
     def __repr__(self) -> str:
         chances = ", ".join(text(q) for q in self.probabilities)
-        limits = f"bounds={self.bounds}, rows_per_unit={self.rows_per_unit}"
+        limits = f"bounds={self.bounds}, rows_per_unit={self.rows_per_unit}, neighbours={self.neighbours.value!r}"
         return f"Quantiles([{chances}], epsilon={text(self.epsilon)}, {limits})"
 
 
@@ -192,7 +203,7 @@ class _Race:
 
     starts: NDArray[np.int64]
     places: NDArray[np.int64]
-    distance: NDArray[np.int64]
+    distance: NDArray[Any]
     """From the target's rank, in units of 1/denominator."""
     rate: Fraction
 
@@ -204,10 +215,13 @@ class _Race:
         bounds: tuple[int, int],
         target: Fraction,
         per_row: Fraction,
-        first: int,
-        last: int,
+        window: tuple[int, int],
+        reach: int | None,
     ) -> _Race:
-        """The runs around the values from ``first`` to ``last``."""
+        """The runs around the values from first to last of the window, those within reach of the target if there is
+        one.
+        """
+        first, last = window
         low = bounds[0] if first == 0 else int(distinct[first - 1]) + 1
         high = bounds[1] if last == distinct.size else int(distinct[last]) - 1
         values, rows = distinct[first:last], ranks[first : last + 1] - ranks[0]
@@ -217,12 +231,18 @@ class _Race:
         starts[1::2], places[1::2] = values, 1
         under[0::2] = upto[0::2] = rows
         under[1::2], upto[1::2] = rows[:-1], rows[1:]
+        distance = _distances(under, upto, target)
         held = places > 0
-        distance = _distances(under[held], upto[held], target)
-        return cls(starts[held], places[held], distance, per_row / target.denominator)
+        if reach is not None:
+            held &= distance <= reach * target.denominator
+        return cls(starts[held], places[held], distance[held], per_row / target.denominator)
+
+    @property
+    def numbers(self) -> int:
+        return int(self.places.sum())
 
     def winner(self) -> int:
-        gaps = (self.distance - self.distance.min()).astype(np.uint64)
+        gaps = np.minimum(self.distance - self.distance.min(), (1 << 63) - 1).astype(np.uint64)
         chosen = races.winners(races.GUMBEL, gaps, self.rate, 1, self.places)[0]
         return int(self.starts[chosen]) + bits.below(int(self.places[chosen]))
 
@@ -248,10 +268,14 @@ class _Race:
         return share
 
 
-def _distances(under: NDArray[np.int64], upto: NDArray[np.int64], target: Fraction) -> NDArray[np.int64]:
+def _rounded(chance: Fraction) -> Fraction:
+    return Fraction(round(chance * _DECIMALS), _DECIMALS)
+
+
+def _distances(under: NDArray[np.int64], upto: NDArray[np.int64], target: Fraction) -> NDArray[Any]:
     """How far the target lies outside [under, upto], in units of 1/denominator: whole numbers, as large as they get."""
     most = (int(upto[-1]) + 1) * target.denominator + target.numerator
     rows = np.int64 if most < 1 << 62 else object
     short = under.astype(rows) * target.denominator - target.numerator
     over = target.numerator - upto.astype(rows) * target.denominator
-    return np.minimum(np.maximum(np.maximum(short, over), 0), (1 << 62) - 1).astype(np.int64)
+    return np.maximum(np.maximum(short, over), 0)

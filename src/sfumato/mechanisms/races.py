@@ -97,11 +97,13 @@ def winners(
 ) -> NDArray[np.int64]:
     """The ``count`` candidates with the least keys, first to last."""
     words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
+    # Distances from the count-th best, not from the best: one far leader must not blur the field behind it.
+    base = np.partition(gaps, count - 1)[count - 1]
     keys, errors = np.empty(gaps.size), np.empty(gaps.size)
     for i in range(0, gaps.size, _CHUNK):
         part = slice(i, i + _CHUNK)
         keys[part], errors[part] = _float_keys(
-            kind, words[part], gaps[part], rate, None if places is None else places[part]
+            kind, words[part], gaps[part], base, rate, None if places is None else places[part]
         )
     if count < gaps.size:
         # Nobody whose key is surely above the count-th upper bound can finish among the first.
@@ -117,20 +119,27 @@ def winners(
 
 
 def _float_keys(
-    kind: Kind, words: NDArray[np.uint64], gaps: Gaps, rate: Fraction, places: NDArray[Any] | None
+    kind: Kind,
+    words: NDArray[np.uint64],
+    gaps: Gaps,
+    base: np.uint64,
+    rate: Fraction,
+    places: NDArray[Any] | None,
 ) -> tuple[Floats, Floats]:
     """Keys, and how far each may be from the truth: rounding, and the width of U's interval."""
     v = (words >> np.uint64(1)).astype(np.float64)
     u = (v + 0.5) * _UNIT
     e = -np.log1p(-np.minimum(u, 1 - 2.0**-53)) if kind.smallest else -np.log(u)
-    distance = gaps.astype(np.float64) * float(rate)
+    ahead = gaps < base
+    distance = np.where(ahead, base - gaps, gaps - base).astype(np.float64) * float(rate)
+    np.negative(distance, where=ahead, out=distance)
     if places is not None:
         distance = distance - np.log(places.astype(np.float64))
     keys = kind.keys(e, (words & np.uint64(1)).astype(bool), distance)
     # U lies within one unit of 2⁻⁶³ around u, and u's float within 2⁻⁵³: near 0 both ln E and E move by at most
     # 2/v; near 1,
     # where −ln(1 − U) is steep, by at most 2¹¹/(2⁶³ − v).
-    width = 2 / np.maximum(v, 0.5)
+    width = np.where(v == 0, np.inf, 2 / np.maximum(v, 1.0))
     if kind.smallest:
         away = 2.0**63 - v
         width += np.where(away > 2.0**13, 2.0**11 / np.maximum(away, 1.0), np.inf)
@@ -157,7 +166,7 @@ def _photo_finish(
         )
         for index in order
     ]
-    precision = 40
+    precision = 60
     while True:
         context = lazily.digits(precision)
         timed = sorted(((runner.key(kind, context), runner) for runner in runners), key=lambda pair: pair[0])
@@ -167,4 +176,4 @@ def _photo_finish(
         for i in tied:
             runner = timed[i][1]
             runner.v, runner.width = (runner.v << 64) | bits.integer(64), runner.width + 64
-        precision += 20
+        precision += 40

@@ -69,6 +69,10 @@ class Selection:
         steps = self.sensitivity if self.grid is None else Fraction(-(-self.sensitivity // self.grid))
         return self.epsilon / ((1 if self.monotone else 2) * steps)
 
+    def _in_scores(self, steps: float) -> float:
+        """Steps as a difference of scores: rounding two scores to the grid may hide one step more."""
+        return steps if self.grid is None else (steps + 1) * float(self.grid)
+
     def __repr__(self) -> str:
         parts = [f"epsilon={text(self.epsilon)}"]
         if self.sensitivity != 1:
@@ -82,15 +86,33 @@ class Selection:
         return []
 
 
-def gaps_of(scores: Any, grid: Fraction | None) -> NDArray[np.uint64]:
-    """How many steps each score lies below the best: whole numbers without overflow, NaN counting as the worst."""
-    array = grids.as_numbers(scores, grid, "scores")
+def field_of(scores: Any, mechanism: Selection) -> tuple[NDArray[np.uint64], Fraction]:
+    """How many steps each score lies below the best, and the rate per step.
+
+    Whole numbers and floats on the grid without overflow, NaN counting as the worst; exact fractions in steps of their
+    common denominator.
+    """
+    rate = mechanism.rate
+    if isinstance(scores, (list, tuple)) and any(isinstance(s, Fraction) for s in scores):
+        if mechanism.grid is not None or not all(type(s) is int or isinstance(s, Fraction) for s in scores):
+            raise InvalidParameter("scores", "a mixed list", "whole numbers and Fractions, without a grid")
+        unit = math.lcm(*(Fraction(s).denominator for s in scores))
+        scores, rate = [int(s * unit) for s in scores], rate / unit
+        if max(scores) - min(scores) >= 1 << 63:
+            raise InvalidParameter("scores", "a list of Fractions", "fractions whose common denominator is below 2^63")
+        scores = [s - max(scores) for s in scores]
+    array = grids.as_numbers(scores, mechanism.grid, "scores")
     if array.ndim != 1 or not array.size:
-        raise InvalidParameter("scores", f"shape {array.shape}", "a list of at least one score")
+        raise InvalidParameter("scores", f"{array.ndim} dimensions", "a list of at least one score")
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), -np.inf, array)
-    steps = grids.to_steps(array, grid)
-    return (np.uint64(steps.max().astype(np.uint64)) - steps.astype(np.uint64)).astype(np.uint64)
+    steps = grids.to_steps(array, mechanism.grid)
+    return (np.uint64(steps.max().astype(np.uint64)) - steps.astype(np.uint64)).astype(np.uint64), rate
+
+
+def _log(value: Fraction) -> float:
+    """ln of a positive fraction of any size."""
+    return math.log(value.numerator) - math.log(value.denominator)
 
 
 @codec.value
@@ -105,7 +127,7 @@ class Exponential(Selection):
 
     def choose(self, scores: Any) -> int:
         """The index of the chosen candidate; ties are broken uniformly."""
-        return int(races.winners(races.GUMBEL, gaps_of(scores, self.grid), self.rate)[0])
+        return int(races.winners(races.GUMBEL, *field_of(scores, self))[0])
 
     def curve(self) -> Curve:
         return Curve.bounded_range(self.epsilon, self.neighbours)
@@ -114,7 +136,7 @@ class Exponential(Selection):
         """With this confidence the chosen score is above the best minus (ln n + ln 1/β)/rate (Dwork & Roth 2014,
         Thm 3.11).
         """
-        return _tail(candidates, confidence) / float(self.rate) * float(self.grid or 1)
+        return self._in_scores(_tail(candidates, confidence) / float(self.rate))
 
 
 @codec.value
@@ -129,14 +151,14 @@ class PermuteAndFlip(Selection):
 
     def choose(self, scores: Any) -> int:
         """The index of the chosen candidate; ties are broken uniformly."""
-        return int(races.winners(races.EXPONENTIAL, gaps_of(scores, self.grid), self.rate)[0])
+        return int(races.winners(races.EXPONENTIAL, *field_of(scores, self))[0])
 
     def curve(self) -> Curve:
         return Curve.pure(self.epsilon, self.neighbours)
 
     def shortfall(self, candidates: int, confidence: Number = "0.95") -> float:
         """The exponential mechanism's bound holds a fortiori (McKenna & Sheldon 2020, Prop. 2 and Cor. 1)."""
-        return _tail(candidates, confidence) / float(self.rate) * float(self.grid or 1)
+        return self._in_scores(_tail(candidates, confidence) / float(self.rate))
 
 
 class MaxNoise(Enum):
@@ -177,7 +199,7 @@ class NoisyMax(Selection):
     def choose(self, scores: Any) -> int:
         """The index of the largest noisy score."""
         kind = {MaxNoise.LAPLACE: races.LAPLACE, MaxNoise.EXPONENTIAL: races.EXPONENTIAL, MaxNoise.GUMBEL: races.GUMBEL}
-        return int(races.winners(kind[self.noise], gaps_of(scores, self.grid), self.rate)[0])
+        return int(races.winners(kind[self.noise], *field_of(scores, self))[0])
 
     def curve(self) -> Curve:
         if self.noise is MaxNoise.GUMBEL:
@@ -187,7 +209,7 @@ class NoisyMax(Selection):
     def shortfall(self, candidates: int, confidence: Number = "0.95") -> float:
         """Laplace: all noises lie within (ln n/β)/rate, so the choice is at most twice that below the best."""
         twice = 2 if self.noise is MaxNoise.LAPLACE else 1
-        return twice * _tail(candidates, confidence) / float(self.rate) * float(self.grid or 1)
+        return self._in_scores(twice * _tail(candidates, confidence) / float(self.rate))
 
     def _more(self) -> list[str]:
         return [f"noise={self.noise.value!r}"]
@@ -215,10 +237,10 @@ class TopK(Selection):
 
     def choose(self, scores: Any) -> list[int]:
         """The indices of the chosen candidates, best first."""
-        gaps = gaps_of(scores, self.grid)
+        gaps, rate = field_of(scores, self)
         if gaps.size < self.k:
             raise InvalidParameter("scores", f"{gaps.size} candidates", f"at least k = {self.k} candidates")
-        return [int(index) for index in races.winners(races.GUMBEL, gaps, self.rate / self.k, self.k)]
+        return [int(index) for index in races.winners(races.GUMBEL, gaps, rate / self.k, self.k)]
 
     def curve(self) -> Curve:
         return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])
@@ -226,7 +248,7 @@ class TopK(Selection):
     def shortfall(self, candidates: int, confidence: Number = "0.95") -> float:
         """A union bound over the k rounds: each choice is this close to the best of what was left."""
         miss = 1 - exact(confidence, "confidence", INSIDE_UNIT)
-        return _tail(candidates, 1 - miss / self.k) / float(self.rate / self.k) * float(self.grid or 1)
+        return self._in_scores(_tail(candidates, 1 - miss / self.k) / float(self.rate / self.k))
 
     def _more(self) -> list[str]:
         return [f"k={self.k}"]
@@ -235,11 +257,16 @@ class TopK(Selection):
 def _tail(candidates: int, confidence: Number) -> float:
     """ln n + ln(1/β)."""
     miss = 1 - exact(confidence, "confidence", INSIDE_UNIT)
-    return math.log(whole(candidates, "candidates", at_least=1)) - math.log(miss)
+    return math.log(whole(candidates, "candidates", at_least=1)) - _log(miss)
 
 
 def best_selection(
-    order: Number, divergence: Number, candidates: int, sensitivity: Number = 1, monotone: bool = False
+    order: Number,
+    divergence: Number,
+    candidates: int,
+    sensitivity: Number = 1,
+    monotone: bool = False,
+    neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Exponential | PermuteAndFlip:
     """The mechanism that errs less when a release may cost this Rényi divergence of this order.
 
@@ -250,8 +277,11 @@ def best_selection(
     """
     alpha, price = exact(order, "order", ABOVE_ONE), exact(divergence, "divergence", POSITIVE)
     n = whole(candidates, "candidates", at_least=2)
-    ranged = Exponential(_affordable(lambda e: Curve.bounded_range(e), alpha, price), sensitivity, monotone)
-    flipped = PermuteAndFlip(_affordable(lambda e: Curve.pure(e), alpha, price), sensitivity, monotone)
+    if alpha > 10**6 or n > 10**12:
+        raise InvalidParameter("order", order, "at most 1e6, with at most 1e12 candidates")
+    settings = (sensitivity, monotone, neighbours)
+    ranged = Exponential(_affordable(lambda e: Curve.bounded_range(e), alpha, price), *settings)
+    flipped = PermuteAndFlip(_affordable(lambda e: Curve.pure(e), alpha, price), *settings)
     x = np.linspace(0, 60 + math.log(n), 20_000)
     p = np.exp(-x)
     lost_ranged = (x * (1 - 1 / (1 + (n - 1) * p))).max() / float(ranged.rate)
@@ -262,8 +292,10 @@ def best_selection(
 def _affordable(curve: Any, order: Fraction, price: Fraction) -> Fraction:
     """The largest ε, to nine digits, whose divergence fits the price."""
     low, high = _EPSILON
+    if curve(low).renyi_above(order) > price:
+        raise InvalidParameter("divergence", price, "enough for a selection of ε = 1e-9")
     while high / low > 1 + Fraction(1, 10**9):
-        middle = Fraction(math.sqrt(low * high)).limit_denominator(10**12)
+        middle = Fraction(math.sqrt(low * high)).limit_denominator(10**20)
         if not low < middle < high:
             break
         low, high = (middle, high) if curve(middle).renyi_above(order) <= price else (low, middle)

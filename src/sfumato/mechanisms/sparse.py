@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
@@ -49,8 +51,8 @@ class AboveThreshold:
         relation = Neighbours.of(neighbours)
         if not isinstance(monotone, bool) or (monotone and relation is Neighbours.REPLACE):
             raise InvalidParameter("monotone", monotone, "True or False, and False under replace neighbours")
-        if type(threshold) is not int:
-            raise InvalidParameter("threshold", threshold, "a whole number")
+        if type(threshold) is not int or abs(threshold) > 1 << 62:
+            raise InvalidParameter("threshold", threshold, "a whole number of at most 2^62 in size")
         values = None if values_epsilon is None else exact(values_epsilon, "values_epsilon", POSITIVE)
         for name, value in (
             ("epsilon", exact(epsilon, "epsilon", POSITIVE)),
@@ -70,7 +72,7 @@ class AboveThreshold:
     def scales(self) -> tuple[Fraction, Fraction, Fraction]:
         """Of the noise on the threshold, on each question, and on the value of an "above"."""
         split = (self.positives if self.monotone else 2 * self.positives) ** (2 / 3)
-        first = (self.epsilon / Fraction(1 + split)).limit_denominator(10**9) or self.epsilon / 2
+        first = (self.epsilon / Fraction(1 + split)).limit_denominator(10**25) or self.epsilon / 2
         factor = 1 if self.monotone else 2
         values = self.values_epsilon or self.epsilon
         return (
@@ -93,14 +95,16 @@ class AboveThreshold:
 
         All question noises lie within s₂·ln(2k/β) and the threshold's within s₁·ln(2/β).
         """
-        miss = float(1 - exact(confidence, "confidence", INSIDE_UNIT))
+        miss = max(1e-300, float(1 - exact(confidence, "confidence", INSIDE_UNIT)))
         first, second, _ = (float(scale) for scale in self.scales)
         return first * math.log(2 / miss) + second * math.log(2 * whole(questions, "questions", at_least=1) / miss)
 
     def __repr__(self) -> str:
         return (
             f"AboveThreshold(epsilon={text(self.epsilon)}, threshold={self.threshold}, positives={self.positives}, "
-            f"sensitivity={self.sensitivity}, monotone={self.monotone})"
+            f"sensitivity={self.sensitivity}, monotone={self.monotone}, "
+            f"values_epsilon={None if self.values_epsilon is None else text(self.values_epsilon)}, "
+            f"neighbours={self.neighbours.value!r})"
         )
 
 
@@ -115,12 +119,18 @@ class SessionReceipt:
 
 
 class Session:
-    """An open series of questions against one secret threshold."""
+    """An open series of questions against one secret threshold.
+
+    There is one of it: it can neither be copied nor stored nor carried into another process, because a second copy
+    with the same secret would answer more than was paid for.
+    """
 
     def __init__(self, mechanism: AboveThreshold) -> None:
         first, second, third = mechanism.scales
         self._mechanism = mechanism
-        self._threshold = mechanism.threshold + laplace.draw_one(first)
+        self._threshold: int | None = mechanism.threshold + laplace.draw_one(first)
+        self._process = os.getpid()
+        self._lock = threading.Lock()
         self._question_scale, self._value_scale = second, third
         self._noise: deque[int] = deque()
         self._asked = 0
@@ -131,10 +141,13 @@ class Session:
 
     def ask(self, value: int) -> bool:
         """Whether the question's true value is, noisily, at or above the threshold."""
-        if not self._open:
+        asked = value if type(value) is int else _as_int(value)
+        with self._lock:
+            return self._answer(asked)
+
+    def _answer(self, value: int) -> bool:
+        if not self._open or self._threshold is None or self._process != os.getpid():
             raise SessionClosed(self._positives)
-        if type(value) is not int:
-            value = _as_int(value)
         if not self._noise:
             self._noise.extend(laplace.draw(self._question_scale, _AHEAD).tolist())
         self._asked += 1
@@ -155,11 +168,15 @@ class Session:
     def close(self) -> None:
         """End the session; its noise is forgotten, its price is not."""
         self._open = False
+        self._threshold = None
         self._noise.clear()
 
     @property
     def receipt(self) -> SessionReceipt:
         return SessionReceipt(self._mechanism, self._asked, self._positives, self._open)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a session holds a secret and cannot be copied or stored")
 
     def __enter__(self) -> Self:
         return self
