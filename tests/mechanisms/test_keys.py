@@ -78,6 +78,24 @@ def _sets(chances: list[float]) -> np.ndarray:
     return law
 
 
+@pytest.mark.parametrize("g", [1, 2])
+def test_two_units_together_and_one_replaced(g: int) -> None:
+    """Both hold the same keys, perhaps alone: within the group of two; and a unit that changes its key."""
+    epsilon, delta = 0.8, 0.05
+    mechanism = sf.KeyThreshold(str(epsilon), str(delta), g)
+    pair, replaced = mechanism.curve().group(2), mechanism.curve().under("replace")
+    for others in product(range(0, 9, 2), repeat=2):
+        alone = _sets([mechanism.chance(n) for n in others])
+        both = _sets([mechanism.chance(n + 2 * (i < g)) for i, n in enumerate(others)])
+        one, other = (_sets([mechanism.chance(n + (i == k)) for i, n in enumerate(others)]) for k in (0, 1))
+        for e in (0.0, 0.4, 0.8, 1.6):
+            for a, b in ((both, alone), (alone, both)):
+                assert np.maximum(0, a - math.exp(e) * b).sum() <= pair.delta(e) + 1e-9
+            assert np.maximum(0, one - math.exp(e) * other).sum() <= replaced.delta(e) + 1e-9
+    if g == 1:
+        assert mechanism.chance(2) > 2 * delta  # two failures of one unit each would not have covered it
+
+
 def test_one_key_too_many_is_seen() -> None:
     """A unit that holds more keys than was said breaks the promise, and the same enumeration shows it."""
     mechanism = sf.KeyThreshold("0.8", "0.05", 1)
@@ -108,8 +126,8 @@ def test_gaussian_thresholds(g: int) -> None:
     assert 1 - (1 - passing) ** g <= 0.5e-5
     lower = weights[x >= mechanism.threshold - 2].sum() / weights.sum()
     assert 1 - (1 - lower) ** g > 0.5e-5 * 0.9
-    assert mechanism.curve().failure == Fraction(1, 2 * 10**5)
-    assert mechanism.curve().delta(1) <= 1e-5 * (1 + 1e-9)
+    assert mechanism.curve() == sf.Curve.approximate(1, "1e-5")
+    assert mechanism._noise_curve.delta(1) <= 0.5e-5
     count = 20_000
     for n in (1, mechanism.threshold - int(sigma), mechanism.threshold, mechanism.threshold + int(sigma)):
         chance = mechanism.chance(n)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits, gaussian, grids, laplace, lazily
 from sfumato.mechanisms.additive import Gaussian
-from sfumato.privacy import Curve, Guarantee, Sensitivity, calibrate, codec, compose
+from sfumato.privacy import Curve, Guarantee, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import meets
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
@@ -141,11 +141,12 @@ class KeyThreshold:
         return kept
 
     def curve(self) -> Curve:
-        """The threshold's δ beside the noise's ε; for one key per unit the rule as a whole is (ε, δ)-DP."""
-        if self._optimal:
-            return Curve.approximate(self.epsilon, self.delta)
-        share = self.delta if self.sigma is None else self.delta / 2
-        return compose([Curve.approximate(0, share), self._noise_curve])
+        """(ε, δ)-DP as a whole: noise and threshold are one decision.
+
+        Not a composition of a failure and a noise: a key that two units hold alone passes more often than two that
+        one holds each, so a group must be priced by the rule for (ε, δ), and a unit that is replaced likewise.
+        """
+        return Curve.approximate(self.epsilon, self.delta)
 
     def chance(self, count: int) -> float:
         """The probability that a key with so many units is kept."""
