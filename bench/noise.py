@@ -5,13 +5,12 @@ Run with: .venv/bin/python bench/noise.py
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from timing import cpu_seconds
+from timing import cpu_seconds, installed
 
 import sfumato as sf
 from sfumato.mechanisms import tables
@@ -49,22 +48,15 @@ def vectors() -> None:
 
 def _peers(name: str, scale: float) -> dict[str, float]:
     found = {}
-    if importlib.util.find_spec("diffprivlib"):
-        from diffprivlib.mechanisms import GaussianDiscrete, Geometric
-
-        peer = Geometric(epsilon=1 / scale) if name == "Laplace" else GaussianDiscrete(epsilon=0.5, delta=1e-6)
-        found["diffprivlib"] = per_draw(lambda: [peer.randomise(0) for _ in range(1000)], 1000)
-    if importlib.util.find_spec("opendp"):
-        import opendp.prelude as dp
-
+    if peer := installed("diffprivlib.mechanisms"):
+        one = peer.Geometric(epsilon=1 / scale) if name == "Laplace" else peer.GaussianDiscrete(epsilon=0.5, delta=1e-6)
+        found["diffprivlib"] = per_draw(lambda: [one.randomise(0) for _ in range(1000)], 1000)
+    if dp := installed("opendp.prelude"):
         dp.enable_features("contrib")
-        space = (
-            dp.vector_domain(dp.atom_domain(T=int)),
-            dp.l1_distance(T=int) if name == "Laplace" else dp.l2_distance(T=float),
-        )
+        metric = dp.l1_distance(T=int) if name == "Laplace" else dp.l2_distance(T=float)
         make = dp.m.make_laplace if name == "Laplace" else dp.m.make_gaussian
-        peer = make(*space, scale)
-        found["opendp"] = per_draw(lambda: peer([0] * 10_000), 10_000)
+        many = make(dp.vector_domain(dp.atom_domain(T=int)), metric, scale)
+        found["opendp"] = per_draw(lambda: many([0] * 10_000), 10_000)
     return found
 
 

@@ -5,10 +5,8 @@ Run with: .venv/bin/python bench/selection.py
 
 from __future__ import annotations
 
-import importlib.util
-
 import numpy as np
-from timing import cpu_seconds
+from timing import cpu_seconds, installed
 
 import sfumato as sf
 
@@ -29,20 +27,16 @@ def candidates() -> None:
 
 def _peers(scores: np.ndarray, name: str) -> dict[str, float]:
     found = {}
-    if importlib.util.find_spec("diffprivlib") and name in {"Exponential", "PermuteAndFlip"}:
-        from diffprivlib import mechanisms
-
-        make = mechanisms.Exponential if name == "Exponential" else mechanisms.PermuteAndFlip
+    if name in {"Exponential", "PermuteAndFlip"} and (peer := installed("diffprivlib.mechanisms")):
         utility = scores.astype(float).tolist()
+        make = getattr(peer, name)
         found["diffprivlib"] = cpu_seconds(lambda: make(epsilon=1, sensitivity=1, utility=utility).randomise(), 1)
-    if importlib.util.find_spec("opendp") and name == "NoisyMax":
-        import opendp.prelude as dp
-
+    if name == "NoisyMax" and (dp := installed("opendp.prelude")):
         dp.enable_features("contrib")
         domain = dp.vector_domain(dp.atom_domain(T=int))
-        peer = dp.m.make_noisy_max(domain, dp.linf_distance(T=int), dp.max_divergence(), scale=2.0)
+        many = dp.m.make_noisy_max(domain, dp.linf_distance(T=int), dp.max_divergence(), scale=2.0)
         values = scores.tolist()
-        found["opendp"] = cpu_seconds(lambda: peer(values), 1)
+        found["opendp"] = cpu_seconds(lambda: many(values), 1)
     return found
 
 

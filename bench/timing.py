@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable
+from types import ModuleType
 
 
 def cpu_seconds(call: Callable[[], object], repeats: int = 5) -> float:
@@ -14,6 +16,14 @@ def cpu_seconds(call: Callable[[], object], repeats: int = 5) -> float:
         call()
         best = min(best, time.process_time() - start)
     return best
+
+
+def installed(name: str) -> ModuleType | None:
+    """A peer's module, or None when it is not here or does not import."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
 
 
 def row(name: str, ours: float, theirs: float | None = None, note: str = "") -> None:
