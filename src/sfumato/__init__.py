@@ -7,25 +7,10 @@ sf.Curve.laplace(scale=2).epsilon(0)
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from sfumato import errors
 from sfumato.errors import InvalidParameter, NeighboursDiffer, Overspent, SessionClosed, SfumatoError
-from sfumato.mechanisms import (
-    AboveThreshold,
-    Exponential,
-    Gaussian,
-    KeyThreshold,
-    Laplace,
-    NoisyMax,
-    OptimalLocalHashing,
-    OptimizedUnaryEncoding,
-    PermuteAndFlip,
-    Quantiles,
-    RandomizedResponse,
-    TopK,
-    best_selection,
-)
 from sfumato.privacy import (
     Budget,
     Cost,
@@ -39,6 +24,7 @@ from sfumato.privacy import (
     Reading,
     Sensitivity,
     calibrate,
+    codec,
     compose,
     divergences,
     dumps,
@@ -47,6 +33,48 @@ from sfumato.privacy import (
     reading,
     theorems,
 )
+
+if TYPE_CHECKING:
+    from sfumato import audit as audit
+    from sfumato.mechanisms import (
+        AboveThreshold as AboveThreshold,
+    )
+    from sfumato.mechanisms import (
+        Exponential as Exponential,
+    )
+    from sfumato.mechanisms import (
+        Gaussian as Gaussian,
+    )
+    from sfumato.mechanisms import (
+        KeyThreshold as KeyThreshold,
+    )
+    from sfumato.mechanisms import (
+        Laplace as Laplace,
+    )
+    from sfumato.mechanisms import (
+        NoisyMax as NoisyMax,
+    )
+    from sfumato.mechanisms import (
+        OptimalLocalHashing as OptimalLocalHashing,
+    )
+    from sfumato.mechanisms import (
+        OptimizedUnaryEncoding as OptimizedUnaryEncoding,
+    )
+    from sfumato.mechanisms import (
+        PermuteAndFlip as PermuteAndFlip,
+    )
+    from sfumato.mechanisms import (
+        Quantiles as Quantiles,
+    )
+    from sfumato.mechanisms import (
+        RandomizedResponse as RandomizedResponse,
+    )
+    from sfumato.mechanisms import (
+        TopK as TopK,
+    )
+    from sfumato.mechanisms import (
+        best_selection as best_selection,
+    )
 
 __version__ = "0.1.0"
 
@@ -93,11 +121,28 @@ __all__ = [
     "theorems",
 ]
 
-_ON_FIRST_USE = {"audit"}
+_MECHANISMS = {
+    "AboveThreshold",
+    "Exponential",
+    "Gaussian",
+    "KeyThreshold",
+    "Laplace",
+    "NoisyMax",
+    "OptimalLocalHashing",
+    "OptimizedUnaryEncoding",
+    "PermuteAndFlip",
+    "Quantiles",
+    "RandomizedResponse",
+    "TopK",
+    "best_selection",
+}
+codec.later("sfumato.mechanisms")
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Packages that only some users need are imported when they are first named."""
-    if name in _ON_FIRST_USE:
-        return import_module(f"sfumato.{name}")
+def __getattr__(name: str) -> Any:
+    """What only some users need is imported when it is first named."""
+    if name == "audit":
+        return import_module("sfumato.audit")
+    if name in _MECHANISMS:
+        return getattr(import_module("sfumato.mechanisms"), name)
     raise AttributeError(f"module 'sfumato' has no attribute {name!r}")

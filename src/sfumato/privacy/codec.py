@@ -11,6 +11,7 @@ import dataclasses
 import json
 from enum import Enum
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, TypeVar
 
 from sfumato.errors import InvalidParameter
@@ -20,6 +21,7 @@ VERSION = 1
 _LONGEST = 1 << 22
 
 _types: dict[str, type] = {}
+_later: list[str] = []
 _V = TypeVar("_V", bound=type)
 
 
@@ -27,6 +29,21 @@ def value(cls: _V) -> _V:
     """Register a frozen dataclass under its own name: decorate the class, above ``@dataclass``."""
     _types[cls.__name__] = cls
     return cls
+
+
+def later(module: str) -> None:
+    """Name a module whose values are registered when it is imported: ``loads`` imports it when it meets a type it
+    does not know.
+    """
+    _later.append(module)
+
+
+def _known(name: object) -> type | None:
+    if not isinstance(name, str):
+        return None
+    while name not in _types and _later:
+        import_module(_later.pop())
+    return _types.get(name)
 
 
 def dumps(item: object) -> str:
@@ -82,7 +99,7 @@ def _read(data: Any) -> Any:
         return data
     fields = dict(data)
     name = fields.pop("type", None)
-    cls = _types.get(name) if isinstance(name, str) else None
+    cls = _known(name)
     if cls is None:
         raise InvalidParameter("type", name, "one of " + ", ".join(sorted(_types)))
     known = [f.name for f in dataclasses.fields(cls) if f.init]
