@@ -64,6 +64,8 @@ def test_the_largest_loss_is_the_pure_epsilon() -> None:
     low, high = sf.audit.enumerate(sf.RandomizedResponse(1, 3), (0, 1)).largest
     assert low <= 1 <= high
     assert math.isclose(float(low), 1)
+    low, high = sf.audit.enumerate(sf.Laplace("0.005"), (0, 1)).largest
+    assert low <= 200 <= high
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,8 @@ def test_the_largest_loss_is_the_pure_epsilon() -> None:
         lambda: sf.audit.enumerate(sf.Laplace(1000), ((0, 0), (1, 1))),
         lambda: sf.audit.enumerate("Laplace", (0, 1)),
         lambda: sf.audit.enumerate(sf.Laplace(1), (0, 10**7)),
+        lambda: sf.audit.enumerate(sf.Laplace(1), (2**63, 2**63 + 1)),
+        lambda: sf.audit.enumerate(sf.Laplace(1), (0, 2**70)),
         lambda: sf.audit.enumerate(sf.Laplace([1, 2, 3]), (0, 1)),
         lambda: sf.audit.enumerate(sf.RandomizedResponse(1), (0, 7)),
         lambda: sf.audit.enumerate(sf.RandomizedResponse(1), ("a", None)),

@@ -103,9 +103,9 @@ def test_values_are_clamped_and_bounds_are_wide() -> None:
     assert 0 <= sf.Quantiles("0.5", 1, (0, 5)).choose([-(10**18), 10**18])[0] <= 5
     wide = sf.Quantiles("0.5", 5, (-(2**61), 2**61)).choose(np.arange(100_000))
     assert -1000 < wide[0] < 101_000
-    huge = sf.Quantiles("0.123456789", 5, (0, 10)).choose_histogram([3, 7], [10**17, 10**18])
+    huge = sf.Quantiles("0.123456789", 5, (0, 10)).choose_histogram([3, 7], [10**9, 10**10])
     assert huge == [7]
-    assert sf.Quantiles("0.5", 10, (0, 100)).choose_histogram([10, 20, 90], [2**62] * 3)[0] <= 90
+    assert sf.Quantiles("0.5", 10, (0, 100)).choose_histogram([10, 20, 90], [2**62] * 3) == [20]
     assert len(sf.Quantiles("0.5", 1, (-(2**61), 2**61)).choose([])) == 1
 
 

@@ -158,6 +158,7 @@ def test_the_rarest_word_gives_the_worst_candidate_its_chance() -> None:
 def test_fractions_are_exact_scores() -> None:
     third = Fraction(1, 3)
     assert sf.Exponential(1000).choose([third, Fraction(1, 2), 0]) == 1
+    assert sf.Exponential(1000).choose([third, 10**30]) == 1
     gaps, rate = field_of([third, Fraction(1, 2)], sf.Exponential(1))
     assert (gaps.tolist(), rate) == ([1, 0], Fraction(1, 12))
     for wrong in ([third, 0.5], [third, "a"]):

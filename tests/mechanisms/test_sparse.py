@@ -75,6 +75,37 @@ def test_threads_cannot_get_more_than_was_paid_for() -> None:
         assert sum(pool.map(ask, range(200))) == 5
 
 
+def test_the_last_positive_ends_it_even_if_something_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = sf.AboveThreshold(1, 0, positives=2, values_epsilon=1).start()
+    assert session.ask(10**6)
+    monkeypatch.setattr(laplace, "draw_one", _interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.ask(10**6)
+    monkeypatch.undo()
+    assert session.remaining == 0
+    with pytest.raises(sf.SessionClosed):
+        session.ask(10**6)
+
+
+def _interrupted(_: Fraction) -> int:
+    raise KeyboardInterrupt
+
+
+def test_closing_while_others_ask_is_clean() -> None:
+    session = sf.AboveThreshold(1, 10**9).start()
+
+    def ask(i: int) -> bool:
+        if i == 500:
+            session.close()
+        try:
+            return session.ask(0)
+        except sf.SessionClosed:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert not any(pool.map(ask, range(2000)))
+
+
 def test_values_at_positives() -> None:
     mechanism = sf.AboveThreshold(20, 100, positives=1, values_epsilon=20)
     session = mechanism.start()

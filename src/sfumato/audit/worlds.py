@@ -44,8 +44,7 @@ class Enumeration:
     @property
     def ratio(self) -> Fraction | None:
         """The largest likelihood ratio e^ε, when the probabilities are rational."""
-        ratios = [max(p / q, q / p) for p, q in self.outcomes if p and q]
-        return max(ratios) if self.exact else None
+        return max(max(p / q, q / p) for p, q in self.outcomes if p and q) if self.exact else None
 
     def delta(self, epsilon: Number) -> Interval:
         """Bounds of the hockey-stick divergence at ε, the larger of both directions."""
@@ -85,8 +84,8 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
     if not isinstance(mechanism, (Laplace, Gaussian)):
         raise InvalidParameter("mechanism", mechanism, "Laplace, Gaussian or RandomizedResponse")
     rows = [tuple(each) if isinstance(each, (tuple, list)) else (each,) for each in neighbours]
-    if len(rows[0]) != len(rows[1]) or not all(type(x) is int for row in rows for x in row):
-        raise InvalidParameter("neighbours", neighbours, "two whole numbers, or two rows of as many")
+    if len(rows[0]) != len(rows[1]) or not all(type(x) is int and abs(x) < 1 << 62 for row in rows for x in row):
+        raise InvalidParameter("neighbours", neighbours, "two whole numbers below 2^62, or two rows of as many")
     sizes = mechanism.sampler.sizes
     if len(sizes) not in (1, len(rows[0])):
         raise InvalidParameter("neighbours", neighbours, f"rows of {len(sizes)} numbers: one for each scale")
@@ -102,7 +101,8 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
         (math.prod((p for p, _ in each), start=Fraction(1)), math.prod((q for _, q in each), start=Fraction(1)))
         for each in product(*(column.outcomes() for column in columns))
     )
-    return Enumeration(outcomes, False, _largest(outcomes), mechanism.curve(sensitivity))
+    least = Fraction(0) if isinstance(mechanism, Laplace) else _ERROR  # a Laplace's ratios are exact however rare
+    return Enumeration(outcomes, False, _largest(outcomes, least), mechanism.curve(sensitivity))
 
 
 def _ends(rows: list[tuple[Any, ...]], i: int, grid: Fraction | None) -> tuple[int, int]:
@@ -171,12 +171,12 @@ def _gaussian_law(weights: list[Decimal]) -> tuple[Any, Any]:
     return lambda x: powers[abs(x)] / total, lambda _: Fraction(0)
 
 
-def _largest(outcomes: Iterable[Pair]) -> Interval:
+def _largest(outcomes: Iterable[Pair], least: Fraction = _ERROR) -> Interval:
     context = lazily.digits(_DIGITS)
     logs = [
         context.subtract(lazily.decimal(p, context).ln(context), lazily.decimal(q, context).ln(context)).copy_abs()
         for p, q in outcomes
-        if p > _ERROR and q > _ERROR
+        if p > least and q > least
     ]
     most = Fraction(max(logs, default=Decimal(0)))
     width = Fraction(1, 10**31)

@@ -92,7 +92,7 @@ def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
 
 def _need_whole(value: int | Fraction) -> None:
     if not isinstance(value, int):
-        as_numbers(float(value), None, "values")
+        as_numbers(0.0, None, "values")  # a fraction is refused like a float
 
 
 def to_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
@@ -121,7 +121,8 @@ def _integer_steps(values: Integers, grid: Fraction) -> Integers:
         return np.clip((values >> k) + ((values >> (k - 1)) & 1), -most, most)
     k = grid.denominator.bit_length() - 1
     fits = most >> k
-    return np.clip(values, -fits, fits) << k
+    inside = np.clip(values, -fits, fits) << k
+    return np.where(values > fits, most, np.where(values < -fits, -most, inside))
 
 
 def _nearest(steps: Fraction) -> int:

@@ -31,7 +31,7 @@ _FAR_BITS = 100
 _LARGEST = 1 << 61
 _DECIMALS = 10**6
 _LEAST_RATE = Fraction(1, 10**10)
-_MOST_ROWS = 1 << 60
+_MOST_ROWS = 1 << 36  # for one value: a row beyond it counts nowhere, so ranks and n still move together
 
 
 @codec.value
@@ -102,8 +102,7 @@ class Quantiles:
         order = np.argsort(points, kind="stable")
         clamped, many = np.clip(points[order], *self.bounds), rows[order]
         distinct, start = np.unique(clamped, return_index=True)
-        summed = np.minimum(np.cumsum(many.astype(object)), _MOST_ROWS).astype(np.int64)
-        ranks = np.concatenate([np.zeros(1, np.int64), summed])
+        ranks = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.minimum(many, _MOST_ROWS))])
         return self._released(distinct, np.concatenate([ranks[start], [ranks[-1]]]).astype(np.int64))
 
     def _released(self, distinct: NDArray[np.int64], ranks: NDArray[np.int64]) -> list[int]:

@@ -76,11 +76,13 @@ class _Runner:
 
     def key(self, kind: Kind, context: Context) -> tuple[Decimal, Decimal]:
         """Bounds of the key over the interval that U is known to lie in."""
+        # 1 − U cancels where U is small: as many more digits as U has places.
+        wide = lazily.digits(context.prec + self.width // 3 + 5)
         ends = []
         for v in (self.v, self.v + 1):
             top = (1 << self.width) - v if kind.smallest else v
-            left = context.divide(Decimal(top), Decimal(1 << self.width))
-            e = left.ln(context).copy_negate() if left else Decimal("Infinity")
+            left = wide.divide(Decimal(top), Decimal(1 << self.width))
+            e = left.ln(wide).copy_negate() if left else Decimal("Infinity")
             gap = lazily.decimal(self.gap, context)
             if self.places != 1:
                 gap = context.subtract(gap, Decimal(self.places).ln(context))

@@ -98,9 +98,8 @@ def field_of(scores: Any, mechanism: Selection) -> tuple[NDArray[np.uint64], Fra
             raise InvalidParameter("scores", "a mixed list", "whole numbers and Fractions, without a grid")
         unit = math.lcm(*(Fraction(s).denominator for s in scores))
         scores, rate = [int(s * unit) for s in scores], rate / unit
-        if max(scores) - min(scores) >= 1 << 63:
-            raise InvalidParameter("scores", "a list of Fractions", "fractions whose common denominator is below 2^63")
-        scores = [s - max(scores) for s in scores]
+        top = max(scores)
+        scores = [max(s - top, -(1 << 62)) for s in scores]  # cutting off how bad a candidate is keeps the sensitivity
     array = grids.as_numbers(scores, mechanism.grid, "scores")
     if array.ndim != 1 or not array.size:
         raise InvalidParameter("scores", f"{array.ndim} dimensions", "a list of at least one score")

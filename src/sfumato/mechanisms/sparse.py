@@ -135,18 +135,19 @@ class Session:
         self._noise: deque[int] = deque()
         self._asked = 0
         self._positives = 0
-        self._open = True
         self.value: int | None = None
         """The noisy value of the last "above", when the mechanism pays for values."""
 
     def ask(self, value: int) -> bool:
         """Whether the question's true value is, noisily, at or above the threshold."""
         asked = value if type(value) is int else _as_int(value)
+        if self._process != os.getpid():
+            raise SessionClosed(self._positives)
         with self._lock:
             return self._answer(asked)
 
     def _answer(self, value: int) -> bool:
-        if not self._open or self._threshold is None or self._process != os.getpid():
+        if self._threshold is None:
             raise SessionClosed(self._positives)
         if not self._noise:
             self._noise.extend(laplace.draw(self._question_scale, _AHEAD).tolist())
@@ -154,26 +155,29 @@ class Session:
         if value + self._noise.popleft() < self._threshold:
             return False
         self._positives += 1
+        if self._positives >= self._mechanism.positives:
+            self._forget()  # before anything else can fail: the last "above" ends the session whatever follows
         if self._mechanism.values_epsilon is not None:
             self.value = value + laplace.draw_one(self._value_scale)
-        if self._positives == self._mechanism.positives:
-            self.close()
         return True
 
     @property
     def remaining(self) -> int:
         """How many times it may still say "above"."""
-        return self._mechanism.positives - self._positives if self._open else 0
+        return 0 if self._threshold is None else self._mechanism.positives - self._positives
 
     def close(self) -> None:
         """End the session; its noise is forgotten, its price is not."""
-        self._open = False
+        with self._lock:
+            self._forget()
+
+    def _forget(self) -> None:
         self._threshold = None
         self._noise.clear()
 
     @property
     def receipt(self) -> SessionReceipt:
-        return SessionReceipt(self._mechanism, self._asked, self._positives, self._open)
+        return SessionReceipt(self._mechanism, self._asked, self._positives, self._threshold is not None)
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a session holds a secret and cannot be copied or stored")
