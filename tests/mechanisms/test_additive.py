@@ -102,6 +102,27 @@ def test_no_value_reaches_an_error() -> None:
         assert "1234567" not in repr(refusal.value.value)
 
 
+def test_no_size_reaches_an_error() -> None:
+    """How many rows or keys there are is private too: a refusal reads the same whatever their number."""
+    calls = (
+        lambda n: sf.Laplace(1).apply(np.full(n, 0.5)),
+        lambda n: sf.Laplace([1, 2]).apply(np.zeros(n, np.int64)),
+        lambda n: sf.RandomizedResponse(1).apply(np.full(n, 9)),
+        lambda n: sf.KeyThreshold(1, "1e-6").choose(np.full(n, -1)),
+        lambda n: sf.Quantiles("0.5", 1, (0, 9)).choose(np.arange(n)[::-1]),
+        lambda n: sf.Quantiles("0.5", 1, (0, 9)).choose_histogram([1], np.zeros(n, np.int64)),
+        lambda n: sf.Exponential(1).choose(np.full(n, 0.5)),
+        lambda n: sf.Exponential(1).choose(["x" * n]),
+    )
+    for call in calls:
+        texts = set()
+        for size in (17, 4242):
+            with pytest.raises(sf.InvalidParameter) as refusal:
+                call(size)
+            texts.add(str(refusal.value))
+        assert len(texts) == 1
+
+
 def test_errors_at_extreme_confidence() -> None:
     assert sf.Laplace(1000).error("0.9999999999999997") == 35743
     assert sf.Laplace(1).error("0.99999999999999999999") == 46

@@ -173,7 +173,7 @@ def _apply(mechanism: Laplace | Gaussian, values: Any) -> Any:
     array: Any = values if single else grids.as_numbers(values, mechanism.grid, "values")
     if len(sampler.sizes) > 1 and np.shape(array)[-1:] != (len(sampler.sizes),):
         rule = f"as many as there are scales ({len(sampler.sizes)}), or rows of as many"
-        raise InvalidParameter("values", f"shape {np.shape(array)}", rule)
+        raise InvalidParameter("values", grids.described(np.asarray(array)), rule)
     return grids.noisy(array, mechanism.grid, sampler.one, sampler.planned(np.size(array)))
 
 

@@ -77,7 +77,7 @@ def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
             array = np.array([min(max(x, _LIMITS.min), _LIMITS.max) for x in values], np.int64)
     except ValueError:
         array = np.array(None)
-    what = f"{type(values).__name__} of {array.dtype} with shape {array.shape}"
+    what = described(array)
     if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
         raise InvalidParameter(name, what, "whole numbers, or floats with a grid", fix=f"convert {name} to int64")
     if array.dtype.kind == "f" and grid is None:
@@ -88,6 +88,12 @@ def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
             fix=f"pass grid=2**-k to the mechanism, or round the {name} to integers yourself",
         )
     return array
+
+
+def described(array: NDArray[Any]) -> str:
+    """An array in a refusal: its kind and dimensions, never its values and never its size, which may be private too."""
+    kind = {"i": "whole numbers", "u": "whole numbers", "f": "floats"}.get(array.dtype.kind, "something else")
+    return f"{array.ndim}-dimensional {kind}"
 
 
 def _need_whole(value: int | Fraction) -> None:

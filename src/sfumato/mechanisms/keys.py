@@ -117,7 +117,7 @@ class KeyThreshold:
         """Which keys to keep, given how many units (or how much weight) each has; a key nobody holds is never kept."""
         held = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
         if held.ndim != 1 or (held < 0).any():
-            raise InvalidParameter("counts", f"shape {held.shape}", "a list of whole numbers ≥ 0")
+            raise InvalidParameter("counts", grids.described(held), "a list of whole numbers ≥ 0")
         kept = np.empty(held.size, bool)
         for start in range(0, held.size, grids.CHUNK):
             part = held[start : start + grids.CHUNK]

@@ -86,7 +86,7 @@ class Quantiles:
         """
         array = grids.to_steps(grids.as_numbers(values, None, "values"), None)
         if array.ndim != 1 or (array.size and not np.all(array[:-1] <= array[1:])):
-            raise InvalidParameter("values", f"shape {array.shape}", "a sorted list of whole numbers")
+            raise InvalidParameter("values", grids.described(array), "a sorted list of whole numbers")
         clamped = np.clip(array, *self.bounds)
         new = np.concatenate([[True], clamped[1:] != clamped[:-1]])[: clamped.size]
         first = np.flatnonzero(new)
@@ -98,7 +98,7 @@ class Quantiles:
         points = grids.to_steps(grids.as_numbers(values, None, "values"), None)
         rows = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
         if points.shape != rows.shape or points.ndim != 1 or (rows < 0).any():
-            raise InvalidParameter("counts", f"shape {rows.shape}", "as many numbers ≥ 0 as there are values")
+            raise InvalidParameter("counts", grids.described(rows), "as many numbers ≥ 0 as there are values")
         order = np.argsort(points, kind="stable")
         clamped, many = np.clip(points[order], *self.bounds), rows[order]
         distinct, start = np.unique(clamped, return_index=True)

@@ -44,7 +44,7 @@ def _answers(values: Any, choices: int) -> Integers:
     array = grids.as_numbers(values, None, "values")
     flat = np.atleast_1d(grids.to_steps(array, None))
     if array.ndim > 1 or (flat.size and not (flat.min() >= 0 and flat.max() < choices)):
-        raise InvalidParameter("values", f"shape {array.shape}", f"a list of whole numbers in [0, {choices})")
+        raise InvalidParameter("values", grids.described(array), f"a list of whole numbers in [0, {choices})")
     return flat
 
 
