@@ -3,6 +3,8 @@
     SfumatoError                    rule, place, fix
     ├── InvalidParameter            a number, word or shape outside what is allowed
     ├── NeighboursDiffer            a loss stated for one neighbour relation used under another
+    ├── InvalidPolicy               a declaration that is wrong, missing or contradicts another
+    ├── Unsupported                 a question outside what can be answered, by a stable code
     ├── SessionClosed               a question to a session that has said its last
     └── Overspent                   a charge the account cannot afford
 
@@ -65,6 +67,34 @@ class NeighboursDiffer(SfumatoError):
         )
         self.stated = stated
         self.wanted = wanted
+
+
+class InvalidPolicy(SfumatoError, ValueError):
+    """A policy's declaration is wrong: the place is its path in the file."""
+
+
+class Unsupported(SfumatoError):
+    """A question that cannot be answered, decided from its text and the policy alone.
+
+    ``code`` is stable, for programs. ``line`` and ``column`` (from 1) say where in the text; None when the whole
+    text is meant.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        rule: str,
+        *,
+        fix: str,
+        place: str = "the question",
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        where = place if line is None else f"{place}, line {line}, column {column}"
+        super().__init__(f"{rule} [{code}]", place=where, fix=fix)
+        self.code = code
+        self.line = line
+        self.column = column
 
 
 class SessionClosed(SfumatoError):

@@ -8,6 +8,7 @@ own fields as they are written, so reading is nothing but validating: a hostile 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 from enum import Enum
 from fractions import Fraction
@@ -84,6 +85,8 @@ def _write(item: object) -> Any:
         return text(item)
     if isinstance(item, Enum):
         return item.value
+    if isinstance(item, datetime.date):
+        return item.isoformat()
     if isinstance(item, (tuple, list)):
         return [_write(each) for each in item]
     if type(item).__name__ in _types and dataclasses.is_dataclass(item):

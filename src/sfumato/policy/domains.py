@@ -1,0 +1,200 @@
+"""What is publicly known of a value: its type, its range, its finite choices. Never learnt from data."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import POSITIVE, Range, exact, text
+
+Value = int | Fraction | str | bool | dt.date | dt.datetime
+"""A public value of one of the types, exact."""
+
+LARGEST_INTEGER = 2**62
+"""Whole numbers are held in 64 bits with room for one addition."""
+MOST_VALUES = 100_000
+_WHOLE = Range("a whole number of at most 2^62 in size", Fraction(-LARGEST_INTEGER), Fraction(LARGEST_INTEGER))
+
+
+class Type(Enum):
+    """The types a column or an expression may have."""
+
+    INTEGER = "integer"
+    REAL = "real"
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+
+    @classmethod
+    def of(cls, value: Type | str) -> Type:
+        try:
+            return cls(value)
+        except ValueError:
+            raise InvalidParameter("type", value, "one of " + ", ".join(each.value for each in cls)) from None
+
+    @property
+    def numeric(self) -> bool:
+        return self in (Type.INTEGER, Type.REAL)
+
+    @property
+    def temporal(self) -> bool:
+        return self in (Type.DATE, Type.TIMESTAMP)
+
+
+@codec.value
+@dataclass(frozen=True)
+class Domain:
+    """What is publicly known of a column or an expression.
+
+    ``bounds`` are enforced by clamping at the scan, ``values`` by turning anything else into NULL. ``grid`` is the
+    step to which a real is rounded before it is added up. ``nullable`` says that NULL is a key of its own when
+    grouping; any value may be missing.
+
+    >>> Domain("integer", bounds=(0, 110))
+    Domain(type='integer', bounds=(0, 110))
+    """
+
+    type: Type
+    bounds: tuple[Value, Value] | None = None
+    values: tuple[Value, ...] | None = None
+    grid: Fraction | None = None
+    nullable: bool = False
+
+    def __post_init__(self) -> None:
+        kind = Type.of(self.type)
+        object.__setattr__(self, "type", kind)
+        if not isinstance(self.nullable, bool):
+            raise InvalidParameter("nullable", self.nullable, "true or false")
+        object.__setattr__(self, "bounds", _bounds(kind, self.bounds))
+        object.__setattr__(self, "values", _values(kind, self.values))
+        if self.bounds is not None and self.values is not None:
+            raise InvalidParameter("bounds", self.bounds, "left out when values are listed")
+        if self.grid is not None:
+            if kind is not Type.REAL:
+                raise InvalidParameter("grid", self.grid, "left out unless the type is real")
+            object.__setattr__(self, "grid", exact(self.grid, "grid", POSITIVE))
+
+    @property
+    def range(self) -> tuple[Value, Value] | None:
+        """The least and the greatest value, from bounds or values; None when nothing is declared."""
+        if self.bounds is not None:
+            return self.bounds
+        if self.values is None or not self.values or self.type in (Type.TEXT, Type.BOOLEAN):
+            return None
+        ordered: list[Any] = sorted(self.values)
+        return ordered[0], ordered[-1]
+
+    def __repr__(self) -> str:
+        shown = {"bounds": self.bounds, "values": self.values, "grid": self.grid}
+        parts = [f"{name}={_shown(value)}" for name, value in shown.items() if value is not None]
+        parts += ["nullable=True"] if self.nullable else []
+        return f"Domain({', '.join([f'type={self.type.value!r}', *parts])})"
+
+
+def as_value(kind: Type, value: object, name: str) -> Value:
+    """A public value read as the given type: exact numbers, ISO dates, plain text."""
+    reader = _READERS[kind]
+    return reader(value, name)
+
+
+def _integer(value: object, name: str) -> int:
+    number = exact(value, name, _WHOLE)  # type: ignore[arg-type]
+    if number.denominator != 1:
+        raise InvalidParameter(name, value, _WHOLE.words)
+    return number.numerator
+
+
+def _real(value: object, name: str) -> Fraction:
+    return exact(value, name)  # type: ignore[arg-type]
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str) or len(value) > 10_000 or "\0" in value or (not value.isascii() and _broken(value)):
+        raise InvalidParameter(name, value, "a text of at most 10,000 characters")
+    return value
+
+
+def _broken(value: str) -> bool:
+    """Lone surrogates are no text: an engine cannot store them."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _boolean(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidParameter(name, value, "true or false")
+    return value
+
+
+def _date(value: object, name: str) -> dt.date:
+    if isinstance(value, dt.datetime):
+        raise InvalidParameter(name, value, "a date such as 2024-01-31")
+    if isinstance(value, dt.date):
+        return value
+    try:
+        return dt.date.fromisoformat(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidParameter(name, value, "a date such as 2024-01-31") from None
+
+
+def _timestamp(value: object, name: str) -> dt.datetime:
+    rule = "a time such as 2024-01-31 23:59:00, without a time zone"
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return dt.datetime(value.year, value.month, value.day)
+    try:
+        found = value if isinstance(value, dt.datetime) else dt.datetime.fromisoformat(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidParameter(name, value, rule) from None
+    if found.tzinfo is not None:
+        raise InvalidParameter(name, value, rule)
+    return found
+
+
+_READERS: dict[Type, Any] = {
+    Type.INTEGER: _integer,
+    Type.REAL: _real,
+    Type.TEXT: _text,
+    Type.BOOLEAN: _boolean,
+    Type.DATE: _date,
+    Type.TIMESTAMP: _timestamp,
+}
+
+
+def _bounds(kind: Type, bounds: object) -> tuple[Value, Value] | None:
+    if bounds is None:
+        return None
+    if kind in (Type.TEXT, Type.BOOLEAN):
+        raise InvalidParameter("bounds", bounds, f"left out for the type {kind.value}", fix="list its values instead")
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise InvalidParameter("bounds", bounds, "two values, [low, high]")
+    low, high = (as_value(kind, each, "bounds") for each in bounds)
+    if low > high:  # type: ignore[operator]
+        raise InvalidParameter("bounds", bounds, "[low, high] with low ≤ high")
+    return low, high
+
+
+def _values(kind: Type, values: object) -> tuple[Value, ...] | None:
+    if values is None:
+        return None
+    if not isinstance(values, (tuple, list)) or not 1 <= len(values) <= MOST_VALUES:
+        raise InvalidParameter("values", values, f"a list of 1 to {MOST_VALUES:,} values")
+    found = tuple(as_value(kind, each, "values") for each in values)
+    if len(set(found)) != len(found):
+        raise InvalidParameter("values", values, "a list in which no value stands twice")
+    return found
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        more = ", …" if len(value) > 6 else ""
+        return f"({', '.join(_shown(each) for each in value[:6])}{more})"
+    return text(value) if isinstance(value, Fraction) else repr(value)
