@@ -10,7 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sfumato import errors
-from sfumato.errors import InvalidParameter, NeighboursDiffer, Overspent, SessionClosed, SfumatoError
+from sfumato.errors import (
+    AccountDiffers,
+    AlreadyAnswered,
+    InvalidParameter,
+    LedgerBehind,
+    LedgerDamaged,
+    LedgerUnavailable,
+    NeighboursDiffer,
+    Overspent,
+    RequestDiffers,
+    SessionClosed,
+    SfumatoError,
+    SourceTaken,
+    TabClosed,
+)
 from sfumato.privacy import (
     Budget,
     Cost,
@@ -36,6 +50,27 @@ from sfumato.privacy import (
 
 if TYPE_CHECKING:
     from sfumato import audit as audit
+    from sfumato.ledger import (
+        Account as Account,
+    )
+    from sfumato.ledger import (
+        Anchor as Anchor,
+    )
+    from sfumato.ledger import (
+        Entry as Entry,
+    )
+    from sfumato.ledger import (
+        Ledger as Ledger,
+    )
+    from sfumato.ledger import (
+        Line as Line,
+    )
+    from sfumato.ledger import (
+        StoredAnswer as StoredAnswer,
+    )
+    from sfumato.ledger import (
+        Tab as Tab,
+    )
     from sfumato.mechanisms import (
         AboveThreshold as AboveThreshold,
     )
@@ -80,15 +115,25 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AboveThreshold",
+    "Account",
+    "AccountDiffers",
+    "AlreadyAnswered",
+    "Anchor",
     "Budget",
     "Cost",
     "Curve",
+    "Entry",
     "Exponential",
     "Gaussian",
     "Guarantee",
     "InvalidParameter",
     "KeyThreshold",
     "Laplace",
+    "Ledger",
+    "LedgerBehind",
+    "LedgerDamaged",
+    "LedgerUnavailable",
+    "Line",
     "Neighbours",
     "NeighboursDiffer",
     "Noise",
@@ -103,9 +148,14 @@ __all__ = [
     "Quantiles",
     "RandomizedResponse",
     "Reading",
+    "RequestDiffers",
     "Sensitivity",
     "SessionClosed",
     "SfumatoError",
+    "SourceTaken",
+    "StoredAnswer",
+    "Tab",
+    "TabClosed",
     "TopK",
     "__version__",
     "audit",
@@ -136,6 +186,8 @@ _MECHANISMS = {
     "TopK",
     "best_selection",
 }
+_LEDGER = {"Account", "Anchor", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"}
+codec.later("sfumato.ledger")
 codec.later("sfumato.mechanisms")
 
 
@@ -143,6 +195,8 @@ def __getattr__(name: str) -> Any:
     """What only some users need is imported when it is first named."""
     if name == "audit":
         return import_module("sfumato.audit")
+    if name in _LEDGER:
+        return getattr(import_module("sfumato.ledger"), name)
     if name in _MECHANISMS:
         return getattr(import_module("sfumato.mechanisms"), name)
     raise AttributeError(f"module 'sfumato' has no attribute {name!r}")

@@ -6,7 +6,15 @@
     ├── InvalidPolicy               a declaration that is wrong, missing or contradicts another
     ├── Unsupported                 a question outside what can be answered, by a stable code
     ├── SessionClosed               a question to a session that has said its last
-    └── Overspent                   a charge the account cannot afford
+    ├── Overspent                   a charge the account cannot afford
+    ├── AccountDiffers              an account opened again under other terms than it was opened with
+    ├── AlreadyAnswered             a second answer to one charge
+    ├── RequestDiffers              a request id that was used for another question
+    ├── SourceTaken                 data that belong to another account
+    ├── TabClosed                   a step on a tab that is closed, or that another process opened
+    └── LedgerUnavailable           the ledger cannot be used now: locked, full, read-only, newer, on a network
+        ├── LedgerDamaged           a line that is not what was written
+        └── LedgerBehind            lines that are known to exist are missing
 
 An error's text is decided by its parameters alone: no private value ever reaches one.
 """
@@ -122,6 +130,8 @@ class Overspent(SfumatoError):
         requested: Mapping[str, Fraction | None],
         remaining: Mapping[str, Fraction],
         largest: Fraction,
+        *,
+        place: str = "the account",
     ) -> None:
         self.requested = dict(requested)
         self.remaining = dict(remaining)
@@ -136,12 +146,64 @@ class Overspent(SfumatoError):
             for name, left in self.remaining.items()
         ]
         super().__init__(
-            "the account cannot afford this release\n    " + "\n    ".join(lines),
-            place="the account's remaining budget",
+            f"{place} cannot afford this release\n    " + "\n    ".join(lines),
+            place=f"what remains of {place}" if place != "the account" else "the account's remaining budget",
             fix=f"ask for less: the largest pure release accepted now is ε = {_show(largest)}"
             if largest
             else "nothing is left for a pure release: what was answered stays free, more needs the owner",
         )
+
+
+class AccountDiffers(SfumatoError):
+    """An account's terms are fixed for life; these are others."""
+
+
+class AlreadyAnswered(SfumatoError):
+    """A charge pays for one answer."""
+
+
+class RequestDiffers(SfumatoError):
+    """A request id names one question for ever."""
+
+
+class SourceTaken(SfumatoError):
+    """The same data under another name would be a second budget for the same people."""
+
+
+class TabClosed(SfumatoError):
+    """The tab takes no more steps."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, place="Tab.step", fix="open a new tab: it is a new hold, and admitted as one")
+
+
+class LedgerUnavailable(SfumatoError):
+    """The ledger cannot be read or written as it is; nothing was changed."""
+
+
+class LedgerDamaged(LedgerUnavailable):
+    """A line is not what was written; ``number`` names the first one found, None when it is the file as a whole."""
+
+    def __init__(self, number: int | None, why: str) -> None:
+        super().__init__(
+            f"{'the ledger' if number is None else f'line {number} of the ledger'} is damaged: {why}",
+            place="the ledger file" if number is None else f"line {number}",
+            fix="charge nothing more to this file: restore a backup, and acknowledge the anchor when asked to",
+        )
+        self.number = number
+
+
+class LedgerBehind(LedgerUnavailable):
+    """Lines that an anchor vouches for are missing or different: a backup was restored, or the file was changed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"this ledger does not contain line {number} as its anchor knows it: it was rolled back or rewritten",
+            place=f"line {number}",
+            fix="put the newest ledger back; or, as the owner, accept the loss with "
+            "ledger.acknowledge(anchor, reason=…), which raises the totals to the anchor's",
+        )
+        self.number = number
 
 
 def _rebuilt(kind: type[SfumatoError], message: str, facts: dict[str, object]) -> SfumatoError:

@@ -27,6 +27,7 @@ from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import (
     ABOVE_ONE,
     NONNEGATIVE,
+    PROBABILITY,
     Number,
     allowance_units,
     charge_units,
@@ -45,6 +46,10 @@ def _units(value: object, name: str) -> int:
     return value
 
 
+def _sum(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else a + b
+
+
 @codec.value
 @dataclass(frozen=True)
 class Cost:
@@ -57,10 +62,35 @@ class Cost:
     failure: int
 
     def __post_init__(self) -> None:
-        for name in ("pure", "renyi"):
-            if (units := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _units(units, name))
-        object.__setattr__(self, "failure", _units(self.failure, "failure"))
+        if self.pure is not None:
+            _units(self.pure, "pure")
+        if self.renyi is not None:
+            _units(self.renyi, "renyi")
+        _units(self.failure, "failure")
+
+    def __add__(self, other: Cost) -> Cost:
+        """Both releases: what is unbounded stays so, and a currency the account lacks stays missing."""
+        pure = None if self.pure is None or other.pure is None else self.pure + other.pure
+        return Cost(pure, _sum(self.renyi, other.renyi), self.failure + other.failure)
+
+    @property
+    def amounts(self) -> dict[str, Fraction | None]:
+        """Per currency; None where unbounded, missing where the account has no such currency."""
+        found = {"pure": None if self.pure is None else from_units(self.pure)}
+        if self.renyi is not None:
+            found["renyi"] = from_units(self.renyi)
+        return {**found, "failure": from_units(self.failure)}
+
+    def covers(self, other: Cost) -> bool:
+        """Whether the other cost fits into this one in every component."""
+        pure = self.pure is None or (other.pure is not None and other.pure <= self.pure)
+        return pure and (other.renyi or 0) <= (self.renyi or 0) and other.failure <= self.failure
+
+    def less(self, other: Cost) -> Cost:
+        """What is left of this after a cost that it covers; of the unbounded, the unbounded."""
+        pure = None if self.pure is None or other.pure is None else self.pure - other.pure
+        renyi = None if self.renyi is None else self.renyi - (other.renyi or 0)
+        return Cost(pure, renyi, self.failure - other.failure)
 
 
 @codec.value
@@ -147,26 +177,50 @@ class Budget:
         )
 
     def affords(self, curve: Curve) -> bool:
-        return self._after(self.cost(curve)) is not None
+        return self.admits(self.cost(curve))
 
     def charge(self, curve: Curve) -> Budget:
         """The account after this release, or ``Overspent``."""
         cost = self.cost(curve)
-        after = self._after(cost)
-        if after is None:
-            raise Overspent(self._asked(cost), self.remaining, self._largest_pure())
-        return after
+        if not self.admits(cost):
+            raise self.refusal(cost)
+        return self.at(self.totals + cost)
 
-    def _after(self, cost: Cost) -> Budget | None:
-        allowed = self.allowances
-        pure = None if self.spent_pure is None or cost.pure is None else self.spent_pure + cost.pure
-        renyi = self.spent_renyi + (cost.renyi or 0)
-        failure = self.spent_failure + cost.failure
-        fits_pure = pure is not None and allowed.pure is not None and pure <= allowed.pure
-        fits_renyi = allowed.renyi is not None and renyi <= allowed.renyi
-        if failure > allowed.failure or not (fits_pure or fits_renyi):
-            return None
-        return _with_spent(self, pure, renyi, failure)
+    def admits(self, cost: Cost) -> bool:
+        """The rule of the theorem, here and nowhere else."""
+        allowed, total = self.allowances, self.totals + cost
+        fits_pure = total.pure is not None and allowed.pure is not None and total.pure <= allowed.pure
+        fits_renyi = allowed.renyi is not None and (total.renyi or 0) <= allowed.renyi
+        return total.failure <= allowed.failure and (fits_pure or fits_renyi)
+
+    def refusal(self, cost: Cost, place: str = "the account") -> Overspent:
+        """Why a cost is not admitted, with what would be."""
+        return Overspent(cost.amounts, self.remaining, self._largest_pure(), place=place)
+
+    @property
+    def totals(self) -> Cost:
+        """What is spent, in units."""
+        return Cost(self.spent_pure, None if self.order is None else self.spent_renyi, self.spent_failure)
+
+    @property
+    def spent(self) -> dict[str, Fraction | None]:
+        """What is spent per currency; None where it is unbounded."""
+        return self.totals.amounts
+
+    def at(self, totals: Cost) -> Budget:
+        """The same account with other totals; its parameters were validated when it was opened."""
+        return _with_spent(self, self.allowances, totals)
+
+    def share(self, part: Number) -> Budget:
+        """The same rule and totals within this part of every allowance: an allotment, not a guarantee of its own."""
+        fraction = exact(part, "share", PROBABILITY)
+        pure, renyi, failure = self.allowances.pure, self.allowances.renyi, self.allowances.failure
+        scaled = Cost(
+            None if pure is None else int(pure * fraction),
+            None if renyi is None else int(renyi * fraction),
+            int(failure * fraction),
+        )
+        return _with_spent(self, scaled, self.totals)
 
     @property
     def remaining(self) -> dict[str, Fraction]:
@@ -198,12 +252,6 @@ class Budget:
         usual = self.delta if curve.max_divergence is None else curve.failure
         return curve.epsilon(usual if delta is None else delta)
 
-    def _asked(self, cost: Cost) -> dict[str, Fraction | None]:
-        asked: dict[str, Fraction | None] = {"pure": None if cost.pure is None else from_units(cost.pure)}
-        if cost.renyi is not None:
-            asked["renyi"] = from_units(cost.renyi)
-        return {**asked, "failure": from_units(cost.failure)}
-
     def _largest_pure(self) -> Fraction:
         """The largest ε of a release known to be ε-DP and no more: from either currency."""
         left = self.remaining
@@ -224,12 +272,12 @@ class Budget:
         return f"<Budget {promise}, {self.neighbours.value}; left: {left or 'nothing'}>"
 
 
-def _with_spent(account: Budget, pure: int | None, renyi: int, failure: int) -> Budget:
-    """The same account with other totals; its parameters were validated when it was opened."""
+def _with_spent(account: Budget, allowances: Cost, totals: Cost) -> Budget:
     after = object.__new__(Budget)
-    for name in ("epsilon", "delta", "reserve", "order", "neighbours", "allowances"):
+    for name in ("epsilon", "delta", "reserve", "order", "neighbours"):
         object.__setattr__(after, name, getattr(account, name))
-    object.__setattr__(after, "spent_pure", pure)
-    object.__setattr__(after, "spent_renyi", renyi)
-    object.__setattr__(after, "spent_failure", failure)
+    object.__setattr__(after, "allowances", allowances)
+    object.__setattr__(after, "spent_pure", totals.pure)
+    object.__setattr__(after, "spent_renyi", totals.renyi or 0)
+    object.__setattr__(after, "spent_failure", totals.failure)
     return after

@@ -1,0 +1,104 @@
+"""One transaction: what the newest lines say, and the next line, with every total carried forward."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from sfumato.errors import InvalidParameter, LedgerDamaged
+from sfumato.ledger.purse import NOTHING, Purse, read_cost, write_cost
+from sfumato.ledger.rows import FIRST, Row
+from sfumato.ledger.store import Rows, Where
+from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
+
+
+@codec.value
+@dataclass(frozen=True)
+class Terms:
+    """What an account was opened with: whom it protects and what may be spent on them."""
+
+    unit: PrivacyUnit
+    budget: Budget
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.unit, PrivacyUnit):
+            raise InvalidParameter("unit", self.unit, "a PrivacyUnit")
+        if not isinstance(self.budget, Budget) or any(self.budget.spent.values()) or self.budget.spent_pure is None:
+            raise InvalidParameter("budget", self.budget, "a Budget of which nothing is spent")
+
+
+_NO_COLUMNS: Where = {}
+
+
+class Desk:
+    """What may be read and written inside one transaction. Every line it trusts, it has checked against its seal."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.head = self.newest()
+
+    def page(
+        self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int = -1
+    ) -> list[Row]:
+        found = self._rows.select(equal, newest=newest, after=after, before=before, limit=limit)
+        return [_sealed(row) for row in found]
+
+    def newest(self, **equal: str | int) -> Row | None:
+        found = self.page(equal, newest=True, limit=1)
+        return found[0] if found else None
+
+    def line(self, number: int) -> Row | None:
+        return self.newest(number=number)
+
+    def has(self, number: int, seal: str) -> bool:
+        found = self.line(number)
+        return found is not None and found.hash == seal
+
+    def terms(self, number: int) -> Terms:
+        found = self.line(number)
+        value = None if found is None else codec.loads(found.detail)
+        if not isinstance(value, Terms):
+            raise LedgerDamaged(number, "it does not hold an account's terms")
+        return value
+
+    def append(
+        self,
+        kind: str,
+        account: str,
+        columns: Where = _NO_COLUMNS,
+        *,
+        cost: Cost = NOTHING,
+        left: Cost | None = None,
+        tab: int = 0,
+    ) -> Row:
+        """The next line: its number, time, totals and seal follow from the lines before."""
+        analyst = columns.get("analyst", "")
+        last = self.newest(account=account)
+        mine = self.newest(account=account, analyst=analyst) if analyst else None
+        on_tab = self.newest(tab=tab) if tab else None
+        number = self.head.number + 1 if self.head else 1
+        before, after = NOTHING if on_tab is None else read_cost(on_tab.left), left or NOTHING
+        draft = Row()._replace(
+            share=mine.share if mine else "",
+            **columns,  # type: ignore[arg-type]
+            number=number,
+            time=max(time.time_ns() // 1000, self.head.time if self.head else 0),
+            kind=kind,
+            account=account,
+            tab=number if kind == "tab-open" else tab,
+            cost=write_cost(cost),
+            left="" if left is None else write_cost(left),
+            purse=str(Purse.of(last.purse if last else "").after(cost, before, after)),
+            own=str(Purse.of(mine.own if mine else "").after(cost, before, after)) if analyst else "",
+            terms=number if last is None or kind == "amend" else last.terms,
+            previous=self.head.hash if self.head else FIRST,
+        )
+        self.head = draft._replace(hash=draft.seal())
+        self._rows.append(self.head)
+        return self.head
+
+
+def _sealed(row: Row) -> Row:
+    if row.hash != row.seal():
+        raise LedgerDamaged(row.number, "its hash does not match its content")
+    return row

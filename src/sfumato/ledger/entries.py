@@ -1,0 +1,213 @@
+"""What is handed to the ledger, and what it gives back: checked texts, entries, lines, stored answers."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import InvalidParameter
+from sfumato.ledger.purse import Purse, read_cost
+from sfumato.ledger.rows import Row
+from sfumato.privacy import Cost, Curve, codec
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NAME = 200
+QUESTION = 1 << 20
+BODY = 1 << 26
+
+
+def name(value: object, what: str) -> str:
+    """A name, id or hash: short, printable, and the only way to write what it shows."""
+    if (
+        not isinstance(value, str)
+        or not 0 < len(value) <= NAME
+        or not value.isprintable()
+        or value != value.strip()
+        or unicodedata.normalize("NFC", value) != value
+    ):
+        raise InvalidParameter(
+            what, value, f"a printable text of 1 to {NAME} characters in normal form (NFC), without spaces around it"
+        )
+    return value
+
+
+def prose(value: object, what: str, longest: int = QUESTION) -> str:
+    """Any text that can be stored: no NUL, no half characters, not endless."""
+    if not isinstance(value, str) or len(value) > longest or "\0" in value or not _whole(value):
+        raise InvalidParameter(what, value, f"a text of at most {longest} characters without NUL or lone surrogates")
+    return value
+
+
+def reason(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidParameter("reason", value, "a reason in words: it is kept for ever")
+    return prose(value, "reason")
+
+
+def _whole(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@codec.value
+@dataclass(frozen=True)
+class Entry:
+    """A release as it is charged: what it leaks, what is run, what was asked, on which data, by whom."""
+
+    curve: Curve
+    mechanisms: tuple[Any, ...] = ()
+    """The values that will be run: stored as JSON, so that the ledger says what was done."""
+    question: str = ""
+    plan: str = ""
+    """Hash of the canonical question with its limits; empty when its answer shall never be found again."""
+    data: str = ""
+    """Version of the data."""
+    analyst: str | None = None
+    request_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.curve, Curve):
+            raise InvalidParameter(
+                "curve", self.curve, "a Curve", fix="give what the release leaks: mechanism.curve(…)"
+            )
+        if not isinstance(self.mechanisms, (tuple, list)):
+            raise InvalidParameter("mechanisms", self.mechanisms, "a tuple of mechanisms")
+        object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
+        prose(self.question, "question")
+        for what in ("plan", "data"):
+            if getattr(self, what) != "":
+                name(getattr(self, what), what)
+        for what in ("analyst", "request_id"):
+            if getattr(self, what) is not None:
+                name(getattr(self, what), what)
+
+    @classmethod
+    def of(cls, value: object) -> Entry:
+        if isinstance(value, Entry):
+            return value
+        raise InvalidParameter("entry", value, "an Entry")
+
+    @property
+    def interactive(self) -> bool:
+        """Whether hidden state stays open between the answers of what is run."""
+        return any(hasattr(mechanism, "start") for mechanism in self.mechanisms)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """As a line stores it."""
+        return {
+            "analyst": self.analyst or "",
+            "request": self.request_id or "",
+            "question": self.question,
+            "plan": self.plan,
+            "data": self.data,
+            "mechanisms": f"[{','.join(codec.dumps(mechanism) for mechanism in self.mechanisms)}]",
+        }
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the ledger, as people read it."""
+
+    number: int
+    time: datetime
+    kind: str
+    account: str
+    analyst: str | None
+    question: str
+    """What was asked, or the owner's reason."""
+    plan: str
+    data: str
+    cost: Cost
+    """What this line spent, in units of 1e-30."""
+    spent: Cost
+    held: Cost
+    """What open tabs hold after it."""
+    tab: int | None
+    about: int | None
+    """The charge that this line answers."""
+    request_id: str | None
+    mechanisms: tuple[str, ...]
+    """What was run, each as JSON: ``sf.loads`` gives the value."""
+    detail: str
+    body: str
+    previous: str
+    hash: str
+
+    @classmethod
+    def of(cls, row: Row) -> Line:
+        purse = Purse.of(row.purse)
+        values = json.loads(row.mechanisms) if row.mechanisms else []
+        return cls(
+            row.number,
+            moment(row.time),
+            row.kind,
+            row.account,
+            row.analyst or None,
+            row.question,
+            row.plan,
+            row.data,
+            read_cost(row.cost),
+            purse.spent,
+            purse.held,
+            row.tab or None,
+            row.about or None,
+            row.request or None,
+            tuple(json.dumps(value, sort_keys=True, separators=(",", ":")) for value in values),
+            row.detail,
+            row.body,
+            row.previous,
+            row.hash,
+        )
+
+
+def moment(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def microseconds(time: datetime, what: str) -> int:
+    if not isinstance(time, datetime) or time.tzinfo is None:
+        raise InvalidParameter(what, time, "a datetime with a time zone")
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    """An answer that was bought before: free, with its date, never the buyer's name."""
+
+    number: int
+    time: datetime
+    body: str
+    accuracy: Mapping[str, Fraction]
+    """Half-width per column."""
+
+    @classmethod
+    def of(cls, row: Row) -> StoredAnswer:
+        found = json.loads(row.detail)
+        return cls(row.number, moment(row.time), row.body, {column: Fraction(width) for column, width in found.items()})
+
+    def within(self, asked: Mapping[str, Fraction]) -> bool:
+        """At least as accurate in every column that was asked for."""
+        return all(column in self.accuracy and self.accuracy[column] <= width for column, width in asked.items())
+
+
+def widths(accuracy: Mapping[str, Number]) -> dict[str, Fraction]:
+    if not isinstance(accuracy, Mapping):
+        raise InvalidParameter("accuracy", accuracy, "a mapping from columns to half-widths")
+    return {
+        prose(column, "column"): exact(width, f"accuracy of {column!r}", NONNEGATIVE)
+        for column, width in accuracy.items()
+    }
+
+
+def write_widths(accuracy: Mapping[str, Fraction]) -> str:
+    return json.dumps({column: text(width) for column, width in accuracy.items()}, separators=(",", ":"))

@@ -1,0 +1,84 @@
+"""Where a ledger file may live: on a local file system, readable by its owner alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from sfumato.errors import InvalidParameter, LedgerUnavailable
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+# Locks and shared memory do not hold between the machines that see such a file system.
+_NETWORK = re.compile(
+    r"(nfs\d?|cifs|smb\w*|ncpfs|afs|coda|ceph|lustre|gfs2?|ocfs2|gpfs|beegfs|pvfs2|orangefs|9p|virtiofs|vboxsf|vmhgfs"
+    r"|prl_fs|davfs2?|fuse\.(?!fuseblk|gocryptfs|encfs|mergerfs).*|fuse)"
+)
+
+
+def resolve(path: object) -> Path:
+    """The real path of a ledger, in a folder that exists."""
+    if not isinstance(path, (str, os.PathLike)) or not str(path) or "\0" in str(path):
+        raise InvalidParameter("path", path, "the path of a file")
+    found = Path(os.path.realpath(path))
+    if not found.parent.is_dir():
+        raise LedgerUnavailable(
+            "the ledger's folder does not exist", place=str(found.parent), fix="make the folder, or correct the path"
+        )
+    if found.is_dir():
+        raise LedgerUnavailable("the ledger is one file", place=str(found), fix="name a file inside this folder")
+    return found
+
+
+def require_local(path: Path) -> None:
+    """Refuse network file systems: a budget that two machines spend without seeing each other is no budget."""
+    kind = filesystem(path, MOUNTS.read_text(errors="replace")) if MOUNTS.exists() else None
+    if kind is not None and _NETWORK.fullmatch(kind):
+        raise LedgerUnavailable(
+            f"a ledger cannot live on a network file system ({kind}): its locks do not hold between machines",
+            place=str(path),
+            fix="keep the ledger on a local disk and say so with ledger=…",
+        )
+
+
+def filesystem(path: Path, mounts: str) -> str | None:
+    """The type of the file system that holds a path, by its longest mount point; of equals the last mounted."""
+    best, kind = -1, None
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) < 5 or not after:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
+        if path.is_relative_to(point) and len(point) >= best:
+            best, kind = len(point), after.split(" ")[0]
+    return kind
+
+
+def create(path: Path) -> None:
+    """Make the file if it is missing, for its owner's eyes only, and make its name durable.
+
+    A file that is there is never opened here: closing it again would drop every lock this process has on it.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+            os.chmod(path, 0o600)
+        return
+    try:
+        os.fchmod(handle, 0o600)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    sync_folder(path)
+
+
+def sync_folder(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,78 @@
+"""A line as it is stored: plain columns, sealed by a hash that covers all of them and the line before."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import NamedTuple
+
+FIRST = "0" * 64
+"""What stands before the first line."""
+
+KINDS = (
+    "account-open",
+    "charge",
+    "answer",
+    "correction",
+    "tab-open",
+    "step",
+    "tab-close",
+    "amend",
+    "share",
+    "source",
+    "acknowledge",
+)
+
+
+class Row(NamedTuple):
+    """One line. Every text is present, empty where it has no meaning; amounts are written by ``purse``.
+
+    The newest line of an account, of an analyst or of a tab says all there is to know about it, so that a charge
+    reads a handful of rows however long the history is.
+    """
+
+    number: int = 0
+    time: int = 0
+    """Microseconds since 1970, UTC; never less than the line before says, whatever the clock does."""
+    kind: str = ""
+    account: str = ""
+    analyst: str = ""
+    tab: int = 0
+    """The number of the line that opened the tab; 0 outside tabs."""
+    about: int = 0
+    """An answer's charge; 0 otherwise."""
+    request: str = ""
+    question: str = ""
+    """The question's text, or the owner's reason."""
+    plan: str = ""
+    data: str = ""
+    mechanisms: str = ""
+    """JSON: what was run."""
+    detail: str = ""
+    """JSON: terms, accuracy, source."""
+    body: str = ""
+    """JSON: the answer."""
+    cost: str = ""
+    """What this line spends."""
+    left: str = ""
+    """What the tab still holds after it; empty outside tabs."""
+    purse: str = ""
+    """What the account has spent and holds after this line."""
+    share: str = ""
+    """The analyst's share of every allowance, where there is one."""
+    own: str = ""
+    """What the analyst has spent and holds after this line."""
+    terms: int = 0
+    """The line with the account's terms: its opening, or the last amendment."""
+    previous: str = ""
+    hash: str = ""
+
+    def seal(self) -> str:
+        """SHA-256 of every other column.
+
+        No text may contain NUL and the number of columns is fixed, so columns joined by NUL can be split in one way
+        only: a column that did contain one would make one too many.
+        """
+        return sha256("\0".join(map(str, self[:-1])).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+COLUMNS = Row._fields

@@ -1,0 +1,310 @@
+"""Lines in one SQLite file: WAL, synchronous=FULL, an exclusive transaction per append.
+
+A commit returns when the log has been synced to disk. One connection per process, taken in turns by its threads; a
+forked child never touches its parent's, and opens its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sfumato.errors import LedgerDamaged, LedgerUnavailable
+from sfumato.ledger import places
+from sfumato.ledger.rows import COLUMNS, Row
+from sfumato.ledger.store import Where
+
+APPLICATION = 0x5F0A70  # in the file's header: this is a ledger of ours
+
+_TYPES = {"number": "INTEGER PRIMARY KEY"} | dict.fromkeys(("time", "tab", "about", "terms"), "INTEGER NOT NULL")
+_TABLE = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in COLUMNS)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        f"CREATE TABLE lines (\n    {_TABLE}\n) STRICT",
+        "CREATE INDEX by_account ON lines (account)",
+        "CREATE INDEX by_analyst ON lines (account, analyst) WHERE analyst <> ''",
+        "CREATE INDEX by_tab ON lines (tab) WHERE tab <> 0",
+        "CREATE INDEX by_about ON lines (about) WHERE about <> 0",
+        "CREATE INDEX by_plan ON lines (account, plan, data) WHERE kind = 'answer' AND plan <> ''",
+        "CREATE INDEX by_request ON lines (account, analyst, request) WHERE kind = 'answer' AND request <> ''",
+        "CREATE INDEX by_kind ON lines (kind) WHERE kind IN ('account-open', 'acknowledge', 'source', 'tab-open')",
+        "CREATE TRIGGER no_update BEFORE UPDATE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never changed'); END",
+        "CREATE TRIGGER no_delete BEFORE DELETE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never removed'); END",
+    ),
+)
+"""What each version of the schema adds to the one before; a file says in its header how far it has come."""
+
+_INSERT = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+# A partial index is used only where the query repeats its condition as a constant.
+_CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
+_CONDITIONS |= {"request": "request <> ''"}
+_stores: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()
+_inherited: list[object] = []
+
+
+class SQLiteStore:
+    """The lines of one file."""
+
+    def __init__(self, path: object, timeout: float) -> None:
+        self._path = places.resolve(path)
+        self.place = str(self._path)
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._closed = False
+        places.require_local(self._path)
+        with self._lock, self._explained():
+            self._opened()
+        _stores.add(self)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[SQLiteRows]:
+        with self._transaction("BEGIN") as rows:
+            yield rows
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[SQLiteRows]:
+        with self._transaction("BEGIN IMMEDIATE") as rows:
+            yield rows
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[SQLiteRows]:
+        with self._lock, self._explained():
+            connection = self._opened()
+            connection.execute(begin)
+            try:
+                yield SQLiteRows(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                self._roll_back(connection)
+                raise
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        """Undo what is not committed. A connection that cannot even do that is given up: the next call opens one."""
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._connection = None
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._closed:
+            raise LedgerUnavailable("this ledger is closed", place=self.place, fix="open it again: Ledger.open(path)")
+        if self._file is None:
+            places.create(self._path)
+            self._file = _identity(self._path)
+        if self._file != _identity(self._path):
+            raise LedgerUnavailable(
+                "the ledger file was moved or replaced while it was open",
+                place=self.place,
+                fix="put the file back, or close this ledger and open the one that is there now",
+            )
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=64
+        )
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
+            self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Bring an older file up to this version's schema, all of it or nothing; refuse a newer or a foreign one."""
+        if self._version(connection) == len(MIGRATIONS):
+            return
+        self._log_ahead(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for version in range(self._version(connection), len(MIGRATIONS)):
+                for statement in MIGRATIONS[version]:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back(connection)
+            raise
+
+    def _log_ahead(self, connection: sqlite3.Connection) -> None:
+        """WAL, for good. SQLite does not wait its turn for this one, so we do."""
+        patience = time.monotonic() + self._timeout
+        while True:
+            try:
+                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > patience:
+                    raise
+                time.sleep(0.005)
+                continue
+            if mode != "wal":
+                raise LedgerUnavailable(
+                    "no write-ahead log can be kept here", place=self.place, fix="keep the ledger on a local disk"
+                )
+            return
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+        if application != APPLICATION and not (empty and version == application == 0):
+            raise LedgerUnavailable(
+                "this file is a database, but not a ledger", place=self.place, fix="name another file for the ledger"
+            )
+        if not 0 <= version <= len(MIGRATIONS):
+            raise LedgerUnavailable(
+                f"this ledger was written by a newer Sfumato (schema {version}, known here: {len(MIGRATIONS)})",
+                place=self.place,
+                fix="upgrade Sfumato; the file was not touched",
+            )
+        return version
+
+    def fault(self) -> str | None:
+        """SQLite's own check of pages and indexes, and whether the schema is the one we wrote."""
+        with self._lock, self._explained():
+            connection = self._opened()
+            expected = [statement for version in MIGRATIONS for statement in version]
+            schema = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
+            if [sql for (sql,) in schema] != expected:
+                return "its schema is not the one that was written"
+            (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            return None if found == "ok" else "its pages or indexes contradict each other"
+
+    def backup(self, place: str) -> None:
+        """A copy of one moment, whole and private, under a name that must be new."""
+        target = places.resolve(place)
+        if target.exists():
+            raise LedgerUnavailable(
+                "a backup never overwrites a file", place=str(target), fix="give the name of a file that is not there"
+            )
+        partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+        places.create(partial)
+        try:
+            with self._lock, self._explained(), contextlib.closing(sqlite3.connect(partial)) as copy:
+                self._opened().backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")
+            _sync(partial)
+            os.link(partial, target)  # fails where another file has appeared meanwhile
+        finally:
+            partial.unlink()
+        places.sync_folder(target)
+
+    def close(self) -> None:
+        with self._lock, self._explained():
+            self._closed = True
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    def forget(self) -> None:
+        """In a forked child: leave the parent's connection and lock alone, and start anew when asked.
+
+        Closing an inherited connection would drop the parent's locks and could write its pages: it is kept for ever.
+        """
+        _inherited.append(self._connection)
+        self._connection = None
+        self._lock = threading.RLock()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Driver errors as refusals; none of their texts holds a value."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", None) or 0
+            if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+                raise LedgerDamaged(None, str(error)) from error
+            rule, fix = _TROUBLES.get(code & 0xFF, (f"the ledger could not be used ({error})", "see the place named"))
+            raise LedgerUnavailable(rule, place=self.place, fix=fix) from error
+        except OSError as error:
+            raise LedgerUnavailable(
+                f"the ledger file could not be used ({os.strerror(error.errno or 0)})",
+                place=self.place,
+                fix="make the file and its folder writable for this user, and leave room on the disk",
+            ) from error
+
+
+class SQLiteRows:
+    """The lines inside a transaction of one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def select(
+        self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int
+    ) -> Sequence[Row]:
+        wanted = [f"{column} = ?" for column in equal if column != "kind"]
+        wanted += [_CONDITIONS[column] for column, value in equal.items() if column in _CONDITIONS and value]
+        # A kind stands in the text, as its index does: there are eleven, and none comes from outside.
+        wanted += [f"kind = '{equal['kind']}'"] if "kind" in equal else []
+        wanted += ["number > ?"] if after else []
+        wanted += ["number < ?"] if before else []
+        values = [value for column, value in equal.items() if column != "kind"]
+        values += [bound for bound in (after, before) if bound]
+        cursor = self._connection.execute(
+            f"SELECT * FROM lines{' WHERE ' if wanted else ''}{' AND '.join(wanted)} "
+            f"ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?",
+            (*values, limit),
+        )
+        return [Row._make(values) for values in cursor]
+
+    def append(self, row: Row) -> None:
+        self._connection.execute(_INSERT, row)
+
+
+_TROUBLES = {
+    sqlite3.SQLITE_BUSY: ("the ledger is locked by another process", "wait and ask again; nothing was charged"),
+    sqlite3.SQLITE_LOCKED: ("the ledger is locked by another process", "wait and ask again; nothing was charged"),
+    sqlite3.SQLITE_FULL: (
+        "the disk is full: nothing more can be charged",
+        "make room on the disk that holds the ledger",
+    ),
+    sqlite3.SQLITE_READONLY: ("the ledger cannot be written", "make the file and its folder writable for this user"),
+    sqlite3.SQLITE_CANTOPEN: ("the ledger cannot be opened", "make the file and its folder writable for this user"),
+    sqlite3.SQLITE_IOERR: (
+        "the disk refused to read or write",
+        "look at the disk that holds the ledger, then try again",
+    ),
+}
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _after_fork() -> None:
+    for store in list(_stores):
+        store.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,46 @@
+"""The seam to whatever keeps the lines: append in an exclusive durable transaction, select by equality.
+
+Everything the ledger knows about money is above it; everything about files, locks and drivers is below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from sfumato.ledger.rows import Row
+
+Where = Mapping[str, str | int]
+"""Columns and the values they must have."""
+
+
+class Rows(Protocol):
+    """The lines inside one transaction."""
+
+    def select(
+        self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int
+    ) -> Sequence[Row]:
+        """Lines whose columns equal these, by number (``newest``: from the last), strictly between after and before;
+        a negative limit is none.
+        """
+
+    def append(self, row: Row) -> None: ...
+
+
+class Store(Protocol):
+    place: str
+    """Where the lines are kept, in words for people."""
+
+    def reading(self) -> AbstractContextManager[Rows]:
+        """One consistent view."""
+
+    def writing(self) -> AbstractContextManager[Rows]:
+        """Nobody else writes meanwhile; what was appended is durable when the block has ended, or nothing is."""
+
+    def fault(self) -> str | None:
+        """What is wrong with the store itself, apart from the lines: indexes, schema, structure."""
+
+    def backup(self, place: str) -> None: ...
+
+    def close(self) -> None: ...

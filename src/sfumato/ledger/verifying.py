@@ -1,0 +1,167 @@
+"""Verification: every line's seal, its link to the line before, and every total recomputed from the costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from sfumato.errors import InvalidParameter
+from sfumato.ledger.purse import NOTHING, Purse, read_cost, write_cost
+from sfumato.ledger.rows import FIRST, KINDS, Row
+from sfumato.privacy import Cost
+
+_ZERO = write_cost(NOTHING)
+_SPENDING = {"charge", "correction", "acknowledge", "tab-open", "step", "tab-close"}
+_ON_TABS = {"tab-open", "step", "tab-close"}
+_PAID = {"charge", "step"}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What verifying found: ``holds``, or the first bad line (None: the file as a whole) and why."""
+
+    lines: int
+    bad: int | None = None
+    why: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return not self.why
+
+    def __str__(self) -> str:
+        if self.holds:
+            return f"{self.lines:,} lines, all as they were written"
+        return f"line {self.bad} is bad: {self.why}" if self.bad is not None else f"the ledger is bad: {self.why}"
+
+
+Earlier = Callable[..., Row | None]
+
+
+def _none(**_: object) -> None:
+    return None
+
+
+@dataclass
+class Checker:
+    """What the lines so far imply. From line 1 on it needs nothing else; started later (from a checkpoint), it looks up
+    what accounts, analysts and tabs stood at ``earlier``.
+    """
+
+    number: int = 0
+    time: int = 0
+    hash: str = FIRST
+    earlier: Earlier = _none
+    accounts: dict[str, tuple[Purse, int]] = field(default_factory=dict)
+    """Totals, and the line with the terms."""
+    analysts: dict[tuple[str, str], tuple[Purse, str]] = field(default_factory=dict)
+    """Totals, and the share."""
+    tabs: dict[int, tuple[str, str, Cost]] = field(default_factory=dict)
+    """Open tabs: account, analyst, what is left."""
+    unanswered: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._whole = self.number == 0
+
+    @classmethod
+    def after(cls, row: Row, earlier: Earlier) -> Checker:
+        return cls(row.number, row.time, row.hash, earlier)
+
+    def check(self, rows: Iterable[Row]) -> Verification:
+        for row in rows:
+            why = self._fault(row)
+            if why:
+                return Verification(self.number, row.number, why)
+            self.number, self.hash, self.time = row.number, row.hash, row.time
+        return Verification(self.number)
+
+    def _fault(self, row: Row) -> str:
+        if row.number != self.number + 1:
+            return f"line {self.number + 1} is missing"
+        if row.previous != self.hash:
+            return "it does not follow the line before"
+        if row.hash != row.seal():
+            return "its hash does not match its content"
+        if row.time < self.time:
+            return "it is older than the line before"
+        try:
+            cost = NOTHING if row.cost == _ZERO else read_cost(row.cost)
+            before, left = self._tab(row, cost) if row.tab else (NOTHING, NOTHING)
+            self._account(row, cost, before, left)
+            if row.analyst:
+                self._analyst(row, cost, before, left)
+            self._kind(row, cost)
+        except _Bad as bad:
+            return str(bad)
+        except (ValueError, InvalidParameter):
+            return "its amounts cannot be read or do not add up"
+        return ""
+
+    def _account(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
+        """Spent grows by the cost, held by what the tab holds now less what it held."""
+        known = self.accounts.get(row.account) or self._earlier_account(row)
+        _require((known is None) is (row.kind == "account-open"), "its account was not opened, or is opened twice")
+        purse, terms = known or (Purse(), row.number)
+        purse = purse.after(cost, before, left)
+        _require(str(purse) == row.purse, "the account's totals do not follow from the lines before")
+        _require(row.terms == (row.number if row.kind == "amend" else terms), "it names the wrong terms")
+        self.accounts[row.account] = purse, row.terms
+
+    def _analyst(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
+        key = row.account, row.analyst
+        purse, share = self.analysts.get(key) or self._earlier_analyst(row) or (Purse(), "")
+        purse = purse.after(cost, before, left)
+        _require(str(purse) == row.own, "the analyst's totals do not follow from the lines before")
+        _require(row.kind == "share" or row.share == share, "the analyst's share was changed")
+        self.analysts[key] = purse, row.share
+
+    def _tab(self, row: Row, cost: Cost) -> tuple[Cost, Cost]:
+        """What the tab held and holds: a step moves its cost out of it, opening and closing all or nothing."""
+        left = read_cost(row.left)
+        if row.kind == "tab-open":
+            _require(row.tab == row.number and (cost == NOTHING or left == NOTHING), "the tab's hold is wrong")
+            self.tabs[row.tab] = row.account, row.analyst, left
+            return NOTHING, left
+        account, analyst, before = self.tabs.get(row.tab) or self._earlier_tab(row)
+        _require((account, analyst) == (row.account, row.analyst), "the tab belongs to another")
+        if row.kind == "step":
+            _require(before.covers(cost) and before.less(cost) == left, "the step does not fit the tab's hold")
+            self.tabs[row.tab] = account, analyst, left
+        else:
+            _require(row.kind == "tab-close" and left == NOTHING and cost in (NOTHING, before), "the closing is wrong")
+            del self.tabs[row.tab]
+        return before, left
+
+    def _kind(self, row: Row, cost: Cost) -> None:
+        kind = row.kind
+        _require(kind in KINDS and (cost is NOTHING or kind in _SPENDING), "this kind of line cannot spend")
+        _require((row.tab != 0) is (kind in _ON_TABS) and (row.left != "") is (row.tab != 0), "its tab is wrong")
+        _require(bool(row.analyst) or not (row.share or row.own), "it has totals of nobody")
+        if kind in _PAID:
+            self.unanswered.add(row.number)
+        elif kind == "answer":
+            _require(row.about in self.unanswered or not self._whole, "it answers what was not charged, or twice")
+            self.unanswered.discard(row.about)
+
+    def _earlier_account(self, row: Row) -> tuple[Purse, int] | None:
+        found = self.earlier(account=row.account, before=row.number)
+        return None if found is None else (Purse.of(found.purse), found.terms)
+
+    def _earlier_analyst(self, row: Row) -> tuple[Purse, str] | None:
+        found = self.earlier(account=row.account, analyst=row.analyst, before=row.number)
+        return None if found is None else (Purse.of(found.own), found.share)
+
+    def _earlier_tab(self, row: Row) -> tuple[str, str, Cost]:
+        found = self.earlier(tab=row.tab, before=row.number)
+        if found is None or found.kind == "tab-close":
+            raise _Bad("the tab is not open")
+        self.tabs[row.tab] = found.account, found.analyst, read_cost(found.left)
+        return self.tabs[row.tab]
+
+
+class _Bad(Exception):
+    """A line that breaks a rule."""
+
+
+def _require(holds: bool, why: str) -> None:
+    if not holds:
+        raise _Bad(why)
