@@ -1,0 +1,1 @@
+"""Where data are read: statements we write, on engines we drive."""

@@ -1,0 +1,19 @@
+"""The functions that may be asked of one row: an allow-list, each with its types, its range rule and its words."""
+
+from sfumato.plan.functions import casting, logic, numeric, temporal, textual
+from sfumato.plan.functions.declaring import FUNCTIONS, Function, call, never_null
+from sfumato.plan.functions.typing import literal, null
+
+__all__ = [
+    "FUNCTIONS",
+    "Function",
+    "call",
+    "casting",
+    "literal",
+    "logic",
+    "never_null",
+    "null",
+    "numeric",
+    "temporal",
+    "textual",
+]

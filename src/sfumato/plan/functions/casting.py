@@ -1,0 +1,67 @@
+"""CAST among the six types: total, so what cannot be converted is NULL, as with TRY_CAST."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sfumato.errors import Unsupported
+from sfumato.plan import intervals
+from sfumato.plan.expressions import Expression, Literal
+from sfumato.plan.functions.declaring import function
+from sfumato.plan.functions.typing import BOTH, is_null, moment, null, real, timestamp, written
+from sfumato.policy.domains import Domain, Type
+
+Made = tuple[Sequence[Expression], Domain]
+
+
+@function("CAST", "CAST(x AS type), TRY_CAST, x::type", "converted, NULL where that fails; dates never to numbers")
+def _cast(x: Expression, target: Expression) -> Expression | Made:
+    kind = Type.of(str(written(target, Type.TEXT, "the type")))
+    if is_null(x):
+        return null(kind)
+    if x.domain.type is kind:
+        return x
+    if isinstance(x, Literal) and isinstance(x.value, str) and kind.temporal:
+        return _dated(moment(x), kind)
+    return _converted(x, kind)
+
+
+def _converted(x: Expression, kind: Type) -> Expression | Made:
+    found = x.domain.type
+    nullable = x.domain.nullable
+    if kind is Type.TEXT:
+        return (x,), Domain(kind, nullable=nullable)
+    if found is Type.TEXT:
+        return (x,), Domain(kind, values=BOTH if kind is Type.BOOLEAN else None, nullable=True)
+    if found.temporal and kind.temporal:
+        return _dated(x, kind)
+    if found.temporal or kind.temporal:
+        raise Unsupported(
+            "type-mismatch",
+            "a date cannot become a number or a truth",
+            fix="use EXTRACT, or DATE_DIFF",
+        )
+    if kind is Type.BOOLEAN:
+        return (x,), Domain(kind, values=BOTH, nullable=nullable)
+    if found is Type.BOOLEAN:
+        return (x,), Domain(kind, values=(0, 1), nullable=nullable)
+    return real(x) if kind is Type.REAL else ((x,), _rounded(x.domain))
+
+
+def _rounded(domain: Domain) -> Domain:
+    """A real as a whole number, halves to even; NULL where 64 bits do not hold it."""
+    found = intervals.ends(domain)
+    whole = found and intervals.whole(round(found[0]), round(found[1]), nullable=domain.nullable)
+    return whole or Domain(Type.INTEGER, nullable=True)
+
+
+def _dated(x: Expression, kind: Type) -> Expression | Made:
+    """Between dates and times: a time becomes its day."""
+    if x.domain.type is kind:
+        return x
+    if kind is Type.TIMESTAMP:
+        return timestamp(x)
+    found: Any = x.domain.range
+    bounds = found and (found[0].date(), found[1].date())
+    return (x,), Domain(kind, bounds=bounds, nullable=x.domain.nullable)

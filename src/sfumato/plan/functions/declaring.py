@@ -1,0 +1,75 @@
+"""What a function is: a name, words for people, and a rule that types its arguments and finds its range."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.errors import Unsupported
+from sfumato.plan.expressions import Call, Expression, Literal
+from sfumato.policy.domains import Domain
+
+Rule = Callable[..., "Expression | tuple[Sequence[Expression], Domain]"]
+"""Given the arguments: the arguments as they are computed with and the domain, or an equal expression."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A line of the table of what can be asked."""
+
+    name: str
+    signature: str
+    meaning: str
+    rule: Rule
+
+
+FUNCTIONS: dict[str, Function] = {}
+"""The allow-list, by name, in the order of the table."""
+
+
+def function(name: str, signature: str, meaning: str) -> Callable[[Rule], Rule]:
+    """Declares a function: its rule takes expressions by position."""
+
+    def declare(rule: Rule) -> Rule:
+        FUNCTIONS[name] = Function(name, signature, meaning, rule)
+        return rule
+
+    return declare
+
+
+def call(name: str, *arguments: Expression) -> Expression:
+    """The function applied to the arguments, with its domain; or ``Unsupported``."""
+    declared = FUNCTIONS.get(name)
+    if declared is None:
+        raise Unsupported("function", f"{name} is not among the functions", fix="see the list of what can be asked")
+    try:
+        inspect.signature(declared.rule).bind(*arguments)
+    except TypeError:
+        raise Unsupported(
+            "arguments", f"{name} does not take {len(arguments)} arguments", fix=f"write {declared.signature}"
+        ) from None
+    made: Any = declared.rule(*arguments)
+    if not isinstance(made, tuple):
+        return made
+    return Call(name, tuple(made[0]), made[1])
+
+
+def never_null(expression: Expression) -> bool:
+    """Whether the value is there in every row: a column's never surely is."""
+    if isinstance(expression, Literal):
+        return expression.value is not None
+    if not isinstance(expression, Call):
+        return False
+    surely = [never_null(each) for each in expression.arguments]
+    match expression.function:
+        case "COALESCE" | "LEAST" | "GREATEST" | "CONCAT":
+            return any(surely)
+        case "CASE":
+            return len(surely) % 2 == 1 and all(surely[1::2]) and surely[-1]
+        case "IS NULL" | "IS TRUE" | "IS FALSE":
+            return True
+        case "AND" | "OR" | "NOT" | "=" | "<>" | "<" | "<=" | ">" | ">=":
+            return all(surely)
+    return False

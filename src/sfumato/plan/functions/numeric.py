@@ -1,0 +1,283 @@
+"""Arithmetic: exact whole numbers while 64 bits surely hold them, doubles otherwise, never NaN or infinite."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+from sfumato.errors import Unsupported
+from sfumato.plan import intervals
+from sfumato.plan.expressions import Call, Expression, Literal
+from sfumato.plan.functions.declaring import function, never_null
+from sfumato.plan.functions.typing import any_nullable, literal, mismatch, number, real, same, written
+from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
+
+Made = tuple[Sequence[Expression], Domain]
+Limits = tuple[Any, Any]
+"""The least and the greatest value, each None where unknown."""
+
+MOST_BUCKETS = 10_000
+_SMALLEST_LOGARITHM = -745.0  # of the least positive double
+
+
+def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expression], Made]:
+    """A rule for +, − and *: all are monotone in each argument."""
+
+    def rule(x: Expression, y: Expression) -> Made:
+        x, y = number(x), number(y)
+        nullable = any_nullable(x, y)
+        exact = _whole(apply, x.domain, y.domain, nullable)
+        if exact is not None:
+            return (x, y), exact
+        x, y = real(x), real(y)
+        found = intervals.corners(apply, intervals.ends(x.domain), intervals.ends(y.domain))
+        return (x, y), intervals.real(found, nullable=nullable)
+
+    return rule
+
+
+def _whole(apply: Callable[[Any, Any], Any], x: Domain, y: Domain, nullable: bool) -> Domain | None:
+    if x.type is not Type.INTEGER or y.type is not Type.INTEGER or x.range is None or y.range is None:
+        return None
+    found = [apply(a, b) for a, b in product(x.range, y.range)]
+    return intervals.whole(min(found), max(found), nullable=nullable)
+
+
+function("+", "x + y", "the sum; a date plus INTERVAL 'n unit' is a date")(_arithmetic(operator.add))
+function("-", "x - y", "the difference; of two dates, in days")(_arithmetic(operator.sub))
+function("*", "x * y", "the product")(_arithmetic(operator.mul))
+
+
+@function("/", "x / y", "the quotient, a real; NULL where y is 0")
+def _divide(x: Expression, y: Expression) -> Made:
+    x, y = real(x), real(y)
+    divisor = intervals.ends(y.domain)
+    if divisor is None or divisor[0] <= 0 <= divisor[1]:
+        return (x, y), intervals.real(None, nullable=True)
+    found = intervals.corners(operator.truediv, intervals.ends(x.domain), divisor)
+    return (x, y), intervals.real(found, nullable=any_nullable(x, y))
+
+
+@function("%", "x % y", "the remainder, with the sign of x; NULL where y is 0")
+def _remainder(x: Expression, y: Expression) -> Made:
+    x, y = number(x), number(y)
+    whole = all(each.domain.type is Type.INTEGER and each.domain.range is not None for each in (x, y))
+    if not whole:
+        x, y = real(x), real(y)
+    top, bottom = intervals.ends(x.domain), intervals.ends(y.domain)
+    nullable = any_nullable(x, y) or bottom is None or bottom[0] <= 0 <= bottom[1]
+    if whole:
+        low, high = _remains(x.domain.range, y.domain.range, 1)
+        return (x, y), Domain(Type.INTEGER, bounds=(low, high), nullable=nullable)
+    found = None if top is None or bottom is None else map(float, _remains(top, bottom, 0))
+    return (x, y), intervals.real(found, nullable=nullable)
+
+
+def _remains(x: Any, y: Any, below: int) -> tuple[Any, Any]:
+    """A remainder is no larger than x, smaller than y, and has the sign of x."""
+    most = max(0, max(map(abs, y)) - below)
+    return -min(most, max(0, -x[0])), min(most, max(0, x[1]))
+
+
+@function("NEGATE", "-x", "the opposite number")
+def _negate(x: Expression) -> Expression | Made:
+    x = number(x)
+    if isinstance(x, Literal) and isinstance(x.value, int | Fraction):
+        return literal(x.domain.type, -x.value)
+    return _mirrored(x, lambda value: -value)
+
+
+@function("ABS", "ABS(x)", "the size of a number")
+def _abs(x: Expression) -> Made:
+    return _mirrored(number(x), abs)
+
+
+def _mirrored(x: Expression, apply: Callable[[Any], Any]) -> Made:
+    """−x and |x|: exact in either type, on the same grid; an undeclared whole number might not fit 64 bits."""
+    if x.domain.type is Type.INTEGER and x.domain.range is None:
+        x = real(x)
+    shown = x.domain
+    if shown.values is not None:
+        values = tuple(dict.fromkeys(map(apply, shown.values)))
+        return (x,), Domain(shown.type, values=values, grid=shown.grid, nullable=shown.nullable)
+    bounds = None
+    if shown.bounds is not None:
+        found = [apply(each) for each in shown.bounds]
+        crossing = shown.bounds[0] < 0 < shown.bounds[1]  # type: ignore[operator]
+        bounds = (min([*found, 0] if crossing else found), max(found))
+    return (x,), Domain(shown.type, bounds=bounds, grid=shown.grid, nullable=shown.nullable)
+
+
+@function("SIGN", "SIGN(x)", "-1, 0 or 1")
+def _sign(x: Expression) -> Made:
+    x = number(x)
+    return (x,), Domain(Type.INTEGER, values=(-1, 0, 1), nullable=x.domain.nullable)
+
+
+def _step(apply: Callable[[float], float]) -> Callable[[Expression], Expression | Made]:
+    def rule(x: Expression) -> Expression | Made:
+        x = number(x)
+        return x if x.domain.type is Type.INTEGER else _monotone(x, apply)
+
+    return rule
+
+
+def _monotone(x: Expression, apply: Callable[[float], float]) -> Made:
+    found = intervals.ends(x.domain)
+    return (x,), intervals.real(found and [apply(float(each)) for each in found], nullable=x.domain.nullable)
+
+
+function("FLOOR", "FLOOR(x)", "the next whole number below")(_step(lambda x: float(math.floor(x))))
+function("CEIL", "CEIL(x)", "the next whole number above")(_step(lambda x: float(math.ceil(x))))
+
+
+@function("ROUND", "ROUND(x [, digits])", "rounded to so many decimal digits, halves away from 0")
+def _round(x: Expression, digits: Expression | None = None) -> Expression | Made:
+    x = number(x)
+    places = digits or literal(Type.INTEGER, 0)
+    count = int(written(places, Type.INTEGER, "the number of digits"))  # type: ignore[arg-type]
+    if not -15 <= count <= 15:
+        raise Unsupported("digits", "ROUND takes from -15 to 15 digits", fix="write ROUND(x, 2)")
+    if x.domain.type is Type.INTEGER and count >= 0:
+        return x
+    if x.domain.type is Type.INTEGER and x.domain.range is not None:
+        low, high = (_nearest_multiple(int(each), 10**-count) for each in x.domain.range)  # type: ignore[arg-type]
+        whole = intervals.whole(low, high, nullable=x.domain.nullable)
+        if whole is not None:
+            return (x, places), whole
+    (x,), domain = _monotone(real(x), lambda value: _rounded(value, count))
+    return (x, places), domain
+
+
+def _nearest_multiple(value: int, step: int) -> int:
+    size = (abs(value) + step // 2) // step * step
+    return size if value >= 0 else -size
+
+
+def _rounded(value: float, digits: int) -> float:
+    """The engine's own steps: scale, round halves away from 0, scale back; each is monotone."""
+    power = 10.0 ** abs(digits)
+    scaled = value * power if digits >= 0 else value / power
+    if not math.isfinite(scaled):
+        return value
+    whole = float(_half_away(scaled))
+    return whole / power if digits >= 0 else whole * power
+
+
+def _half_away(value: float) -> int:
+    size = math.floor(abs(Fraction(value)) + Fraction(1, 2))
+    return size if value >= 0 else -size
+
+
+@function("SQRT", "SQRT(x)", "the square root; NULL below 0")
+def _sqrt(x: Expression) -> Made:
+    x = real(x)
+    found = intervals.ends(x.domain)
+    nullable = x.domain.nullable or found is None or found[0] < 0
+    roots = None if found is None or found[1] < 0 else [math.sqrt(max(0.0, float(each))) for each in found]
+    return (x,), intervals.real(roots, nullable=nullable)
+
+
+@function("LN", "LN(x)", "the natural logarithm; NULL at 0 and below")
+def _ln(x: Expression) -> Made:
+    x = real(x)
+    found = intervals.ends(x.domain)
+    if found is None or found[1] <= 0:
+        return (x,), intervals.real(None, nullable=True)
+    low = math.log(found[0]) if found[0] > 0 else _SMALLEST_LOGARITHM
+    logarithms = intervals.widened([low, math.log(found[1])])
+    return (x,), intervals.real(logarithms, nullable=x.domain.nullable or found[0] <= 0)
+
+
+@function("EXP", "EXP(x)", "e to the power x; NULL where no double holds it")
+def _exp(x: Expression) -> Made:
+    x = real(x)
+    found = intervals.corners(lambda a, _: math.exp(a), intervals.ends(x.domain), (Fraction(0), Fraction(0)))
+    domain = intervals.real(intervals.widened(found), nullable=x.domain.nullable)
+    return (x,), domain if domain.bounds is not None else Domain(Type.REAL, nullable=True)
+
+
+@function("POW", "POW(x, y), x ** y", "x to the power y; NULL where there is none")
+def _pow(x: Expression, y: Expression) -> Made:
+    x, y = real(x), real(y)
+    found = _powers(intervals.ends(x.domain), intervals.ends(y.domain))
+    domain = intervals.real(intervals.widened(found), nullable=any_nullable(x, y))
+    return (x, y), domain if domain.bounds is not None else Domain(Type.REAL, nullable=True)
+
+
+def _powers(x: intervals.Ends | None, y: intervals.Ends | None) -> list[float] | None:
+    """x^y is monotone in each argument where x > 0, and for one whole y on each side of 0."""
+    if x is None or y is None or (x[0] <= 0 <= x[1] and y[0] < 0):
+        return None
+    if x[0] < 0 and not (y[0] == y[1] and y[0].denominator == 1):
+        return None
+    found = intervals.corners(math.pow, x, y)
+    crossing = x[0] < 0 < x[1] and y[0] > 0
+    return [*found, 0.0] if found is not None and crossing else found
+
+
+def _extreme(least: bool) -> Callable[..., Made]:
+    def rule(x: Expression, *others: Expression) -> Made:
+        typed = same((x, *others))
+        kind = typed[0].domain.type
+        if kind is Type.BOOLEAN:
+            raise mismatch(typed[0], Type.REAL)
+        nullable = all(each.domain.nullable for each in typed)
+        low, high = _limits_of(least, typed)
+        fits = low is not None and high is not None and _fits(kind, low, high)
+        return typed, Domain(kind, bounds=(low, high) if fits else None, nullable=nullable)
+
+    return rule
+
+
+def _fits(kind: Type, low: Any, high: Any) -> bool:
+    return kind is not Type.TEXT and (kind is not Type.INTEGER or max(abs(low), abs(high)) <= LARGEST_INTEGER)
+
+
+def _limits_of(least: bool, arguments: Sequence[Expression]) -> Limits:
+    """Missing arguments are passed over, so only an argument that is surely there bounds the result alone."""
+    found = [limits(each) for each in arguments]
+    sure = [each for each, argument in zip(found, arguments, strict=True) if never_null(argument)]
+    lows, highs = [each[0] for each in found], [each[1] for each in found]
+    if least:
+        sure_highs = [each[1] for each in sure if each[1] is not None]
+        return _all(min, lows), min(sure_highs) if sure_highs else _all(max, highs)
+    sure_lows = [each[0] for each in sure if each[0] is not None]
+    return max(sure_lows) if sure_lows else _all(min, lows), _all(max, highs)
+
+
+def _all(pick: Callable[[list[Any]], Any], found: list[Any]) -> Any:
+    return None if any(each is None for each in found) else pick(found)
+
+
+def limits(x: Expression) -> Limits:
+    """What is known of either end: GREATEST(x, 0) has a least value though x has no range."""
+    if x.domain.range is not None:
+        return x.domain.range
+    if not isinstance(x, Call):
+        return None, None
+    if x.function in ("LEAST", "GREATEST"):
+        return _limits_of(x.function == "LEAST", x.arguments)
+    if x.function == "CAST" and x.domain.type is Type.REAL and x.arguments[0].domain.type is Type.INTEGER:
+        low, high = (None if each is None else Fraction(intervals.nearest(each)) for each in limits(x.arguments[0]))
+        return low, high
+    return None, None
+
+
+function("LEAST", "LEAST(x, y, …)", "the smallest of those that are not missing")(_extreme(least=True))
+function("GREATEST", "GREATEST(x, y, …)", "the greatest of those that are not missing")(_extreme(least=False))
+
+
+@function("WIDTH_BUCKET", "WIDTH_BUCKET(x, low, high, n)", "which of n equal buckets: 0 below low, n + 1 from high on")
+def _bucket(x: Expression, low: Expression, high: Expression, count: Expression) -> Made:
+    x, low, high = real(x), real(low), real(high)
+    first, last = (float(written(each, Type.REAL, "each end of the buckets")) for each in (low, high))  # type: ignore[arg-type]
+    buckets = int(written(count, Type.INTEGER, "the number of buckets"))  # type: ignore[arg-type]
+    if not first < last or not 1 <= buckets <= MOST_BUCKETS:
+        rule = f"WIDTH_BUCKET needs low < high and 1 to {MOST_BUCKETS:,} buckets"
+        raise Unsupported("buckets", rule, fix="write WIDTH_BUCKET(age, 0, 100, 10)")
+    return (x, low, high, count), Domain(Type.INTEGER, bounds=(0, buckets + 1), nullable=x.domain.nullable)

@@ -1,0 +1,101 @@
+"""Dates and times: whatever falls outside the years 1 to 9999 is NULL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sfumato.errors import Unsupported
+from sfumato.plan import calendar
+from sfumato.plan.expressions import Expression
+from sfumato.plan.functions.declaring import function
+from sfumato.plan.functions.typing import any_nullable, mismatch, same, temporal, timestamp, written
+from sfumato.policy.domains import Domain, Type
+
+Made = tuple[Sequence[Expression], Domain]
+
+MOST_STARTS = 10_000
+"""The starts of months, weeks, … in a declared range are listed up to this many."""
+PARTS = {
+    "year": (1, 9999),
+    "quarter": (1, 4),
+    "month": (1, 12),
+    "week": (1, 53),
+    "day": (1, 31),
+    "dow": (0, 6),
+    "doy": (1, 366),
+    "hour": (0, 23),
+    "minute": (0, 59),
+}
+
+
+def _unit(found: Expression, known: Sequence[str]) -> str:
+    unit = str(written(found, Type.TEXT, "the unit"))
+    if unit not in known:
+        raise Unsupported("unit", "this unit is not known here", fix="use one of " + ", ".join(known))
+    return unit
+
+
+@function("EXTRACT", "EXTRACT(part FROM date)", "one of " + ", ".join(PARTS) + "; dow 0 is Sunday, weeks are ISO's")
+def _extract(part: Expression, x: Expression) -> Made:
+    unit = _unit(part, tuple(PARTS))
+    x = temporal(x)
+    if unit in ("hour", "minute") and x.domain.type is not Type.TIMESTAMP:
+        raise mismatch(x, Type.TIMESTAMP)
+    bounds: Any = PARTS[unit]
+    if unit == "year":
+        found: Any = x.domain.range
+        bounds = found and (found[0].year, found[1].year)
+    return (part, x), Domain(Type.INTEGER, bounds=bounds, nullable=x.domain.nullable)
+
+
+@function("DATE_TRUNC", "DATE_TRUNC('unit', date)", "the start of its " + ", ".join(calendar.UNITS))
+def _trunc(unit: Expression, x: Expression) -> Made:
+    name = _unit(unit, calendar.UNITS)
+    x = temporal(x)
+    if name not in calendar.DAYS and x.domain.type is not Type.TIMESTAMP:
+        raise mismatch(x, Type.TIMESTAMP)
+    return (unit, x), _starts(name, x.domain)
+
+
+def _starts(unit: str, domain: Domain) -> Domain:
+    """Every start in the range, so that it can be a key; or the range alone when they are too many."""
+    bounds: Any = domain.range
+    if bounds is None:
+        return Domain(domain.type, nullable=domain.nullable)
+    first, last = (calendar.truncated(unit, each) for each in bounds)
+    if domain.values is not None:
+        values: list[Any] = sorted({calendar.truncated(unit, each) for each in domain.values})  # type: ignore[type-var]
+    elif calendar.count(unit, last) - calendar.count(unit, first) >= MOST_STARTS:
+        return Domain(domain.type, bounds=(first, last), nullable=domain.nullable)
+    else:
+        values = [first]
+        while values[-1] < last:
+            values.append(calendar.shifted(values[-1], 1, unit))
+    return Domain(domain.type, values=tuple(values), nullable=domain.nullable)
+
+
+@function("DATE_DIFF", "DATE_DIFF('unit', from, to)", "starts of a unit in between: " + ", ".join(calendar.UNITS))
+def _diff(unit: Expression, start: Expression, end: Expression) -> Made:
+    name = _unit(unit, calendar.UNITS)
+    start, end = same((temporal(start), temporal(end)))
+    first: Any = start.domain.range
+    last: Any = end.domain.range
+    bounds = None
+    if first is not None and last is not None:
+        bounds = tuple(calendar.count(name, last[i]) - calendar.count(name, first[1 - i]) for i in (0, 1))
+    return (unit, start, end), Domain(Type.INTEGER, bounds=bounds, nullable=any_nullable(start, end))  # type: ignore[arg-type]
+
+
+@function("DATE_ADD", "date + INTERVAL 'n unit'", "later, or earlier with -, by " + ", ".join(calendar.UNITS))
+def _add(x: Expression, amount: Expression, unit: Expression) -> Made:
+    name = _unit(unit, calendar.UNITS)
+    steps = int(written(amount, Type.INTEGER, "the number of units"))  # type: ignore[arg-type]
+    if not calendar.spans(steps, name):
+        raise Unsupported("interval", "an interval is shorter than 10,000 years", fix="write a shorter one")
+    x = temporal(x) if name in calendar.DAYS else timestamp(x)
+    found: Any = x.domain.range
+    moved: Any = found and tuple(calendar.shifted(each, steps, name) for each in found)
+    if not moved or None in moved:
+        return (x, amount, unit), Domain(x.domain.type, nullable=True)
+    return (x, amount, unit), Domain(x.domain.type, bounds=moved, nullable=x.domain.nullable)

@@ -1,0 +1,94 @@
+"""Ranges of numbers as the engine computes them: doubles, rounded to nearest.
+
+Rounding to nearest is monotone, so an operation that is monotone in each argument stays inside the rounded results
+at the corners of its arguments' ranges. Every end below is therefore a double (held exactly), and a computed value
+lies within it without any tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from itertools import product
+
+from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
+
+Ends = tuple[Fraction, Fraction]
+
+MOST = Fraction(10) ** 300
+"""A range that reaches further is no range: the engine's largest double is near."""
+LEAST = Fraction(1, 10**300)
+_STEPS = 2  # logarithms and powers are right within one unit in the last place
+
+
+def nearest(value: Fraction | int) -> float:
+    """The double nearest to an exact number; the largest ones beyond them."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(1.7976931348623157e308, value)
+
+
+def ends(domain: Domain) -> Ends | None:
+    """The range of a number once it is a double."""
+    if domain.range is None:
+        return None
+    low, high = (Fraction(nearest(each)) for each in domain.range)  # type: ignore[arg-type]
+    return low, high
+
+
+def real(found: Iterable[float] | None, *, nullable: bool, grid: Fraction | None = None) -> Domain:
+    """The domain of a computed real that lies between the least and the greatest of the values found."""
+    bounds = None if found is None else _bounds(list(found))
+    return Domain(Type.REAL, bounds=bounds, grid=grid, nullable=nullable)
+
+
+def whole(low: int, high: int, *, nullable: bool) -> Domain | None:
+    """The domain of a whole number, or None when 64 bits might not hold it."""
+    if max(abs(low), abs(high)) > LARGEST_INTEGER:
+        return None
+    return Domain(Type.INTEGER, bounds=(low, high), nullable=nullable)
+
+
+def corners(function: Callable[[float, float], float], first: Ends | None, second: Ends | None) -> list[float] | None:
+    """The function at the corners of two ranges; None when a range is missing or a corner is no number."""
+    if first is None or second is None:
+        return None
+    try:
+        found = [function(float(x), float(y)) for x, y in product(first, second)]
+    except (OverflowError, ValueError, ZeroDivisionError):
+        return None
+    return found if all(map(math.isfinite, found)) else None
+
+
+def widened(found: Iterable[float] | None) -> list[float] | None:
+    """Outward by what the engine's logarithms and powers may be wrong; small whole results are exact."""
+    if found is None:
+        return None
+    listed = list(found)
+    return [_moved(min(listed), -math.inf), _moved(max(listed), math.inf)]
+
+
+def _moved(end: float, toward: float) -> float:
+    if end.is_integer() and abs(end) < 2**53:
+        return end
+    for _ in range(_STEPS):
+        end = math.nextafter(end, toward)
+    return end
+
+
+def _bounds(found: list[float]) -> Ends | None:
+    if not all(map(math.isfinite, found)):
+        return None
+    low, high = Fraction(min(found)), Fraction(max(found))
+    if max(abs(low), abs(high)) > MOST:
+        return None
+    return _coarse(low, -LEAST, Fraction(0)), _coarse(high, Fraction(0), LEAST)
+
+
+def _coarse(end: Fraction, below: Fraction, above: Fraction) -> Fraction:
+    """Ends nearer to 0 than any declared number may be move outward."""
+    if abs(end) >= LEAST or end == 0:
+        return end
+    return below if end < 0 else above
