@@ -4,6 +4,9 @@
     ├── InvalidParameter            a number, word or shape outside what is allowed
     ├── NeighboursDiffer            a loss stated for one neighbour relation used under another
     ├── InvalidPolicy               a declaration that is wrong, missing or contradicts another
+    ├── SourceChanged               a table that is no longer the one that was opened
+    ├── EngineFailed                a statement the engine could not finish: one text whatever the data
+    ├── EngineClosed                a statement after closing, or in a forked process
     ├── Unsupported                 a question outside what can be answered, by a stable code
     ├── SessionClosed               a question to a session that has said its last
     ├── Overspent                   a charge the account cannot afford
@@ -79,6 +82,40 @@ class NeighboursDiffer(SfumatoError):
 
 class InvalidPolicy(SfumatoError, ValueError):
     """A policy's declaration is wrong: the place is its path in the file."""
+
+
+class SourceChanged(SfumatoError):
+    """A source was replaced, changed or removed after it was opened."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f"the source of {table} is not the one that was opened",
+            place=f"tables.{table}.source",
+            fix="open the policy again: the changed data are a new version",
+        )
+        self.table = table
+
+
+class EngineFailed(SfumatoError):
+    """The engine could not finish a statement. The text is always this one: a cause could tell of the data."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the engine could not finish",
+            place="the engine",
+            fix="ask the owner to run sfumato check; if it was interrupted, ask again",
+        )
+
+
+class EngineClosed(SfumatoError):
+    """The sources were closed, or opened by the process this one was forked from."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the sources are closed here",
+            place="the engine",
+            fix="open the policy again; after a fork, in the new process",
+        )
 
 
 class Unsupported(SfumatoError):

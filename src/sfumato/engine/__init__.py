@@ -1,1 +1,1 @@
-"""Where data are read: statements we write, on engines we drive."""
+"""Where rows live: sources opened under lock and key, and the statements generated for them."""

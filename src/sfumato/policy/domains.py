@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from typing import Any
@@ -101,6 +102,30 @@ def as_value(kind: Type, value: object, name: str) -> Value:
     """A public value read as the given type: exact numbers, ISO dates, plain text."""
     reader = _READERS[kind]
     return reader(value, name)
+
+
+def implied(values: object) -> Type | None:
+    """The one type all listed values have as written: texts, whole numbers, dates, times, true and false."""
+    kinds = {_kind(each) for each in values} if isinstance(values, (tuple, list)) else set()
+    return Type.REAL if kinds == {Type.INTEGER, Type.REAL} else kinds.pop() if len(kinds) == 1 else None
+
+
+def _kind(value: object) -> Type | None:
+    for kind, python in _WRITTEN:
+        if isinstance(value, python):
+            return kind
+    return None
+
+
+# In this order: true is a whole number to Python, and a time is a date.
+_WRITTEN: tuple[tuple[Type, tuple[type, ...]], ...] = (
+    (Type.BOOLEAN, (bool,)),
+    (Type.INTEGER, (int,)),
+    (Type.REAL, (float, Decimal, Fraction)),
+    (Type.TEXT, (str,)),
+    (Type.TIMESTAMP, (dt.datetime,)),
+    (Type.DATE, (dt.date,)),
+)
 
 
 def _integer(value: object, name: str) -> int:

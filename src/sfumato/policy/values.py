@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from sfumato.errors import InvalidPolicy
-from sfumato.policy.domains import Domain
+from sfumato.errors import InvalidParameter, InvalidPolicy
+from sfumato.policy.domains import Domain, implied
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
-from sfumato.privacy.numbers import whole
+from sfumato.privacy.numbers import Range, exact, whole
 
 ROW = "row"
 """Declared as a table's id: every row is a unit of its own."""
@@ -20,16 +20,26 @@ ROW = "row"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 """What a table or a column may be called: such names need no quoting anywhere."""
 
+T = TypeVar("T")
+_SHARE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
+_COLUMN = ("type", "bounds", "values", "grid", "nullable")
+
 
 @dataclass(frozen=True)
 class Table:
-    """One table: where it lives, whose rows it holds, and what is declared about its columns."""
+    """One table: where it lives, whose rows it holds, and what is declared about its columns.
+
+    >>> columns = {"age": {"type": "integer", "bounds": (0, 110)}, "ward": {"values": ["A", "B"]}}
+    >>> Table("visits", "visits.parquet", columns, id="patient_id", max_rows=3).columns
+    {'age': Domain(type='integer', bounds=(0, 110)), 'ward': Domain(type='text', values=('A', 'B'))}
+    """
 
     name: str
     source: Path | Any
     """A file (CSV, Parquet file or glob, or a DuckDB database), or a table in memory (Arrow, pandas, polars)."""
     columns: Mapping[str, Domain] = field(default_factory=dict)
-    """The columns that may be asked about, in their order. A public table may leave them out: all are known."""
+    """The columns that may be asked about, in their order, each as a Domain or as a dict of its fields. A public table
+    may leave them out: all are known."""
     id: str | None = None
     """The column that says whose row it is, or "row"; None for a public table."""
     max_rows: int | None = None
@@ -44,13 +54,31 @@ class Table:
 
     def __post_init__(self) -> None:
         place = f"tables.{self.name}"
-        _named(self.name, "a table", place)
-        for column in self.columns:
-            _named(column, "a column", f"{place}.columns")
+        check_name(self.name, "a table", place)
+        object.__setattr__(self, "columns", _columns(self.columns, f"{place}.columns"))
+        self._check_source(place)
+        if not isinstance(self.public, bool):
+            raise InvalidPolicy("public is true or false", place=f"{place}.public", fix="write public = true")
         if self.public:
             self._check_public(place)
         else:
             self._check_private(place)
+
+    def _check_source(self, place: str) -> None:
+        if isinstance(self.source, str):
+            object.__setattr__(self, "source", Path(self.source))
+        if self.source is None or isinstance(self.source, (bool, int, float)):
+            raise InvalidPolicy(
+                "a table has a source",
+                place=f"{place}.source",
+                fix="name a CSV, Parquet or DuckDB file, or give a table in memory",
+            )
+        if self.relation is not None and (not isinstance(self.relation, str) or not self.relation.strip()):
+            raise InvalidPolicy(
+                "relation names a table inside a DuckDB database",
+                place=f"{place}.relation",
+                fix=f'write relation = "{self.name}"',
+            )
 
     def _check_public(self, place: str) -> None:
         for name in ("id", "max_rows", "max_groups", "max_rows_per_group"):
@@ -68,6 +96,7 @@ class Table:
                 place=f"{place}.id",
                 fix='add id = "<the column naming the unit>", or id = "row" when every row is a unit, or public = true',
             )
+        check_name(self.id, "a column", f"{place}.id")
         if not self.columns:
             raise InvalidPolicy(
                 "a private table declares the columns that may be asked about",
@@ -112,8 +141,13 @@ class Policy:
     """The file it was read from: names the account and places the ledger."""
 
     def __post_init__(self) -> None:
+        for name, kind in (("unit", PrivacyUnit), ("budget", Budget), ("tables", Mapping), ("analysts", Mapping)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidPolicy(f"{name} is a {kind.__name__}", place=name, fix=f"give {name} as a {kind.__name__}")
+        object.__setattr__(self, "tables", dict(self.tables))
+        object.__setattr__(self, "analysts", _shares(self.analysts))
         if self.size is not None:
-            object.__setattr__(self, "size", whole(self.size, "size", at_least=1))
+            object.__setattr__(self, "size", placed("unit", lambda: whole(self.size or 0, "size", at_least=1)))
         if self.neighbours is Neighbours.REPLACE and self.size is None:
             raise InvalidPolicy(
                 "replace neighbours make the number of units public",
@@ -122,6 +156,7 @@ class Policy:
             )
         if not any(not table.public for table in self.tables.values()):
             raise InvalidPolicy("a policy has a private table", place="tables", fix="declare one with [tables.<name>]")
+        distinct(self.tables, "tables")
         for name, table in self.tables.items():
             if name != table.name:
                 raise InvalidPolicy(
@@ -139,13 +174,88 @@ class Policy:
         return self.budget.neighbours
 
 
-def _named(name: object, what: str, place: str) -> None:
+def check_name(name: object, what: str, place: str) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InvalidPolicy(
-            f"{what} has a plain name: letters, digits and _, not starting with a digit",
+            f"{what} has a plain name: letters, digits and _, not starting with a digit, at most 63 in all",
             place=place,
             fix="rename it in a view or in the file",
         )
+    if name.lower().startswith("sf_"):
+        raise InvalidPolicy("names beginning with sf_ are kept for generated columns", place=place, fix="rename it")
+
+
+def distinct(names: Iterable[str], place: str) -> None:
+    """SQL does not tell capital letters from small ones in names."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(name.lower(), name)) != name:
+            raise InvalidPolicy(
+                f"{other} and {name} are the same name in SQL", place=f"{place}.{name}", fix="rename one of them"
+            )
+
+
+def check_keys(found: Mapping[str, object], known: Iterable[str], place: str) -> None:
+    """Refuses a key that nobody reads, and names the known one it is nearest to."""
+    from difflib import get_close_matches
+
+    names = tuple(known)
+    for key in found:
+        if key not in names:
+            near = get_close_matches(str(key), names, 1)
+            raise InvalidPolicy(
+                "this key is not known",
+                place=f"{place}.{key}" if place else str(key),
+                fix=f"did you mean {near[0]}?" if near else f"remove it: known here are {', '.join(names)}",
+            )
+
+
+def placed(place: str, make: Callable[[], T]) -> T:
+    """What ``make`` gives; a parameter it refuses is named by its path in the policy."""
+    try:
+        return make()
+    except InvalidParameter as refused:
+        rule, at, fix = refused.rule, f"{place}.{refused.parameter}", refused.fix
+    raise InvalidPolicy(rule, place=at, fix=fix)
+
+
+def _columns(columns: object, place: str) -> dict[str, Domain]:
+    if not isinstance(columns, Mapping):
+        raise InvalidPolicy(
+            "columns are listed by name", place=place, fix='write age = { type = "integer", bounds = [0, 110] }'
+        )
+    for column in columns:
+        check_name(column, "a column", f"{place}.{column}")
+    distinct(columns, place)
+    return {name: _domain(value, f"{place}.{name}") for name, value in columns.items()}
+
+
+def _domain(value: object, place: str) -> Domain:
+    if isinstance(value, Domain):
+        return value
+    if not isinstance(value, Mapping):
+        raise InvalidPolicy("a column is declared by its type", place=place, fix='write { type = "text" }')
+    check_keys(value, _COLUMN, place)
+    declared = dict(value)
+    kind = declared.pop("type", None) or implied(declared.get("values"))
+    if kind is None:
+        raise InvalidPolicy(
+            "a column has a type, or lists values of one type",
+            place=f"{place}.type",
+            fix='add type = "integer", or "real", "text", "boolean", "date", "timestamp"',
+        )
+    return placed(place, lambda: Domain(kind, **declared))
+
+
+def _shares(analysts: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Shares may overlap: each is a limit of its own, and the account is the limit of all."""
+    for name in analysts:
+        if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
+            raise InvalidPolicy("an analyst has a name", place="analysts", fix="write [analysts.ana]")
+    return {
+        name: placed(f"analysts.{name}", lambda share=share: exact(share, "share", _SHARE))  # type: ignore[misc]
+        for name, share in analysts.items()
+    }
 
 
 def _limit(value: Any, place: str) -> int:

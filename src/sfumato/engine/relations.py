@@ -1,0 +1,145 @@
+"""What a source is to the engine: a relation to select from, with the true names and stored types of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from sfumato.engine import files, memory
+from sfumato.engine.literals import listed, literal, name
+from sfumato.engine.scan import Cell
+from sfumato.errors import EngineFailed, InvalidPolicy
+from sfumato.policy import Table
+from sfumato.policy.values import NAME
+
+Execute = Callable[[str], list[tuple[Any, ...]]]
+
+# One thread reads a CSV file: only then is a record that spans lines found for sure. A record that is too short is
+# filled with NULL, one too long is cut, and one that is not UTF-8 where it is read, or longer than 2 MB, is left out.
+_CSV = (
+    "auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', allow_quoted_nulls = false,"
+    " null_padding = true, strict_mode = false, ignore_errors = true, parallel = false, max_line_size = 2000000"
+)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Where to select from, and each column under the name its source gives it."""
+
+    sql: str
+    columns: tuple[tuple[str, Cell], ...]
+
+    def cell(self, column: str, place: str) -> Cell:
+        """The column of that name, exactly or, if there is only one such, in other letter case."""
+        found = [cell for true, cell in self.columns if true == column]
+        found = found or [cell for true, cell in self.columns if true.lower() == column.lower()]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InvalidPolicy(
+                f"the source has several columns called {column}", place=place, fix="rename all but one of them"
+            )
+        near = get_close_matches(column, [true for true, _ in self.columns], 1)
+        raise InvalidPolicy(
+            f"the source has no column {column}",
+            place=place,
+            fix=f"did you mean {near[0]}?" if near else "name a column of the source, in a CSV file parted by commas",
+        )
+
+    def plain_columns(self) -> list[tuple[str, Cell]]:
+        """The columns that can be named in a question; of those alike but for letter case, the first."""
+        seen: dict[str, tuple[str, Cell]] = {}
+        for true, cell in self.columns:
+            if NAME.fullmatch(true) and not true.lower().startswith("sf_"):
+                seen.setdefault(true.lower(), (true, cell))
+        return list(seen.values())
+
+
+def of_csv(found: files.Files, place: str) -> Relation:
+    """CSV files, every cell as text: the scan reads it as what is declared."""
+    first = files.header(found.paths[0], place)
+    for path in found.paths[1:]:
+        if files.header(path, place) != first:
+            raise InvalidPolicy(
+                "all files of a table have the same columns", place=place, fix="make their headers equal"
+            )
+    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(first)))
+    sql = f"read_csv([{listed(found.paths)}], columns = {{{columns}}}, {_CSV})"
+    return Relation(sql, tuple((each, Cell(f"c{i}", "VARCHAR")) for i, each in enumerate(first)))
+
+
+def of_parquet(found: files.Files, place: str, execute: Execute) -> Relation:
+    """Parquet files with one schema among them."""
+    schemas = [_parquet_columns(path, place, execute) for path in found.paths]
+    if any(schema != schemas[0] for schema in schemas):
+        raise InvalidPolicy(
+            "all files of a table have the same columns and types", place=place, fix="rewrite those that differ"
+        )
+    sql = f"read_parquet([{listed(found.paths)}], hive_partitioning = false, union_by_name = false)"
+    return Relation(sql, schemas[0])
+
+
+def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str, Cell], ...]:
+    """The engine renames columns that differ in letter case only, so true names are taken from the file's footer."""
+    try:
+        described = execute(f"DESCRIBE SELECT * FROM read_parquet([{literal(path)}], hive_partitioning = false)")
+        nodes = execute(f"SELECT name, num_children FROM parquet_schema({literal(path)})")
+    except EngineFailed:
+        described = nodes = []
+    if not described:
+        raise InvalidPolicy("this file cannot be read as Parquet", place=place, fix="write it again")
+    names = _top_level([(str(each), children or 0) for each, children in nodes])
+    return tuple((true, Cell(name(seen), stored)) for true, (seen, stored, *_) in zip(names, described, strict=True))
+
+
+def _top_level(nodes: Sequence[tuple[str, int]]) -> list[str]:
+    """The names of the root's children in a schema listed depth first."""
+    names, open_groups = [], [nodes[0][1]]
+    for node, children in nodes[1:]:
+        while open_groups[-1] == 0:
+            open_groups.pop()
+        if len(open_groups) == 1:
+            names.append(node)
+        open_groups[-1] -= 1
+        open_groups.append(children)
+    return names
+
+
+def of_database(found: files.Files, table: Table, alias: str, place: str, execute: Execute) -> Relation:
+    """A table or view in a DuckDB database, attached read-only."""
+    if table.relation is None:
+        raise InvalidPolicy(
+            "a database file holds several tables",
+            place=f"tables.{table.name}.relation",
+            fix=f'say which one: relation = "{table.name}"',
+        )
+    sql = ".".join(name(part) for part in (alias, *table.relation.split(".")))
+    try:
+        execute(f"ATTACH IF NOT EXISTS {literal(found.paths[0])} AS {name(alias)} (READ_ONLY)")
+    except EngineFailed:
+        raise InvalidPolicy(
+            "this file cannot be opened as a DuckDB database",
+            place=place,
+            fix="close the program that writes to it, or write it with DuckDB 2",
+        ) from None
+    try:
+        described = execute(f"DESCRIBE SELECT * FROM {sql}")
+    except EngineFailed:
+        described = []
+    if not described:
+        raise InvalidPolicy(
+            f"the database has no readable table {table.relation}",
+            place=f"tables.{table.name}.relation",
+            fix="name a table or view in it, as table or schema.table",
+        )
+    return Relation(sql, tuple((true, Cell(name(true), stored)) for true, stored, *_ in described))
+
+
+def of_memory(source: memory.Frame, positions: Sequence[int], described: list[tuple[Any, ...]], sql: str) -> Relation:
+    """A copy in the engine of a table in memory: what its owner does to the original changes nothing."""
+    columns = [
+        (source.names[i], Cell(name(seen), stored)) for i, (seen, stored, *_) in zip(positions, described, strict=True)
+    ]
+    return Relation(sql, tuple(columns))

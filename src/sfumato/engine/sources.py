@@ -1,0 +1,292 @@
+"""The tables of a policy, opened: one locked-down DuckDB in memory that can read the named files and nothing else.
+
+Only generated statements may run here. The connection has no file access beyond the sources, no settings, no
+extensions, no other databases; each call has a cursor of its own, so threads need no care.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from sfumato.engine import discovery, files, memory, relations
+from sfumato.engine.literals import listed, literal, name
+from sfumato.engine.relations import Relation
+from sfumato.engine.scan import statement
+from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
+from sfumato.policy import Domain, Policy, Table, Type
+from sfumato.privacy.numbers import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import duckdb
+    import pyarrow
+
+T = TypeVar("T")
+_REMEMBERED = 10_000
+"""Statements kept for the log."""
+_SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})? ?[KMGT]i?B")
+
+
+class Sources:
+    """A policy's tables behind one connection, to be asked generated statements only."""
+
+    def __init__(self, policy: Policy, *, memory_limit: str | None = None, threads: int | None = None) -> None:
+        import duckdb
+
+        self.policy = policy
+        self.statements: deque[str] = deque(maxlen=_REMEMBERED)
+        self._lock, self._defining = Lock(), RLock()
+        self._process = os.getpid()
+        self._spill = tempfile.mkdtemp(prefix="sfumato-")
+        self._tidy = weakref.finalize(self, shutil.rmtree, self._spill, ignore_errors=True)
+        self._connection = duckdb.connect(":memory:")
+        self._active: set[duckdb.DuckDBPyConnection] = set()
+        self._files: dict[str, files.Files] = {}
+        self._contents: dict[str, tuple[tuple[files.Stamp, ...], str]] = {}
+        self._databases: dict[str, str] = {}
+        self._columns: dict[str, dict[str, Domain]] = {}
+        self._multiplicities: dict[tuple[str, tuple[str, ...]], int] = {}
+        try:
+            self._set_up(memory_limit, threads)
+        except BaseException:
+            self.close()
+            raise
+
+    def columns(self, table: str) -> Mapping[str, Domain]:
+        """The columns that may be asked about: those declared, or for a public table those its data have."""
+        self._view(table)
+        return self._columns[table]
+
+    def scan(self, table: str) -> str:
+        """The name of the view whose columns are the declared ones, clean, with ``sf_unit`` where rows have ids."""
+        self._view(table)
+        return f"sf_{table}"
+
+    def multiplicity(self, table: str, columns: Sequence[str]) -> int:
+        """The most rows of a public table that share one value of these columns; at least 1."""
+        declared = self._declared(table)
+        if not declared.public:
+            raise InvalidParameter("table", table, "a public table: nothing is counted in a private one for free")
+        key = (table, tuple(columns))
+        if key not in self._multiplicities:
+            listed_names = ", ".join(name(column) for column in columns)
+            present = " AND ".join(f"{name(column)} IS NOT NULL" for column in columns)
+            counted = f"SELECT count(*) AS n FROM {self.scan(table)} WHERE {present} GROUP BY {listed_names}"
+            self._multiplicities[key] = max(1, self.run(f"SELECT coalesce(max(n), 1) FROM ({counted})")[0][0])
+        return self._multiplicities[key]
+
+    def run(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """The rows of one generated SELECT, whole numbers exact. Any failure is the one ``EngineFailed``."""
+        with self._cursor() as cursor:
+            return self._guarded(statement, lambda: _one(cursor, statement).execute(statement, parameters).fetchall())
+
+    def arrow(self, statement: str) -> pyarrow.Table:
+        """The rows as an Arrow table, for large results; HUGEINT is not exact there: cast it to BIGINT first."""
+        with self._cursor() as cursor:
+            return self._guarded(statement, lambda: _one(cursor, statement).execute(statement).to_arrow_table())
+
+    def bind(self, statement: str) -> None:
+        """Whether the engine accepts the statement, found without reading a row."""
+        with self._cursor() as cursor:
+            prepared = f"PREPARE sf_bound AS {statement}"
+            self._guarded(prepared, lambda: _one(cursor, statement).execute(prepared))
+
+    def identity(self) -> str:
+        """The version of the data: a digest over every source's identity, as opened."""
+        return files.digest(
+            {table: found.stamps for table, found in self._files.items()},
+            {table: found for table, (stamps, found) in self._contents.items() if not stamps},
+        )
+
+    def check_unchanged(self) -> None:
+        """Raises ``SourceChanged`` unless every file is still the one that was opened."""
+        for table, found in self._files.items():
+            if not found.unchanged():
+                raise SourceChanged(table)
+
+    def fingerprint(self, table: str) -> str:
+        """A hash of the table's content, for its owner: reads the whole source once per version of it."""
+        self._declared(table)
+        found = self._files.get(table)
+        if found is None:
+            return self._contents[table][1]
+        if not found.unchanged():
+            raise SourceChanged(table)
+        if self._contents.get(table, ((), ""))[0] != found.stamps:
+            self._contents[table] = found.stamps, files.content(found)
+        return self._contents[table][1]
+
+    def interrupt(self) -> None:
+        """Ends every statement that is running: it fails as ``EngineFailed``."""
+        with self._lock:
+            for cursor in self._active:
+                cursor.interrupt()
+
+    def close(self) -> None:
+        """Ends what is running and forgets the data. A forked process leaves its parent's connection alone."""
+        if os.getpid() == self._process and self._process:
+            self.interrupt()
+            self._process = 0
+            self._connection.close()
+            self._tidy()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _set_up(self, memory_limit: str | None, threads: int | None) -> None:
+        for setting, value in _settings(self._spill, memory_limit, threads).items():
+            self._execute(f"SET GLOBAL {setting} = {value}")
+        self._relations = {each: self._open(table) for each, table in self.policy.tables.items()}
+        paths = [path for found in self._files.values() for path in found.paths]
+        for setting in (f"allowed_paths = [{listed(paths)}]", *_LOCK):
+            self._execute(f"SET GLOBAL {setting}")
+        for table in self.policy.tables.values():
+            if table.columns:
+                self._define(table, table.columns)
+
+    def _open(self, table: Table) -> Relation:
+        place = f"tables.{table.name}.source"
+        if not isinstance(table.source, Path):
+            return self._copied(table, memory.frame(table.source, place))
+        found = self._files[table.name] = files.find(table.source, place)
+        if found.kind == "csv":
+            return relations.of_csv(found, place)
+        if found.kind == "parquet":
+            return relations.of_parquet(found, place, self._execute)
+        alias = self._databases.setdefault(found.paths[0], f"sf_database_{len(self._databases)}")
+        return relations.of_database(found, table, alias, place, self._execute)
+
+    def _copied(self, table: Table, source: memory.Frame) -> Relation:
+        """The columns in use as a table of the engine's own: what becomes of the original changes nothing."""
+        used = {*table.columns, *({table.id} if table.id else ())}
+        wanted = {each.lower() for each in used} if table.columns else {each.lower() for each in source.names}
+        positions = [i for i, each in enumerate(source.names) if each.lower() in wanted]
+        arrived = memory.arrow(source, positions)
+        self._contents[table.name] = (), memory.fingerprint(arrived)
+        copy = f"sf_memory_{table.name}"
+        try:
+            with self._cursor() as cursor:  # a registered table is known to its own cursor alone
+                cursor.register("sf_arriving", arrived)
+                making = f"CREATE TABLE {copy} AS SELECT * FROM sf_arriving"
+                self._guarded(making, lambda: cursor.execute(making))
+        except EngineFailed:
+            raise InvalidPolicy(
+                "the engine cannot hold a column of this table",
+                place=f"tables.{table.name}.source",
+                fix="give plain numbers, texts, dates and times",
+            ) from None
+        return relations.of_memory(source, positions, self._execute(f"DESCRIBE {copy}"), copy)
+
+    def _view(self, table: str) -> None:
+        """Makes the view of a public table whose columns are not declared, on its first use."""
+        declared = self._declared(table)
+        with self._defining:
+            if table not in self._columns:
+                self._define(declared, self._discovered(declared))
+
+    def _discovered(self, table: Table) -> dict[str, Domain]:
+        relation = self._relations[table.name]
+        written = table.name in self._files and self._files[table.name].kind == "csv"
+        kinds = {
+            true: discovery.kind(cell, relation.sql, self.run, written=written)
+            for true, cell in relation.plain_columns()
+        }
+        self._define(table, {each: Domain(kind) for each, kind in kinds.items()})
+        return {each: discovery.domain(each, kind, f"sf_{table.name}", self.run) for each, kind in kinds.items()}
+
+    def _define(self, table: Table, columns: Mapping[str, Domain]) -> None:
+        place, relation = f"tables.{table.name}", self._relations[table.name]
+        cells = {
+            each: (relation.cell(each, f"{place}.columns.{each}"), *self._enforced(table, each, domain))
+            for each, domain in columns.items()
+        }
+        unit = None if table.public or table.every_row else relation.cell(str(table.id), f"{place}.id")
+        self._execute(f"CREATE OR REPLACE VIEW sf_{table.name} AS {statement(relation.sql, cells, unit)}")
+        self._columns[table.name] = dict(columns)
+
+    def _enforced(self, table: Table, column: str, domain: Domain) -> tuple[Domain, str | None]:
+        """What the scan must see to: values found in public data hold already; many texts are an enumeration."""
+        if domain.values is None or not table.columns:
+            return replace(domain, values=None), None
+        if domain.type is not Type.TEXT:
+            return domain, None
+        choices = name(f"sf_values_{table.name}_{column}")
+        self._execute(f"CREATE TYPE {choices} AS ENUM ({listed(domain.values)})")
+        return domain, choices
+
+    def _declared(self, table: str) -> Table:
+        if table not in self.policy.tables:
+            raise InvalidParameter("table", table, "one of " + ", ".join(self.policy.tables))
+        return self.policy.tables[table]
+
+    def _execute(self, statement: str) -> list[tuple[Any, ...]]:
+        """A statement of the set-up: it may define things."""
+        with self._cursor() as cursor:
+            return self._guarded(statement, lambda: cursor.execute(statement).fetchall())
+
+    @contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        with self._lock:
+            if os.getpid() != self._process:
+                raise EngineClosed
+            cursor = self._connection.cursor()
+            self._active.add(cursor)
+        try:
+            yield cursor
+        finally:
+            with self._lock:
+                self._active.discard(cursor)
+            cursor.close()
+
+    def _guarded(self, statement: str, action: Callable[[], T]) -> T:
+        """What the action gives, or ``EngineFailed`` without its cause: a cause may quote a cell."""
+        self.statements.append(statement)
+        try:
+            return action()
+        except Exception:  # whatever it was, what is said of it is the same
+            pass
+        raise EngineFailed
+
+
+def _one(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyConnection:
+    """The cursor, if the text is one SELECT: a second line of defence behind generating nothing else."""
+    found = cursor.extract_statements(statement)
+    if [each.type.name for each in found] != ["SELECT"]:
+        raise ValueError("not one SELECT")
+    return cursor
+
+
+_LOCK = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
+
+
+def _settings(spill: str, memory_limit: str | None, threads: int | None) -> dict[str, str]:
+    """Answers depend on no setting but these: the zone is UTC, and what does not fit in memory spills in private."""
+    settings = {
+        "TimeZone": "'UTC'",
+        "temp_directory": literal(spill),
+        "preserve_insertion_order": "false",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
+    if memory_limit is not None:
+        if not isinstance(memory_limit, str) or not _SIZE.fullmatch(memory_limit):
+            raise InvalidParameter("memory_limit", memory_limit, "a size such as '4GiB'")
+        settings["memory_limit"] = literal(memory_limit)
+    if threads is not None:
+        settings["threads"] = str(whole(threads, "threads", at_least=1))
+    return settings

@@ -1,0 +1,153 @@
+"""A policy file, read: TOML in, a ``Policy`` out, every mistake named by its path in the file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import InvalidPolicy
+from sfumato.policy.values import Policy, Table, check_keys, placed
+from sfumato.privacy import Budget, PrivacyUnit
+
+MOST_BYTES = 4 << 20
+"""Longer texts are no declarations."""
+
+_TABLE = ("source", "relation", "id", "max_rows", "max_groups", "max_rows_per_group", "public", "columns", "period")
+
+
+def read(path: str | Path) -> Policy:
+    """The policy in a TOML file; sources are found relative to it."""
+    file = Path(path)
+    written = _parsed(_text(file), str(file))
+    check_keys(written, ("unit", "tables", "analysts"), "")
+    unit = _section(written, "unit", "", 'add [unit] with name = "patient" and budget = { epsilon = 3.0 }')
+    check_keys(unit, ("name", "neighbours", "budget", "size"), "unit")
+    tables = _section(written, "tables", "", "add [tables.<name>] for each table")
+    found = {name: _table(name, tables, file.parent) for name in tables}
+    return Policy(
+        unit=_unit(unit, found),
+        budget=_budget(unit),
+        tables=found,
+        size=unit.get("size"),
+        analysts={name: _share(name, _optional(written, "analysts")) for name in _optional(written, "analysts")},
+        path=file,
+    )
+
+
+def _text(file: Path) -> str:
+    if not file.is_file():
+        raise InvalidPolicy(
+            "there is no such policy file", place=str(file), fix="name a TOML file, or draft one with sfumato init"
+        )
+    try:
+        with file.open("rb") as opened:
+            written = opened.read(MOST_BYTES + 1)
+    except OSError:
+        written = None
+    if written is None:
+        raise InvalidPolicy("the policy file cannot be read", place=str(file), fix="check its permissions")
+    if len(written) > MOST_BYTES:
+        raise InvalidPolicy(
+            "a policy has at most 4 MiB", place=str(file), fix="declare fewer values: text without values is allowed"
+        )
+    if not written.strip():
+        raise InvalidPolicy("the policy file is empty", place=str(file), fix="draft one with sfumato init")
+    try:
+        return written.decode("utf-8-sig")
+    except UnicodeDecodeError as refused:
+        line = written.count(b"\n", 0, refused.start) + 1
+    raise InvalidPolicy("a policy is UTF-8 text", place=f"{file}, line {line}", fix="save it as UTF-8")
+
+
+def _parsed(text: str, place: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text, parse_float=Decimal)
+    except tomllib.TOMLDecodeError as refused:
+        rule, fix = f"this is not TOML: {refused}", "correct the text at that line"
+    except (ValueError, ArithmeticError):
+        rule, fix = "a number in this file is too long", "shorten it"
+    except RecursionError:
+        rule, fix = "this file nests too deep", "a policy needs four levels"
+    raise InvalidPolicy(rule, place=place, fix=fix)
+
+
+def _section(parent: Mapping[str, Any], name: str, place: str, fix: str) -> dict[str, Any]:
+    """A table of the TOML that must be there and not be empty."""
+    at = f"{place}.{name}" if place else name
+    if name not in parent:
+        raise InvalidPolicy(f"{name} is missing", place=at, fix=fix)
+    if not isinstance(parent[name], dict) or not parent[name]:
+        raise InvalidPolicy(f"{name} is a section with keys of its own", place=at, fix=fix)
+    return parent[name]
+
+
+def _optional(parent: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return _section(parent, name, "", "add [analysts.<name>] with share = 0.5, or remove it") if name in parent else {}
+
+
+def _unit(written: Mapping[str, Any], tables: Mapping[str, Table]) -> PrivacyUnit:
+    if "name" not in written:
+        raise InvalidPolicy("the unit has a name", place="unit.name", fix='say whom you protect: name = "patient"')
+    rows = any(table.every_row for table in tables.values() if not table.public)
+    return placed("unit", lambda: PrivacyUnit(written["name"], every_row=rows))
+
+
+def _budget(unit: Mapping[str, Any]) -> Budget:
+    written = _section(unit, "budget", "unit", "write budget = { epsilon = 3.0, delta = 1e-6 }")
+    check_keys(written, ("epsilon", "delta", "reserve", "order"), "unit.budget")
+    if "epsilon" not in written:
+        raise InvalidPolicy(
+            "a budget names its epsilon",
+            place="unit.budget.epsilon",
+            fix="add epsilon = <the loss you accept for life>",
+        )
+    relation = unit.get("neighbours", "add-remove")
+    if relation not in ("add-remove", "replace"):
+        raise InvalidPolicy(
+            "neighbours are add-remove or replace", place="unit.neighbours", fix='write neighbours = "add-remove"'
+        )
+    return placed("unit.budget", lambda: Budget(**written, neighbours=relation))
+
+
+def _share(name: str, analysts: Mapping[str, Any]) -> Any:
+    written = _section(analysts, name, "analysts", "write share = 0.5")
+    check_keys(written, ("share",), f"analysts.{name}")
+    return written["share"]
+
+
+def _table(name: str, tables: Mapping[str, Any], folder: Path) -> Table:
+    place = f"tables.{name}"
+    written = dict(_section(tables, name, "tables", 'write source = "<file>" under it'))
+    check_keys(written, _TABLE, place)
+    _refuse_later(written, place)
+    source = written.pop("source", None)
+    if not isinstance(source, str) or not source or "\0" in source:
+        raise InvalidPolicy(
+            "a table names its source",
+            place=f"{place}.source",
+            fix='write source = "visits.parquet", a CSV, Parquet or DuckDB file relative to this one',
+        )
+    if "://" in source:
+        raise InvalidPolicy(
+            "a source is a file on this machine", place=f"{place}.source", fix="fetch it, then name the file"
+        )
+    return Table(name, folder / source, **written)
+
+
+def _refuse_later(written: Mapping[str, Any], place: str) -> None:
+    """Units that the language of policies knows and this version does not serve."""
+    if "period" in written:
+        raise InvalidPolicy(
+            "units within a period are not supported yet",
+            place=f"{place}.period",
+            fix="remove period: the unit is then the id for life, which protects more",
+        )
+    if isinstance(written.get("id"), dict):
+        raise InvalidPolicy(
+            "ids found through another table are not supported yet",
+            place=f"{place}.id",
+            fix="store the id in every row (a view in a DuckDB file can join it), then name that column",
+        )
