@@ -14,6 +14,7 @@ from sfumato.errors import (
     AccountDiffers,
     AlreadyAnswered,
     InvalidParameter,
+    InvalidPolicy,
     LedgerBehind,
     LedgerDamaged,
     LedgerUnavailable,
@@ -24,6 +25,9 @@ from sfumato.errors import (
     SfumatoError,
     SourceTaken,
     TabClosed,
+    Unanswered,
+    Unsupported,
+    WeakPrivacy,
 )
 from sfumato.privacy import (
     Budget,
@@ -47,71 +51,45 @@ from sfumato.privacy import (
     reading,
     theorems,
 )
+from sfumato.version import __version__
 
 if TYPE_CHECKING:
     from sfumato import audit as audit
+    from sfumato.curator import (
+        Curator as Curator,
+        Explanation as Explanation,
+        Forecast as Forecast,
+        Question as Question,
+        open as open,
+    )
     from sfumato.ledger import (
         Account as Account,
-    )
-    from sfumato.ledger import (
         Anchor as Anchor,
-    )
-    from sfumato.ledger import (
         Entry as Entry,
-    )
-    from sfumato.ledger import (
         Ledger as Ledger,
-    )
-    from sfumato.ledger import (
         Line as Line,
-    )
-    from sfumato.ledger import (
         StoredAnswer as StoredAnswer,
-    )
-    from sfumato.ledger import (
         Tab as Tab,
     )
     from sfumato.mechanisms import (
         AboveThreshold as AboveThreshold,
-    )
-    from sfumato.mechanisms import (
         Exponential as Exponential,
-    )
-    from sfumato.mechanisms import (
         Gaussian as Gaussian,
-    )
-    from sfumato.mechanisms import (
         KeyThreshold as KeyThreshold,
-    )
-    from sfumato.mechanisms import (
         Laplace as Laplace,
-    )
-    from sfumato.mechanisms import (
         NoisyMax as NoisyMax,
-    )
-    from sfumato.mechanisms import (
         OptimalLocalHashing as OptimalLocalHashing,
-    )
-    from sfumato.mechanisms import (
         OptimizedUnaryEncoding as OptimizedUnaryEncoding,
-    )
-    from sfumato.mechanisms import (
         PermuteAndFlip as PermuteAndFlip,
-    )
-    from sfumato.mechanisms import (
         Quantiles as Quantiles,
-    )
-    from sfumato.mechanisms import (
         RandomizedResponse as RandomizedResponse,
-    )
-    from sfumato.mechanisms import (
         TopK as TopK,
-    )
-    from sfumato.mechanisms import (
         best_selection as best_selection,
     )
-
-__version__ = "0.1.0"
+    from sfumato.plan.bounding import Bounding as Bounding
+    from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
+    from sfumato.release.answers import Answer as Answer
+    from sfumato.release.receipts import Receipt as Receipt
 
 __all__ = [
     "AboveThreshold",
@@ -119,14 +97,21 @@ __all__ = [
     "AccountDiffers",
     "AlreadyAnswered",
     "Anchor",
+    "Answer",
+    "Bounding",
     "Budget",
     "Cost",
+    "Curator",
     "Curve",
+    "Domain",
     "Entry",
+    "Explanation",
     "Exponential",
+    "Forecast",
     "Gaussian",
     "Guarantee",
     "InvalidParameter",
+    "InvalidPolicy",
     "KeyThreshold",
     "Laplace",
     "Ledger",
@@ -143,11 +128,14 @@ __all__ = [
     "OptimizedUnaryEncoding",
     "Overspent",
     "PermuteAndFlip",
+    "Policy",
     "PrivacyLoss",
     "PrivacyUnit",
     "Quantiles",
+    "Question",
     "RandomizedResponse",
     "Reading",
+    "Receipt",
     "RequestDiffers",
     "Sensitivity",
     "SessionClosed",
@@ -156,7 +144,11 @@ __all__ = [
     "StoredAnswer",
     "Tab",
     "TabClosed",
+    "Table",
     "TopK",
+    "Unanswered",
+    "Unsupported",
+    "WeakPrivacy",
     "__version__",
     "audit",
     "best_selection",
@@ -167,36 +159,45 @@ __all__ = [
     "errors",
     "loads",
     "odometer",
+    "open",
     "reading",
     "theorems",
 ]
 
-_MECHANISMS = {
-    "AboveThreshold",
-    "Exponential",
-    "Gaussian",
-    "KeyThreshold",
-    "Laplace",
-    "NoisyMax",
-    "OptimalLocalHashing",
-    "OptimizedUnaryEncoding",
-    "PermuteAndFlip",
-    "Quantiles",
-    "RandomizedResponse",
-    "TopK",
-    "best_selection",
+_LATER = {
+    "sfumato.curator": ("Curator", "Explanation", "Forecast", "Question", "open"),
+    "sfumato.ledger": ("Account", "Anchor", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
+    # fmt: off
+    "sfumato.mechanisms": (
+        "AboveThreshold",
+        "Exponential",
+        "Gaussian",
+        "KeyThreshold",
+        "Laplace",
+        "NoisyMax",
+        "OptimalLocalHashing",
+        "OptimizedUnaryEncoding",
+        "PermuteAndFlip",
+        "Quantiles",
+        "RandomizedResponse",
+        "TopK",
+        "best_selection",
+    ),
+    # fmt: on
+    "sfumato.plan.bounding": ("Bounding",),
+    "sfumato.policy": ("Domain", "Policy", "Table"),
+    "sfumato.release.answers": ("Answer",),
+    "sfumato.release.receipts": ("Receipt",),
 }
-_LEDGER = {"Account", "Anchor", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"}
-codec.later("sfumato.ledger")
-codec.later("sfumato.mechanisms")
+"""What only some users need is imported when it is first named."""
+_HOMES = {name: module for module, names in _LATER.items() for name in names}
+for _module in ("sfumato.ledger", "sfumato.mechanisms", "sfumato.policy", "sfumato.release.measured"):
+    codec.later(_module)
 
 
 def __getattr__(name: str) -> Any:
-    """What only some users need is imported when it is first named."""
     if name == "audit":
         return import_module("sfumato.audit")
-    if name in _LEDGER:
-        return getattr(import_module("sfumato.ledger"), name)
-    if name in _MECHANISMS:
-        return getattr(import_module("sfumato.mechanisms"), name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'sfumato' has no attribute {name!r}")

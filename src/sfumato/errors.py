@@ -8,6 +8,7 @@
     ├── EngineFailed                a statement the engine could not finish: one text whatever the data
     ├── EngineClosed                a statement after closing, or in a forked process
     ├── Unsupported                 a question outside what can be answered, by a stable code
+    ├── Unanswered                  a release that was charged and then stopped
     ├── SessionClosed               a question to a session that has said its last
     ├── Overspent                   a charge the account cannot afford
     ├── AccountDiffers              an account opened again under other terms than it was opened with
@@ -51,6 +52,10 @@ class SfumatoError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         """Errors travel between processes whatever their constructor takes."""
         return _rebuilt, (type(self), str(self), self.__dict__)
+
+
+class WeakPrivacy(UserWarning):
+    """A promise so weak that the one who makes it should know."""
 
 
 class InvalidParameter(SfumatoError, ValueError):
@@ -140,6 +145,21 @@ class Unsupported(SfumatoError):
         self.code = code
         self.line = line
         self.column = column
+
+
+class Unanswered(SfumatoError):
+    """A release was charged and then stopped: by a time limit, an interruption or a failure below.
+
+    Its text is the same whatever happened, because what happened may depend on private rows.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            "this release was charged and then stopped before it could answer",
+            place=f"line {number} of the ledger",
+            fix="ask again: that is a new release with its own charge",
+        )
+        self.number = number
 
 
 class SessionClosed(SfumatoError):

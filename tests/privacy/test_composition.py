@@ -9,8 +9,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import sfumato as sf
 from privacy import exact

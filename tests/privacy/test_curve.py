@@ -7,8 +7,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from privacy.families import add_remove, deltas, distributions, lists_of_curves

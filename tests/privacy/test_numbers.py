@@ -6,8 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from sfumato import InvalidParameter
 from sfumato.privacy.numbers import above, allowance_units, below, charge_units, exact, text, whole

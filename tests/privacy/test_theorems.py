@@ -7,8 +7,7 @@ from fractions import Fraction
 
 import mpmath
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import sfumato as sf
 from sfumato import theorems

@@ -1,0 +1,151 @@
+"""EXPLAIN for privacy: operator by operator, what one unit can do, what noise answers it, what it costs."""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+
+from sfumato.mechanisms import Laplace
+from sfumato.plan.bounding import Bounding, Limits, Scaled
+from sfumato.plan.nodes import Filter, Join, Mean, Query, Scan, Sum, relations
+from sfumato.plan.words import measured, names, words
+from sfumato.policy import Policy
+from sfumato.privacy.numbers import text as number
+from sfumato.release.preparing import Additive, Prepared
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One step of a question."""
+
+    name: str
+    what: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a question would do at a price: prints as text, shows as a table in notebooks, goes out as JSON."""
+
+    question: str
+    price: str
+    operators: tuple[Operator, ...]
+    reason: str
+
+    def to_json(self) -> str:
+        return json.dumps({"version": 1, **asdict(self)}, ensure_ascii=False)
+
+    def __str__(self) -> str:
+        width = max(len(each.name) for each in self.operators)
+        lines = [f"{each.name:<{width}}  {each.what}\n{'':<{width}}    {each.effect}" for each in self.operators]
+        return "\n".join([f"at {self.price}:", *lines, f"chosen: {self.reason}"])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{html.escape(each.name)}</th><td>{html.escape(each.what)}</td><td>{html.escape(each.effect)}</td></tr>"
+            for each in self.operators
+        )
+        return f"<table><caption>at {html.escape(self.price)}</caption>{rows}</table><p>{html.escape(self.reason)}</p>"
+
+
+def explain(text: str, query: Query, policy: Policy, groups: int, prepared: Prepared) -> Explanation:
+    operators = [*_sources(query, policy), _limit(prepared), _group(query, groups)]
+    widths = prepared.half_widths()
+    share = len(prepared.mechanisms)
+    for scaled, mechanism, width in zip(prepared.bounded.measures, prepared.mechanisms, widths, strict=True):
+        operators.append(Operator("measure", measured(scaled.measure), _sensitivity(scaled)))
+        price = f"1/{share} of the price" if share > 1 else "the whole price"
+        operators.append(
+            Operator(
+                "noise",
+                noise_in_words(mechanism, scaled.worth),
+                f"±{float(width):.4g} with 95 % confidence, for {price}",
+            )
+        )
+    operators.append(_finish(query))
+    return Explanation(text, str(prepared.price), tuple(operators), prepared.reason)
+
+
+def noise_in_words(mechanism: Additive, worth: Fraction) -> str:
+    """A mechanism in the measure's own terms, not in steps."""
+    size = mechanism.scale if isinstance(mechanism, Laplace) else mechanism.sigma
+    law = "Laplace, scale" if isinstance(mechanism, Laplace) else "Gaussian, σ"
+    return f"{law} {float(max(size) if isinstance(size, tuple) else size) * float(worth):.6g}"
+
+
+def _sources(query: Query, policy: Policy) -> list[Operator]:
+    found = []
+    for node in reversed(list(relations(query.plan.source))):
+        if isinstance(node, Scan):
+            found.append(
+                Operator(
+                    "scan",
+                    node.table,
+                    f"protects {policy.unit}, {policy.neighbours.value}",
+                )
+            )
+        elif isinstance(node, Join):
+            on = ", ".join(f"{words(made)} = {column}" for made, column in node.pairs)
+            found.append(
+                Operator("join", f"{node.table} on {on}", f"public; a row becomes at most {node.multiplicity}")
+            )
+        elif isinstance(node, Filter):
+            found.append(Operator("filter", words(node.predicate), "free: decided row by row"))
+    return found
+
+
+def _limit(prepared: Prepared) -> Operator:
+    return Operator("limit", limits_in_words(prepared.bounded.limits), _HOW[prepared.bounded.bounding])
+
+
+def limits_in_words(limits: Limits) -> str:
+    return f"≤ {limits.rows} rows, ≤ {limits.groups} groups, ≤ {limits.rows_per_group} rows in a group, of one unit"
+
+
+_HOW = {
+    Bounding.WHOLE: "every row is a unit: nothing to limit",
+    Bounding.REWEIGHT: "rows of a unit with more are weighted down, so that together they count as many as allowed",
+    Bounding.CLIP_L1: "a unit's contributions are scaled down to the allowed sum of sizes",
+    Bounding.CLIP_L2: "a unit's contributions are scaled down to the allowed length",
+    Bounding.SAMPLE: "rows of a unit with more are kept by a secret hash",
+}
+
+
+def _group(query: Query, groups: int) -> Operator:
+    keys = query.plan.keys
+    if not keys:
+        return Operator("group", "all rows", "one group")
+    return Operator(
+        "group",
+        ", ".join(words(key.expression) for key in keys),
+        f"{groups:,} groups, from the policy, empty ones too",
+    )
+
+
+def bounds_in_words(scaled: Scaled) -> str | None:
+    measure = scaled.measure
+    if not isinstance(measure, (Sum, Mean)):
+        return None
+    low, high = (number(end * scaled.step) for end in (scaled.low, scaled.high))
+    return f"{words(measure.value)} in [{low}, {high}] in steps of {float(scaled.step):.4g}"
+
+
+def _sensitivity(scaled: Scaled) -> str:
+    change = scaled.sensitivity
+    bounds = bounds_in_words(scaled)
+    most, once = (float(each * scaled.worth) for each in (change.l1, change.linf))
+    size = f"one unit moves it by at most {most:.6g} in all, {once:.6g} in a group"
+    return f"{bounds}; {size}" if bounds else size
+
+
+def _finish(query: Query) -> Operator:
+    finish, meant = query.finish, names(query.plan)
+    clauses = [f"{each.name} = {words(each.expression, meant)}" for each in finish.outputs]
+    clauses += [f"having {words(finish.having, meant)}"] if finish.having is not None else []
+    clauses += ["ordered"] if finish.order else []
+    clauses += [f"at most {finish.limit} rows"] if finish.limit is not None else []
+    return Operator("finish", ", ".join(clauses), "free: works on noisy numbers alone")

@@ -1,0 +1,90 @@
+"""How wrong an answer will be, before it is bought: free, from the policy alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.plan.nodes import Query
+from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact
+from sfumato.release.finishing import Numbers, finish
+from sfumato.release.measured import Measured, Scale, estimates, scales
+from sfumato.release.preparing import Prepared
+
+SIZES = (100, 1_000, 10_000)
+"""Group sizes for which the error of a mean or a ratio is shown when none is declared."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Half-widths of an answer's columns: a number, or by group size where it depends on that."""
+
+    columns: Mapping[str, float | Mapping[int, float]]
+    confidence: Fraction
+
+    def __getitem__(self, name: str) -> float | Mapping[int, float]:
+        return self.columns[name]
+
+    def __str__(self) -> str:
+        return "; ".join(f"{name} {_shown(width)}" for name, width in self.columns.items())
+
+    __repr__ = __str__
+
+
+def forecast(query: Query, prepared: Prepared, groups: int, confidence: Number, size: int | None) -> Forecast:
+    """Every numeric column's half-width at this confidence.
+
+    A column whose width depends on what is in the group is evaluated as if a group held so many rows, spread evenly
+    over the range of what is averaged, and added up at the middle of its range.
+    """
+    level = exact(confidence, "confidence", INSIDE_UNIT)
+    sizes = (size,) if size is not None else SIZES
+    found = [_widths(query, prepared, groups, level, each) for each in sizes]
+    columns: dict[str, float | Mapping[int, float]] = {}
+    for name in found[0]:
+        widths = [each[name] for each in found]
+        plain = all(math.isclose(each, widths[0], rel_tol=1e-9) for each in widths)
+        columns[name] = widths[0] if plain else dict(zip(sizes, widths, strict=True))
+    return Forecast(columns, level)
+
+
+def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size: int) -> dict[str, float]:
+    """On a stand-in for the data: one group of so many rows, with no noise; ranges are what noise would make them."""
+    shape = scales(prepared)
+    totals = tuple(
+        total
+        for scale, each in zip(shape, prepared.bounded.measures, strict=True)
+        for total in _stand_in(scale, each.low, each.high, size)
+    )
+    measured = Measured(shape, (totals,))
+    picked = query.finish.having is not None or (bool(query.finish.order) and query.finish.limit is not None)
+    key = (None,) * len(query.plan.keys)
+    plain = type(query.finish)(query.finish.outputs)
+    many = groups if picked else 1
+    made = finish(plain, [key], lambda parts: estimates(measured, level, parts * many), joint=False)
+    return {
+        output.name: float(max((column.high - column.value)[0], (column.value - column.low)[0]))
+        for output, column in zip(query.finish.outputs, made.columns, strict=True)
+        if isinstance(column, Numbers) and not np.isnan(column.value[0])
+    }
+
+
+def _stand_in(scale: Scale, low: int, high: int, size: int) -> tuple[int, ...]:
+    finer = scale.worth
+    if scale.mean is not None:
+        least, most = scale.mean
+        half = int(size * (most - least) / 2 / finer)
+        return half, half
+    if scale.whole and (low, high) == (0, 1):
+        return (int(size / finer),)
+    return (int(size * (low + high) / 2),)
+
+
+def _shown(width: float | Mapping[int, float]) -> str:
+    if isinstance(width, Mapping):
+        return ", ".join(f"±{value:.3g} in a group of {size:,}" for size, value in width.items())
+    return f"±{width:.4g}"

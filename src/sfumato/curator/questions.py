@@ -1,0 +1,222 @@
+"""A question as a proposal: what it costs and how wrong it will be is free; only ``release`` spends."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from sfumato.curator.explaining import Explanation, bounds_in_words, explain, limits_in_words, noise_in_words
+from sfumato.curator.forecasts import Forecast, forecast
+from sfumato.curator.setting import Setting
+from sfumato.errors import InvalidParameter, WeakPrivacy
+from sfumato.plan.bounding import Bounded, Bounding, Limits, boundings, under
+from sfumato.plan.canonical import digest
+from sfumato.plan.keys import groups
+from sfumato.plan.nodes import GroupKey, Query
+from sfumato.policy import Table
+from sfumato.privacy.calibration import least
+from sfumato.privacy.numbers import POSITIVE, Number, exact, text
+from sfumato.release import door
+from sfumato.release.answers import Answer, answer
+from sfumato.release.finishing import finish
+from sfumato.release.measured import estimates
+from sfumato.release.preparing import Family, Prepared, prepare
+from sfumato.release.prices import Price
+from sfumato.release.receipts import Receipt
+from sfumato.version import __version__
+
+LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question to a curator, understood but not yet asked."""
+
+    setting: Setting
+    text: str
+    query: Query
+    limits: Limits
+    bounding: Bounding | None = None
+
+    @property
+    def table(self) -> Table:
+        return self.setting.policy.tables[self.query.plan.table]
+
+    @cached_property
+    def groups(self) -> tuple[GroupKey, ...]:
+        """Every group of the answer: from the policy, whatever the data hold."""
+        return groups(self.query.plan.keys, self.setting.engine.values)
+
+    @cached_property
+    def options(self) -> tuple[Bounded, ...]:
+        """The sound ways to limit what one unit changes."""
+        found = boundings(self.query.plan, self.table, self.limits, len(self.groups))
+        if self.bounding is not None:
+            found = tuple(each for each in found if each.bounding is self.bounding)
+            if not found:
+                raise InvalidParameter("bounding", self.bounding.value, "one that is sound for this question")
+        return tuple(under(each, self.setting.policy.neighbours) for each in found)
+
+    def limit(
+        self,
+        *,
+        rows: int | None = None,
+        groups: int | None = None,
+        rows_per_group: int | None = None,
+        bounding: Bounding | str | None = None,
+    ) -> Question:
+        """The same question with tighter limits for one unit: less noise, more bias."""
+        if self.table.every_row:
+            raise InvalidParameter("limit", rows or groups, "left out: every row is a unit")
+        way = self.bounding
+        if bounding is not None:
+            try:
+                way = Bounding(bounding)
+            except ValueError:
+                names = ", ".join(each.value for each in Bounding if each is not Bounding.WHOLE)
+                raise InvalidParameter("bounding", bounding, f"one of {names}") from None
+        return replace(self, limits=self.limits.tighten(rows, groups, rows_per_group), bounding=way)
+
+    def explain(self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> Explanation:
+        """Operator by operator, what happens and what it costs; at ε = 1 when no price is named. Free."""
+        price = Price(epsilon, delta, rho) if epsilon is not None or rho is not None else Price(1)
+        return explain(self.text, self.query, self.setting.policy, len(self.groups), self._prepared(price))
+
+    def error(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+        mechanism: Family | None = None,
+    ) -> Forecast:
+        """The half-width of every number at this price. Free."""
+        return self._forecast(self._prepared(Price(epsilon, delta, rho), mechanism), confidence)
+
+    def price(self, within: Mapping[str, Number], *, confidence: Number = "0.95") -> float:
+        """The least ε at which these columns are within these half-widths. Free."""
+        return float(self._least_price(within, confidence))
+
+    def release(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        within: Mapping[str, Number] | None = None,
+        confidence: Number = "0.95",
+        mechanism: Family | None = None,
+        fresh: bool = False,
+        request_id: str | None = None,
+        joint: bool = False,
+    ) -> Answer:
+        """Ask. The only thing that spends: charged on disk before the first row is read."""
+        if within is not None:
+            if epsilon is not None or rho is not None:
+                raise InvalidParameter("within", within, "given instead of epsilon or rho")
+            epsilon = self._least_price(within, confidence)
+        prepared = self._prepared(Price(epsilon, delta, rho), mechanism)
+        self._forecast(prepared, confidence)  # a wrong confidence is refused while it costs nothing
+        asked = door.Asked(self.text, self.identity, self.setting.engine.identity(), self.setting.analyst, request_id)
+        account = self.setting.account
+        found = None if fresh else door.stored(prepared, asked, account)
+        if found is None:
+            _warn(prepared.price)
+            found = door.release(
+                prepared,
+                self.groups,
+                asked,
+                account=account,
+                engine=self.setting.engine,
+                seconds=self.setting.seconds,
+                progress=self.setting.progress,
+            )
+        return self._answer(prepared, found, confidence, joint)
+
+    @property
+    def identity(self) -> str:
+        """The hash of what is measured: equal for questions that differ only in what is done with the numbers."""
+        return digest(self.query.plan, self.limits, self.groups)
+
+    def _answer(self, prepared: Prepared, found: door.Released, confidence: Number, joint: bool) -> Answer:
+        finished = finish(
+            self.query.finish, self.groups, lambda parts: estimates(found.measured, confidence, parts), joint=joint
+        )
+        return answer(self.query, finished, self._receipt(prepared, found, confidence))
+
+    def _prepared(self, price: Price, mechanism: Family | None = None) -> Prepared:
+        return prepare(self.options, price, account=self.setting.account.budget, family=mechanism)
+
+    def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
+        size = self.setting.policy.size
+        return forecast(self.query, prepared, len(self.groups), confidence, None if self.query.plan.keys else size)
+
+    def _receipt(self, prepared: Prepared, found: door.Released, confidence: Number) -> Receipt:
+        policy, budget, bounded = self.setting.policy, self.setting.account.budget, prepared.bounded
+        left = ", ".join(f"{name} {float(amount):.6g}" for name, amount in budget.remaining.items())
+        return Receipt(
+            question=self.text,
+            unit=str(policy.unit),
+            neighbours=policy.neighbours.value,
+            guarantee=str(prepared.price),
+            account=f"ε = {text(budget.epsilon)}, δ = {text(budget.delta)}",
+            mechanisms=tuple(noise_in_words(scale.mechanism, scale.worth) for scale in found.measured.scales),
+            bounding=bounded.bounding.value,
+            limits=limits_in_words(bounded.limits),
+            bounds=tuple(words for each in bounded.measures if (words := bounds_in_words(each)) is not None),
+            policy=digest(policy.unit, [_declared(table) for table in policy.tables.values()]),
+            data=self.setting.engine.identity(),
+            software=f"sfumato {__version__}",
+            line=found.number,
+            hash=found.hash,
+            time=found.time.isoformat(),
+            free=found.free,
+            confidence=text(exact(confidence, "confidence")),
+            remaining=left or "nothing",
+        )
+
+    def _least_price(self, within: Mapping[str, Number], confidence: Number) -> Fraction:
+        if not isinstance(within, Mapping) or not within:
+            raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
+        goals = {name: exact(width, name, POSITIVE) for name, width in within.items()}
+        known = self._forecast(self._prepared(Price(1)), confidence).columns
+        for name in goals:
+            if name not in known:
+                raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(known))
+            if isinstance(known[name], Mapping):
+                raise InvalidParameter(
+                    "within",
+                    name,
+                    "a column whose error does not depend on the group's size",
+                    fix="name the counts and sums it is made of, or declare the unit's size in the policy",
+                )
+
+        def enough(epsilon: Fraction) -> bool:
+            found = self._forecast(prepare(self.options, Price(epsilon)), confidence)
+            return all(Fraction(found[name]) <= goal for name, goal in goals.items())  # type: ignore[arg-type]
+
+        return least(enough, "within")
+
+
+def _warn(price: Price) -> None:
+    if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
+        warnings.warn(
+            f"ε = {float(price.epsilon):.3g} is a weak promise: an attacker's odds may grow e^ε-fold",
+            WeakPrivacy,
+            stacklevel=3,
+        )
+    if price.delta > LARGE_DELTA:
+        warnings.warn(
+            f"δ = {float(price.delta):.3g} is large: with that probability nothing is promised",
+            WeakPrivacy,
+            stacklevel=3,
+        )
+
+
+def _declared(table: Table) -> list[object]:
+    limits = [table.id, table.max_rows, table.max_groups, table.max_rows_per_group, table.public]
+    return [table.name, limits, [[name, domain] for name, domain in table.columns.items()]]

@@ -1,0 +1,82 @@
+"""Tables in DuckDB behind the engine's seam: check, totals, values, identity, close."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from sfumato.engine.expressions import quoted, render, render_value
+from sfumato.engine.sources import Sources
+from sfumato.engine.totals import statement
+from sfumato.plan.bounding import Bounded
+from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.keys import World
+from sfumato.plan.nodes import GroupKey
+from sfumato.policy import Policy, Type
+from sfumato.policy.domains import LARGEST_INTEGER
+
+
+class DuckDB:
+    """An engine: no SQL, type or hash of DuckDB's is seen outside."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.sources = Sources(policy)
+
+    def catalog(self) -> Catalog:
+        """What questions may refer to."""
+        tables = {
+            name: Described(name, self.sources.columns(name), table.public, None if table.every_row else table.id)
+            for name, table in self._policy.tables.items()
+        }
+        return Catalog(tables, self.sources.multiplicity)
+
+    def values(self, world: World) -> Sequence[GroupKey]:
+        """The distinct results of expressions on every combination of declared values: reads no table."""
+        tables = []
+        for index, (name, domain, choices) in enumerate(world.choices):
+            listed = ", ".join(f"({render_value(value, domain.type)})" for value in choices)
+            tables.append(f"(VALUES {listed}) AS d{index}({quoted(name)})")
+        selected = ", ".join(render(each) for each in world.expressions)
+        found = self.sources.run(f"SELECT DISTINCT {selected} FROM {', '.join(tables)}")
+        kinds = [each.domain.type for each in world.expressions]
+        return [tuple(_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
+
+    def check(self, bounded: Bounded) -> None:
+        """Bind the statement and see that the sources are those that were opened: no row is read."""
+        self.sources.check_unchanged()
+        self.sources.bind(statement(bounded, self.sources.scan, 0))
+
+    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> list[tuple[int, ...]]:
+        """Exact totals for every group, in the order given; absent groups are zero."""
+        width = len(bounded.plan.keys)
+        found = self.sources.run(statement(bounded, self.sources.scan, key))
+        kinds = [each.expression.domain.type for each in bounded.plan.keys]
+        known = {
+            tuple(_exact(value, kind) for value, kind in zip(row[:width], kinds, strict=True)): row[width:]
+            for row in found
+        }
+        empty = (0,) * sum(each.coordinates for each in bounded.measures)
+        return [tuple(_held(value) for value in known.get(group, empty)) for group in groups]
+
+    def identity(self) -> str:
+        return self.sources.identity()
+
+    def interrupt(self) -> None:
+        self.sources.interrupt()
+
+    def close(self) -> None:
+        self.sources.close()
+
+
+def _held(total: int) -> int:
+    """Within what 64 bits hold: cutting moves two totals no further apart."""
+    return max(-LARGEST_INTEGER, min(LARGEST_INTEGER, int(total)))
+
+
+def _exact(value: Any, kind: Type) -> Any:
+    """A key as it is declared: a double is the number it shows."""
+    if value is None or kind is not Type.REAL:
+        return value
+    return Fraction(repr(float(value)))

@@ -1,0 +1,247 @@
+"""The one statement that reads private rows: exact whole totals per group, with the limits of a unit enforced in it.
+
+Everything a row contributes is a whole number of steps; sums of them are exact whatever the order of rows. Where a
+contribution is scaled, it is a function of the unit's own rows alone and rounds toward zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.engine.expressions import quoted, render
+from sfumato.plan.bounding import Bounded, Bounding, Limits, Scaled
+from sfumato.plan.expressions import Column, Expression
+from sfumato.plan.nodes import Count, Distinct, Filter, Join, Relation, Sum, relations
+from sfumato.policy import Type
+
+Scan = Callable[[str], str]
+"""From a table's name to the view that scans it."""
+
+UNIT = "sf_unit"
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A plan in pieces of SQL."""
+
+    origin: str
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    """One whole number per row for each coordinate of each measure."""
+    maximal: tuple[bool, ...]
+    """Which of them a unit contributes once per group: units are counted, not rows."""
+
+    @property
+    def named_keys(self) -> list[str]:
+        return [f"k{index}" for index in range(len(self.keys))]
+
+    @property
+    def named_values(self) -> list[str]:
+        return [f"v{index}" for index in range(len(self.values))]
+
+    def rows(self, unit: bool) -> str:
+        """SELECT unit, keys, values of every row."""
+        columns = [f"{made} AS k{index}" for index, made in enumerate(self.keys)]
+        columns += [f"{made} AS v{index}" for index, made in enumerate(self.values)]
+        return f"SELECT {', '.join([f't.{UNIT} AS u'] * unit + columns)} {self.origin}"
+
+
+def statement(bounded: Bounded, scan: Scan, key: int) -> str:
+    """SQL whose rows are (key…, total…): one for each group that has a row."""
+    parts = _parts(bounded, scan)
+    if bounded.bounding is Bounding.SAMPLE:
+        return _sample(bounded, parts, key)
+    return _WAYS[bounded.bounding](bounded, parts)
+
+
+def _whole(_: Bounded, parts: _Parts) -> str:
+    totals = [f"COALESCE(SUM({made}), 0)" if made != "1" else "COUNT(*)" for made in parts.values]
+    grouping = f" GROUP BY {_listed(range(1, len(parts.keys) + 1))}" if parts.keys else ""
+    return f"SELECT {', '.join([*parts.keys, *totals])} {parts.origin}{grouping}"
+
+
+def _reweight(bounded: Bounded, parts: _Parts) -> str:
+    most = bounded.limits.rows
+    weighted = [
+        f"COALESCE(SUM(CASE WHEN n <= {most} THEN {name} * {1 << bits} ELSE ({name} * {most << bits}) // n END), 0)"
+        for name, bits in zip(parts.named_values, _bits(bounded), strict=True)
+    ]
+    return (
+        f"WITH r AS ({parts.rows(unit=True)}), n AS (SELECT t.{UNIT} AS u, COUNT(*) AS n {parts.origin} GROUP BY 1) "
+        f"SELECT {', '.join([*parts.named_keys, *weighted])} FROM r JOIN n USING (u){_grouped(parts)}"
+    )
+
+
+def _clip(bounded: Bounded, parts: _Parts) -> str:
+    """First per group to c rows' worth, then over all groups to the norm."""
+    names = ", ".join(["u", *parts.named_keys])
+    sums = [
+        f"{'MAX' if maximal else 'SUM'}({name}) AS {name}"
+        for name, maximal in zip(parts.named_values, parts.maximal, strict=True)
+    ]
+    capped, norms, scaled = [], [], []
+    index = 0
+    for number, measure in enumerate(bounded.measures):
+        own = [f"v{index + offset}" for offset in range(measure.coordinates)]
+        index += measure.coordinates
+        capped += [f"{_capped(name, own, measure, bounded.limits)} AS {name}" for name in own]
+        norms.append(f"{_norm(own, bounded.bounding)} AS n{number}")
+        bound = _norm_bound(measure, bounded)
+        root = f"SQRT(n{number}::DOUBLE)" if bounded.bounding is Bounding.CLIP_L2 else f"n{number}::DOUBLE"
+        test = math.floor(bound * bound) if bounded.bounding is Bounding.CLIP_L2 else math.floor(bound)
+        scaled += [
+            f"COALESCE(SUM(CASE WHEN n{number} <= {test} THEN {name} "
+            f"ELSE TRUNC({name}::DOUBLE * {float(bound)!r}::DOUBLE / {root})::BIGINT END), 0)"
+            for name in own
+        ]
+    inner = (
+        f"WITH g AS (SELECT {names}, {', '.join(sums)} FROM ({parts.rows(unit=True)}) GROUP BY {names}), "
+        f"c AS (SELECT {names}, {', '.join(capped)} FROM g)"
+    )
+    if not parts.keys:  # one group: the cap is the norm
+        totals = ", ".join(f"COALESCE(SUM({name}), 0)" for name in parts.named_values)
+        return f"{inner} SELECT {totals} FROM c"
+    return (
+        f"{inner}, n AS (SELECT u, {', '.join(norms)} FROM c GROUP BY u) "
+        f"SELECT {', '.join([*parts.named_keys, *scaled])} FROM c JOIN n USING (u){_grouped(parts)}"
+    )
+
+
+def _capped(name: str, own: list[str], measure: Scaled, limits: Limits) -> str:
+    """A unit's total in one group, scaled to at most c rows' worth."""
+    most = measure.size * (1 if isinstance(measure.measure, Distinct) else limits.rows_per_group)
+    size = " + ".join(f"ABS({each})" for each in own)
+    return (
+        f"CASE WHEN {size} <= {most} THEN ({name} * {1 << measure.bits})::BIGINT "
+        f"ELSE TRUNC({name}::DOUBLE * {float(most << measure.bits)!r}::DOUBLE / ({size})::DOUBLE)::BIGINT END"
+    )
+
+
+def _norm(own: list[str], way: Bounding) -> str:
+    """Exact, so that it does not depend on the order of groups."""
+    if way is Bounding.CLIP_L1:
+        return f"SUM({' + '.join(f'ABS({each})' for each in own)})"
+    return f"SUM({' + '.join(f'{each}::HUGEINT * {each}::HUGEINT' for each in own)})"
+
+
+def _norm_bound(measure: Scaled, bounded: Bounded) -> Fraction:
+    limits, size = bounded.limits, measure.size << measure.bits
+    per_group, total = (
+        (1, limits.groups) if isinstance(measure.measure, Distinct) else (limits.rows_per_group, limits.total)
+    )
+    if bounded.bounding is Bounding.CLIP_L1:
+        return Fraction(total * size)
+    return Fraction(math.isqrt(per_group * total * size * size))
+
+
+def _sample(bounded: Bounded, parts: _Parts, key: int) -> str:
+    limits = bounded.limits
+    keys, values = parts.named_keys, parts.named_values
+    ranked = ", ".join([f"hash({', '.join([str(key), *keys, *values])})", *keys, *values])
+    grouped = ", ".join([f"hash({', '.join([str(key), *keys])})", *keys])
+    totals = [
+        f"COUNT(DISTINCT CASE WHEN {name} = 1 THEN u END)" if maximal else f"COALESCE(SUM({name}), 0)"
+        for name, maximal in zip(values, parts.maximal, strict=True)
+    ]
+    return (
+        f"WITH r AS ({parts.rows(unit=True)}), "
+        f"g AS (SELECT *, DENSE_RANK() OVER (PARTITION BY u ORDER BY {grouped}) AS a, "
+        f"ROW_NUMBER() OVER (PARTITION BY {', '.join(['u', *keys])} ORDER BY {ranked}) AS b FROM r), "
+        f"s AS (SELECT * FROM g WHERE a <= {limits.groups} AND b <= {limits.rows_per_group} "
+        f"QUALIFY ROW_NUMBER() OVER (PARTITION BY u ORDER BY {ranked}) <= {limits.rows}) "
+        f"SELECT {', '.join([*keys, *totals])} FROM s{_grouped(parts)}"
+    )
+
+
+_WAYS: dict[Bounding, Callable[[Bounded, _Parts], str]] = {
+    Bounding.WHOLE: _whole,
+    Bounding.REWEIGHT: _reweight,
+    Bounding.CLIP_L1: _clip,
+    Bounding.CLIP_L2: _clip,
+}
+
+
+def _grouped(parts: _Parts) -> str:
+    return f" GROUP BY {', '.join(parts.named_keys)}" if parts.keys else ""
+
+
+def _listed(numbers: range) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _bits(bounded: Bounded) -> list[int]:
+    return [each.bits for each in bounded.measures for _ in range(each.coordinates)]
+
+
+def _parts(bounded: Bounded, scan: Scan) -> _Parts:
+    plan = bounded.plan
+    column, tables = _names(plan.source, scan)
+
+    def shown(expression: Expression) -> str:
+        return render(expression, column)
+
+    keys = tuple(shown(key.expression) for key in plan.keys)
+    tests = [shown(node.predicate) for node in relations(plan.source) if isinstance(node, Filter)]
+    tests += [
+        f"{made} IS NOT NULL" for made, key in zip(keys, plan.keys, strict=True) if not key.expression.domain.nullable
+    ]
+    where = f" WHERE {' AND '.join(f'({test})' for test in tests)}" if tests else ""
+    values, maximal = [], []
+    for measure in bounded.measures:
+        found = _row_values(measure, shown)
+        values += found
+        maximal += [isinstance(measure.measure, Distinct)] * len(found)
+    return _Parts(f"FROM {tables}{where}", keys, tuple(values), tuple(maximal))
+
+
+def _names(source: Relation, scan: Scan) -> tuple[Callable[[str], str], str]:
+    """How columns are written, and the FROM clause: the scan as t, public tables as j1, j2, …"""
+    joins = [node for node in relations(source) if isinstance(node, Join)][::-1]
+    aliases = {join.prefix: f"j{index}" for index, join in enumerate(joins, 1)}
+
+    def column(name: str) -> str:
+        prefix, dot, rest = name.rpartition(".")
+        return f"{aliases[prefix]}.{quoted(rest)}" if dot else f"t.{quoted(name)}"
+
+    scanned = next(node.table for node in relations(source) if not isinstance(node, (Join, Filter)))
+    text = f"{scan(scanned)} AS t"
+    for join in joins:
+        alias = aliases[join.prefix]
+        on = " AND ".join(f"{render(made, column)} = {alias}.{quoted(name)}" for made, name in join.pairs)
+        text += f" {'LEFT' if join.outer else 'INNER'} JOIN {scan(join.table)} AS {alias} ON {on}"
+    return column, text
+
+
+def _row_values(scaled: Scaled, shown: Callable[[Expression], str]) -> list[str]:
+    """What one row contributes to each coordinate: a whole number, 0 where the predicate or the value is missing."""
+    measure = scaled.measure
+    where = None if measure.where is None else shown(measure.where)
+    if isinstance(measure, (Count, Distinct)):
+        return ["1" if where is None else f"CASE WHEN {where} THEN 1 ELSE 0 END"]
+    value = shown(measure.value)
+    steps = _steps(measure.value, value, scaled)
+    coordinates = (
+        [steps] if isinstance(measure, Sum) else [f"{steps} - {scaled.low}", f"{scaled.low + scaled.size} - {steps}"]
+    )
+    counted = f"{value} IS NOT NULL" if where is None else f"{where} AND {value} IS NOT NULL"
+    return [f"CASE WHEN {counted} THEN {each} ELSE 0 END" for each in coordinates]
+
+
+def _steps(expression: Expression, value: str, scaled: Scaled) -> str:
+    """A value as a whole number of steps within its range. A column is clamped at the scan; what is computed from
+    columns is clamped here, so that a sum is bounded whatever a range rule or a rounding may have missed.
+    """
+    whole = expression.domain.type is Type.INTEGER and scaled.step == 1
+    if not isinstance(expression, Column):
+        low, high = (
+            (scaled.low, scaled.high) if whole else (_real(scaled.low * scaled.step), _real(scaled.high * scaled.step))
+        )
+        value = f"LEAST(GREATEST({value}, {low}), {high})"
+    return value if whole else f"CAST(ROUND({value} / {_real(scaled.step)}) AS BIGINT)"
+
+
+def _real(number: Fraction) -> str:
+    return f"{float(number)!r}::DOUBLE"

@@ -1,0 +1,161 @@
+"""A question as a typed, frozen tree: what is measured about the rows, and what is done with the noisy numbers.
+
+    Query
+    ├── plan: Aggregate             touches private rows; everything in it is bounded, priced and charged
+    │   ├── source: Scan | Join | Filter
+    │   ├── keys                    the groups
+    │   └── measures                Count | Distinct | Sum | Mean
+    └── finish: Finish              runs on noisy numbers only: free
+
+Row-wise subqueries and common table expressions leave no node: a derived column is its expression, put where it is
+used. So two texts that mean the same have the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sfumato.plan.expressions import Expression
+from sfumato.policy import Domain, Type, Value
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The rows of the private table."""
+
+    table: str
+
+
+@dataclass(frozen=True)
+class Join:
+    """Every row beside its matches in a public table, of which there are at most ``multiplicity``."""
+
+    input: Relation
+    table: str
+    prefix: str
+    """Its columns are called ``prefix.column`` above."""
+    pairs: tuple[tuple[Expression, str], ...]
+    """An expression over the input equals a column of the public table."""
+    outer: bool
+    """Rows without a match are kept."""
+    multiplicity: int
+
+
+@dataclass(frozen=True)
+class Filter:
+    input: Relation
+    predicate: Expression
+
+
+Relation = Scan | Join | Filter
+
+
+@dataclass(frozen=True)
+class Count:
+    """Rows where the predicate holds; all rows without one."""
+
+    where: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Units with a row where the predicate holds."""
+
+    where: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The sum of a bounded value over the rows where the predicate holds."""
+
+    value: Expression
+    where: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of a bounded value, measured as two sums: Σ(x − low) and Σ(high − x)."""
+
+    value: Expression
+    where: Expression | None = None
+
+
+Measure = Count | Distinct | Sum | Mean
+
+
+@dataclass(frozen=True)
+class Key:
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """The only node that reads private rows into numbers."""
+
+    source: Relation
+    keys: tuple[Key, ...]
+    measures: tuple[Measure, ...]
+
+    @property
+    def table(self) -> str:
+        return next(node.table for node in relations(self.source) if isinstance(node, Scan))
+
+
+@dataclass(frozen=True)
+class Output:
+    """One column of the answer, over the columns ``k0…`` (keys) and ``m0…`` (measures)."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class Order:
+    expression: Expression
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class Finish:
+    outputs: tuple[Output, ...]
+    having: Expression | None = None
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Query:
+    plan: Aggregate
+    finish: Finish
+
+
+def relations(relation: Relation) -> Iterator[Relation]:
+    """The relation and everything under it."""
+    yield relation
+    while not isinstance(relation, Scan):
+        relation = relation.input
+        yield relation
+
+
+def multiplicity(relation: Relation) -> int:
+    """The most rows that one row of the private table becomes."""
+    most = 1
+    for node in relations(relation):
+        most *= node.multiplicity if isinstance(node, Join) else 1
+    return most
+
+
+def result_domain(measure: Measure) -> Domain:
+    """What is known of a measure's noisy result: its type; noise knows no bounds."""
+    whole = isinstance(measure, (Count, Distinct)) or (
+        isinstance(measure, Sum) and measure.value.domain.type is Type.INTEGER
+    )
+    return Domain(Type.INTEGER if whole else Type.REAL, nullable=isinstance(measure, Mean))
+
+
+GroupKey = tuple[Value | None, ...]
+"""One group's key: a value for each key expression; None is NULL."""

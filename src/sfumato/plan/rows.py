@@ -1,0 +1,302 @@
+"""FROM, JOIN, WHERE and row-wise subqueries: from SQL to a relation and the expressions its columns stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from sqlglot import exp
+
+from sfumato.errors import Unsupported
+from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.expressions import Column, Expression, walk
+from sfumato.plan.functions import call
+from sfumato.plan.nodes import Filter, Join, Relation, Scan, relations
+from sfumato.plan.places import nearest, refuse, shown
+from sfumato.plan.sql_expressions import expression
+from sfumato.policy import Type
+
+LARGEST = 5_000
+"""Nodes in one expression after subqueries are put in place: substitution could double at every level."""
+
+_ROW_WISE = {"expressions", "from_", "joins", "where", "with_"}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A relation under construction: its node, and by alias the columns that can be named."""
+
+    relation: Relation
+    scope: Mapping[str, Mapping[str, Expression]]
+    table: Described
+    merged: frozenset[tuple[str, str]] = frozenset()
+    """(alias, column) of the right sides of USING: not ambiguous with the left."""
+
+    def resolve(self, qualifier: str | None, name: str) -> Expression:
+        """The expression a column name stands for; names are compared without case, as in SQL."""
+        found = [
+            (alias, column, made)
+            for alias, columns in self.scope.items()
+            if qualifier is None or alias.lower() == qualifier.lower()
+            for column, made in columns.items()
+            if column.lower() == name.lower() and not (qualifier is None and (alias, column) in self.merged)
+        ]
+        if len(found) == 1:
+            return found[0][2]
+        if found:
+            raise Unsupported(
+                "ambiguous-column",
+                f"{name[:60]} is a column of more than one table",
+                fix=f"write {found[0][0]}.{name[:60]}",
+            )
+        known = {column for columns in self.scope.values() for column in columns}
+        if self.table.id is not None and name.lower() == self.table.id.lower():
+            raise Unsupported(
+                "unit-column",
+                f"{name[:60]} says whose row it is and never leaves",
+                fix=f"count units with COUNT(DISTINCT {name[:60]})",
+            )
+        raise Unsupported("unknown-column", f"no declared column is called {name[:60]}", fix=nearest(name, known))
+
+
+Named = Mapping[str, Rows]
+"""Common table expressions in scope, by lower-case name."""
+
+
+def rows(select: exp.Select, catalog: Catalog, named: Named) -> Rows:
+    """What a SELECT's FROM, JOIN and WHERE mean."""
+    named = _with(select, catalog, named)
+    source = select.args.get("from_")
+    if source is None:
+        raise refuse(select, "no-table", "a question is about a table", "add FROM <table>")
+    found = _joined(source.this, select.args.get("joins") or [], catalog, named)
+    where = select.args.get("where")
+    if where is None:
+        return found
+    predicate = condition(where.this, found)
+    return replace(found, relation=Filter(found.relation, predicate))
+
+
+def condition(node: exp.Expr, source: Rows) -> Expression:
+    """A predicate over rows: boolean, nothing else."""
+    found = sized(expression(node, source.resolve), node)
+    if found.domain.type is not Type.BOOLEAN:
+        raise refuse(
+            node,
+            "type-mismatch",
+            f"a condition is true or false; {shown(node)} is {found.domain.type.value}",
+            "compare it with something",
+        )
+    return found
+
+
+def sized(found: Expression, node: exp.Expr) -> Expression:
+    if sum(1 for _ in islice(walk(found), LARGEST + 1)) > LARGEST:
+        raise refuse(
+            node,
+            "too-large",
+            f"an expression has at most {LARGEST:,} parts after its subqueries are put in place",
+            "derive less",
+        )
+    return found
+
+
+def _with(select: exp.Select, catalog: Catalog, named: Named) -> Named:
+    clause = select.args.get("with_")
+    if clause is None:
+        return named
+    if clause.args.get("recursive"):
+        raise refuse(clause, "recursive", "recursive queries are not answered", "write the steps out")
+    known = dict(named)
+    for each in clause.expressions:
+        if each.args["alias"].args.get("columns"):
+            raise refuse(each, "column-list", "columns are named inside the subquery", "write SELECT … AS name")
+        known[each.alias.lower()] = derived(each.this, catalog, known)
+    return known
+
+
+def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
+    """A row-wise subquery: its columns are expressions over the rows it is made from."""
+    if not isinstance(select, exp.Select):
+        raise refuse(
+            select, "not-select", "a subquery is a SELECT over one row at a time", "use SELECT … FROM … [WHERE]"
+        )
+    for part, value in select.args.items():
+        if value and part not in _ROW_WISE:
+            raise refuse(
+                select,
+                "not-row-wise",
+                f"a subquery may not use {_clause(part)}: it must treat every row by itself",
+                "move it to the outermost SELECT",
+            )
+    source = rows(select, catalog, named)
+    columns: dict[str, Expression] = {}
+    for item in select.expressions:
+        for name, made in _selected(item, source):
+            if name.lower() in {each.lower() for each in columns}:
+                raise refuse(item, "duplicate-column", f"two columns are called {name}", "rename one with AS")
+            columns[name] = made
+    return replace(source, scope={"": columns}, merged=frozenset())
+
+
+def _selected(item: exp.Expr, source: Rows) -> list[tuple[str, Expression]]:
+    star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
+    if isinstance(star, exp.Star):
+        if any(star.args.values()):
+            raise refuse(item, "star", "* takes no EXCLUDE, REPLACE or RENAME here", "name the columns")
+        only = item.table.lower() if isinstance(item, exp.Column) else None
+        return [
+            (name, made)
+            for alias, columns in source.scope.items()
+            if only is None or alias.lower() == only
+            for name, made in columns.items()
+            if only is not None or (alias, name) not in source.merged
+        ]
+    inner = item.this if isinstance(item, exp.Alias) else item
+    name = item.alias_or_name
+    if not name:
+        raise refuse(item, "unnamed-column", "a derived column needs a name", "add AS name")
+    return [(name, sized(expression(inner, source.resolve), item))]
+
+
+def _joined(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> Rows:
+    left = _source(first, catalog, named)
+    rest = list(joins)
+    if isinstance(left, _Public) and len(rest) == 1 and not rest[0].side:
+        swapped = _source(rest[0].this, catalog, named)
+        if isinstance(swapped, Rows):
+            return _join(swapped, left, rest[0], catalog)
+    if isinstance(left, _Public):
+        raise refuse(
+            first, "public-first", "the private table comes first", "write FROM <private table> JOIN <public table> …"
+        )
+    for join in rest:
+        right = _source(join.this, catalog, named)
+        if isinstance(right, Rows):
+            raise refuse(
+                join, "private-join", "private tables cannot be joined with each other", "join with a public table"
+            )
+        left = _join(left, right, join, catalog)
+    return left
+
+
+@dataclass(frozen=True)
+class _Public:
+    alias: str
+    table: Described
+
+
+def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | _Public:
+    if isinstance(node, exp.Subquery):
+        _only(node, {"this", "alias"}, "subquery")
+        found = derived(node.this, catalog, named)
+        return replace(found, scope={node.alias: found.scope[""]})
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        raise refuse(
+            node,
+            "not-a-table",
+            f"{shown(node)} is no declared table",
+            f"use one of {', '.join(sorted(catalog.tables))}",
+        )
+    _only(node, {"this", "alias"}, "table")
+    name, alias = node.name, node.alias or node.name
+    if name.lower() in named:
+        found = named[name.lower()]
+        return replace(found, scope={alias: found.scope[""]})
+    table = next((each for each in catalog.tables.values() if each.name.lower() == name.lower()), None)
+    if table is None:
+        raise refuse(node, "unknown-table", f"no declared table is called {name[:60]}", nearest(name, catalog.tables))
+    if table.public:
+        return _Public(alias, table)
+    columns: dict[str, Expression] = {column: Column(column, domain) for column, domain in table.columns.items()}
+    return Rows(Scan(table.name), {alias: columns}, table)
+
+
+def _only(node: exp.Expr, allowed: set[str], what: str) -> None:
+    for part, value in node.args.items():
+        if value and part not in allowed:
+            raise refuse(
+                node,
+                "table-clause",
+                f"a {what} is named plainly: {_clause(part)} is not answered",
+                "write its name and at most an alias",
+            )
+    alias = node.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        raise refuse(node, "column-list", "columns are named inside the subquery", "write SELECT … AS name")
+
+
+def _join(left: Rows, right: _Public, node: exp.Join, catalog: Catalog) -> Rows:
+    if (node.side or "") not in ("", "LEFT") or (node.kind or "") not in ("", "INNER", "OUTER") or node.method:
+        raise refuse(
+            node, "join-kind", "a public table is joined with JOIN or LEFT JOIN", "use JOIN … ON … or USING (…)"
+        )
+    if right.alias.lower() in {alias.lower() for alias in left.scope}:
+        raise refuse(node, "duplicate-alias", f"two tables are called {right.alias}", "give one an alias with AS")
+    pairs, using = _pairs(left, right, node)
+    again = sum(isinstance(each, Join) and each.table == right.table.name for each in relations(left.relation))
+    prefix = right.table.name if not again else f"{right.table.name}#{again + 1}"
+    outer = node.side == "LEFT"
+    columns: dict[str, Expression] = {
+        name: Column(f"{prefix}.{name}", replace(domain, nullable=domain.nullable or outer))
+        for name, domain in right.table.columns.items()
+    }
+    most = max(1, catalog.multiplicity(right.table.name, tuple(sorted({column for _, column in pairs}))))
+    join = Join(left.relation, right.table.name, prefix, pairs, outer, most)
+    return replace(
+        left,
+        relation=join,
+        scope={**left.scope, right.alias: columns},
+        merged=left.merged | {(right.alias, name) for name in using},
+    )
+
+
+def _pairs(left: Rows, right: _Public, node: exp.Join) -> tuple[tuple[tuple[Expression, str], ...], tuple[str, ...]]:
+    """The equalities of a join: (expression over the left, column of the right)."""
+    pairs, using = [], []
+    for identifier in node.args.get("using") or []:
+        column = _public_column(right, identifier.name, node)
+        pairs.append((left.resolve(None, identifier.name), column))
+        using.append(column)
+    on = node.args.get("on")
+    parts = [] if on is None else on.flatten() if isinstance(on, exp.And) else [on]
+    pairs += [_equality(left, right, part.unnest()) for part in parts]
+    if not pairs:
+        raise refuse(
+            node, "join-condition", "a join needs equalities between columns", "add ON a = b or USING (column)"
+        )
+    for made, column in pairs:
+        call("=", made, Column(column, right.table.columns[column]))
+    return tuple(sorted(set(pairs), key=repr)), tuple(using)
+
+
+def _equality(left: Rows, right: _Public, part: exp.Expr) -> tuple[Expression, str]:
+    if isinstance(part, exp.EQ):
+        for here, there in ((part.this, part.expression), (part.expression, part.this)):
+            if isinstance(there, exp.Column) and _belongs(there, left, right):
+                return sized(expression(here, left.resolve), part), _public_column(right, there.name, part)
+    raise refuse(
+        part,
+        "join-condition",
+        "tables are joined by equality with a column of the public table",
+        "write ON private.column = public.column",
+    )
+
+
+def _belongs(column: exp.Column, left: Rows, right: _Public) -> bool:
+    if column.table:
+        return column.table.lower() == right.alias.lower()
+    known = {name.lower() for columns in left.scope.values() for name in columns}
+    return column.name.lower() not in known and column.name.lower() in {name.lower() for name in right.table.columns}
+
+
+def _public_column(right: _Public, name: str, node: exp.Expr) -> str:
+    for column in right.table.columns:
+        if column.lower() == name.lower():
+            return column
+    raise refuse(node, "unknown-column", f"{right.alias} has no column {name[:60]}", nearest(name, right.table.columns))
+
+
+def _clause(part: str) -> str:
+    return part.strip("_").replace("_", " ").upper()

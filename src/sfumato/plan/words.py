@@ -1,0 +1,47 @@
+"""Expressions and measures in words people read: for explanations, receipts and column names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sfumato.plan.expressions import Call, Column, Expression
+from sfumato.plan.nodes import Aggregate, Count, Distinct, Measure, Sum
+from sfumato.policy import Type
+
+
+def words(expression: Expression, names: Mapping[str, str] | None = None) -> str:
+    """An expression as SQL, columns called by these names where they have one."""
+    if isinstance(expression, Column):
+        return (names or {}).get(expression.name, expression.name)
+    if not isinstance(expression, Call):
+        return _literal(expression.value, expression.domain.type)
+    arguments = [words(each, names) for each in expression.arguments]
+    name = expression.function
+    if name == "CAST":
+        return arguments[0]
+    if not name[0].isalpha() or name in ("AND", "OR"):
+        return f"({f' {name} '.join(arguments)})"
+    return f"{name}({', '.join(arguments)})"
+
+
+def names(plan: Aggregate) -> dict[str, str]:
+    """What the columns of a Finish stand for."""
+    keys = {f"k{index}": words(key.expression) for index, key in enumerate(plan.keys)}
+    return keys | {f"m{index}": measured(each) for index, each in enumerate(plan.measures)}
+
+
+def measured(measure: Measure) -> str:
+    """What a measure counts or adds up."""
+    where = f" where {words(measure.where)}" if measure.where is not None else ""
+    if isinstance(measure, Count):
+        return f"rows{where}"
+    if isinstance(measure, Distinct):
+        return f"units{where}"
+    kind = "sum" if isinstance(measure, Sum) else "mean"
+    return f"{kind} of {words(measure.value)}{where}"
+
+
+def _literal(value: object, kind: Type) -> str:
+    if value is None:
+        return "NULL"
+    return f"'{value}'" if kind is Type.TEXT or kind.temporal else str(value)

@@ -1,0 +1,210 @@
+"""An answer: noisy rows, the range of each number, and the receipt."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sfumato.plan.nodes import Query
+from sfumato.policy import Type
+from sfumato.privacy.numbers import text
+from sfumato.release.finishing import Finished, Keys, Numbers, Truths
+from sfumato.release.receipts import Receipt
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+Cell = int | float | str | bool | None
+Interval = tuple[float, float] | None
+_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Noisy rows as they were released. Ranges hold the exact number (after limits and clamping) per cell."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    intervals: dict[str, tuple[Interval, ...]]
+    """For every column of numbers: (low, high) for each row, at the receipt's confidence."""
+    keys: tuple[str, ...]
+    """The columns that are group keys."""
+    receipt: Receipt
+
+    def column(self, name: str) -> list[Any]:
+        index = self.columns.index(name)
+        return [row[index] for row in self.rows]
+
+    def nonnegative(self) -> Answer:
+        """With every number below zero shown as zero: free, and no longer unbiased."""
+        numeric = {self.columns.index(name) for name in self.intervals}
+        rows = tuple(
+            tuple(max(0, cell) if index in numeric and cell is not None else cell for index, cell in enumerate(row))
+            for row in self.rows
+        )
+        cut = {
+            name: tuple(None if each is None else (max(0.0, each[0]), max(0.0, each[1])) for each in ranges)
+            for name, ranges in self.intervals.items()
+        }
+        return replace(self, rows=rows, intervals=cut)
+
+    def to_arrow(self) -> pyarrow.Table:
+        import pyarrow
+
+        columns = {name: self.column(name) for name in self.columns}
+        return pyarrow.table({name: pyarrow.array(_plain(values)) for name, values in columns.items()})
+
+    def to_pandas(self) -> pandas.DataFrame:
+        import pandas
+
+        return pandas.DataFrame({name: _plain(self.column(name)) for name in self.columns})
+
+    def to_polars(self) -> polars.DataFrame:
+        import polars
+
+        return polars.DataFrame({name: _plain(self.column(name)) for name in self.columns})
+
+    def to_json(self) -> str:
+        """Rows, ranges and receipt, in one text."""
+        return json.dumps(
+            {
+                "version": 1,
+                "columns": self.columns,
+                "rows": [[_json(cell) for cell in row] for row in self.rows],
+                "intervals": {
+                    name: [None if each is None else [_json(end) for end in each] for each in ranges]
+                    for name, ranges in self.intervals.items()
+                },
+                "receipt": json.loads(self.receipt.to_json()),
+            },
+            ensure_ascii=False,
+        )
+
+    def to_csv(self) -> str:
+        """Rows, with two columns more for the range of each number."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        ranged = [name for name in self.columns if name in self.intervals]
+        writer.writerow([*self.columns, *(f"{name}_{end}" for name in ranged for end in ("low", "high"))])
+        for index, row in enumerate(self.rows):
+            ends = [end for name in ranged for end in (self.intervals[name][index] or ("", ""))]
+            writer.writerow([*("" if cell is None else _json(cell) for cell in row), *ends])
+        return out.getvalue()
+
+    def plot(self, path: str | None = None) -> Any:
+        """Bars with their ranges: an Altair chart, or a picture in a file when a path (.svg, .png) is given."""
+        from sfumato.release.plotting import plot
+
+        return plot(self, path)
+
+    def __repr__(self) -> str:
+        return "\n".join([_table(self), "", str(self.receipt)])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in _cells(self)
+        )
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"{table}<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
+
+
+def answer(query: Query, finished: Finished, receipt: Receipt) -> Answer:
+    names = tuple(output.name for output in query.finish.outputs)
+    columns, intervals, keys = [], {}, []
+    for output, made in zip(query.finish.outputs, finished.columns, strict=True):
+        whole = output.expression.domain.type is Type.INTEGER
+        columns.append(_values(made, finished.shown, whole))
+        if isinstance(made, Numbers):
+            intervals[output.name] = _ranges(made, finished.shown)
+        elif isinstance(made, Keys):
+            keys.append(output.name)
+    rows = tuple(zip(*columns, strict=True))
+    return Answer(names, rows, intervals, tuple(keys), receipt)
+
+
+def _values(made: Numbers | Truths | Keys, shown: Any, whole: bool) -> list[Any]:
+    if isinstance(made, Keys):
+        return [_shown_key(each) for each in made.value[shown]]
+    if isinstance(made, Truths):
+        return [bool(true) if known else None for true, known in zip(made.true[shown], made.known[shown], strict=True)]
+    values = made.value[shown].tolist()
+    return [None if math.isnan(value) else round(value) if whole else value for value in values]
+
+
+def _ranges(made: Numbers, shown: Any) -> tuple[Interval, ...]:
+    ends = zip(np.isnan(made.value[shown]), made.low[shown].tolist(), made.high[shown].tolist(), strict=True)
+    return tuple(None if missing else (low, high) for missing, low, high in ends)
+
+
+def _shown_key(value: Any) -> Any:
+    return float(value) if isinstance(value, Fraction) else value
+
+
+def _plain(values: list[Any]) -> list[Any]:
+    return values
+
+
+def _json(cell: Any) -> Any:
+    if isinstance(cell, float) and not math.isfinite(cell):
+        return None
+    if isinstance(cell, Fraction):
+        return text(cell)
+    return cell if cell is None or isinstance(cell, (int, float, str, bool)) else cell.isoformat()
+
+
+def _table(made: Answer) -> str:
+    """The rows in aligned columns, each number with ± its half-width."""
+    lines = [list(made.columns), *_cells(made)]
+    numeric = [name in made.intervals for name in made.columns]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(made.columns))]
+    shown = [
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+    rule = "  ".join("─" * width for width in widths)
+    more = [f"… {len(made.rows) - _SHOWN} more rows"] if len(made.rows) > _SHOWN else []
+    return "\n".join([shown[0], rule, *shown[1:], *more])
+
+
+def _cells(made: Answer) -> list[list[str]]:
+    return [
+        [
+            _cell(cell, made.intervals[name][index] if name in made.intervals else None)
+            for name, cell in zip(made.columns, row, strict=True)
+        ]
+        for index, row in enumerate(made.rows[:_SHOWN])
+    ]
+
+
+def _cell(cell: Any, interval: Interval) -> str:
+    if cell is None:
+        return "NULL"
+    if isinstance(cell, bool) or not isinstance(cell, (int, float)):
+        return str(cell)
+    if interval is None or not all(map(math.isfinite, interval)):
+        return _number(cell, 0)
+    low, high = interval
+    reach = max(cell - low, high - cell)
+    return f"{_number(cell, reach)} ± {_number(reach, reach)}"
+
+
+def _number(value: float, reach: float) -> str:
+    """As many digits as its error leaves meaningful."""
+    if isinstance(value, int) or (reach >= 10 and abs(value) < 1e15):
+        return f"{round(value):,}"
+    digits = max(0, min(6, 1 - math.floor(math.log10(reach)))) if reach > 0 else 4
+    return f"{value:,.{digits}f}"

@@ -1,0 +1,148 @@
+"""The one door: charge on disk, read, add noise, write the answer down, then show it.
+
+In this order, so that no private row is read before its price is durable, and no noisy byte leaves before it can be
+found again. Whatever happens in between, the charge stands.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from sfumato.engine.seam import Engine
+from sfumato.errors import Unanswered
+from sfumato.ledger import Account, Entry, StoredAnswer
+from sfumato.mechanisms import bits
+from sfumato.plan.nodes import GroupKey
+from sfumato.privacy import codec
+from sfumato.release.measured import Measured, scales
+from sfumato.release.preparing import Additive, Prepared
+
+Progress = Callable[[str], None]
+"""Told the name of each phase; never a count, never a share done."""
+
+
+def quietly(phase: str) -> None:
+    """No progress is shown."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who asks what, about which data: everything about a release that is not its mathematics."""
+
+    question: str
+    plan: str
+    data: str
+    analyst: str | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Released:
+    """Noisy totals on their way out, and the line that holds them."""
+
+    measured: Measured
+    number: int
+    time: datetime
+    hash: str
+    free: bool
+    """It had been bought before: nothing was charged now."""
+
+
+def stored(prepared: Prepared, asked: Asked, account: Account) -> Released | None:
+    """An answer already bought to the same question on the same data, at least as accurate."""
+    if asked.request_id is not None:
+        found = account.requested(asked.request_id, analyst=asked.analyst, question=asked.question, plan=asked.plan)
+        if found is not None:
+            return _read(found)
+    found = account.stored(plan=asked.plan, data=asked.data, accuracy=_accuracy(prepared))
+    return None if found is None else _read(found)
+
+
+def release(
+    prepared: Prepared,
+    groups: Sequence[GroupKey],
+    asked: Asked,
+    *,
+    account: Account,
+    engine: Engine,
+    seconds: float | None = None,
+    progress: Progress = quietly,
+) -> Released:
+    """Charge, read, add noise, write down. The statement is bound before the charge, so it cannot fail to be one."""
+    progress("checking")
+    engine.check(prepared.bounded)
+    progress("charging")
+    charge = account.charge(
+        Entry(
+            prepared.curve,
+            prepared.mechanisms,
+            question=asked.question,
+            plan=asked.plan,
+            data=asked.data,
+            analyst=asked.analyst,
+            request_id=asked.request_id,
+        )
+    )
+    with _after_the_charge(charge.number):
+        progress("reading")
+        with _limited(engine, seconds):
+            totals = engine.totals(prepared.bounded, groups, bits.integer(62))
+        progress("adding noise")
+        measured = Measured(scales(prepared), _noisy_totals(prepared, totals))
+        progress("writing down")
+        line = account.answer(charge, codec.dumps(measured), _accuracy(prepared))
+    return Released(measured, line.number, line.time, line.hash, free=False)
+
+
+def _read(found: StoredAnswer) -> Released:
+    return Released(codec.loads(found.body), found.number, found.time, getattr(found, "hash", ""), free=True)
+
+
+def _accuracy(prepared: Prepared) -> dict[str, Any]:
+    return {f"m{index}": width for index, width in enumerate(prepared.half_widths())}
+
+
+@contextmanager
+def _after_the_charge(number: int) -> Iterator[None]:
+    """One fixed refusal for whatever goes wrong, a Ctrl-C included: its cause may depend on private rows."""
+    try:
+        yield
+    except BaseException:
+        raise Unanswered(number) from None
+
+
+@contextmanager
+def _limited(engine: Engine, seconds: float | None) -> Iterator[None]:
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, engine.interrupt)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _noisy_totals(prepared: Prepared, totals: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Fresh noise on every total: each measure's coordinates are one vector."""
+    columns = list(zip(*totals, strict=True))
+    made: list[list[int]] = []
+    for mechanism, measure in zip(prepared.mechanisms, prepared.bounded.measures, strict=True):
+        own = columns[len(made) : len(made) + measure.coordinates]
+        made += _noisy(mechanism, own)
+    return tuple(zip(*made, strict=True))
+
+
+def _noisy(mechanism: Additive, columns: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    if len(columns) == len(columns[0]) == 1:
+        return [[mechanism.apply(columns[0][0])]]
+    values: list[list[int]] = mechanism.apply(np.array(columns, dtype=np.int64)).tolist()
+    return values

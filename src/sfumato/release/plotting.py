@@ -1,0 +1,72 @@
+"""An answer as bars with error bars: where people would rather look than read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sfumato.errors import InvalidParameter, SfumatoError
+
+if TYPE_CHECKING:
+    from sfumato.release.answers import Answer
+
+_BAR, _ERROR = "#7a8ca5", "#2b3a4f"
+_MOST_BARS = 200
+
+
+def plot(answer: Answer, path: str | Path | None = None) -> Any:
+    """The chart, or nothing when it is written to a file."""
+    try:
+        import altair
+    except ImportError:
+        raise SfumatoError(
+            "plots are drawn with altair, which is not installed",
+            place="Answer.plot",
+            fix="pip install 'sfumato[plot]'",
+        ) from None
+    chart = _chart(answer, altair)
+    if path is None:
+        return chart
+    kind = Path(path).suffix.lower()
+    if kind not in (".svg", ".png", ".html", ".json"):
+        raise InvalidParameter("path", str(path), "a file that ends in .svg, .png, .html or .json")
+    chart.save(str(path), **({"scale_factor": 2} if kind == ".png" else {}))
+    return None
+
+
+def _chart(answer: Answer, altair: Any) -> Any:
+    names = [name for name in answer.columns if name in answer.intervals]
+    if not names or not answer.rows:
+        raise InvalidParameter("answer", "no numbers", "one with a column of numbers and a row")
+    charts = [_bars(answer, name, altair) for name in names]
+    return (
+        altair.hconcat(*charts)
+        .configure_view(stroke=None)
+        .configure_axis(grid=False, domainColor="#999", tickColor="#999")
+    )
+
+
+def _bars(answer: Answer, name: str, altair: Any) -> Any:
+    labels = (
+        [
+            " · ".join(str(_shown(value)) for value in key) or "all"
+            for key in zip(*(answer.column(key) for key in answer.keys), strict=True)
+        ]
+        if answer.keys
+        else ["all"] * len(answer.rows)
+    )
+    rows = [
+        {"group": label, "value": value, "low": interval[0], "high": interval[1]}
+        for label, value, interval in zip(labels, answer.column(name), answer.intervals[name], strict=True)
+        if value is not None and interval is not None
+    ][:_MOST_BARS]
+    base = altair.Chart(altair.Data(values=rows), title=name, width=280)
+    place = altair.Y("group:N", sort=None, title=" · ".join(answer.keys) or None)
+    bars = base.mark_bar(color=_BAR, size=14).encode(y=place, x=altair.X("value:Q", title=None))
+    reach = base.mark_rule(color=_ERROR, strokeWidth=2).encode(y=place, x="low:Q", x2="high:Q")
+    ends = [base.mark_tick(color=_ERROR, size=8, thickness=2).encode(y=place, x=f"{end}:Q") for end in ("low", "high")]
+    return altair.layer(bars, reach, *ends)
+
+
+def _shown(value: Any) -> Any:
+    return "NULL" if value is None else value

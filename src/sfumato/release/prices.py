@@ -1,0 +1,53 @@
+"""What a release promises by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import Curve, Guarantee, codec
+from sfumato.privacy.calibration import meets
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, text
+
+
+@codec.value
+@dataclass(frozen=True)
+class Price:
+    """ε, (ε, δ) or ρ: exactly one way to say it."""
+
+    epsilon: Fraction | None = None
+    delta: Fraction = Fraction(0)
+    rho: Fraction | None = None
+
+    def __init__(self, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> None:
+        if (epsilon is None) == (rho is None):
+            raise InvalidParameter(
+                "epsilon",
+                epsilon,
+                "given alone, or with delta; or rho instead of both",
+                fix="release(epsilon=0.5), release(epsilon=0.5, delta=1e-9) or release(rho=0.01)",
+            )
+        object.__setattr__(self, "epsilon", None if epsilon is None else exact(epsilon, "epsilon", POSITIVE))
+        object.__setattr__(self, "rho", None if rho is None else exact(rho, "rho", POSITIVE))
+        object.__setattr__(self, "delta", exact(delta, "delta", NONNEGATIVE))
+        if self.rho is not None and self.delta:
+            raise InvalidParameter("delta", delta, "left out beside rho")
+        if self.epsilon is not None:
+            Guarantee(self.epsilon, self.delta)
+
+    @property
+    def allows_gaussian(self) -> bool:
+        return self.rho is not None or bool(self.delta)
+
+    def kept_by(self, curve: Curve) -> bool:
+        """Whether a release with this curve certainly keeps the promise."""
+        if self.rho is not None:
+            return not curve.failure and curve.rho() <= self.rho
+        return meets(curve, Guarantee(self.epsilon or 0, self.delta))
+
+    def __str__(self) -> str:
+        if self.rho is not None:
+            return f"ρ = {text(self.rho)}"
+        words = f"ε = {text(self.epsilon or Fraction(0))}"
+        return f"{words}, δ = {float(self.delta):.3g}" if self.delta else words

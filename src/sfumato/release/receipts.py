@@ -1,0 +1,59 @@
+"""What is printed with every answer: whom it protects, how, at what price, on which data, by which line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sfumato.privacy import codec
+
+VERSION = 1
+
+
+@codec.value
+@dataclass(frozen=True)
+class Receipt:
+    """Everything a reader needs to judge an answer. All of it is public."""
+
+    question: str
+    unit: str
+    neighbours: str
+    guarantee: str
+    """Of this release by itself."""
+    account: str
+    """Of everything ever released from the account, whatever is asked next."""
+    mechanisms: tuple[str, ...]
+    bounding: str
+    limits: str
+    bounds: tuple[str, ...]
+    policy: str
+    data: str
+    software: str
+    line: int
+    hash: str
+    time: str
+    free: bool
+    """It had been bought before, and nothing was charged."""
+    confidence: str
+    remaining: str
+    version: int = VERSION
+
+    def to_json(self) -> str:
+        return codec.dumps(self)
+
+    def __str__(self) -> str:
+        when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")
+        lines = [
+            ("protects", f"{self.unit} ({self.neighbours})"),
+            ("this answer", f"{self.guarantee}{', bought before: free' if self.free else ''}"),
+            ("the account", f"{self.account}, whatever is asked; left: {self.remaining}"),
+            ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
+            ("limits", f"{self.limits} ({self.bounding})"),
+            ("bounds", "; ".join(self.bounds) or "none needed"),
+            ("data", self.data[:16]),
+            ("policy", self.policy[:16]),
+            ("ledger", f"line {self.line}, {self.hash[:16]}, {when}"),
+            ("software", self.software),
+        ]
+        width = max(len(name) for name, _ in lines)
+        return "\n".join(f"{name:<{width}}  {words}" for name, words in lines)
