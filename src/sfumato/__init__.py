@@ -164,31 +164,20 @@ __all__ = [
     "theorems",
 ]
 
+# fmt: off
 _LATER = {
     "sfumato.curator": ("Curator", "Explanation", "Forecast", "Question", "open"),
     "sfumato.ledger": ("Account", "Anchor", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
-    # fmt: off
     "sfumato.mechanisms": (
-        "AboveThreshold",
-        "Exponential",
-        "Gaussian",
-        "KeyThreshold",
-        "Laplace",
-        "NoisyMax",
-        "OptimalLocalHashing",
-        "OptimizedUnaryEncoding",
-        "PermuteAndFlip",
-        "Quantiles",
-        "RandomizedResponse",
-        "TopK",
-        "best_selection",
+        "AboveThreshold", "Exponential", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax", "OptimalLocalHashing",
+        "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
     ),
-    # fmt: on
     "sfumato.plan.bounding": ("Bounding",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),
 }
+# fmt: on
 """What only some users need is imported when it is first named."""
 _HOMES = {name: module for module, names in _LATER.items() for name in names}
 for _module in ("sfumato.ledger", "sfumato.mechanisms", "sfumato.policy", "sfumato.release.measured"):

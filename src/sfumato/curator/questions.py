@@ -18,7 +18,7 @@ from sfumato.plan.keys import groups
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import POSITIVE, Number, exact, text
+from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text
 from sfumato.release import door
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
@@ -120,7 +120,7 @@ class Question:
                 raise InvalidParameter("within", within, "given instead of epsilon or rho")
             epsilon = self._least_price(within, confidence)
         prepared = self._prepared(Price(epsilon, delta, rho), mechanism)
-        self._forecast(prepared, confidence)  # a wrong confidence is refused while it costs nothing
+        exact(confidence, "confidence", INSIDE_UNIT)  # refused while it costs nothing
         asked = door.Asked(self.text, self.identity, self.setting.engine.identity(), self.setting.analyst, request_id)
         account = self.setting.account
         found = None if fresh else door.stored(prepared, asked, account)
@@ -137,7 +137,7 @@ class Question:
             )
         return self._answer(prepared, found, confidence, joint)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """The hash of what is measured: equal for questions that differ only in what is done with the numbers."""
         return digest(self.query.plan, self.limits, self.groups)
@@ -168,7 +168,7 @@ class Question:
             bounding=bounded.bounding.value,
             limits=limits_in_words(bounded.limits),
             bounds=tuple(words for each in bounded.measures if (words := bounds_in_words(each)) is not None),
-            policy=digest(policy.unit, [_declared(table) for table in policy.tables.values()]),
+            policy=self.setting.declared,
             data=self.setting.engine.identity(),
             software=f"sfumato {__version__}",
             line=found.number,
@@ -215,8 +215,3 @@ def _warn(price: Price) -> None:
             WeakPrivacy,
             stacklevel=3,
         )
-
-
-def _declared(table: Table) -> list[object]:
-    limits = [table.id, table.max_rows, table.max_groups, table.max_rows_per_group, table.public]
-    return [table.name, limits, [[name, domain] for name, domain in table.columns.items()]]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from sfumato.engine.seam import Engine
 from sfumato.ledger import Account
-from sfumato.policy import Policy
+from sfumato.plan.canonical import digest
+from sfumato.policy import Policy, Table
 from sfumato.release.door import Progress
 
 
@@ -21,3 +23,13 @@ class Setting:
     seconds: float | None = None
     """How long reading may take before it is stopped."""
     analyst: str | None = None
+
+    @cached_property
+    def declared(self) -> str:
+        """The policy's version: the hash of everything declared in it."""
+        return digest(self.policy.unit, [_declared(table) for table in self.policy.tables.values()])
+
+
+def _declared(table: Table) -> list[object]:
+    limits = [table.id, table.max_rows, table.max_groups, table.max_rows_per_group, table.public]
+    return [table.name, limits, [[name, domain] for name, domain in table.columns.items()]]

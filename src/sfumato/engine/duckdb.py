@@ -23,6 +23,7 @@ class DuckDB:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self.sources = Sources(policy)
+        self._bound: set[str] = set()
 
     def catalog(self) -> Catalog:
         """What questions may refer to."""
@@ -46,7 +47,10 @@ class DuckDB:
     def check(self, bounded: Bounded) -> None:
         """Bind the statement and see that the sources are those that were opened: no row is read."""
         self.sources.check_unchanged()
-        self.sources.bind(statement(bounded, self.sources.scan, 0))
+        text = statement(bounded, self.sources.scan, 0)
+        if text not in self._bound:  # views are fixed at opening: what was bound once stays bound
+            self.sources.bind(text)
+            self._bound.add(text)
 
     def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> list[tuple[int, ...]]:
         """Exact totals for every group, in the order given; absent groups are zero."""
