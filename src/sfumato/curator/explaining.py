@@ -121,7 +121,7 @@ def _group(query: Query, groups: int) -> Operator:
         return Operator("group", "all rows", "one group")
     return Operator(
         "group",
-        ", ".join(words(key.expression) for key in keys),
+        ", ".join(words(key) for key in keys),
         f"{groups:,} groups, from the policy, empty ones too",
     )
 

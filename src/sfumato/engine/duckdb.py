@@ -56,7 +56,7 @@ class DuckDB:
         """Exact totals for every group, in the order given; absent groups are zero."""
         width = len(bounded.plan.keys)
         found = self.sources.run(statement(bounded, self.sources.scan, key))
-        kinds = [each.expression.domain.type for each in bounded.plan.keys]
+        kinds = [each.domain.type for each in bounded.plan.keys]
         known = {
             tuple(_exact(value, kind) for value, kind in zip(row[:width], kinds, strict=True)): row[width:]
             for row in found

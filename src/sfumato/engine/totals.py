@@ -183,11 +183,9 @@ def _parts(bounded: Bounded, scan: Scan) -> _Parts:
     def shown(expression: Expression) -> str:
         return render(expression, column)
 
-    keys = tuple(shown(key.expression) for key in plan.keys)
+    keys = tuple(shown(key) for key in plan.keys)
     tests = [shown(node.predicate) for node in relations(plan.source) if isinstance(node, Filter)]
-    tests += [
-        f"{made} IS NOT NULL" for made, key in zip(keys, plan.keys, strict=True) if not key.expression.domain.nullable
-    ]
+    tests += [f"{made} IS NOT NULL" for made, key in zip(keys, plan.keys, strict=True) if not key.domain.nullable]
     where = f" WHERE {' AND '.join(f'({test})' for test in tests)}" if tests else ""
     values, maximal = [], []
     for measure in bounded.measures:

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Call, Column, Expression, columns, walk
-from sfumato.plan.nodes import GroupKey, Key
+from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Domain, Type, Value
 
 MOST_GROUPS = 200_000
@@ -37,7 +37,7 @@ Evaluate = Callable[[World], Sequence[GroupKey]]
 """The distinct results on a world: public values only, no private row."""
 
 
-def groups(keys: tuple[Key, ...], evaluate: Evaluate) -> tuple[GroupKey, ...]:
+def groups(keys: tuple[Expression, ...], evaluate: Evaluate) -> tuple[GroupKey, ...]:
     """Every key of the answer, in a fixed order; one empty key when nothing is grouped."""
     found: list[tuple[tuple[int, ...], list[GroupKey]]] = []
     for members in _together(keys):
@@ -64,11 +64,11 @@ def _arranged(
     return tuple(key)
 
 
-def _together(keys: tuple[Key, ...]) -> list[tuple[int, ...]]:
+def _together(keys: tuple[Expression, ...]) -> list[tuple[int, ...]]:
     """Indices of keys, those that share columns (directly or through others) side by side."""
     parts: list[tuple[set[str], list[int]]] = []
     for index, key in enumerate(keys):
-        names, members = set(columns(key.expression)), [index]
+        names, members = set(columns(key)), [index]
         for other in [part for part in parts if part[0] & names]:
             parts.remove(other)
             names |= other[0]
@@ -77,8 +77,7 @@ def _together(keys: tuple[Key, ...]) -> list[tuple[int, ...]]:
     return sorted(tuple(sorted(members)) for _, members in parts)
 
 
-def _values(keys: tuple[Key, ...], evaluate: Evaluate) -> list[GroupKey]:
-    expressions = tuple(key.expression for key in keys)
+def _values(expressions: tuple[Expression, ...], evaluate: Evaluate) -> list[GroupKey]:
     if len(expressions) == 1 and isinstance(expressions[0], Column):
         return [(value,) for value in _printed(expressions[0])]
     read = {name: domain for each in expressions for name, domain in columns(each).items()}

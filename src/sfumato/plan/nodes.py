@@ -85,17 +85,11 @@ Measure = Count | Distinct | Sum | Mean
 
 
 @dataclass(frozen=True)
-class Key:
-    name: str
-    expression: Expression
-
-
-@dataclass(frozen=True)
 class Aggregate:
     """The only node that reads private rows into numbers."""
 
     source: Relation
-    keys: tuple[Key, ...]
+    keys: tuple[Expression, ...]
     measures: tuple[Measure, ...]
 
     @property

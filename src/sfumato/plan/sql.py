@@ -15,7 +15,6 @@ from sfumato.plan.nodes import (
     Count,
     Distinct,
     Finish,
-    Key,
     Mean,
     Measure,
     Order,
@@ -94,7 +93,7 @@ class _Building:
     """The measures found so far, while the answer's columns are read."""
 
     source: Rows
-    keys: tuple[Key, ...]
+    keys: tuple[Expression, ...]
     measures: list[Measure] = field(default_factory=list)
 
     def measure(self, found: Measure) -> str:
@@ -107,11 +106,11 @@ class _Building:
         """Of the placeholders put in for keys and measures."""
         index = int(name[1:])
         if name[0] == "k":
-            return Column(name, self.keys[index].expression.domain)
+            return Column(name, self.keys[index].domain)
         return Column(name, result_domain(self.measures[index]))
 
 
-def _keys(select: exp.Select, source: Rows) -> tuple[Key, ...]:
+def _keys(select: exp.Select, source: Rows) -> tuple[Expression, ...]:
     group = select.args.get("group")
     if group is None:
         return ()
@@ -120,19 +119,19 @@ def _keys(select: exp.Select, source: Rows) -> tuple[Key, ...]:
             raise refuse(
                 group, "grouping-sets", f"GROUP BY {part.upper()} is not answered", "name the columns to group by"
             )
-    found: list[Key] = []
+    found: list[Expression] = []
     for node in group.expressions:
-        name, meant = _grouped(node, select, source)
+        meant = _grouped(node, select, source)
         made = sized(expression(meant, source.resolve), meant)
         if not columns(made):
             raise refuse(node, "constant-key", "a group is a column or made from one", "group by a column")
-        if made not in [key.expression for key in found]:
-            found.append(Key(name, made))
+        if made not in found:
+            found.append(made)
     return tuple(found)
 
 
-def _grouped(node: exp.Expr, select: exp.Select, source: Rows) -> tuple[str, exp.Expr]:
-    """The name and the expression of a GROUP BY item: an ordinal, an output's alias, or itself."""
+def _grouped(node: exp.Expr, select: exp.Select, source: Rows) -> exp.Expr:
+    """What a GROUP BY item stands for: an ordinal, an output's alias, or itself."""
     item: exp.Expr | None = None
     if isinstance(node, exp.Literal) and not node.is_string:
         index = int(node.this) if node.this.isdigit() else 0
@@ -149,8 +148,8 @@ def _grouped(node: exp.Expr, select: exp.Select, source: Rows) -> tuple[str, exp
             None,
         )
     if item is None:
-        return node.alias_or_name or shown(node), node
-    return item.alias_or_name or shown(item), item.this if isinstance(item, exp.Alias) else item
+        return node
+    return item.this if isinstance(item, exp.Alias) else item
 
 
 def _names_column(node: exp.Column, source: Rows) -> bool:
@@ -192,7 +191,7 @@ def _placed(node: exp.Expr, building: _Building) -> exp.Expr:
     if (key := _matching(node, building)) is not None:
         return exp.column(f"k{key}")
     if isinstance(node, exp.Column):
-        building.source.resolve(node.table or None, node.name)  # an unknown column says so first
+        expression(node, building.source.resolve)  # an unknown column says so first
         raise refuse(
             node,
             "not-grouped",
@@ -215,7 +214,7 @@ def _matching(node: exp.Expr, building: _Building) -> int | None:
         made = expression(node, building.source.resolve)
     except Unsupported:
         return None
-    return next((index for index, key in enumerate(building.keys) if key.expression == made), None)
+    return next((index for index, key in enumerate(building.keys) if key == made), None)
 
 
 def _measure(node: exp.Expr, source: Rows) -> Measure:

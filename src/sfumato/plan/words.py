@@ -26,7 +26,7 @@ def words(expression: Expression, names: Mapping[str, str] | None = None) -> str
 
 def names(plan: Aggregate) -> dict[str, str]:
     """What the columns of a Finish stand for."""
-    keys = {f"k{index}": words(key.expression) for index, key in enumerate(plan.keys)}
+    keys = {f"k{index}": words(key) for index, key in enumerate(plan.keys)}
     return keys | {f"m{index}": measured(each) for index, each in enumerate(plan.measures)}
 
 

@@ -1,0 +1,201 @@
+"""Questions on a Parquet file beside the plain DuckDB query: ratios in CPU time, from one run.
+
+.venv/bin/python bench/queries.py [--rows 10000000] [--folder somewhere]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+from timing import cpu_seconds, installed
+
+import sfumato as sf
+
+POLICY = """
+[unit]
+name = "{unit}"
+budget = {{ epsilon = 100000, delta = 1e-6 }}
+
+[tables.visits]
+source = "{source}"
+id = "{id}"
+{limits}
+
+[tables.visits.columns]
+region = {{ values = [{regions}] }}
+age = {{ type = "integer", bounds = [0, 110] }}
+cost = {{ type = "real", bounds = [0, 5000], grid = 0.01 }}
+"""
+
+GROUPED = "SELECT region, COUNT(*) AS n, SUM(cost) AS cost FROM visits GROUP BY region"
+COUNTED = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region"
+
+
+def make(folder: Path, rows: int) -> Path:
+    """A table of visits: ten for each person on average, fifty regions."""
+    path = folder / f"visits-{rows}.parquet"
+    if not path.exists():
+        duckdb.connect().execute(
+            f"""COPY (SELECT (hash(i * 7919) % {rows // 10})::BIGINT AS person,
+            'r' || (hash(i * 31 + 1) % 50) AS region,
+            (hash(i * 17 + 3) % 111)::INTEGER AS age, ROUND((hash(i * 13 + 5) % 500000) / 100.0, 2) AS cost
+            FROM range({rows}) t(i)) TO '{path}' (FORMAT parquet)"""
+        )
+    return path
+
+
+def policy(folder: Path, source: Path, *, users: bool) -> Path:
+    path = folder / ("users.toml" if users else "rows.toml")
+    limits = "max_rows = 10\nmax_groups = 10" if users else ""
+    path.write_text(
+        POLICY.format(
+            unit="person" if users else "visit",
+            source=source,
+            id="person" if users else "row",
+            limits=limits,
+            regions=", ".join(f'"r{index}"' for index in range(50)),
+        )
+    )
+    for left in folder.glob(f"{path.stem}.ledger*"):
+        left.unlink()
+    return path
+
+
+def show(name: str, ours: float, plain: float, target: float | None = None) -> None:
+    goal = "" if target is None else f"target ≤ {target:g}×"
+    print(f"{name:<52}{ours:>9.3f} s {plain:>9.3f} s {ours / plain:>8.2f}×  {goal}", flush=True)
+
+
+def asked(curator: sf.Curator, text: str, *, bounding: str | None = None) -> Callable[[], object]:
+    question = curator.sql(text)
+    if bounding is not None:
+        question = question.limit(bounding=bounding)
+    return lambda: question.release(epsilon=1, fresh=True)
+
+
+def large(folder: Path, rows: int, repeats: int) -> None:
+    source = make(folder, rows)
+    plain_session = duckdb.connect()
+    plain_session.execute("SET threads = 2")
+
+    def plain(text: str) -> float:
+        return cpu_seconds(lambda: plain_session.sql(text.replace("visits", f"'{source}'")).fetchall(), repeats)
+
+    print(f"\n{rows:,} rows in {source.stat().st_size / 1e6:.0f} MB of Parquet; CPU seconds, ours, plain, ratio")
+    with sf.open(policy(folder, source, users=False)) as curator:
+        show("each row a unit: COUNT by 50 groups", cpu_seconds(asked(curator, COUNTED), repeats), plain(COUNTED), 2)
+        show(
+            "each row a unit: COUNT, SUM by 50 groups", cpu_seconds(asked(curator, GROUPED), repeats), plain(GROUPED), 2
+        )
+    with sf.open(policy(folder, source, users=True)) as curator:
+        distinct = "SELECT region, COUNT(DISTINCT person) AS n FROM visits GROUP BY region"
+        for way, target in (("reweight", 10), ("clip-l1", 20), ("clip-l2", 20), ("sample", None)):
+            price = {"epsilon": 1, "delta": 1e-7, "mechanism": sf.Gaussian} if way == "clip-l2" else {"epsilon": 1}
+            question = curator.sql(GROUPED).limit(bounding=way)
+            ours = cpu_seconds(lambda q=question, p=price: q.release(fresh=True, **p), repeats)
+            show(f"each person a unit, {way}: COUNT, SUM by 50 groups", ours, plain(GROUPED), target)
+        show(
+            "each person a unit: COUNT, no groups",
+            cpu_seconds(asked(curator, "SELECT COUNT(*) FROM visits"), repeats),
+            plain(COUNTED),
+        )
+        show("each person a unit: people by 50 groups", cpu_seconds(asked(curator, distinct), repeats), plain(distinct))
+
+
+def small(folder: Path) -> None:
+    """A warm count on a thousand rows, the two commits of the ledger told apart."""
+    source = make(folder, 1000)
+    with sf.open(policy(folder, source, users=False)) as curator:
+        question = curator.sql("SELECT COUNT(*) FROM visits")
+        question.release(epsilon=1, fresh=True)
+        begin = time.perf_counter()
+        for _ in range(50):
+            question.release(epsilon=1, fresh=True)
+        each = (time.perf_counter() - begin) / 50
+        with tempfile.TemporaryDirectory(dir=folder) as spare:
+            commit = durable_commit(Path(spare))
+        print(
+            f"\nwarm count on 1,000 rows: {each * 1e3:.2f} ms, two bare durable commits {2 * commit * 1e3:.2f} ms; "
+            "target ≤ 3 ms beside them"
+        )
+
+
+def durable_commit(folder: Path) -> float:
+    import sqlite3
+
+    session = sqlite3.connect(folder / "bare.db", isolation_level=None)
+    session.execute("PRAGMA journal_mode = WAL")
+    session.execute("PRAGMA synchronous = FULL")
+    session.execute("CREATE TABLE t (x)")
+    begin = time.perf_counter()
+    for index in range(100):
+        session.execute("INSERT INTO t VALUES (?)", (index,))
+    return (time.perf_counter() - begin) / 100
+
+
+def cold(folder: Path) -> None:
+    source = make(folder, 1000)
+    path = policy(folder, source, users=False)
+    command = [
+        shutil.which("sfumato", path=str(Path(sys.executable).parent)) or "sfumato",
+        "query",
+        str(path),
+        COUNTED,
+        "--epsilon",
+        "1",
+    ]
+    begin = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, check=False)
+    print(f"cold `sfumato query`: {time.perf_counter() - begin:.2f} s (exit {done.returncode}); target ≤ 1 s")
+
+
+def peer(folder: Path, rows: int) -> None:
+    """OpenDP on the same file, each row a unit, where it is installed."""
+    opendp, polars = installed("opendp"), installed("polars")
+    if opendp is None or polars is None:
+        print("opendp: not installed here")
+        return
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    source = make(folder, rows)
+    context = dp.Context.compositor(
+        data=polars.scan_parquet(source),
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=100.0),
+        split_evenly_over=100,
+        margins=[dp.polars.Margin(by=["region"], invariant="keys", max_length=rows)],
+    )
+    ours = cpu_seconds(lambda: context.query().group_by("region").agg(dp.len()).release().collect(), 1)
+    print(f"opendp, each row a unit: COUNT by 50 groups {ours:.3f} s of CPU")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--folder", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as spare:
+        folder = given.folder or Path(spare)
+        folder.mkdir(parents=True, exist_ok=True)
+        small(folder)
+        cold(folder)
+        large(folder, given.rows, given.repeats)
+        peer(folder, given.rows)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"peak memory {most:.2f} GiB of the whole run on {os.cpu_count()} cores; target ≤ 1 GiB")
+
+
+if __name__ == "__main__":
+    main()

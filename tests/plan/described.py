@@ -1,0 +1,58 @@
+"""A catalog to ask about, and a query as lines of words: what fixtures compare."""
+
+from __future__ import annotations
+
+from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.nodes import Filter, Join, Query, Scan, relations
+from sfumato.plan.words import measured, names, words
+from sfumato.policy import Domain
+
+VISITS = {
+    "region": Domain("text", values=("north", "south", "east", "west")),
+    "age": Domain("integer", bounds=(0, 110)),
+    "cost": Domain("real", bounds=(0, 5000), grid="0.01"),
+    "ward": Domain("text"),
+    "day": Domain("date", bounds=("2024-01-01", "2024-12-31")),
+    "urgent": Domain("boolean"),
+    "hospital": Domain("integer", bounds=(1, 20)),
+    "score": Domain("real"),
+    "at": Domain("timestamp", bounds=("2024-01-01 00:00:00", "2024-01-02 23:59:59")),
+}
+HOSPITALS = {
+    "id": Domain("integer", values=tuple(range(1, 21))),
+    "city": Domain("text", values=("Ulm", "Bonn")),
+    "beds": Domain("integer", values=(10, 200)),
+}
+CATALOG = Catalog(
+    {
+        "visits": Described("visits", VISITS, public=False, id="patient_id"),
+        "hospitals": Described("hospitals", HOSPITALS, public=True),
+    },
+    lambda _, columns: 1 if columns == ("id",) else 10,
+)
+
+
+def described(query: Query) -> list[str]:
+    """One line for each operator, from the rows up."""
+    lines = []
+    for node in reversed(list(relations(query.plan.source))):
+        if isinstance(node, Scan):
+            lines.append(f"scan {node.table}")
+        elif isinstance(node, Join):
+            on = ", ".join(f"{words(made)} = {column}" for made, column in node.pairs)
+            kind = "left join" if node.outer else "join"
+            lines.append(f"{kind} {node.table} as {node.prefix} on {on}, at most {node.multiplicity}")
+        elif isinstance(node, Filter):
+            lines.append(f"filter {words(node.predicate)}")
+    lines += [f"group {words(key)}" for key in query.plan.keys]
+    lines += [f"measure {measured(each)}" for each in query.plan.measures]
+    meant = names(query.plan)
+    lines += [f"show {output.name}: {words(output.expression, meant)}" for output in query.finish.outputs]
+    if query.finish.having is not None:
+        lines.append(f"having {words(query.finish.having, meant)}")
+    for order in query.finish.order:
+        ways = " desc" * order.descending + " nulls first" * order.nulls_first
+        lines.append(f"order {words(order.expression, meant)}{ways}")
+    if query.finish.limit is not None or query.finish.offset:
+        lines.append(f"limit {query.finish.limit} offset {query.finish.offset}")
+    return lines

@@ -1,0 +1,97 @@
+"""Questions and what they mean, as pairs anyone can read; and texts that try to hurt the parser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from plan.described import CATALOG, described
+from sfumato.plan.canonical import digest
+from sfumato.plan.sql import parse
+
+FIXTURES = Path(__file__).parent / "fixtures" / "questions.sql"
+
+
+def pairs() -> list[tuple[str, list[str]]]:
+    found = []
+    for block in FIXTURES.read_text().split("\n\n")[1:]:
+        lines = block.strip().splitlines()
+        expected = [line.removeprefix("-- ") for line in lines if line.startswith("--")]
+        found.append(("\n".join(line for line in lines if not line.startswith("--")), expected))
+    return found
+
+
+def outcome(text: object) -> list[str]:
+    try:
+        return described(parse(text, CATALOG))
+    except sf.Unsupported as error:
+        place = "" if error.line is None else f" {error.line}:{error.column}"
+        return [f"refused {error.code}{place}"]
+
+
+@pytest.mark.parametrize(("text", "expected"), pairs(), ids=lambda value: value[:60] if isinstance(value, str) else "")
+def test_a_question_means_what_is_written_below_it(text: str, expected: list[str]) -> None:
+    assert outcome(text) == expected
+
+
+def test_texts_that_mean_the_same_have_the_same_plan() -> None:
+    same = [
+        "SELECT region, COUNT(*) AS n FROM visits WHERE age > 5 GROUP BY region",
+        "select V.region, count( * ) total from visits AS V where V.age > 5 group by V.region order by total limit 2",
+        "WITH t AS (SELECT region, age AS years FROM visits) SELECT region, COUNT(*) FROM t WHERE years > 5 GROUP BY 1",
+        "SELECT s.r, COUNT(*) FROM (SELECT region AS r FROM visits WHERE age > 5) s GROUP BY s.r HAVING COUNT(*) > 0",
+    ]
+    assert len({digest(parse(text, CATALOG).plan) for text in same}) == 1
+    other = parse("SELECT region, COUNT(*) FROM visits WHERE age > 6 GROUP BY region", CATALOG)
+    assert digest(other.plan) != digest(parse(same[0], CATALOG).plan)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("SELECT COUNT(*) FROM visits WHERE " + "(" * 4000 + "age > 1" + ")" * 4000, "too-deep"),
+        ("SELECT COUNT(*) FROM visits WHERE " + "NOT " * 2000 + "urgent", "too-deep"),
+        ("SELECT COUNT(*) FROM visits WHERE age > " + "-" * 3000 + "1", None),
+        ("SELECT " + "CASE WHEN urgent THEN 1 ELSE " * 200 + "1" + " END" * 200 + " FROM visits", "too-deep"),
+        ("SELECT COUNT(*) FROM " + "(SELECT age FROM " * 60 + "visits" + ")" * 60, "too-deep"),
+        ("SELECT COUNT(*) FROM visits WHERE age IN (" + ",".join("1" * 3 for _ in range(20_000)) + ")", "too-long"),
+        ("SELECT COUNT(*) " + " " * 70_000 + "FROM visits", "too-long"),
+        ("x" * 1_000_000, "too-long"),
+        ("SELECT '\0' FROM visits", "not-text"),
+        ("SELECT '\ud800' FROM visits", "not-text"),
+        ("", "one-statement"),
+        (";;;", "one-statement"),
+        ("-- only a remark", "one-statement"),
+        (None, "not-text"),
+        (b"SELECT", "not-text"),
+        ("SELECT 'unclosed FROM visits", "not-sql"),
+        ("COPY visits TO 'x'", "not-select"),
+        ("ATTACH 'x' AS y", "not-select"),
+        ("PRAGMA database_list", "not-select"),
+        ("SELECT COUNT(*) FROM query('SELECT 1')", "not-a-table"),
+        ("SELECT COUNT(*) FROM duckdb_settings()", "not-a-table"),
+        ("SELECT COUNT(*) FROM '/etc/passwd'", "unknown-table"),
+        ('SELECT COUNT(*) FROM "visits"" --"', "unknown-table"),
+    ],
+)
+def test_hostile_texts_are_refused_by_code(text: object, code: str | None) -> None:
+    with pytest.raises(sf.Unsupported) as refusal:
+        parse(text, CATALOG)
+    assert code is None or refusal.value.code == code
+    assert refusal.value.fix
+
+
+def test_doubling_subqueries_do_not_explode() -> None:
+    """Substitution doubles an expression at every level: forty levels would be 2^40 parts."""
+    levels = ", ".join(f"t{k} AS (SELECT x + x AS x FROM t{k - 1})" for k in range(1, 40))
+    with pytest.raises(sf.Unsupported) as refusal:
+        parse(f"WITH t0 AS (SELECT age AS x FROM visits), {levels} SELECT SUM(x) AS s FROM t39", CATALOG)
+    assert refusal.value.code == "too-large"
+
+
+def test_a_redefined_column_has_lost_its_bound() -> None:
+    query = parse("SELECT SUM(age) AS s FROM (SELECT age * 1000 AS age FROM visits)", CATALOG)
+    (measure,) = query.plan.measures
+    assert measure.value.domain.bounds == (0, 110_000)  # type: ignore[union-attr]
