@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.engine.expressions import quoted, render
-from sfumato.plan.bounding import Bounded, Bounding, Limits, Scaled
+from sfumato.plan.bounding import Bounded, Bounding, Limits, Scaled, longest
 from sfumato.plan.expressions import Column, Expression
 from sfumato.plan.nodes import Count, Distinct, Filter, Join, Relation, Sum, relations
 from sfumato.policy import Type
@@ -134,7 +134,7 @@ def _norm_bound(measure: Scaled, bounded: Bounded) -> Fraction:
     )
     if bounded.bounding is Bounding.CLIP_L1:
         return Fraction(total * size)
-    return Fraction(math.isqrt(per_group * total * size * size))
+    return Fraction(math.isqrt(longest(per_group * size, total * size)))
 
 
 def _sample(bounded: Bounded, parts: _Parts, key: int) -> str:

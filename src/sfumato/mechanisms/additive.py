@@ -19,7 +19,8 @@ from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text, 
 
 Size = Fraction | tuple[Fraction, ...]
 
-_LEAST, _MOST = Fraction(1, 1000), Fraction(10**12)
+LEAST_STEPS, MOST_STEPS = Fraction(1, 1000), Fraction(10**12)
+"""Scales, in steps, between which every draw is exact and bounded in time."""
 _LAPLACE_TABLE_PAYS, _GAUSSIAN_TABLE_PAYS = 1 << 19, 1 << 16  # draws after which building a table has paid
 
 
@@ -29,7 +30,7 @@ def _sizes(value: Number | Iterable[Number], name: str, grid: Fraction | None) -
     given: list[Any] = list(cast("Iterable[Number]", value)) if many else [value]
     sizes = [exact(each, name, POSITIVE) for each in given]
     for each in sizes:
-        if not _LEAST <= each / (grid or 1) <= _MOST:
+        if not LEAST_STEPS <= each / (grid or 1) <= MOST_STEPS:
             raise InvalidParameter(name, each, "between 0.001 and 1e12 grid steps", fix="choose another grid")
     if not sizes:
         raise InvalidParameter(name, value, "one number, or one for each element")

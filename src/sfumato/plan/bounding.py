@@ -7,7 +7,8 @@ contribution. T = min(m, g·c) rows in all. Every contribution is a whole number
 - *reweight*: each row counts min(1, m/R), R the unit's rows after joins and WHERE. All of it may fall in one group:
   Δ₁ = Δ₂ = Δ∞ = mM. Weighted values round toward zero.
 - *clip*: a unit's vector over groups is cut to Δ∞ = cM per group and then scaled to the norm of the noise:
-  Δ₁ = TM, or Δ₂² = c·T·M² (the largest that c per group and T in all allow). Scaled values round toward zero.
+  Δ₁ = TM, or Δ₂ = the longest vector that c per group and T in all allow: ⌊T/c⌋ groups of c and one of the rest.
+  Scaled values round toward zero.
 - *sample*: rows kept by a keyed hash of the unit's own rows, at most c in a group, g groups, m in all.
 
 Proof for reweight, clip and sample: what a unit contributes is a function of its own rows (and the key) alone, so
@@ -28,7 +29,7 @@ from sfumato.policy import Table, Type
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.privacy.numbers import whole
 
-_MOST_STEPS = 2**32
+_MOST_STEPS = 2**26
 """Largest change of one unit in steps: fine enough to be exact, small enough for every sampler and every engine."""
 _FRACTION_BITS = 20
 
@@ -169,9 +170,15 @@ def _sensitivity(way: Bounding, size: int, rows: int, per_group: int, total: int
         return Sensitivity(coordinates, rows * size, total=rows * size)
     if way is Bounding.CLIP_L2:
         # the scaling is done in doubles: its relative error, below 2^-49, is covered by 2^-40
-        squares = Fraction(per_group * total * size**2) * (1 + Fraction(1, 2**40))
-        return Sensitivity(coordinates, per_group * size, squares=squares)
+        squares = math.floor(longest(per_group * size, total * size) * (1 + Fraction(1, 2**40)))
+        return Sensitivity(coordinates, per_group * size, math.isqrt(coordinates * squares), squares)
     return Sensitivity(coordinates, per_group * size, total=total * size)
+
+
+def longest(per_group: int, total: int) -> int:
+    """The largest Σv² with every |v| ≤ per_group and Σ|v| ≤ total: no unit within its limits is longer."""
+    full, rest = divmod(total, per_group)
+    return full * per_group**2 + rest**2
 
 
 def _step(measure: Measure, rows: int) -> Fraction:
@@ -183,7 +190,7 @@ def _step(measure: Measure, rows: int) -> Fraction:
     domain = measure.value.domain
     step = Fraction(1) if domain.type is Type.INTEGER else domain.grid
     if step is None:
-        return _power_above(largest * rows / 2**30) if largest else Fraction(1)
+        return _power_above(largest * rows / 2**24) if largest else Fraction(1)
     while largest * rows / step > _MOST_STEPS:
         step *= 2
     return step

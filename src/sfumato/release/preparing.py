@@ -13,16 +13,15 @@ from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
+from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
 from sfumato.plan.bounding import Bounded, Bounding
-from sfumato.privacy import Budget, Curve, compose
+from sfumato.privacy import Budget, Curve, Sensitivity, compose
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import Number
 from sfumato.release.prices import Price
 
 Additive = Laplace | Gaussian
 Family = type[Laplace] | type[Gaussian]
-
-_TIE = 1 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -54,18 +53,26 @@ def prepare(
     """
     if family is Gaussian and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
-    families: list[Family] = [Laplace, Gaussian] if price.allows_gaussian else [Laplace]
-    best = [_best(options, price, each) for each in ([family] if family is not None else families)]
+    best = [_best(options, price, each) for each in ([family] if family is not None else _families(price))]
     chosen = min(best, key=_noise)
     if family is None and isinstance(chosen.mechanisms[0], Gaussian):
         chosen = _kept_pure(best, chosen, account)
     return chosen
 
 
+def _families(price: Price) -> list[Family]:
+    """Those worth comparing. At the same ρ ≤ 2 Laplace noise is never narrower: its ρ is at least its mean loss
+    ε − 1 + e^{−ε}, and its half-width ln(20)/ε then exceeds the Gaussian's 1.96/√(2ρ).
+    """
+    if price.rho is not None and price.rho <= 2:
+        return [Gaussian]
+    return [Laplace, Gaussian] if price.allows_gaussian else [Laplace]
+
+
 def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None) -> Prepared:
     """The Laplace release instead, where Gaussian noise would close the pure currency for too little."""
-    laplace = next(each for each in best if isinstance(each.mechanisms[0], Laplace))
-    if account is None or "pure" not in account.remaining or not account.affords(laplace.curve):
+    laplace = next((each for each in best if isinstance(each.mechanisms[0], Laplace)), None)
+    if laplace is None or account is None or "pure" not in account.remaining or not account.affords(laplace.curve):
         return gaussian
     affordable = account.affords(gaussian.curve)
     gain = math.exp((_noise(laplace) - _noise(gaussian)) / len(gaussian.mechanisms))
@@ -76,43 +83,54 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
 
 
 def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
-    suited = [
-        each for each in options if each.bounding is not (Bounding.CLIP_L1 if family is Gaussian else Bounding.CLIP_L2)
-    ]
-    ready = [_calibrated(each, price, family) for each in suited]
-    chosen = ready[0]
-    for each in ready[1:]:
-        if _noise(each) < _noise(chosen) - math.log(_TIE):
-            chosen = each
-    others = [each.bounded.bounding.value for each in ready if each is not chosen]
-    reason = f"{chosen.bounded.bounding.value}: least noise" + (
-        f" ({', '.join(others)}: no less)" if others else " (the only way)"
+    """The way with the least sensitivity: noise grows with Δ₁ (Laplace) or Δ₂ (Gaussian), all else being equal."""
+    unsuited = Bounding.CLIP_L1 if family is Gaussian else Bounding.CLIP_L2
+    suited = [each for each in options if each.bounding is not unsuited]
+    chosen = min(suited, key=lambda each: round(_reach(each, family), 9))  # the first, and cheapest, among equals
+    others = [each.bounding.value for each in suited if each is not chosen]
+    reason = f"{chosen.bounding.value}: " + (
+        f"least noise ({', '.join(others)}: no less)" if others else "the only way"
     )
-    return Prepared(chosen.bounded, price, chosen.mechanisms, chosen.curve, reason)
+    made = _calibrated(chosen, price, family)
+    return Prepared(chosen, price, tuple(made), _curve(made, chosen), reason)
+
+
+def _reach(bounded: Bounded, family: Family) -> float:
+    """The sum of the logarithms of all sensitivities, in the measures' own terms."""
+    return sum(math.log(_size(each.sensitivity, family) * each.worth) for each in bounded.measures)
+
+
+def _size(change: Sensitivity, family: Family) -> Fraction:
+    return change.l1 if family is Laplace else Fraction(change.l2)
 
 
 def _noise(prepared: Prepared) -> float:
-    """The sum of the logarithms of all half-widths: what is compared."""
+    """The sum of the logarithms of all half-widths: what families of noise are compared by."""
     return sum(math.log(float(max(each, Fraction(1, 10**9)))) for each in prepared.half_widths())
 
 
-def _calibrated(bounded: Bounded, price: Price, family: Family) -> Prepared:
-    changes = [measure.sensitivity for measure in bounded.measures]
-    count = len(changes)
+def _calibrated(bounded: Bounded, price: Price, family: Family) -> list[Additive]:
+    """Equal shares of the price: by closed forms, Δ₁/ε and Δ₂/√(2ρ), or all scales grown until it is kept."""
+    count = len(bounded.measures)
+    sizes = [_size(each.sensitivity, family) for each in bounded.measures]
     if family is Laplace and price.epsilon is not None:
-        made: list[Additive] = [Laplace(change.l1 * count / price.epsilon) for change in changes]
-    else:
-        sizes = [
-            change.l1 * count if family is Laplace else Fraction(change.l2 * math.sqrt(count)) for change in changes
-        ]
-        # each measure's noise starts at its share of a price of 1, and all grow together until the promise is kept
-        factor = least(lambda size: price.kept_by(_curve(_family(family, sizes, size), bounded)), str(price))
-        made = _family(family, sizes, factor)
-    return Prepared(bounded, price, tuple(made), _curve(made, bounded), "")
+        return [_made(Laplace, size * count / price.epsilon) for size in sizes]
+    if family is Gaussian and price.rho is not None:
+        factor = Fraction(math.sqrt(count / (2 * price.rho))) * (1 + Fraction(1, 2**40))
+        return [_made(Gaussian, _rounded(size * factor)) for size in sizes]
+
+    def grown(factor: Fraction) -> list[Additive]:
+        return [_made(family, _rounded(size * factor * count)) for size in sizes]
+
+    return grown(least(lambda factor: price.kept_by(_curve(grown(factor), bounded)), str(price)))
 
 
-def _family(family: Family, sizes: Sequence[Fraction], factor: Fraction) -> list[Additive]:
-    return [family(_rounded(size * factor)) for size in sizes]
+def _made(family: Family, size: Fraction) -> Additive:
+    if size > MOST_STEPS:
+        rule = "one whose noise can be drawn exactly: this asks for too much of it"
+        fix = "give more, ask for fewer columns, or declare narrower bounds"
+        raise InvalidParameter("price", float(size), rule, fix=fix)
+    return family(max(size, LEAST_STEPS))
 
 
 def _rounded(size: Fraction) -> Fraction:

@@ -1,0 +1,106 @@
+"""The choice of bounding and noise keeps its promise, errs least, and is made without data."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import sfumato as sf
+from plan.test_bounding import ROWS, USERS, ways
+from sfumato.plan.bounding import Bounding, under
+from sfumato.privacy import Neighbours
+from sfumato.release.preparing import prepare
+from sfumato.release.prices import Price
+
+TEXTS = (
+    "SELECT COUNT(*) FROM visits",
+    "SELECT region, COUNT(*) AS n, AVG(age) AS a FROM visits GROUP BY region",
+    "SELECT region, SUM(cost) AS s, SUM(age - 50) AS t, COUNT(*) AS n FROM visits GROUP BY region",
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(TEXTS),
+    st.sampled_from((ROWS, USERS)),
+    st.sampled_from((1, 4, 50)),
+    st.sampled_from(list(Neighbours)),
+    st.sampled_from((Price(1), Price("0.01"), Price(2, "1e-7"), Price("0.3", "1e-9"), Price(rho="0.02"), Price(rho=2))),
+)
+def test_what_is_prepared_keeps_its_promise(
+    text: str, table: sf.Table, groups: int, neighbours: Neighbours, price: Price
+) -> None:
+    options = [under(each, neighbours) for each in ways(text, table, groups).values()]
+    prepared = prepare(options, price)
+    assert prepared.curve.neighbours is neighbours
+    if price.rho is not None:
+        assert prepared.curve.rho() <= price.rho
+    elif price.delta:
+        assert prepared.curve.delta(price.epsilon or 0) <= price.delta
+    else:
+        assert prepared.curve.max_divergence is not None
+        assert prepared.curve.max_divergence <= (price.epsilon or 0)
+        assert prepared.curve.max_divergence >= (price.epsilon or 0) * Fraction(999, 1000)  # and wastes nothing
+
+
+def test_one_count_gets_the_textbook_noise() -> None:
+    prepared = prepare(list(ways(TEXTS[0], ROWS, 1).values()), Price("0.5"))
+    assert prepared.mechanisms == (sf.Laplace(2),)
+    (width,) = prepared.half_widths("0.95")
+    assert width == sf.Laplace(2).error("0.95")
+
+
+def test_equal_shares_of_a_price() -> None:
+    prepared = prepare(list(ways(TEXTS[2], ROWS, 4).values()), Price(1))
+    shares = [
+        mechanism.curve(measure.sensitivity).max_divergence
+        for mechanism, measure in zip(prepared.mechanisms, prepared.bounded.measures, strict=True)
+    ]
+    assert shares == [Fraction(1, 3)] * 3
+
+
+def test_gaussian_noise_clips_the_length_when_groups_are_limited() -> None:
+    """c = 3 of m = 10 rows in a group: Δ₂ = √28 beats the 10 of reweighting."""
+    prepared = prepare(list(ways("SELECT region, COUNT(*) AS n FROM visits GROUP BY region").values()), Price(rho=1))
+    assert prepared.bounded.bounding is Bounding.CLIP_L2
+    assert "reweight" in prepared.reason
+
+
+def test_gaussian_noise_must_halve_the_error_to_close_the_pure_currency() -> None:
+    account = sf.Budget(3, "1e-6")
+    options = list(ways("SELECT region, COUNT(*) AS n FROM visits GROUP BY region", USERS, 4).values())
+    kept = prepare(options, Price(1, "1e-7"), account=account)
+    assert isinstance(kept.mechanisms[0], sf.Laplace)
+    assert "pure currency" in kept.reason or "least" in kept.reason
+    named = prepare(options, Price(1, "1e-7"), account=account, family=sf.Gaussian)
+    assert isinstance(named.mechanisms[0], sf.Gaussian)
+    many = list(
+        ways("SELECT region, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY region", _wide(), 400).values()
+    )
+    free = prepare(many, Price(1, "1e-7"), account=account)
+    assert isinstance(free.mechanisms[0], sf.Gaussian)  # Δ₁ = 400 against Δ₂ = 20
+
+
+def _wide() -> sf.Table:
+    return sf.Table("visits", USERS.source, USERS.columns, id="patient_id", max_rows=400)
+
+
+def test_a_pure_price_refuses_gaussian_noise() -> None:
+    with pytest.raises(sf.InvalidParameter, match="Laplace"):
+        prepare(list(ways(TEXTS[0], ROWS, 1).values()), Price(1), family=sf.Gaussian)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({}, {"epsilon": 1, "rho": 1}, {"epsilon": 0}, {"epsilon": -1}, {"epsilon": math.nan}, {"epsilon": math.inf}),
+        *({"epsilon": 1, "delta": 2}, {"epsilon": 1, "delta": -1}, {"rho": 0}, {"epsilon": "x"}),
+        {"rho": 1, "delta": "1e-9"},
+    ],
+)
+def test_a_price_is_said_in_one_way(wrong: dict[str, float]) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        Price(**wrong)
