@@ -24,7 +24,8 @@ from sfumato.release.door import Progress, quietly
 class Curator:
     """A trusted curator for one population. Safe to use from threads; closes its files when done.
 
-    Whoever holds one in their own process is the owner: the same process can read the same files.
+    Whoever holds one in their own process is the owner: the same process can read the same files. ``seconds`` and
+    ``memory`` (such as "4GB") are what one question may take; beyond the memory it works on disk.
     """
 
     def __init__(
@@ -33,12 +34,13 @@ class Curator:
         ledger: Ledger | str | os.PathLike[str] | None = None,
         *,
         seconds: Number | None = None,
+        memory: str | None = None,
         progress: Progress = quietly,
     ) -> None:
         self.policy = policy if isinstance(policy, Policy) else read(Path(policy))
         allowed = None if seconds is None else float(exact(seconds, "seconds", POSITIVE))
         progress("opening")
-        engine = DuckDB(self.policy)
+        engine = DuckDB(self.policy, memory)
         self._owns_ledger = not isinstance(ledger, Ledger)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(self._ledger_path(ledger))
         account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)

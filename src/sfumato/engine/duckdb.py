@@ -16,13 +16,15 @@ from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Policy, Type
 from sfumato.policy.domains import LARGEST_INTEGER
 
+_REMEMBERED = 1000
+
 
 class DuckDB:
     """An engine: no SQL, type or hash of DuckDB's is seen outside."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, memory: str | None = None) -> None:
         self._policy = policy
-        self.sources = Sources(policy)
+        self.sources = Sources(policy, memory_limit=memory)
         self._bound: set[str] = set()
 
     def catalog(self) -> Catalog:
@@ -50,7 +52,7 @@ class DuckDB:
         text = statement(bounded, self.sources.scan, 0)
         if text not in self._bound:  # views are fixed at opening: what was bound once stays bound
             self.sources.bind(text)
-            self._bound.add(text)
+            self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
 
     def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> list[tuple[int, ...]]:
         """Exact totals for every group, in the order given; absent groups are zero."""

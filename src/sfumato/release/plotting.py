@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,17 +48,9 @@ def _chart(answer: Answer, altair: Any) -> Any:
 
 
 def _bars(answer: Answer, name: str, altair: Any) -> Any:
-    labels = (
-        [
-            " · ".join(str(_shown(value)) for value in key) or "all"
-            for key in zip(*(answer.column(key) for key in answer.keys), strict=True)
-        ]
-        if answer.keys
-        else ["all"] * len(answer.rows)
-    )
     rows = [
-        {"group": label, "value": value, "low": interval[0], "high": interval[1]}
-        for label, value, interval in zip(labels, answer.column(name), answer.intervals[name], strict=True)
+        {"group": label, "value": value, "low": _end(interval[0]), "high": _end(interval[1])}
+        for label, value, interval in zip(_labels(answer), answer.column(name), answer.intervals[name], strict=True)
         if value is not None and interval is not None
     ][:_MOST_BARS]
     base = altair.Chart(altair.Data(values=rows), title=name, width=280)
@@ -68,5 +61,13 @@ def _bars(answer: Answer, name: str, altair: Any) -> Any:
     return altair.layer(bars, reach, *ends)
 
 
-def _shown(value: Any) -> Any:
-    return "NULL" if value is None else value
+def _labels(answer: Answer) -> list[str]:
+    if not answer.keys:
+        return ["all"] * len(answer.rows)
+    keys = zip(*(answer.column(key) for key in answer.keys), strict=True)
+    return [" · ".join("NULL" if value is None else str(value) for value in key) for key in keys]
+
+
+def _end(value: float) -> float | None:
+    """No whisker reaches infinity."""
+    return value if math.isfinite(value) else None
