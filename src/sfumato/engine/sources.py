@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from sfumato.engine import discovery, files, memory, relations
 from sfumato.engine.literals import listed, literal, name
 from sfumato.engine.relations import Relation
-from sfumato.engine.scan import statement
+from sfumato.engine.scan import Scan
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy.numbers import whole
@@ -56,6 +57,7 @@ class Sources:
         self._files: dict[str, files.Files] = {}
         self._contents: dict[str, tuple[tuple[files.Stamp, ...], str]] = {}
         self._databases: dict[str, str] = {}
+        self._scans: dict[str, Scan] = {}
         self._columns: dict[str, dict[str, Domain]] = {}
         self._multiplicities: dict[tuple[str, tuple[str, ...]], int] = {}
         try:
@@ -73,6 +75,11 @@ class Sources:
         """The name of the view whose columns are the declared ones, clean, with ``sf_unit`` where rows have ids."""
         self._view(table)
         return f"sf_{table}"
+
+    def definition(self, table: str) -> Scan:
+        """How that view is made from its source, for those who compare the two."""
+        self._view(table)
+        return self._scans[table]
 
     def multiplicity(self, table: str, columns: Sequence[str]) -> int:
         """The most rows of a public table that share one value of these columns; at least 1."""
@@ -95,7 +102,7 @@ class Sources:
     def arrow(self, statement: str) -> pyarrow.Table:
         """The rows as an Arrow table, for large results; HUGEINT is not exact there: cast it to BIGINT first."""
         with self._cursor() as cursor:
-            return self._guarded(statement, lambda: _one(cursor, statement).execute(statement).to_arrow_table())
+            return self._guarded(statement, lambda: _one(cursor, statement).sql(statement).to_arrow_table())
 
     def bind(self, statement: str) -> None:
         """Whether the engine accepts the statement, found without reading a row."""
@@ -160,22 +167,18 @@ class Sources:
                 self._define(table, table.columns)
 
     def _open(self, table: Table) -> Relation:
-        place = f"tables.{table.name}.source"
         if not isinstance(table.source, Path):
-            return self._copied(table, memory.frame(table.source, place))
-        found = self._files[table.name] = files.find(table.source, place)
-        if found.kind == "csv":
-            return relations.of_csv(found, place)
-        if found.kind == "parquet":
-            return relations.of_parquet(found, place, self._execute)
-        alias = self._databases.setdefault(found.paths[0], f"sf_database_{len(self._databases)}")
-        return relations.of_database(found, table, alias, place, self._execute)
+            return self._copied(table, memory.frame(table.source, f"tables.{table.name}.source"))
+        self._files[table.name], relation = relations.opened(table, self._databases, self._execute)
+        return relation
 
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
         """The columns in use as a table of the engine's own: what becomes of the original changes nothing."""
         used = {*table.columns, *({table.id} if table.id else ())}
         wanted = {each.lower() for each in used} if table.columns else {each.lower() for each in source.names}
         positions = [i for i, each in enumerate(source.names) if each.lower() in wanted]
+        if not positions:
+            return Relation("", ())
         arrived = memory.arrow(source, positions)
         self._contents[table.name] = (), memory.fingerprint(arrived)
         copy = f"sf_memory_{table.name}"
@@ -203,7 +206,7 @@ class Sources:
         relation = self._relations[table.name]
         written = table.name in self._files and self._files[table.name].kind == "csv"
         kinds = {
-            true: discovery.kind(cell, relation.sql, self.run, written=written)
+            true: discovery.written_kind(cell, relation.sql, self.run) if written else discovery.stored_kind(cell)
             for true, cell in relation.plain_columns()
         }
         self._define(table, {each: Domain(kind) for each, kind in kinds.items()})
@@ -216,7 +219,8 @@ class Sources:
             for each, domain in columns.items()
         }
         unit = None if table.public or table.every_row else relation.cell(str(table.id), f"{place}.id")
-        self._execute(f"CREATE OR REPLACE VIEW sf_{table.name} AS {statement(relation.sql, cells, unit)}")
+        scan = self._scans[table.name] = Scan(relation.sql, cells, unit)
+        self._execute(f"CREATE OR REPLACE VIEW sf_{table.name} AS {scan.statement}")
         self._columns[table.name] = dict(columns)
 
     def _enforced(self, table: Table, column: str, domain: Domain) -> tuple[Domain, str | None]:
@@ -280,6 +284,8 @@ def _settings(spill: str, memory_limit: str | None, threads: int | None) -> dict
         "TimeZone": "'UTC'",
         "temp_directory": literal(spill),
         "preserve_insertion_order": "false",
+        # Casts moved into the reader of a CSV file would drop the rows they fail on, question by question.
+        "disabled_optimizers": "'type_pushdown,scalar_fn_pushdown'",
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
     }
@@ -290,3 +296,22 @@ def _settings(spill: str, memory_limit: str | None, threads: int | None) -> dict
     if threads is not None:
         settings["threads"] = str(whole(threads, "threads", at_least=1))
     return settings
+
+
+def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
+    """The column names of a file and their types (None in a CSV file, where all is text). No row is read."""
+    import duckdb
+
+    with duckdb.connect(":memory:") as connection:
+        execute = partial(_described, connection)
+        found, opened = relations.opened(Table("data", source, relation=relation, public=True), {}, execute)
+        return {
+            true: None if found.kind == "csv" else discovery.stored_kind(cell) for true, cell in opened.plain_columns()
+        }
+
+
+def _described(connection: duckdb.DuckDBPyConnection, statement: str) -> list[tuple[Any, ...]]:
+    try:
+        return connection.execute(statement).fetchall()
+    except Exception:  # as for every statement: the cause is not told
+        raise EngineFailed from None
