@@ -8,6 +8,7 @@ import click
 
 from sfumato.engine.inspection import Inspection, inspect
 from sfumato.engine.sources import Sources
+from sfumato.errors import shorten
 from sfumato.policy import Policy, Table, read
 
 _PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."
@@ -18,7 +19,8 @@ def report(path: Path, *, private: bool) -> None:
     policy = read(path)
     with Sources(policy) as sources:
         click.secho(f"{path}: the policy is valid", fg="green")
-        click.echo(f"  protects {policy.unit}; {policy.neighbours.value} neighbours; {policy.budget!r}")
+        click.echo(f"  protects {policy.unit}, {policy.neighbours.value} neighbours")
+        click.echo(f"  {policy.budget!r}")
         for name, table in policy.tables.items():
             _describe(name, table, sources)
         if private:
@@ -30,7 +32,7 @@ def _describe(name: str, table: Table, sources: Sources) -> None:
     click.secho(f"\n{name}", bold=True, nl=False)
     click.echo(f" ({kind}), content {sources.fingerprint(name)[:16]}")
     for column, domain in sources.columns(name).items():
-        click.echo(f"  {column:<20} {domain!r}")
+        click.echo(f"  {column:<20} {shorten(domain, 90)}")
 
 
 def _costs(policy: Policy, sources: Sources) -> None:

@@ -39,7 +39,7 @@ def stored_kind(cell: Cell) -> Type:
 
 def written_kind(cell: Cell, source: str, run: Run) -> Type:
     """The first type that every cell of a column of texts can be read as."""
-    fits = ", ".join(f"count_if({_fits(cell, guess)})" for guess in _GUESSES)
+    fits = ", ".join(f"count(*) FILTER ({_fits(cell, guess)})" for guess in _GUESSES)
     filled, *found = run(f"SELECT count({cell.sql}), {fits} FROM {source}")[0]
     return next((guess for guess, count in zip(_GUESSES, found, strict=True) if filled and count == filled), Type.TEXT)
 

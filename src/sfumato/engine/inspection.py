@@ -47,7 +47,7 @@ def inspect(sources: Sources, table: str) -> Inspection:
     scan, declared = sources.definition(table), sources.policy.tables[table]
     counts = [count for column in scan.columns.values() for count in _counts(*column)]
     kept = "TRUE" if scan.unit is None else owned(scan.unit)
-    sums = ", ".join(f"count_if({kept} AND ({count}))" for count in ("TRUE", *counts))
+    sums = ", ".join(f"count(*) FILTER ({kept} AND {count})" for count in ("TRUE", *counts))
     rows, counted, *found = sources.run(f"SELECT count(*), {sums} FROM {scan.source}")[0]
     columns = {
         name: ColumnCost(*(_share(count, counted) for count in found[3 * i : 3 * i + 3]))
@@ -61,7 +61,7 @@ def inspect(sources: Sources, table: str) -> Inspection:
 
 def _counts(cell: Cell, domain: Domain, choices: str | None) -> tuple[str, str, str]:
     clean, raw = cleaned(cell, domain, choices), typed(cell, domain.type)
-    return (
+    return (  # FILTER counts 0 where count_if has NULL: over no rows
         f"{clean} IS NOT NULL AND {clean} IS DISTINCT FROM {raw}",
         f"{clean} IS NULL AND {cell.sql} IS NOT NULL",
         f"{cell.sql} IS NULL",
@@ -70,7 +70,7 @@ def _counts(cell: Cell, domain: Domain, choices: str | None) -> tuple[str, str, 
 
 def _excess(view: str, limit: int) -> str:
     return (
-        f"SELECT count(*), count_if(n > {limit}), coalesce(sum(greatest(n - {limit}, 0)), 0)"
+        f"SELECT count(*), count(*) FILTER (n > {limit}), coalesce(sum(greatest(n - {limit}, 0)), 0)"
         f" FROM (SELECT count(*) AS n FROM {view} GROUP BY sf_unit)"
     )
 
