@@ -14,8 +14,7 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from engine.tables import SOURCES, policy_of, private
 from sfumato.engine.scan import inner

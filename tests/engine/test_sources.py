@@ -80,6 +80,17 @@ def test_odd_names_of_files_and_columns_are_only_text(tmp_path: Path) -> None:
             assert sources.run(SUM) == [(3,)]
 
 
+def test_a_path_that_looks_like_a_pattern_never_means_another_file(tmp_path: Path) -> None:
+    for odd, other in (("t[1].parquet", "t1.parquet"), ("a*b.parquet", "axb.parquet"), ("q?.parquet", "q1.parquet")):
+        for name in (odd, other):
+            pyarrow.parquet.write_table(PEOPLE, tmp_path / name)
+        with pytest.raises(InvalidPolicy, match="pattern"):
+            Sources(private(tmp_path / odd, AGE))
+    (tmp_path / "link").symlink_to(tmp_path)
+    with Sources(private(tmp_path / "link" / ".." / "link" / "t1.parquet", AGE)) as sources:
+        assert sources.run(SUM) == [(150,)]
+
+
 def test_names_are_matched_exactly_then_in_any_case(tmp_path: Path) -> None:
     both = pa.table({"Age": [1], "age": [2]})
     for source in (in_parquet(both, tmp_path), in_csv_as_written(tmp_path, "Age,age\n1,2\n"), both):

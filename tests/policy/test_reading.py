@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -197,3 +198,11 @@ def test_places_that_hold_no_file_are_refused(tmp_path: Path) -> None:
 
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     assert read(written(tmp_path, b"\xef\xbb\xbf" + GOOD.encode())).size == 40000
+
+
+def test_the_policies_in_the_documentation_are_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-policy.md").read_text()
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
+    clinic, rows = (read(written(tmp_path, block)) for block in blocks)
+    assert list(clinic.tables) == ["visits", "hospitals"]
+    assert rows.unit.every_row

@@ -56,6 +56,12 @@ def find(source: Path, place: str) -> Files:
         raise InvalidPolicy(
             "there is no such file", place=place, fix="check the path: it is relative to the policy file"
         )
+    if kind != "duckdb" and any(letter in path for path, *_ in stamps for letter in "*?["):
+        raise InvalidPolicy(
+            "the engine would read *, ? and [ in a file's own path as a pattern",
+            place=place,
+            fix="rename the file or folder",
+        )
     return Files(kind, source, stamps)
 
 
