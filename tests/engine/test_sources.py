@@ -115,6 +115,8 @@ MISSING: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "no file": ("none.parquet", {}, "tables.t.source", "no such file"),
     "no match": ("none-*.parquet", {}, "tables.t.source", "no such file"),
     "no database": ("none.duckdb", {"relation": "t"}, "tables.t.source", "no such file"),
+    "a folder": ("folder.csv", {}, "tables.t.source", "no such file"),
+    "a pipe": ("pipe.csv", {}, "tables.t.source", "no such file"),
     "no kind": ("t.xlsx", {}, "tables.t.source", "ending"),
     "not Parquet": ("fake.parquet", {}, "tables.t.source", "Parquet"),
     "not a database": ("fake.duckdb", {"relation": "t"}, "tables.t.source", "DuckDB"),
@@ -133,6 +135,8 @@ def test_what_cannot_be_opened_is_a_mistake_in_the_policy(case: str, tmp_path: P
     for name in ("fake.parquet", "fake.duckdb"):
         (tmp_path / name).write_text("nothing of the kind" * 1000)
     (tmp_path / "empty.csv").touch()
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
     source, more, place, word = MISSING[case]
     with pytest.raises(InvalidPolicy, match=word) as refusal:
         Sources(private(tmp_path / source if isinstance(source, str) else source, AGE, **more))
@@ -150,14 +154,15 @@ def test_missing_columns_are_named_when_opening(tmp_path: Path) -> None:
 
 
 RAGGED = {
-    "short": (b"a,10\nb\nc,20\n", 30, 3),
-    "long": (b"a,10,x,y\nb,5\n", 15, 2),
+    "too short": (b"a,10\nb\nc,20\n", 30, 3),
+    "too long": (b"a,10,x,y\nb,5\n", 15, 2),
     "empty lines": (b"\n\na,10\n\nb,5\n\n", 15, 2),
     "not UTF-8 in the id": (b"\xff\xfe,10\nb,5\n", 5, 1),
     "NUL": (b"a\0b,10\nb,5\n", 15, 2),
     "a quote never closed": (b'a,10\n"b,5\nc,7\n', 10, 2),
     "a stray quote": (b'a"b,10\n"c"d,5\n', 15, 2),
     "lines in a quote": (b'"a\nb",10\nc,5\n', 15, 2),
+    "old Macintosh lines": (b"a,10\rb,5\r", 15, 2),
     "carriage returns": (b"a,10\r\nb,5\r\n", 15, 2),
     "a line of 5 MB": (b"x" * 5_000_000 + b",10\nb,5\n", 5, 1),
     "no last newline": (b"a,10\nb,5", 15, 2),
@@ -356,6 +361,7 @@ def test_public_tables_tell_their_domains() -> None:
         assert found["tailnum"].type is Type.TEXT
         assert list(found["tailnum"].values or ()) == sorted(set(found["tailnum"].values or ()))
         assert sources.multiplicity("p", ["tailnum"]) == 1
+        assert sources.multiplicity("p", []) == sources.run("SELECT count(*) FROM sf_p")[0][0]
         planes = f"SELECT count(*) AS n FROM '{DATA}/flights/planes.parquet' GROUP BY manufacturer, engines"
         plain = duckdb.sql(f"SELECT max(n) FROM ({planes})")
         assert sources.multiplicity("p", ["manufacturer", "engines"]) == plain.fetchall()[0][0]
@@ -401,6 +407,23 @@ def test_large_public_columns_get_bounds() -> None:
         assert sources.run("SELECT max(far) FROM sf_p") == [(2**62,)]
         assert found["t"] == found["long"] == Domain("text")
         assert found["d"].bounds == (dt.date(1970, 1, 1), dt.date(1970, 1, 1) + dt.timedelta(20_004))
+
+
+def test_names_of_tables_and_columns_never_collide_inside() -> None:
+    tables = {
+        "a": "b_c",
+        "a_b": "c",
+        "copy_of_a": "x",
+        "database_0": "x",
+        "arriving": "x",
+        "bound": "x",
+        "select": "from",
+    }
+    source = pa.table({column: ["v", "w"] for column in set(tables.values())})
+    declared = [Table(each, source, {column: {"values": [each]}}, id="row") for each, column in tables.items()]
+    with Sources(policy_of(*declared)) as sources:
+        for each in tables:
+            assert sources.run(f"SELECT count(*) FROM {sources.scan(each)}") == [(2,)]
 
 
 def test_an_empty_public_table() -> None:

@@ -190,6 +190,26 @@ def test_a_broken_file_is_refused(tmp_path: Path, name: str) -> None:
         read(written(tmp_path, text))
 
 
+HOSTILE = [
+    "true", "-1", "0", "1e999", "nan", "-inf", '""', '"x"', "[]", "[[1]]", "{}", "{ a = { a = 1 } }", '"\\u0000"',
+    "1979-05-27T07:32:00Z", "07:32:00", "9223372036854775808", '"\\U0001F642"', "[true, 1, 'a']",
+]  # fmt: skip
+
+
+def test_any_value_in_any_place_is_read_or_refused_by_name(tmp_path: Path) -> None:
+    value = re.compile(r'"[^"]*"|\[[^\]]*\]|\{[^}]*\}|[^\s,}]+')
+    places = [value.match(GOOD, equals.end()) for equals in re.finditer(r"= ", GOOD)]
+    refusals = []
+    for found in filter(None, places):
+        for hostile in HOSTILE:
+            try:
+                read(written(tmp_path, GOOD[: found.start()] + hostile + GOOD[found.end() :]))
+            except InvalidPolicy as refusal:
+                refusals.append(refusal)
+    assert len(refusals) > 14 * len(places) > 14 * 30
+    assert all(refusal.place and refusal.fix for refusal in refusals)
+
+
 def test_places_that_hold_no_file_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path, Path("/dev/zero"), Path("a\0b")):
         with pytest.raises(InvalidPolicy, match="no such policy file"):

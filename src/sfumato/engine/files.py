@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +76,9 @@ def _stamps(kind: str, source: Path) -> tuple[Stamp, ...]:
 
 def _stamp(path: str) -> Stamp:
     found = os.stat(path)
-    path.encode()
+    if not stat.S_ISREG(found.st_mode):
+        raise FileNotFoundError(path)
+    path.encode()  # the engine takes paths as UTF-8
     return path, found.st_size, found.st_mtime_ns, found.st_ino
 
 

@@ -65,7 +65,7 @@ def opened(table: Table, databases: dict[str, str], execute: Execute) -> tuple[f
         return found, of_csv(found, place)
     if found.kind == "parquet":
         return found, of_parquet(found, place, execute)
-    alias = databases.setdefault(found.paths[0], f"sf_database_{len(databases)}")
+    alias = databases.setdefault(found.paths[0], f"sf database {len(databases)}")
     return found, of_database(found, table, alias, place, execute)
 
 

@@ -24,7 +24,7 @@ from sfumato.engine import discovery, files, memory, relations
 from sfumato.engine.literals import listed, literal, name
 from sfumato.engine.relations import Relation
 from sfumato.engine.scan import Scan
-from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
+from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, SourceChanged
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy.numbers import whole
 
@@ -51,7 +51,7 @@ class Sources:
         self._lock, self._defining = Lock(), RLock()
         self._process = os.getpid()
         self._spill = tempfile.mkdtemp(prefix="sfumato-")
-        self._tidy = weakref.finalize(self, shutil.rmtree, self._spill, ignore_errors=True)
+        self._tidy = weakref.finalize(self, _remove, self._spill, self._process)
         self._connection = duckdb.connect(":memory:")
         self._active: set[duckdb.DuckDBPyConnection] = set()
         self._files: dict[str, files.Files] = {}
@@ -82,15 +82,16 @@ class Sources:
         return self._scans[table]
 
     def multiplicity(self, table: str, columns: Sequence[str]) -> int:
-        """The most rows of a public table that share one value of these columns; at least 1."""
+        """The most rows of a public table that share one value of these columns (all rows for none); at least 1."""
         declared = self._declared(table)
         if not declared.public:
             raise InvalidParameter("table", table, "a public table: nothing is counted in a private one for free")
         key = (table, tuple(columns))
         if key not in self._multiplicities:
-            listed_names = ", ".join(name(column) for column in columns)
-            present = " AND ".join(f"{name(column)} IS NOT NULL" for column in columns)
-            counted = f"SELECT count(*) AS n FROM {self.scan(table)} WHERE {present} GROUP BY {listed_names}"
+            names = [name(column) for column in columns]
+            present = " AND ".join(f"{each} IS NOT NULL" for each in names) or "TRUE"
+            grouped = f" GROUP BY {', '.join(names)}" if names else ""
+            counted = f"SELECT count(*) AS n FROM {self.scan(table)} WHERE {present}{grouped}"
             self._multiplicities[key] = max(1, self.run(f"SELECT coalesce(max(n), 1) FROM ({counted})")[0][0])
         return self._multiplicities[key]
 
@@ -137,16 +138,18 @@ class Sources:
 
     def interrupt(self) -> None:
         """Ends every statement that is running: it fails as ``EngineFailed``."""
-        with self._lock:
-            for cursor in self._active:
-                cursor.interrupt()
+        if os.getpid() == self._process:
+            with self._lock:
+                for cursor in self._active:
+                    cursor.interrupt()
 
     def close(self) -> None:
         """Ends what is running and forgets the data. A forked process leaves its parent's connection alone."""
-        if os.getpid() == self._process and self._process:
+        if os.getpid() == self._process:
             self.interrupt()
-            self._process = 0
-            self._connection.close()
+            with self._lock:
+                self._process = 0
+                self._connection.close()
             self._tidy()
 
     def __enter__(self) -> Self:
@@ -179,20 +182,16 @@ class Sources:
         positions = [i for i, each in enumerate(source.names) if each.lower() in wanted]
         if not positions:
             return Relation("", ())
-        arrived = memory.arrow(source, positions)
+        place = f"tables.{table.name}.source"
+        arrived = memory.arrow(source, positions, place)
         self._contents[table.name] = (), memory.fingerprint(arrived)
-        copy = f"sf_memory_{table.name}"
+        copy = name(f"sf copy of {table.name}")  # no view can be called so
+        making = f"CREATE TABLE {copy} AS SELECT * FROM sf_arriving"
         try:
             with self._cursor() as cursor:  # a registered table is known to its own cursor alone
-                cursor.register("sf_arriving", arrived)
-                making = f"CREATE TABLE {copy} AS SELECT * FROM sf_arriving"
-                self._guarded(making, lambda: cursor.execute(making))
+                self._guarded(making, lambda: cursor.register("sf_arriving", arrived).execute(making))
         except EngineFailed:
-            raise InvalidPolicy(
-                "the engine cannot hold a column of this table",
-                place=f"tables.{table.name}.source",
-                fix="give plain numbers, texts, dates and times",
-            ) from None
+            raise memory.unreadable(place) from None
         return relations.of_memory(source, positions, self._execute(f"DESCRIBE {copy}"), copy)
 
     def _view(self, table: str) -> None:
@@ -229,7 +228,7 @@ class Sources:
             return replace(domain, values=None), None
         if domain.type is not Type.TEXT:
             return domain, None
-        choices = name(f"sf_values_{table.name}_{column}")
+        choices = name(f"sf values of {table.name} {column}")
         self._execute(f"CREATE TYPE {choices} AS ENUM ({listed(domain.values)})")
         return domain, choices
 
@@ -245,8 +244,10 @@ class Sources:
 
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        if os.getpid() != self._process:  # before the lock: one held at the fork is never released
+            raise EngineClosed
         with self._lock:
-            if os.getpid() != self._process:
+            if not self._process:
                 raise EngineClosed
             cursor = self._connection.cursor()
             self._active.add(cursor)
@@ -273,6 +274,12 @@ def _one(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyCo
     if [each.type.name for each in found] != ["SELECT"]:
         raise ValueError("not one SELECT")
     return cursor
+
+
+def _remove(spill: str, process: int) -> None:
+    """A forked process leaves its parent's files alone."""
+    if os.getpid() == process:
+        shutil.rmtree(spill, ignore_errors=True)
 
 
 _LOCK = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
