@@ -131,6 +131,12 @@ TIME, BOOLEAN, TEXT = Domain("timestamp"), Domain("boolean"), Domain("text")
 
 MEANINGS: list[tuple[pa.Array, Domain, Any]] = [
     # a stored cell, its declaration, what the scan makes of it
+    (pa.array([None], pa.int64()), BOUNDED, None),
+    (pa.array([None], pa.float64()), BOUNDED, None),
+    (pa.array([None], pa.float64()), PRICE, None),
+    (pa.array([None], pa.string()), BOUNDED, None),
+    (pa.array([None], pa.date32()), YEAR, None),
+    (pa.array([None], pa.timestamp("us")), Domain("timestamp", bounds=("2000-01-01", "2001-01-01")), None),
     (pa.array(["7"]), WHOLE, 7),
     (pa.array([" 7 "]), WHOLE, 7),
     (pa.array(["5.7"]), WHOLE, None),

@@ -237,6 +237,9 @@ def test_the_connection_itself_refuses_whatever_is_not_a_source(tmp_path: Path) 
                 sources._connection.cursor().execute(statement.format(folder=tmp_path)).fetchall()
         assert sorted(os.listdir(tmp_path)) == before
         sources.check_unchanged()
+        locked = ("python_enable_replacements", "enable_external_access", "autoload_known_extensions")
+        shown = ", ".join(f"CAST(current_setting('{each}') AS BOOLEAN)" for each in locked)
+        assert sources.run(f"SELECT {shown}") == [(False, False, False)]
     assert len(outside) == 1
 
 
