@@ -31,14 +31,23 @@ _STORED = {
 _GUESSES = (Type.INTEGER, Type.REAL, Type.DATE, Type.TIMESTAMP, Type.BOOLEAN)
 
 
-def kind(cell: Cell, source: str, run: Run, *, written: bool) -> Type:
-    """A column's type: the stored one, or the first that every cell can be read as when all are ``written`` as text."""
-    if not written:
-        whole = cell.family.removeprefix("U").endswith(("INT", "INTEGER")) and not cell.stored.endswith("]")
-        return Type.INTEGER if whole else _STORED.get(cell.family, Type.TEXT)
-    fits = ", ".join(f"count({cleaned(cell, Domain(guess))})" for guess in _GUESSES)
+def stored_kind(cell: Cell) -> Type:
+    """The type that the stored one is."""
+    whole = cell.family.removeprefix("U").endswith(("INT", "INTEGER")) and not cell.stored.endswith("]")
+    return Type.INTEGER if whole else _STORED.get(cell.family, Type.TEXT)
+
+
+def written_kind(cell: Cell, source: str, run: Run) -> Type:
+    """The first type that every cell of a column of texts can be read as."""
+    fits = ", ".join(f"count(*) FILTER ({_fits(cell, guess)})" for guess in _GUESSES)
     filled, *found = run(f"SELECT count({cell.sql}), {fits} FROM {source}")[0]
     return next((guess for guess, count in zip(_GUESSES, found, strict=True) if filled and count == filled), Type.TEXT)
+
+
+def _fits(cell: Cell, guess: Type) -> str:
+    """A time of day can be read as its date, but then it is more than that."""
+    read = cleaned(cell, Domain(guess))
+    return f"{read} = {cleaned(cell, Domain(Type.TIMESTAMP))}" if guess is Type.DATE else f"{read} IS NOT NULL"
 
 
 def domain(column: str, kind: Type, view: str, run: Run) -> Domain:

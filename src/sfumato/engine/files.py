@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,12 @@ def find(source: Path, place: str) -> Files:
         raise InvalidPolicy(
             "there is no such file", place=place, fix="check the path: it is relative to the policy file"
         )
+    if kind != "duckdb" and any(letter in path for path, *_ in stamps for letter in "*?["):
+        raise InvalidPolicy(
+            "the engine would read *, ? and [ in a file's own path as a pattern",
+            place=place,
+            fix="rename the file or folder",
+        )
     return Files(kind, source, stamps)
 
 
@@ -69,7 +76,9 @@ def _stamps(kind: str, source: Path) -> tuple[Stamp, ...]:
 
 def _stamp(path: str) -> Stamp:
     found = os.stat(path)
-    path.encode()
+    if not stat.S_ISREG(found.st_mode):
+        raise FileNotFoundError(path)
+    path.encode()  # the engine takes paths as UTF-8
     return path, found.st_size, found.st_mtime_ns, found.st_ino
 
 

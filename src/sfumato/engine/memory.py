@@ -36,11 +36,20 @@ def frame(source: Any, place: str) -> Frame:
     )
 
 
-def arrow(source: Frame, positions: Sequence[int]) -> pyarrow.Table:
+def arrow(source: Frame, positions: Sequence[int], place: str) -> pyarrow.Table:
     """The chosen columns as one Arrow table, named c0, c1, … in that order."""
     import pyarrow as pa
 
-    return pa.table({f"c{place}": _plain(source.column(i)) for place, i in enumerate(positions)})
+    try:
+        return pa.table({f"c{column}": _plain(source.column(i)) for column, i in enumerate(positions)})
+    except (TypeError, ValueError, NotImplementedError, pa.ArrowException):
+        raise unreadable(place) from None
+
+
+def unreadable(place: str) -> InvalidPolicy:
+    return InvalidPolicy(
+        "the engine cannot hold a column of this table", place=place, fix="give plain numbers, texts, dates and times"
+    )
 
 
 def fingerprint(table: pyarrow.Table) -> str:

@@ -57,6 +57,18 @@ class Relation:
         return list(seen.values())
 
 
+def opened(table: Table, databases: dict[str, str], execute: Execute) -> tuple[files.Files, Relation]:
+    """A table in files. ``databases`` gives each attached database file its alias."""
+    place = f"tables.{table.name}.source"
+    found = files.find(table.source, place)
+    if found.kind == "csv":
+        return found, of_csv(found, place)
+    if found.kind == "parquet":
+        return found, of_parquet(found, place, execute)
+    alias = databases.setdefault(found.paths[0], f"sf database {len(databases)}")
+    return found, of_database(found, table, alias, place, execute)
+
+
 def of_csv(found: files.Files, place: str) -> Relation:
     """CSV files, every cell as text: the scan reads it as what is declared."""
     first = files.header(found.paths[0], place)

@@ -53,12 +53,24 @@ class Cell:
         return self if self.family == "VARCHAR" else Cell(f"CAST({self.sql} AS VARCHAR)", "VARCHAR")
 
 
-def statement(source: str, cells: Mapping[str, tuple[Cell, Domain, str | None]], unit: Cell | None) -> str:
-    """The SELECT whose columns are the declared ones, clean, and ``sf_unit`` when rows belong to ids."""
-    columns = [f"{cleaned(cell, domain, choices)} AS {name(each)}" for each, (cell, domain, choices) in cells.items()]
-    if unit is None:
-        return f"SELECT {', '.join(columns)} FROM {source}"
-    return f"SELECT {', '.join([*columns, f'{_unit(unit)} AS {UNIT}'])} FROM {source} WHERE {owned(unit)}"
+@dataclass(frozen=True)
+class Scan:
+    """How one table is read: where from, which cells as what, and whose rows they are."""
+
+    source: str
+    columns: Mapping[str, tuple[Cell, Domain, str | None]]
+    """Each declared column's cell, what is enforced on it, and the enumeration of its values if there is one."""
+    unit: Cell | None
+    """The id; None where every row is a unit of its own, or nobody's."""
+
+    @property
+    def statement(self) -> str:
+        """The SELECT whose columns are the declared ones, clean, and ``sf_unit`` when rows belong to ids."""
+        columns = [f"{cleaned(*column)} AS {name(each)}" for each, column in self.columns.items()]
+        if self.unit is None:
+            return f"SELECT {', '.join(columns)} FROM {self.source}"
+        unit = f"{_unit(self.unit)} AS {UNIT}"
+        return f"SELECT {', '.join([*columns, unit])} FROM {self.source} WHERE {owned(self.unit)}"
 
 
 def owned(unit: Cell) -> str:

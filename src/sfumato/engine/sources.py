@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -22,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from sfumato.engine import discovery, files, memory, relations
 from sfumato.engine.literals import listed, literal, name
 from sfumato.engine.relations import Relation
-from sfumato.engine.scan import statement
-from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
+from sfumato.engine.scan import Scan
+from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, SourceChanged
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy.numbers import whole
 
@@ -50,12 +51,13 @@ class Sources:
         self._lock, self._defining = Lock(), RLock()
         self._process = os.getpid()
         self._spill = tempfile.mkdtemp(prefix="sfumato-")
-        self._tidy = weakref.finalize(self, shutil.rmtree, self._spill, ignore_errors=True)
+        self._tidy = weakref.finalize(self, _remove, self._spill, self._process)
         self._connection = duckdb.connect(":memory:")
         self._active: set[duckdb.DuckDBPyConnection] = set()
         self._files: dict[str, files.Files] = {}
         self._contents: dict[str, tuple[tuple[files.Stamp, ...], str]] = {}
         self._databases: dict[str, str] = {}
+        self._scans: dict[str, Scan] = {}
         self._columns: dict[str, dict[str, Domain]] = {}
         self._multiplicities: dict[tuple[str, tuple[str, ...]], int] = {}
         try:
@@ -74,16 +76,22 @@ class Sources:
         self._view(table)
         return f"sf_{table}"
 
+    def definition(self, table: str) -> Scan:
+        """How that view is made from its source, for those who compare the two."""
+        self._view(table)
+        return self._scans[table]
+
     def multiplicity(self, table: str, columns: Sequence[str]) -> int:
-        """The most rows of a public table that share one value of these columns; at least 1."""
+        """The most rows of a public table that share one value of these columns (all rows for none); at least 1."""
         declared = self._declared(table)
         if not declared.public:
             raise InvalidParameter("table", table, "a public table: nothing is counted in a private one for free")
         key = (table, tuple(columns))
         if key not in self._multiplicities:
-            listed_names = ", ".join(name(column) for column in columns)
-            present = " AND ".join(f"{name(column)} IS NOT NULL" for column in columns)
-            counted = f"SELECT count(*) AS n FROM {self.scan(table)} WHERE {present} GROUP BY {listed_names}"
+            names = [name(column) for column in columns]
+            present = " AND ".join(f"{each} IS NOT NULL" for each in names) or "TRUE"
+            grouped = f" GROUP BY {', '.join(names)}" if names else ""
+            counted = f"SELECT count(*) AS n FROM {self.scan(table)} WHERE {present}{grouped}"
             self._multiplicities[key] = max(1, self.run(f"SELECT coalesce(max(n), 1) FROM ({counted})")[0][0])
         return self._multiplicities[key]
 
@@ -95,7 +103,7 @@ class Sources:
     def arrow(self, statement: str) -> pyarrow.Table:
         """The rows as an Arrow table, for large results; HUGEINT is not exact there: cast it to BIGINT first."""
         with self._cursor() as cursor:
-            return self._guarded(statement, lambda: _one(cursor, statement).execute(statement).to_arrow_table())
+            return self._guarded(statement, lambda: _one(cursor, statement).sql(statement).to_arrow_table())
 
     def bind(self, statement: str) -> None:
         """Whether the engine accepts the statement, found without reading a row."""
@@ -130,16 +138,18 @@ class Sources:
 
     def interrupt(self) -> None:
         """Ends every statement that is running: it fails as ``EngineFailed``."""
-        with self._lock:
-            for cursor in self._active:
-                cursor.interrupt()
+        if os.getpid() == self._process:
+            with self._lock:
+                for cursor in self._active:
+                    cursor.interrupt()
 
     def close(self) -> None:
         """Ends what is running and forgets the data. A forked process leaves its parent's connection alone."""
-        if os.getpid() == self._process and self._process:
+        if os.getpid() == self._process:
             self.interrupt()
-            self._process = 0
-            self._connection.close()
+            with self._lock:
+                self._process = 0
+                self._connection.close()
             self._tidy()
 
     def __enter__(self) -> Self:
@@ -160,36 +170,28 @@ class Sources:
                 self._define(table, table.columns)
 
     def _open(self, table: Table) -> Relation:
-        place = f"tables.{table.name}.source"
         if not isinstance(table.source, Path):
-            return self._copied(table, memory.frame(table.source, place))
-        found = self._files[table.name] = files.find(table.source, place)
-        if found.kind == "csv":
-            return relations.of_csv(found, place)
-        if found.kind == "parquet":
-            return relations.of_parquet(found, place, self._execute)
-        alias = self._databases.setdefault(found.paths[0], f"sf_database_{len(self._databases)}")
-        return relations.of_database(found, table, alias, place, self._execute)
+            return self._copied(table, memory.frame(table.source, f"tables.{table.name}.source"))
+        self._files[table.name], relation = relations.opened(table, self._databases, self._execute)
+        return relation
 
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
         """The columns in use as a table of the engine's own: what becomes of the original changes nothing."""
         used = {*table.columns, *({table.id} if table.id else ())}
         wanted = {each.lower() for each in used} if table.columns else {each.lower() for each in source.names}
         positions = [i for i, each in enumerate(source.names) if each.lower() in wanted]
-        arrived = memory.arrow(source, positions)
+        if not positions:
+            return Relation("", ())
+        place = f"tables.{table.name}.source"
+        arrived = memory.arrow(source, positions, place)
         self._contents[table.name] = (), memory.fingerprint(arrived)
-        copy = f"sf_memory_{table.name}"
+        copy = name(f"sf copy of {table.name}")  # no view can be called so
+        making = f"CREATE TABLE {copy} AS SELECT * FROM sf_arriving"
         try:
             with self._cursor() as cursor:  # a registered table is known to its own cursor alone
-                cursor.register("sf_arriving", arrived)
-                making = f"CREATE TABLE {copy} AS SELECT * FROM sf_arriving"
-                self._guarded(making, lambda: cursor.execute(making))
+                self._guarded(making, lambda: cursor.register("sf_arriving", arrived).execute(making))
         except EngineFailed:
-            raise InvalidPolicy(
-                "the engine cannot hold a column of this table",
-                place=f"tables.{table.name}.source",
-                fix="give plain numbers, texts, dates and times",
-            ) from None
+            raise memory.unreadable(place) from None
         return relations.of_memory(source, positions, self._execute(f"DESCRIBE {copy}"), copy)
 
     def _view(self, table: str) -> None:
@@ -203,7 +205,7 @@ class Sources:
         relation = self._relations[table.name]
         written = table.name in self._files and self._files[table.name].kind == "csv"
         kinds = {
-            true: discovery.kind(cell, relation.sql, self.run, written=written)
+            true: discovery.written_kind(cell, relation.sql, self.run) if written else discovery.stored_kind(cell)
             for true, cell in relation.plain_columns()
         }
         self._define(table, {each: Domain(kind) for each, kind in kinds.items()})
@@ -216,7 +218,8 @@ class Sources:
             for each, domain in columns.items()
         }
         unit = None if table.public or table.every_row else relation.cell(str(table.id), f"{place}.id")
-        self._execute(f"CREATE OR REPLACE VIEW sf_{table.name} AS {statement(relation.sql, cells, unit)}")
+        scan = self._scans[table.name] = Scan(relation.sql, cells, unit)
+        self._execute(f"CREATE OR REPLACE VIEW sf_{table.name} AS {scan.statement}")
         self._columns[table.name] = dict(columns)
 
     def _enforced(self, table: Table, column: str, domain: Domain) -> tuple[Domain, str | None]:
@@ -225,7 +228,7 @@ class Sources:
             return replace(domain, values=None), None
         if domain.type is not Type.TEXT:
             return domain, None
-        choices = name(f"sf_values_{table.name}_{column}")
+        choices = name(f"sf values of {table.name} {column}")
         self._execute(f"CREATE TYPE {choices} AS ENUM ({listed(domain.values)})")
         return domain, choices
 
@@ -241,8 +244,10 @@ class Sources:
 
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        if os.getpid() != self._process:  # before the lock: one held at the fork is never released
+            raise EngineClosed
         with self._lock:
-            if os.getpid() != self._process:
+            if not self._process:
                 raise EngineClosed
             cursor = self._connection.cursor()
             self._active.add(cursor)
@@ -271,6 +276,12 @@ def _one(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyCo
     return cursor
 
 
+def _remove(spill: str, process: int) -> None:
+    """A forked process leaves its parent's files alone."""
+    if os.getpid() == process:
+        shutil.rmtree(spill, ignore_errors=True)
+
+
 _LOCK = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
 
 
@@ -280,6 +291,8 @@ def _settings(spill: str, memory_limit: str | None, threads: int | None) -> dict
         "TimeZone": "'UTC'",
         "temp_directory": literal(spill),
         "preserve_insertion_order": "false",
+        # Casts moved into the reader of a CSV file would drop the rows they fail on, question by question.
+        "disabled_optimizers": "'type_pushdown,scalar_fn_pushdown'",
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
     }
@@ -290,3 +303,22 @@ def _settings(spill: str, memory_limit: str | None, threads: int | None) -> dict
     if threads is not None:
         settings["threads"] = str(whole(threads, "threads", at_least=1))
     return settings
+
+
+def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
+    """The column names of a file and their types (None in a CSV file, where all is text). No row is read."""
+    import duckdb
+
+    with duckdb.connect(":memory:") as connection:
+        execute = partial(_described, connection)
+        found, opened = relations.opened(Table("data", source, relation=relation, public=True), {}, execute)
+        return {
+            true: None if found.kind == "csv" else discovery.stored_kind(cell) for true, cell in opened.plain_columns()
+        }
+
+
+def _described(connection: duckdb.DuckDBPyConnection, statement: str) -> list[tuple[Any, ...]]:
+    try:
+        return connection.execute(statement).fetchall()
+    except Exception:  # as for every statement: the cause is not told
+        raise EngineFailed from None

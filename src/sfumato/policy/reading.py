@@ -91,7 +91,7 @@ def _optional(parent: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _unit(written: Mapping[str, Any], tables: Mapping[str, Table]) -> PrivacyUnit:
     if "name" not in written:
         raise InvalidPolicy("the unit has a name", place="unit.name", fix='say whom you protect: name = "patient"')
-    rows = any(table.every_row for table in tables.values() if not table.public)
+    rows = next((table.every_row for table in tables.values() if not table.public), False)
     return placed("unit", lambda: PrivacyUnit(written["name"], every_row=rows))
 
 

@@ -1,0 +1,53 @@
+"""What ``sfumato check`` prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sfumato.engine.inspection import Inspection, inspect
+from sfumato.engine.sources import Sources
+from sfumato.errors import shorten
+from sfumato.policy import Policy, Table, read
+
+_PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."
+
+
+def report(path: Path, *, private: bool) -> None:
+    """Every table in turn: what is public first, then what only its owner may see."""
+    policy = read(path)
+    with Sources(policy) as sources:
+        click.secho(f"{path}: the policy is valid", fg="green")
+        click.echo(f"  protects {policy.unit}, {policy.neighbours.value} neighbours")
+        click.echo(f"  {policy.budget!r}")
+        for name, table in policy.tables.items():
+            _describe(name, table, sources)
+        if private:
+            _costs(policy, sources)
+
+
+def _describe(name: str, table: Table, sources: Sources) -> None:
+    kind = "public" if table.public else "every row a unit" if table.every_row else f"id {table.id}"
+    click.secho(f"\n{name}", bold=True, nl=False)
+    click.echo(f" ({kind}), content {sources.fingerprint(name)[:16]}")
+    for column, domain in sources.columns(name).items():
+        click.echo(f"  {column:<20} {shorten(domain, 90)}")
+
+
+def _costs(policy: Policy, sources: Sources) -> None:
+    click.secho(f"\n{_PRIVATE}", fg="red", bold=True)
+    for name, table in policy.tables.items():
+        if not table.public:
+            _cost(name, table, inspect(sources, name))
+    click.secho(_PRIVATE, fg="red", bold=True)
+
+
+def _cost(name: str, table: Table, found: Inspection) -> None:
+    click.echo(f"{name}: {found.rows:,} rows of {found.units:,} units; {found.dropped:.2%} of rows have no id: dropped")
+    if not table.every_row:
+        exceeding = f"{found.exceeding:,} units exceed it, {found.lost:.2%} of rows are beyond it"
+        click.echo(f"  max_rows = {table.max_rows}: {exceeding}")
+    click.echo(f"  {'column':<20} {'clamped':>9} {'made NULL':>10} {'missing':>9}")
+    for column, cost in found.columns.items():
+        click.echo(f"  {column:<20} {cost.clamped:>9.2%} {cost.nulled:>10.2%} {cost.missing:>9.2%}")

@@ -1,0 +1,123 @@
+"""The interview behind ``sfumato init``: the owner's answers, each checked as it is given, become a policy file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from sfumato.engine.sources import schema
+from sfumato.errors import InvalidPolicy, SfumatoError
+from sfumato.policy import ROW, Domain, Policy, Table, Type
+from sfumato.policy.drafting import drafted
+from sfumato.privacy import Budget, PrivacyUnit
+
+T = TypeVar("T")
+_SKIP = "-"
+
+
+def interview(data: Path, output: Path, relation: str | None) -> None:
+    """Asks, checks and writes; nothing is written unless every answer was given."""
+    if output.exists():
+        raise InvalidPolicy("an existing file is never overwritten", place=str(output), fix="choose another with -o")
+    found = schema(data, relation)
+    if not found:
+        raise InvalidPolicy(
+            "no column here can be named in a question", place=str(data), fix="rename them: letters, digits, _"
+        )
+    _show(data, found)
+    text = drafted(_policy(data, relation, found), output.parent)
+    try:
+        with output.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except OSError:
+        raise InvalidPolicy(
+            "the policy cannot be written", place=str(output), fix="choose another place with -o"
+        ) from None
+    click.echo(f"\nWritten: {output}. Next: sfumato check {output}")
+
+
+def _show(data: Path, found: dict[str, Type | None]) -> None:
+    click.secho(f"The columns of {data.name} (no row was read):", bold=True)
+    for name, kind in found.items():
+        click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}")
+    click.echo()
+
+
+def _policy(data: Path, relation: str | None, found: dict[str, Type | None]) -> Policy:
+    name = _ask("The unit you protect, in one word (patient, customer, household …)", PrivacyUnit).name
+    column = _ask(f"The column that says whose row it is, or {ROW} when every row is one {name}", _among({*found, ROW}))
+    limit = None if column == ROW else _ask(f"Rows of one {name} that may count", _limit)
+    budget = _ask("Epsilon for life, and delta if any (such as 3 1e-6)", lambda answer: Budget(*answer.split()[:2]))
+    click.echo(
+        f"\nFor each column: its type, or {_SKIP} to leave it out. Bounds and values come from you, not from the data."
+    )
+    columns = {each: domain for each, kind in found.items() if (domain := _column(each, kind, each == column))}
+    if not columns:
+        raise InvalidPolicy("a policy declares at least one column", place="columns", fix="give one of them a type")
+    name_table = partial(_table, data, relation, columns, column, limit)
+    table = _ask("A name for this table", name_table, default=_plain(data.stem))
+    return Policy(PrivacyUnit(name, every_row=column == ROW), budget, {table.name: table})
+
+
+def _column(name: str, kind: Type | None, unit: bool) -> Domain | None:
+    """What the owner declares of one column; None to leave it out, as an id usually is."""
+    choice = _ask(f"{name}: type", _kind, default=_SKIP if unit else (kind or Type.TEXT).value)
+    if choice is None:
+        return None
+    if choice is Type.BOOLEAN:
+        return Domain(choice)
+    if choice is Type.TEXT:
+        listed = f"{name}: its values, parted by commas (empty: not known)"
+        return _ask(listed, lambda answer: Domain(choice, values=_parts(answer, ",")), default="")
+    return _ask(
+        f"{name}: bounds, low and high (empty: none)", lambda answer: Domain(choice, bounds=_parts(answer)), default=""
+    )
+
+
+def _parts(answer: str, separator: str | None = None) -> Any:
+    return tuple(part.strip() for part in answer.split(separator)) if answer.strip() else None
+
+
+def _kind(answer: str) -> Type | None:
+    return None if answer.strip() == _SKIP else Type.of(answer.strip())
+
+
+def _limit(answer: str) -> int:
+    if not answer.isdecimal() or not 1 <= int(answer) <= 10**6:
+        raise click.UsageError("a whole number between 1 and 1,000,000")
+    return int(answer)
+
+
+def _among(names: set[str]) -> Callable[[str], str]:
+    def check(answer: str) -> str:
+        if answer not in names:
+            raise click.UsageError("one of " + ", ".join(sorted(names)))
+        return answer
+
+    return check
+
+
+def _table(
+    data: Path, relation: str | None, columns: dict[str, Domain], unit: str, limit: int | None, name: str
+) -> Table:
+    return Table(name, data.absolute(), columns, id=unit, max_rows=limit, relation=relation)
+
+
+def _plain(stem: str) -> str:
+    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in stem)
+
+
+def _ask(question: str, read: Callable[[str], T], default: str | None = None) -> T:
+    """Asks until the answer can be read: a refusal is shown as its rule."""
+
+    def checked(answer: Any) -> T:
+        try:
+            return read(str(answer))
+        except SfumatoError as refusal:
+            raise click.UsageError(refusal.rule) from None
+
+    return click.prompt(question, default=default, value_proc=checked, show_default=bool(default))

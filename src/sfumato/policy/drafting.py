@@ -1,0 +1,85 @@
+"""A policy as the text of its file: the inverse of reading."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import InvalidPolicy
+from sfumato.policy.domains import Domain, Value
+from sfumato.policy.values import Policy, Table
+from sfumato.privacy import Budget
+from sfumato.privacy.numbers import text
+
+
+def drafted(policy: Policy, folder: Path) -> str:
+    """The TOML that, read from a file in ``folder``, gives this policy back."""
+    unit: dict[str, Any] = {
+        "name": policy.unit.name,
+        "neighbours": policy.neighbours.value,
+        "budget": _budget(policy.budget),
+        "size": policy.size,
+    }
+    sections = ["# Everything in this file is public: none of it may be taken from the data.", _section("unit", unit)]
+    sections += [_table(table, folder) for table in policy.tables.values()]
+    sections += [_section(f"analysts.{_toml(name)}", {"share": share}) for name, share in policy.analysts.items()]
+    return "\n".join(sections)
+
+
+def _budget(budget: Budget) -> dict[str, Any]:
+    """What was chosen: a reserve and an order that follow from the rest are left out."""
+    chosen = {"epsilon": budget.epsilon, "delta": budget.delta}
+    if Budget(budget.epsilon, budget.delta, neighbours=budget.neighbours) == budget:
+        return chosen if budget.delta else {"epsilon": budget.epsilon}
+    return {**chosen, "reserve": budget.reserve, "order": budget.order}
+
+
+def _table(table: Table, folder: Path) -> str:
+    if not isinstance(table.source, Path):
+        raise InvalidPolicy(
+            "a table in memory has no place in a file", place=f"tables.{table.name}.source", fix="save it, then name it"
+        )
+    limits = ("id", "max_rows", "max_groups", "max_rows_per_group")
+    keys = {each: getattr(table, each) for each in limits if not table.every_row or each == "id"}
+    source = os.path.relpath(table.source, folder)
+    head = {"source": source, "relation": table.relation, **keys, "public": table.public or None}
+    written = _section(f"tables.{table.name}", head)
+    if table.columns:
+        columns = {name: _column(domain) for name, domain in table.columns.items()}
+        written += _section(f"tables.{table.name}.columns", columns)
+    return written
+
+
+def _column(domain: Domain) -> dict[str, Any]:
+    return {
+        "type": domain.type.value,
+        "bounds": domain.bounds,
+        "values": domain.values,
+        "grid": domain.grid,
+        "nullable": domain.nullable or None,
+    }
+
+
+def _section(title: str, keys: Mapping[str, Any]) -> str:
+    lines = [f"{key} = {_toml(value)}" for key, value in keys.items() if value is not None]
+    return "\n".join([f"[{title}]", *lines, ""])
+
+
+def _toml(value: Value | Mapping[str, Any] | tuple[Any, ...]) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items() if each is not None) + " }"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    if isinstance(value, (bool, str)):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Fraction):
+        shown = text(value)
+        return _toml(shown) if "/" in shown else shown
+    if isinstance(value, (dt.date, dt.datetime)):
+        return value.isoformat()
+    return str(value)

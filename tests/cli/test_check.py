@@ -1,0 +1,75 @@
+"""``sfumato check``: valid or not, and what only the owner may know."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from engine.tables import DATA
+from sfumato.cli import main
+
+POLICY = f"""
+[unit]
+name = "visitor"
+budget = {{ epsilon = 1 }}
+[tables.visits]
+source = "{DATA / "visits" / "visits.csv"}"
+id = "visitor"
+max_rows = 2
+[tables.visits.columns]
+minutes = {{ type = "integer", bounds = [0, 60] }}
+day = {{ values = [1, 2, 3, 4, 5, 6] }}
+[tables.airlines]
+source = "{DATA / "flights" / "airlines.parquet"}"
+public = true
+"""
+
+
+def check(folder: Path, text: str, *more: str) -> Result:
+    (folder / "policy.toml").write_text(text)
+    return CliRunner().invoke(main, ["check", str(folder / "policy.toml"), *more])
+
+
+def test_the_owner_is_told_what_limits_cost(tmp_path: Path) -> None:
+    done = check(tmp_path, POLICY)
+    assert done.exit_code == 0, done.output
+    public, private, rest = done.output.split("PRIVATE: exact figures for the owner alone")
+    assert "the policy is valid" in public
+    assert "content " in public
+    for phrase in ("2,850 rows", "units exceed it", "made NULL"):
+        assert phrase in private
+        assert phrase not in public + rest
+    assert max(len(line) for line in done.output.splitlines()) <= 120
+
+
+def test_figures_are_written_nowhere(tmp_path: Path) -> None:
+    done = check(tmp_path, POLICY)
+    assert os.listdir(tmp_path) == ["policy.toml"]
+    assert done.exit_code == 0
+
+
+def test_only_what_is_public_on_request(tmp_path: Path) -> None:
+    done = check(tmp_path, POLICY, "--public")
+    assert done.exit_code == 0
+    assert "PRIVATE" not in done.output
+    assert "2,850" not in done.output
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    wrong = check(tmp_path, POLICY.replace("bounds", "bonds"))
+    assert wrong.exit_code == 1
+    assert "place: tables.visits.columns.minutes.bonds" in wrong.output
+    assert "did you mean bounds?" in wrong.output
+    missing = check(tmp_path, POLICY.replace("visits.csv", "none.csv"))
+    assert missing.exit_code == 1
+    assert "place: tables.visits.source" in missing.output
+    assert CliRunner().invoke(main, ["check"]).exit_code == 2
+    assert CliRunner().invoke(main, ["check", str(tmp_path / "none.toml")]).exit_code == 1
+
+
+def test_help_is_enough() -> None:
+    for command, words in {"check": ("PRIVATE", "Exit codes"), "init": ("never overwritten", "no row is read")}.items():
+        done = CliRunner().invoke(main, [command, "--help"])
+        assert all(word in done.output for word in words), done.output

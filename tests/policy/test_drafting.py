@@ -1,0 +1,74 @@
+"""A policy written down and read again is the same policy."""
+
+from __future__ import annotations
+
+import datetime as dt
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from sfumato.errors import InvalidPolicy
+from sfumato.policy import Domain, Policy, Table, read
+from sfumato.policy.drafting import drafted
+from sfumato.privacy import Budget, PrivacyUnit
+
+names = st.from_regex(r"[A-Za-rt-z][A-Za-z0-9_]{0,8}", fullmatch=True)
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+reals = st.fractions(-1000, 1000)
+grids = st.sampled_from([None, Fraction(1, 100), Fraction(1, 3)])
+moments = st.datetimes(dt.datetime(1900, 1, 1))
+
+
+def ordered(values: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, Any]]:
+    return st.tuples(values, values).map(lambda pair: (min(pair), max(pair)))
+
+
+domains = st.one_of(
+    st.builds(Domain, st.just("integer"), bounds=ordered(st.integers(-(2**62), 2**62)), nullable=st.booleans()),
+    st.builds(Domain, st.just("real"), bounds=ordered(reals), grid=grids),
+    st.builds(Domain, st.just("text"), values=st.none() | st.lists(texts, min_size=1, unique=True).map(tuple)),
+    st.builds(Domain, st.just("boolean"), values=st.sampled_from([None, (True,), (False, True)])),
+    st.builds(Domain, st.just("date"), bounds=ordered(st.dates(dt.date(1, 1, 1)))),
+    st.builds(Domain, st.just("timestamp"), bounds=ordered(moments)),
+    st.builds(Domain, st.just("timestamp"), values=st.lists(moments, min_size=1, unique=True).map(tuple)),
+    st.builds(Domain, st.just("real"), values=st.lists(reals, min_size=1, unique=True).map(tuple)),
+)  # fmt: skip
+budgets = st.sampled_from(
+    [Budget("0.1"), Budget(3, "1e-6"), Budget(1, "1e-9", reserve="1e-10"), Budget(1, "1e-6", order=30)]
+)
+
+
+@given(st.dictionaries(names, domains, min_size=1, max_size=5), budgets, names, st.dictionaries(texts, st.just("1/3")))
+def test_reading_inverts_drafting(
+    columns: dict[str, Domain], budget: Budget, unit: str, analysts: dict[str, Any]
+) -> None:
+    if len({name.lower() for name in columns}) < len(columns):
+        return
+    with TemporaryDirectory() as folder:
+        path = Path(folder).resolve() / "policy.toml"
+        table = Table("visits", path.parent / "it's a file.parquet", columns, id="person", max_rows=3)
+        shares = {name: share for name, share in analysts.items() if name.strip() and name.isprintable()}
+        policy = Policy(PrivacyUnit(unit), budget, {"visits": table}, size=7, analysts=shares, path=path)
+        path.write_text(drafted(policy, path.parent), encoding="utf-8")
+        assert read(path) == policy
+
+
+def test_row_units_and_public_tables_are_drafted(tmp_path: Path) -> None:
+    tables = {
+        "visits": Table("visits", tmp_path / "clinic.duckdb", {"age": {"type": "integer"}}, id="row", relation="v"),
+        "wards": Table("wards", tmp_path / "wards.csv", public=True),
+    }
+    policy = Policy(PrivacyUnit("visit", every_row=True), Budget(1), tables, path=tmp_path / "p.toml")
+    (tmp_path / "p.toml").write_text(drafted(policy, tmp_path))
+    assert read(tmp_path / "p.toml") == policy
+
+
+def test_a_table_in_memory_cannot_be_drafted(tmp_path: Path) -> None:
+    table = Table("visits", [[1]], {"age": {"type": "integer"}}, id="row")
+    policy = Policy(PrivacyUnit("visit", every_row=True), Budget(1), {"visits": table})
+    with pytest.raises(InvalidPolicy, match="in memory"):
+        drafted(policy, tmp_path)

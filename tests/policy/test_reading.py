@@ -1,0 +1,228 @@
+"""Policy files: what they mean, and every mistake named by rule, place and fix."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from sfumato.errors import InvalidPolicy
+from sfumato.policy import Domain, read
+from sfumato.privacy import Neighbours
+
+GOOD = """
+[unit]
+name = "patient"
+neighbours = "add-remove"
+budget = { epsilon = 3.0, delta = 1e-6 }
+size = 40000
+
+[tables.visits]
+source = "visits.parquet"
+id = "patient_id"
+max_rows = 10
+max_groups = 4
+[tables.visits.columns]
+region = { values = ["north", "south"] }
+age    = { type = "integer", bounds = [0, 110] }
+cost   = { type = "real", bounds = [0, 5000], grid = 0.01 }
+ward   = { type = "text", nullable = true }
+day    = { type = "date", bounds = ["2024-01-01", "2024-12-31"] }
+since  = { type = "timestamp", bounds = [2020-01-01, 2024-12-31T23:59:59] }
+smoker = { type = "boolean" }
+
+[tables.hospitals]
+source = "data/hospitals.csv"
+public = true
+
+[analysts.ana]
+share = 0.5
+"""
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "clinic.toml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def test_the_file_means_what_it_says(tmp_path: Path) -> None:
+    policy = read(written(tmp_path, GOOD))
+    visits = policy.tables["visits"]
+    assert (policy.unit.name, policy.unit.every_row, policy.size) == ("patient", False, 40000)
+    assert (policy.budget.epsilon, policy.budget.delta) == (3, Fraction(1, 10**6))
+    assert policy.neighbours is Neighbours.ADD_REMOVE
+    assert policy.analysts == {"ana": Fraction(1, 2)}
+    assert (visits.source, visits.id, visits.max_rows, visits.max_groups) == (
+        tmp_path / "visits.parquet",
+        "patient_id",
+        10,
+        4,
+    )
+    assert list(visits.columns) == ["region", "age", "cost", "ward", "day", "since", "smoker"]
+    assert visits.columns["cost"] == Domain("real", bounds=(0, 5000), grid="0.01")
+    assert visits.columns["ward"].nullable
+    assert visits.columns["since"].bounds == (dt.datetime(2020, 1, 1), dt.datetime(2024, 12, 31, 23, 59, 59))
+    assert policy.tables["hospitals"].public
+    assert policy.tables["hospitals"].source == tmp_path / "data" / "hospitals.csv"
+
+
+def test_numbers_are_read_as_decimals(tmp_path: Path) -> None:
+    policy = read(written(tmp_path, GOOD.replace("epsilon = 3.0", "epsilon = 0.1")))
+    assert policy.budget.epsilon == Fraction(1, 10)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ('["a", "b"]', "text"),
+        ("[1, 2]", "integer"),
+        ("[1, 2.5]", "real"),
+        ("[2024-01-01, 2024-01-02]", "date"),
+        ("[2024-01-01T10:00:00]", "timestamp"),
+        ("[true, false]", "boolean"),
+    ],
+)
+def test_values_imply_their_type(tmp_path: Path, values: str, kind: str) -> None:
+    policy = read(written(tmp_path, GOOD.replace('["north", "south"]', values)))
+    assert policy.tables["visits"].columns["region"].type.value == kind
+
+
+def test_rows_as_units_and_replace_neighbours(tmp_path: Path) -> None:
+    text = GOOD.replace('id = "patient_id"\nmax_rows = 10\nmax_groups = 4', 'id = "row"').replace(
+        "add-remove", "replace"
+    )
+    policy = read(written(tmp_path, text))
+    assert policy.unit.every_row
+    assert policy.tables["visits"].max_rows == 1
+    assert policy.neighbours is Neighbours.REPLACE
+
+
+MISTAKES = [
+    # what is replaced, by what, the place that is named, a word of the rule or the fix
+    ("bounds = [0, 110]", "bound = [0, 110]", "tables.visits.columns.age.bound", "did you mean bounds?"),
+    ("[unit]", "[units]", "units", "did you mean unit?"),
+    ("max_rows = 10", "max_row = 10", "tables.visits.max_row", "did you mean max_rows?"),
+    ("epsilon = 3.0", "epsilno = 3.0", "unit.budget.epsilno", "did you mean epsilon?"),
+    ("share = 0.5", "part = 0.5", "analysts.ana.part", "share"),
+    ("size = 40000", "zebra = 1", "unit.zebra", "known here are name"),
+    ("bounds = [0, 110]", "bounds = [110, 0]", "tables.visits.columns.age.bounds", "low ≤ high"),
+    ("bounds = [0, 110]", "bounds = [0]", "tables.visits.columns.age.bounds", "two values"),
+    ("bounds = [0, 110]", "bounds = [0.5, 110]", "tables.visits.columns.age.bounds", "whole number"),
+    ("bounds = [0, 110]", "bounds = [0, nan]", "tables.visits.columns.age.bounds", "whole number"),
+    ("bounds = [0, 5000]", "bounds = [0, inf]", "tables.visits.columns.cost.bounds", "finite"),
+    ("grid = 0.01", "grid = 0", "tables.visits.columns.cost.grid", "> 0"),
+    ('"north", "south"', '"north", "north"', "tables.visits.columns.region.values", "twice"),
+    ('"north", "south"', '"north", 1', "tables.visits.columns.region.type", "type"),
+    ('"north", "south"', "", "tables.visits.columns.region.type", "type"),
+    ('type = "integer"', 'type = "number"', "tables.visits.columns.age.type", "integer"),
+    ('type = "integer"', "type = 5", "tables.visits.columns.age.type", "integer"),
+    ('{ type = "boolean" }', '"boolean"', "tables.visits.columns.smoker", "type"),
+    ("nullable = true", "nullable = 1", "tables.visits.columns.ward.nullable", "true or false"),
+    ("age    =", '"a b"    =', "tables.visits.columns.a b", "plain name"),
+    ("age    =", "sf_age    =", "tables.visits.columns.sf_age", "sf_"),
+    ("ward   =", "AGE   =", "tables.visits.columns.AGE", "same name"),
+    ("epsilon = 3.0", "epsilon = -1", "unit.budget.epsilon", "≥ 0"),
+    ("epsilon = 3.0", "epsilon = inf", "unit.budget.epsilon", "finite"),
+    ("epsilon = 3.0, ", "", "unit.budget.epsilon", "epsilon"),
+    ("delta = 1e-6", "delta = 2", "unit.budget.delta", "[0, 1)"),
+    ("budget = { epsilon = 3.0, delta = 1e-6 }", "budget = 3.0", "unit.budget", "epsilon = 3.0"),
+    ("budget = { epsilon = 3.0, delta = 1e-6 }", "", "unit.budget", "missing"),
+    ("add-remove", "swap", "unit.neighbours", "replace"),
+    ('"add-remove"', '["add-remove"]', "unit.neighbours", "replace"),
+    ('name = "patient"', "", "unit.name", "patient"),
+    ('name = "patient"', 'name = ""', "unit.name", "patient"),
+    ("size = 40000", "size = 0.5", "unit.size", "whole number"),
+    ("share = 0.5", "share = 1.5", "analysts.ana.share", "(0, 1]"),
+    ("share = 0.5", "share = 0", "analysts.ana.share", "(0, 1]"),
+    ("share = 0.5", "", "analysts.ana", "share"),
+    ('source = "visits.parquet"', "", "tables.visits.source", "source"),
+    ('source = "visits.parquet"', "source = 5", "tables.visits.source", "source"),
+    ('source = "visits.parquet"', 'source = "s3://bucket/x.parquet"', "tables.visits.source", "on this machine"),
+    ('id = "patient_id"', "", "tables.visits.id", "whose rows"),
+    ('id = "patient_id"', "id = 5", "tables.visits.id", "plain name"),
+    ('id = "patient_id"', 'id = { via = "stays", on = "stay_id" }', "tables.visits.id", "not supported yet"),
+    ("max_groups = 4", 'period = { column = "day", every = "day" }', "tables.visits.period", "not supported yet"),
+    ("max_rows = 10", "", "tables.visits.max_rows", "limit"),
+    ("max_rows = 10", "max_rows = 0", "tables.visits.max_rows", "whole number"),
+    ("max_rows = 10", "max_rows = 2.5", "tables.visits.max_rows", "whole number"),
+    ("public = true", "public = 1", "tables.hospitals.public", "true or false"),
+    ("public = true", "public = true\nmax_rows = 1", "tables.hospitals.max_rows", "protects nobody"),
+    ("public = true", 'id = "row"\ncolumns = { a = { type = "text" } }', "tables.hospitals.id", "same unit"),
+    ("[tables.hospitals]", "[tables.VISITS]", "tables.VISITS", "same name"),
+    ("[tables.hospitals]", '[tables."a-b"]', "tables.a-b", "plain name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "place", "word"), MISTAKES, ids=[f"{m[1]} at {m[2]}" for m in MISTAKES])
+def test_every_mistake_is_named(tmp_path: Path, old: str, new: str, place: str, word: str) -> None:
+    assert old in GOOD
+    with pytest.raises(InvalidPolicy) as refusal:
+        read(written(tmp_path, GOOD.replace(old, new, 1)))
+    assert refusal.value.place == place
+    assert word in refusal.value.rule + " / " + refusal.value.fix
+    assert refusal.value.fix
+
+
+BROKEN = {
+    "empty": (b"", "empty"),
+    "blank": (b" \n\t\n", "empty"),
+    "not UTF-8": (b"[unit]\nname = '\xff'", "UTF-8"),
+    "NUL": (b"[unit]\nname = 'a\0b'", "not TOML"),
+    "no TOML": (b"[unit\n", "not TOML"),
+    "a key twice": (b"[unit]\nname = 'a'\nname = 'b'", "not TOML"),
+    "ten megabytes": (b"#" * 10_000_000, "4 MiB"),
+    "nested": (b"a = " + b"[" * 100_000, "too deep"),
+    "a long number": (b"a = " + b"9" * 10_000, "too long"),
+    "a huge exponent": (b"a = 1e99999999999999999999", "too long"),
+    "sections that are none": (b"unit = 1\ntables = 2", "section"),
+    "no unit": (b"[tables.a]\nsource = 'a.csv'", "missing"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_refused(tmp_path: Path, name: str) -> None:
+    text, word = BROKEN[name]
+    with pytest.raises(InvalidPolicy, match=word):
+        read(written(tmp_path, text))
+
+
+HOSTILE = [
+    "true", "-1", "0", "1e999", "nan", "-inf", '""', '"x"', "[]", "[[1]]", "{}", "{ a = { a = 1 } }", '"\\u0000"',
+    "1979-05-27T07:32:00Z", "07:32:00", "9223372036854775808", '"\\U0001F642"', "[true, 1, 'a']",
+]  # fmt: skip
+
+
+def test_any_value_in_any_place_is_read_or_refused_by_name(tmp_path: Path) -> None:
+    value = re.compile(r'"[^"]*"|\[[^\]]*\]|\{[^}]*\}|[^\s,}]+')
+    places = [value.match(GOOD, equals.end()) for equals in re.finditer(r"= ", GOOD)]
+    refusals = []
+    for found in filter(None, places):
+        for hostile in HOSTILE:
+            try:
+                read(written(tmp_path, GOOD[: found.start()] + hostile + GOOD[found.end() :]))
+            except InvalidPolicy as refusal:
+                refusals.append(refusal)
+    assert len(refusals) > 14 * len(places) > 14 * 30
+    assert all(refusal.place and refusal.fix for refusal in refusals)
+
+
+def test_places_that_hold_no_file_are_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path, Path("/dev/zero"), Path("a\0b")):
+        with pytest.raises(InvalidPolicy, match="no such policy file"):
+            read(path)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    assert read(written(tmp_path, b"\xef\xbb\xbf" + GOOD.encode())).size == 40000
+
+
+def test_the_policies_in_the_documentation_are_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-policy.md").read_text()
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
+    clinic, rows = (read(written(tmp_path, block)) for block in blocks)
+    assert list(clinic.tables) == ["visits", "hospitals"]
+    assert rows.unit.every_row
