@@ -139,9 +139,11 @@ def _below(low: int, *, strictly: bool) -> Callable[[Domain], bool]:
 def _remainder(node: Call, x: str, y: str) -> str:
     """The remainder by 0 is an error for whole numbers and NaN for doubles."""
     divisor = ends(node.arguments[1].domain)
-    if divisor is None or divisor[0] <= 0 <= divisor[1]:
-        y = _let(y, lambda v: f"CASE WHEN {v} <> 0 THEN {v} END")
-    return _guarded(f"({x} % {y})", node.domain)
+    if divisor is not None and not divisor[0] <= 0 <= divisor[1]:
+        return f"({x} % {y})"
+    if node.domain.type is Type.REAL:
+        return _finite(f"({x} % {y})")
+    return f"({x} % {_let(y, lambda v: f'CASE WHEN {v} <> 0 THEN {v} END')})"
 
 
 def _case(_: Call, *written: str) -> str:
@@ -212,7 +214,11 @@ def _add(node: Call, x: str, *_: str) -> str:
 
 
 def _cast(node: Call, x: str) -> str:
-    return _guarded(f"TRY_CAST({x} AS {TYPES[node.domain.type]})", node.domain)
+    found, kind = node.arguments[0].domain.type, node.domain.type
+    if found is Type.TEXT:
+        return _guarded(f"TRY_CAST({x} AS {TYPES[kind]})", node.domain)
+    fails = found is Type.REAL and kind is Type.INTEGER and node.domain.range is None
+    return f"{'TRY_CAST' if fails else 'CAST'}({x} AS {TYPES[kind]})"
 
 
 _WRITERS: dict[str, Writer] = {

@@ -1,8 +1,8 @@
 """Ranges of numbers as the engine computes them: doubles, rounded to nearest.
 
 Rounding to nearest is monotone, so an operation that is monotone in each argument stays inside the rounded results
-at the corners of its arguments' ranges. Every end below is therefore a double (held exactly), and a computed value
-lies within it without any tolerance.
+at the corners of its arguments' ranges. Every end of a computed range is therefore written as the shortest number
+that rounds to such a double, and a computed value lies within the rounded ends without any tolerance.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _moved(end: float, toward: float) -> float:
 def _bounds(found: list[float]) -> Ends | None:
     if not all(map(math.isfinite, found)):
         return None
-    low, high = Fraction(min(found)), Fraction(max(found))
+    low, high = Fraction(repr(min(found))), Fraction(repr(max(found)))  # the shortest numbers that are these doubles
     if max(abs(low), abs(high)) > MOST:
         return None
     return _coarse(low, -LEAST, Fraction(0)), _coarse(high, Fraction(0), LEAST)

@@ -176,6 +176,18 @@ def _parts(node: Node, parts: Iterable[str]) -> Iterable[Node]:
             yield found
 
 
+def _comparison(name: str) -> tuple[Reader, frozenset[str]]:
+    def reader(node: Node, read: Read) -> Expression:
+        if isinstance(node.this, _COMPARISONS) or isinstance(node.expression, _COMPARISONS):
+            raise Unsupported("chained", "comparisons are not chained", fix="write a < b AND b < c, or use parentheses")
+        return call(name, read(node.this), read(node.expression))
+
+    return reader, frozenset(("this", "expression"))
+
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
 def _chain(name: str) -> tuple[Reader, frozenset[str]]:
     def reader(node: Node, read: Read) -> Expression:
         return call(name, *(read(each) for each in _operands(node)))
@@ -196,6 +208,8 @@ def _paren(node: exp.Paren, read: Read) -> Expression:
 
 
 def _in(node: exp.In, read: Read) -> Expression:
+    if node.args.get("query") is not None:
+        raise refusal(node.args["query"])
     return call("IN", read(node.this), *(read(each) for each in node.expressions))
 
 
@@ -337,17 +351,17 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.Boolean: _parts_read(_boolean, "this"),
     exp.Null: _parts_read(_null),
     exp.Paren: _parts_read(_paren, "this"),
-    exp.EQ: _plain("=", "this", "expression"),
-    exp.NEQ: _plain("<>", "this", "expression"),
-    exp.LT: _plain("<", "this", "expression"),
-    exp.LTE: _plain("<=", "this", "expression"),
-    exp.GT: _plain(">", "this", "expression"),
-    exp.GTE: _plain(">=", "this", "expression"),
+    exp.EQ: _comparison("="),
+    exp.NEQ: _comparison("<>"),
+    exp.LT: _comparison("<"),
+    exp.LTE: _comparison("<="),
+    exp.GT: _comparison(">"),
+    exp.GTE: _comparison(">="),
     exp.And: _chain("AND"),
     exp.Or: _chain("OR"),
     exp.Not: _plain("NOT", "this"),
     exp.Between: _plain("BETWEEN", "this", "low", "high"),
-    exp.In: _parts_read(_in, "this", "expressions"),
+    exp.In: _parts_read(_in, "this", "expressions", "query"),
     exp.Like: _like("LIKE"),
     exp.ILike: _like("ILIKE"),
     exp.Is: _parts_read(_is, "this", "expression"),

@@ -141,10 +141,20 @@ def same(found: Iterable[Expression]) -> list[Expression]:
     arguments = list(found)
     kinds = {each.domain.type for each in arguments if not is_null(each)}
     if any(kind.temporal for kind in kinds):
-        arguments = [temporal(each) if isinstance(each, Literal) else each for each in arguments]
+        arguments = [_dated(each, kinds) for each in arguments]
         kinds = {each.domain.type for each in arguments if not is_null(each)}
     kind = _widest(arguments, kinds)
     return [as_type(each, kind) for each in arguments]
+
+
+def _dated(found: Expression, kinds: set[Type]) -> Expression:
+    """Text written beside dates is read as a date; beside times as a date or a time."""
+    if not isinstance(found, Literal) or not isinstance(found.value, str):
+        return found
+    read = moment(found)
+    if Type.TIMESTAMP not in kinds and read.domain.type is Type.TIMESTAMP:
+        raise Unsupported("date-literal", "a date is compared with a date", fix="write it YYYY-MM-DD, or CAST the date")
+    return read
 
 
 def as_type(found: Expression, kind: Type) -> Expression:
