@@ -28,6 +28,14 @@ def count(unit: str, moment: dt.date) -> int:
     return (days * 86400 + seconds) // _SECONDS[unit]
 
 
+def between(unit: str, start: dt.date, end: dt.date) -> int:
+    """How many boundaries of the unit are crossed; weeks are counted as full seven days, as the engine does."""
+    if unit != "week":
+        return count(unit, end) - count(unit, start)
+    days = count("day", end) - count("day", start)
+    return days // 7 if days >= 0 else -(-days // 7)
+
+
 def truncated(unit: str, moment: Moment) -> Moment:
     """The start of the year, month, … that holds the moment."""
     if isinstance(moment, dt.datetime):

@@ -27,7 +27,7 @@ def nearest(value: Fraction | int) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(1.7976931348623157e308, value)
+        return 1.7976931348623157e308 if value > 0 else -1.7976931348623157e308
 
 
 def ends(domain: Domain) -> Ends | None:
@@ -42,6 +42,12 @@ def real(found: Iterable[float] | None, *, nullable: bool, grid: Fraction | None
     """The domain of a computed real that lies between the least and the greatest of the values found."""
     bounds = None if found is None else _bounds(list(found))
     return Domain(Type.REAL, bounds=bounds, grid=grid, nullable=nullable)
+
+
+def computed(found: Iterable[float] | None, *, nullable: bool) -> Domain:
+    """The same for an operation that may leave the doubles: without a range, it may be missing."""
+    domain = real(found, nullable=nullable)
+    return domain if domain.bounds is not None else Domain(Type.REAL, nullable=True)
 
 
 def whole(low: int, high: int, *, nullable: bool) -> Domain | None:

@@ -35,7 +35,7 @@ def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expre
             return (x, y), exact
         x, y = real(x), real(y)
         found = intervals.corners(apply, intervals.ends(x.domain), intervals.ends(y.domain))
-        return (x, y), intervals.real(found, nullable=nullable)
+        return (x, y), intervals.computed(found, nullable=nullable)
 
     return rule
 
@@ -59,7 +59,7 @@ def _divide(x: Expression, y: Expression) -> Made:
     if divisor is None or divisor[0] <= 0 <= divisor[1]:
         return (x, y), intervals.real(None, nullable=True)
     found = intervals.corners(operator.truediv, intervals.ends(x.domain), divisor)
-    return (x, y), intervals.real(found, nullable=any_nullable(x, y))
+    return (x, y), intervals.computed(found, nullable=any_nullable(x, y))
 
 
 @function("%", "x % y", "the remainder, with the sign of x; NULL where y is 0")
@@ -197,16 +197,14 @@ def _ln(x: Expression) -> Made:
 def _exp(x: Expression) -> Made:
     x = real(x)
     found = intervals.corners(lambda a, _: math.exp(a), intervals.ends(x.domain), (Fraction(0), Fraction(0)))
-    domain = intervals.real(intervals.widened(found), nullable=x.domain.nullable)
-    return (x,), domain if domain.bounds is not None else Domain(Type.REAL, nullable=True)
+    return (x,), intervals.computed(intervals.widened(found), nullable=x.domain.nullable)
 
 
 @function("POW", "POW(x, y), x ** y", "x to the power y; NULL where there is none")
 def _pow(x: Expression, y: Expression) -> Made:
     x, y = real(x), real(y)
     found = _powers(intervals.ends(x.domain), intervals.ends(y.domain))
-    domain = intervals.real(intervals.widened(found), nullable=any_nullable(x, y))
-    return (x, y), domain if domain.bounds is not None else Domain(Type.REAL, nullable=True)
+    return (x, y), intervals.computed(intervals.widened(found), nullable=any_nullable(x, y))
 
 
 def _powers(x: intervals.Ends | None, y: intervals.Ends | None) -> list[float] | None:

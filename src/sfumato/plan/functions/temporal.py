@@ -75,7 +75,9 @@ def _starts(unit: str, domain: Domain) -> Domain:
     return Domain(domain.type, values=tuple(values), nullable=domain.nullable)
 
 
-@function("DATE_DIFF", "DATE_DIFF('unit', from, to)", "starts of a unit in between: " + ", ".join(calendar.UNITS))
+@function(
+    "DATE_DIFF", "DATE_DIFF('unit', from, to)", "starts of a unit in between (full weeks): " + ", ".join(calendar.UNITS)
+)
 def _diff(unit: Expression, start: Expression, end: Expression) -> Made:
     name = _unit(unit, calendar.UNITS)
     start, end = same((temporal(start), temporal(end)))
@@ -83,7 +85,7 @@ def _diff(unit: Expression, start: Expression, end: Expression) -> Made:
     last: Any = end.domain.range
     bounds = None
     if first is not None and last is not None:
-        bounds = tuple(calendar.count(name, last[i]) - calendar.count(name, first[1 - i]) for i in (0, 1))
+        bounds = tuple(calendar.between(name, first[1 - i], last[i]) for i in (0, 1))
     return (unit, start, end), Domain(Type.INTEGER, bounds=bounds, nullable=any_nullable(start, end))  # type: ignore[arg-type]
 
 
