@@ -19,7 +19,7 @@ from engine.ordinary import ORDINARY, ROWS
 from plan.samples import COLUMNS, NESTED, nested, read
 from sfumato.engine.expressions import TYPES, render, render_value
 from sfumato.errors import Unsupported
-from sfumato.plan.calendar import UNITS
+from sfumato.plan import calendar
 from sfumato.plan.expressions import Call, Column, Expression, columns
 from sfumato.plan.functions import FUNCTIONS, call, literal, null
 from sfumato.plan.functions.temporal import PARTS
@@ -245,9 +245,9 @@ ARGUMENTS: dict[str, list[list[Any]]] = {
     "REPLACE": [[TEXTS, WORDS, [text(""), text("x" * 32)]]],
     "STARTS_WITH": [[TEXTS, TEXTS]],
     "EXTRACT": [[[text(each) for each in PARTS], MOMENTS]],
-    "DATE_TRUNC": [[[text(each) for each in UNITS], MOMENTS]],
-    "DATE_DIFF": [[[text(each) for each in UNITS], MOMENTS, MOMENTS]],
-    "DATE_ADD": [[MOMENTS, [whole(each) for each in (0, 1, -1, 13, 9000)], [text(each) for each in UNITS]]],
+    "DATE_TRUNC": [[[text(each) for each in calendar.UNITS], MOMENTS]],
+    "DATE_DIFF": [[[text(each) for each in calendar.UNITS], MOMENTS, MOMENTS]],
+    "DATE_ADD": [[MOMENTS, [whole(each) for each in (0, 1, -1, 13, 9000)], [text(each) for each in calendar.UNITS]]],
     "CAST": [[ANY, [text(each.value) for each in Type]]],
 }
 
@@ -328,6 +328,31 @@ def test_ordinary_values_as_the_engine_computes_them(ordinary: duckdb.DuckDBPyCo
     assert [plain(each) for (each,) in ours] == [plain(each) for (each,) in theirs]
     assert any(each is not None for (each,) in ours)
     assert all(inside(each, node.domain) for (each,) in ours)
+
+
+@pytest.mark.parametrize("unit", calendar.UNITS)
+@pytest.mark.parametrize("kind", [Type.DATE, Type.TIMESTAMP])
+def test_the_calendar_is_the_engines(unit: str, kind: Type) -> None:
+    """Ranges of dates are computed by our calendar, values by the engine's: on random days, half of them near 1970."""
+    source = random.Random(f"{unit} {kind}")
+    pairs = [(_a_moment(source, kind), _a_moment(source, kind)) for _ in range(300)]
+    listed = ", ".join(f"({render_value(a, kind)}, {render_value(b, kind)})" for a, b in pairs)
+    steps = source.randint(-50, 50)
+    asked = f"a, b, date_diff('{unit}', a, b), date_trunc('{unit}', a), a + to_{unit}s({steps})"
+    found = duckdb.sql(f"SELECT {asked} FROM (VALUES {listed}) AS t(a, b)").fetchall()
+    for a, b, crossed, start, moved in found:
+        assert crossed == calendar.between(unit, a, b)
+        if unit in calendar.DAYS or kind is Type.TIMESTAMP:
+            assert plain(start) == plain(calendar.truncated(unit, a))
+            ours = calendar.shifted(a, steps, unit)
+            assert isinstance(moved, str) if ours is None else plain(moved) == plain(ours)
+
+
+def _a_moment(source: random.Random, kind: Type) -> dt.date:
+    anywhere = dt.datetime.min + dt.timedelta(seconds=source.uniform(0, 3_652_058 * 86_400))
+    near = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=source.uniform(-3e6, 3e6))
+    found = source.choice([anywhere, near])
+    return found.date() if kind is Type.DATE else found
 
 
 def test_buckets_are_those_of_the_standard() -> None:
