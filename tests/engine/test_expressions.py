@@ -12,8 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from engine.ordinary import ORDINARY, ROWS
 from plan.samples import COLUMNS, NESTED, nested, read

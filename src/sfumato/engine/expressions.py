@@ -10,8 +10,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
+from sfumato.engine.literals import literal, name, real
 from sfumato.plan.expressions import Call, Column, Expression, Literal
 from sfumato.plan.functions.textual import LONGEST
 from sfumato.plan.intervals import ends, nearest
@@ -29,9 +29,8 @@ _SHORT = 200
 """SQL up to this many characters is written twice: the engine finds the common part."""
 
 
-def quoted(name: str) -> str:
-    """A name as an identifier."""
-    return '"' + name.replace('"', '""') + '"'
+quoted = name
+"""A column by its own name."""
 
 
 def render(expression: Expression, column: Callable[[str], str] = quoted) -> str:
@@ -48,28 +47,7 @@ def render_value(value: Value | None, kind: Type) -> str:
     """The SQL of a public value in the engine's own type."""
     if value is None:
         return f"CAST(NULL AS {TYPES[kind]})"
-    return _VALUES[kind](value)
-
-
-def _text_value(value: Any) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _real_value(value: Any) -> str:
-    """Scientific notation is read as a double at once, correctly rounded; 0.1 would be a decimal."""
-    shown = repr(nearest(Fraction(value)))
-    shown = shown if "e" in shown else shown + "e0"
-    return f"({shown})" if shown.startswith("-") else shown
-
-
-_VALUES: dict[Type, Callable[[Any], str]] = {
-    Type.INTEGER: lambda value: f"CAST({value} AS BIGINT)",
-    Type.REAL: _real_value,
-    Type.TEXT: _text_value,
-    Type.BOOLEAN: lambda value: "TRUE" if value else "FALSE",
-    Type.DATE: lambda value: f"DATE '{value.isoformat()}'",
-    Type.TIMESTAMP: lambda value: f"TIMESTAMP '{value.isoformat(sep=' ')}'",
-}
+    return real(nearest(Fraction(value))) if kind is Type.REAL else literal(value)  # type: ignore[arg-type]
 
 
 def _let(sql: str, body: Callable[[str], str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
@@ -70,7 +72,7 @@ def refusal(node: exp.Expr) -> Unsupported:
             return Unsupported(code, rule, fix=fix)
     name = node.name if isinstance(node, exp.Anonymous) else _typed(node)
     code, rule, fix = _NAMES.get(
-        name.lower(), ("function", f"{name[:40].upper()} is not among the functions", _known())
+        name.lower(), ("function", f"{name[:40].upper()} is not among the functions", _nearest(name))
     )
     return Unsupported(code, rule, fix=fix)
 
@@ -79,5 +81,9 @@ def _typed(node: exp.Expr) -> str:
     return node.sql_name() if isinstance(node, exp.Func) else node.key
 
 
-def _known() -> str:
-    return "use one of " + ", ".join(name for name in FUNCTIONS if name[0].isalpha())
+def _nearest(name: str) -> str:
+    names = [each for each in FUNCTIONS if each[0].isalpha()]
+    close = difflib.get_close_matches(name[:40].upper(), names, n=1)
+    if close:
+        return f"did you mean {FUNCTIONS[close[0]].signature}?"
+    return "use one of " + ", ".join(names)
