@@ -68,17 +68,17 @@ def corners(function: Callable[[float, float], float], first: Ends | None, secon
     return found if all(map(math.isfinite, found)) else None
 
 
-def widened(found: Iterable[float] | None) -> list[float] | None:
-    """Outward by what the engine's logarithms and powers may be wrong; small whole results are exact."""
+def widened(found: Iterable[float] | None, exact: Iterable[Fraction | int] = (0,)) -> list[float] | None:
+    """Outward by what the engine's logarithms and powers may be wrong, but for the ends it computes exactly."""
     if found is None:
         return None
+    kept = set(exact)
     listed = list(found)
-    return [_moved(min(listed), -math.inf), _moved(max(listed), math.inf)]
+    outward = ((min(listed), -math.inf), (max(listed), math.inf))
+    return [end if end in kept else _moved(end, toward) for end, toward in outward]
 
 
 def _moved(end: float, toward: float) -> float:
-    if end.is_integer() and abs(end) < 2**53:
-        return end
     for _ in range(_STEPS):
         end = math.nextafter(end, toward)
     return end

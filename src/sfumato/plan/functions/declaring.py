@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ def call(name: str, *arguments: Expression) -> Expression:
     if declared is None:
         raise Unsupported("function", f"{name} is not among the functions", fix="see the list of what can be asked")
     try:
-        inspect.signature(declared.rule).bind(*arguments)
+        _signature(declared.rule).bind(*arguments)
     except TypeError:
         raise Unsupported(
             "arguments", f"{name} does not take {len(arguments)} arguments", fix=f"write {declared.signature}"
@@ -54,6 +55,9 @@ def call(name: str, *arguments: Expression) -> Expression:
     if not isinstance(made, tuple):
         return made
     return Call(name, tuple(made[0]), made[1])
+
+
+_signature = functools.cache(inspect.signature)
 
 
 def never_null(expression: Expression) -> bool:

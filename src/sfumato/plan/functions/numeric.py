@@ -21,7 +21,7 @@ Limits = tuple[Any, Any]
 """The least and the greatest value, each None where unknown."""
 
 MOST_BUCKETS = 10_000
-_SMALLEST_LOGARITHM = -745.0  # of the least positive double
+_SMALLEST_LOGARITHM = -745  # of the least positive double
 
 
 def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expression], Made]:
@@ -189,7 +189,7 @@ def _ln(x: Expression) -> Made:
     if found is None or found[1] <= 0:
         return (x,), intervals.real(None, nullable=True)
     low = math.log(found[0]) if found[0] > 0 else _SMALLEST_LOGARITHM
-    logarithms = intervals.widened([low, math.log(found[1])])
+    logarithms = intervals.widened([low, math.log(found[1])], exact=(0, _SMALLEST_LOGARITHM))
     return (x,), intervals.real(logarithms, nullable=x.domain.nullable or found[0] <= 0)
 
 
@@ -197,14 +197,15 @@ def _ln(x: Expression) -> Made:
 def _exp(x: Expression) -> Made:
     x = real(x)
     found = intervals.corners(lambda a, _: math.exp(a), intervals.ends(x.domain), (Fraction(0), Fraction(0)))
-    return (x,), intervals.computed(intervals.widened(found), nullable=x.domain.nullable)
+    return (x,), intervals.computed(intervals.widened(found, exact=(0, 1)), nullable=x.domain.nullable)
 
 
 @function("POW", "POW(x, y), x ** y", "x to the power y; NULL where there is none")
 def _pow(x: Expression, y: Expression) -> Made:
     x, y = real(x), real(y)
-    found = _powers(intervals.ends(x.domain), intervals.ends(y.domain))
-    return (x, y), intervals.computed(intervals.widened(found), nullable=any_nullable(x, y))
+    base, power = intervals.ends(x.domain), intervals.ends(y.domain)
+    found = intervals.widened(_powers(base, power), exact=_exact_powers(base, power))
+    return (x, y), intervals.computed(found, nullable=any_nullable(x, y))
 
 
 def _powers(x: intervals.Ends | None, y: intervals.Ends | None) -> list[float] | None:
@@ -216,6 +217,15 @@ def _powers(x: intervals.Ends | None, y: intervals.Ends | None) -> list[float] |
     found = intervals.corners(math.pow, x, y)
     crossing = x[0] < 0 < x[1] and y[0] > 0
     return [*found, 0.0] if found is not None and crossing else found
+
+
+def _exact_powers(x: intervals.Ends | None, y: intervals.Ends | None) -> set[Fraction | int]:
+    """Corners that need no rounding: 0, 1 to any power, and small whole powers."""
+    if x is None or y is None:
+        return set()
+    small = {end for end in y if end.denominator == 1 and 0 <= end <= 64}
+    ones: set[Fraction | int] = {1} if 1 in x else set()
+    return ones | {0} | {end**power.numerator for end in x for power in small}
 
 
 def _extreme(least: bool) -> Callable[..., Made]:
