@@ -268,7 +268,8 @@ def made(name: str, chosen: tuple[Any, ...]) -> tuple[Expression, list[str]] | N
 def test_hostile_values_in_every_place(engine: duckdb.DuckDBPyConnection, name: str) -> None:
     tried = 0
     for choices in ARGUMENTS[name]:
-        for chosen in product(*choices):
+        missing = [[*each, null()] if isinstance(each[0], str) else each for each in choices]
+        for chosen in product(*missing):
             found = made(name, chosen)
             if found is not None:
                 check(engine, *found)

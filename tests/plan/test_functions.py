@@ -202,7 +202,7 @@ def test_only_what_is_listed_can_be_called(name: str) -> None:
 
 def test_the_number_of_arguments_is_checked() -> None:
     one = literal(Type.INTEGER, 1)
-    for name, arguments in {"ABS": (one, one), "POW": (one,), "CASE": (one,), "IN": (), "COALESCE": ()}.items():
+    for name, arguments in {"ABS": (one, one), "POW": (one,), "CASE": (one,), "IN": (one,), "COALESCE": ()}.items():
         with pytest.raises(Unsupported) as caught:
             call(name, *arguments)
         assert caught.value.code == "arguments"

@@ -179,7 +179,7 @@ def _joined(write: Writer) -> Writer:
 
 
 def _part(_: Call, part: str, x: str) -> str:
-    return f"date_part({part}, {x})"
+    return f"CAST(date_part({part}, {x}) AS BIGINT)"  # of a NULL written out it is a double
 
 
 def _trunc(node: Call, unit: str, x: str) -> str:

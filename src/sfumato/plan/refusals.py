@@ -83,7 +83,7 @@ def _typed(node: exp.Expr) -> str:
 
 def _nearest(name: str) -> str:
     names = [each for each in FUNCTIONS if each[0].isalpha()]
-    close = difflib.get_close_matches(name[:40].upper(), names, n=1)
+    close = difflib.get_close_matches(name[:40].upper(), names, n=1, cutoff=0.75)
     if close:
         return f"did you mean {FUNCTIONS[close[0]].signature}?"
     return "use one of " + ", ".join(names)

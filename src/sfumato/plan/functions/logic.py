@@ -49,8 +49,8 @@ def _between(x: Expression, low: Expression, high: Expression) -> Made:
 
 
 @function("IN", "x IN (1, 2, …)", "equal to one of the values written out")
-def _in(x: Expression, *choices: Expression) -> Made:
-    typed = same((x, *choices))
+def _in(x: Expression, first: Expression, *others: Expression) -> Made:
+    typed = same((x, first, *others))
     for each in typed[1:]:
         if not is_null(each):
             written(each, each.domain.type, "each value of IN")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Expression
 from sfumato.plan.functions.declaring import function, never_null
-from sfumato.plan.functions.typing import any_nullable, mismatch, text, truth, written
+from sfumato.plan.functions.typing import any_nullable, is_null, mismatch, null, text, truth, written
 from sfumato.policy.domains import Domain, Type
 
 Made = tuple[Sequence[Expression], Domain]
@@ -42,6 +42,8 @@ function("RTRIM", "RTRIM(text [, 'letters'])", "without spaces (or these letters
 
 def _position(x: Expression) -> Expression:
     """A whole number with a range that the engine's text functions take."""
+    if is_null(x):
+        return null(Type.INTEGER)
     if x.domain.type is not Type.INTEGER:
         raise mismatch(x, Type.INTEGER)
     found = x.domain.range

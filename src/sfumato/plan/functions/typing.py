@@ -167,7 +167,7 @@ def as_type(found: Expression, kind: Type) -> Expression:
 
 def _widest(arguments: list[Expression], kinds: set[Type]) -> Type:
     if len(kinds) < 2:
-        return kinds.pop() if kinds else Type.TEXT
+        return kinds.pop() if kinds else arguments[0].domain.type
     if all(kind.numeric for kind in kinds):
         return Type.REAL
     if all(kind.temporal for kind in kinds):
