@@ -209,7 +209,7 @@ def _paren(node: exp.Paren, read: Read) -> Expression:
 
 def _in(node: exp.In, read: Read) -> Expression:
     if node.args.get("query") is not None:
-        raise refusal(node.args["query"])
+        raise located(refusal(node.args["query"]), node.args["query"])
     return call("IN", read(node.this), *(read(each) for each in node.expressions))
 
 
