@@ -58,6 +58,7 @@ class DuckDB:
         """Exact totals for every group, in the order given; absent groups are zero."""
         width = len(bounded.plan.keys)
         found = self.sources.run(statement(bounded, self.sources.scan, key))
+        self.sources.check_unchanged()  # a file replaced while it was read is not the version that was charged
         kinds = [each.domain.type for each in bounded.plan.keys]
         known = {
             tuple(_exact(value, kind) for value, kind in zip(row[:width], kinds, strict=True)): row[width:]

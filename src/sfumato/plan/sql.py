@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.expressions import Call, Column, Expression, columns, walk
+from sfumato.plan.expressions import Call, Column, Expression, Literal, columns, walk
 from sfumato.plan.functions import call
 from sfumato.plan.nodes import (
     Aggregate,
@@ -242,7 +242,9 @@ def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) ->
     if argument is None or isinstance(argument, exp.Star):
         return Count(where)
     value = sized(expression(argument, source.resolve), argument)
-    return Count(where) if not columns(value) else Count(both(where, call("NOT", call("IS NULL", value))))
+    if isinstance(value, Literal) and value.value is not None:
+        return Count(where)
+    return Count(both(where, call("NOT", call("IS NULL", value))))
 
 
 def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: Rows) -> Measure:
