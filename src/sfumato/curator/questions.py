@@ -11,7 +11,7 @@ from functools import cached_property
 from sfumato.curator.explaining import Explanation, bounds_in_words, explain, limits_in_words, noise_in_words
 from sfumato.curator.forecasts import Forecast, forecast
 from sfumato.curator.setting import Setting
-from sfumato.errors import InvalidParameter, WeakPrivacy
+from sfumato.errors import InvalidParameter, WeakPrivacy, shorten
 from sfumato.plan.bounding import Bounded, Bounding, Limits, boundings, under
 from sfumato.plan.canonical import digest
 from sfumato.plan.keys import groups
@@ -141,6 +141,10 @@ class Question:
     def identity(self) -> str:
         """The hash of what is measured: equal for questions that differ only in what is done with the numbers."""
         return digest(self.query.plan, self.limits, self.groups)
+
+    def __repr__(self) -> str:
+        shown = " ".join(self.text.split())
+        return f"<Question {shorten(shown, 100)}: .explain() .error() .price() .limit() are free, .release() asks>"
 
     def _answer(self, prepared: Prepared, found: door.Released, confidence: Number, joint: bool) -> Answer:
         finished = finish(
