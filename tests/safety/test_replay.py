@@ -1,0 +1,74 @@
+"""Exact totals of neighbouring tables differ by at most the claimed sensitivity, whatever the plan and the rows."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+
+from safety.worlds import changes, question, text, world
+from sfumato.engine.duckdb import DuckDB
+from sfumato.errors import Unsupported
+from sfumato.plan.bounding import boundings, under
+from sfumato.plan.keys import groups
+from sfumato.privacy import Neighbours
+
+_REFUSED = ("too-many-groups", "unknown-keys", "unbounded")
+"""What a random question may be refused for: its ranges depend on the world's bounds."""
+
+
+def replay(seed: int, plans: int, many: int) -> tuple[int, int, int]:
+    """Plans answered, plans refused, comparisons made."""
+    random = Random(seed)
+    made = world(random)
+    tables = {name: made.engine(rows) for name, rows in made.tables(random, many).items()}
+    found = [_compared(f"seed {seed}", random, text(random, made), tables) for _ in range(plans)]
+    for engine in tables.values():
+        engine.close()
+    return sum(each > 0 for each in found), found.count(0), sum(found)
+
+
+def _compared(place: str, random: Random, asked: str, tables: dict[str, DuckDB]) -> int:
+    """How many pairs of totals were compared: none when the question is refused, the same way on every table."""
+    outcomes = {_refusal(asked, engine) for engine in tables.values()}
+    assert len(outcomes) == 1, (place, asked, outcomes)
+    if outcomes != {None}:
+        return 0
+    engine = tables[""]
+    plan = question(engine, engine._policy, asked)
+    made = boundings(plan.query.plan, plan.table, plan.limits, len(plan.groups))
+    key, compared = random.getrandbits(62), 0
+    for bounded in made:
+        totals = {name: each.totals(bounded, plan.groups, key) for name, each in tables.items()}
+        assert len({each.sources.statements[-1] for each in tables.values()}) == 1, (place, asked)
+        for relation, first, second in _pairs(tables):
+            claimed = under(bounded, relation)
+            for change in changes(claimed, totals[first], totals[second]):
+                compared += 1
+                assert change.worst <= 1, (place, asked, bounded.bounding, relation, first, second, change)
+    return compared
+
+
+def _pairs(tables: dict[str, DuckDB]) -> list[tuple[Neighbours, str, str]]:
+    units = [name for name in tables if name]
+    added = [(Neighbours.ADD_REMOVE, "", name) for name in units]
+    return added + [(Neighbours.REPLACE, first, second) for first, second in combinations(units, 2)]
+
+
+def _refusal(asked: str, engine: DuckDB) -> str | None:
+    try:
+        plan = question(engine, engine._policy, asked)
+        groups(plan.query.plan.keys, engine.values)
+    except Unsupported as error:
+        if error.code not in _REFUSED:
+            raise
+        return str(error)
+    return None
+
+
+def test_neighbours_differ_by_at_most_the_claim(long: bool) -> None:
+    """Both relations at once: what is added in one table is replaced between two."""
+    worlds, plans, many = (400, 10, 10_000) if long else (6, 4, 200)
+    found = [replay(seed, plans, many) for seed in range(worlds)]
+    answered, refused, compared = map(sum, zip(*found, strict=True))
+    print(f"{answered} plans, {refused} refused, {compared} comparisons")
+    assert answered >= worlds * plans * 0.8
