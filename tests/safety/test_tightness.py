@@ -1,0 +1,205 @@
+"""Claims are reached, so a claim that is too small is caught; and broken twins of the limits are caught.
+
+Each twin breaks one thing in the real path: a limit, a rounding, a clamp, the relation, the claim itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from safety.worlds import Change, Row, World, changes, question
+from sfumato.engine import duckdb, scan
+from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.totals import statement
+from sfumato.plan.bounding import Bounded, Bounding, boundings, under
+from sfumato.privacy import Neighbours, Sensitivity
+
+LIMITS = (5, 3, 2)
+_REGIONS = [f"region {index}" for index in range(8)]
+_COLUMNS = {
+    "region": {"values": _REGIONS},
+    "age": {"type": "integer", "bounds": [-2, 10]},
+    "cost": {"type": "real", "bounds": [0, 50], "grid": "0.5"},
+}
+_STORED = {"who": pa.int64(), "region": pa.string(), "age": pa.int64(), "cost": pa.float64()}
+
+
+def _rows(count: int, age: int, regions: int = 1, first: int = 0) -> list[Row]:
+    return [{"who": 1, "region": _REGIONS[first + index % regions], "age": age, "cost": 50.0} for index in range(count)]
+
+
+TABLES = {
+    "": [],
+    "many": _rows(40, 10),
+    "seven": _rows(7, 10),
+    "low": _rows(40, -2),
+    "spread": _rows(40, 10, 4),
+    "away": _rows(40, 10, 4, 4),
+    "elsewhere": _rows(40, 10, 1, 5),
+    "wild": _rows(40, 10**12),
+}
+
+
+def _tables(units: bool) -> dict[str, DuckDB]:
+    """The tables, opened; of one row each where every row is a unit."""
+    places = pa.table({"region": [_REGIONS[0], _REGIONS[0], _REGIONS[1]], "weight": [1, 2, 3]})
+    made = World(units, LIMITS, _COLUMNS, _STORED, {"places": places}, ())
+    return {name: made.engine(rows if units else rows[:1]) for name, rows in TABLES.items()}
+
+
+_opened = cache(_tables)
+Claim = Callable[[Bounded], Bounded]
+
+
+def worst(
+    asked: str, way: Bounding, claim: Claim, *, relation: str = "add-remove", per_group: int | None = None
+) -> Change:
+    """The largest share of the claim that any pair of the tables reaches, in each norm, over all measures."""
+    return _worst(_opened(way is not Bounding.WHOLE), asked, way, claim, relation, per_group)
+
+
+def _worst(
+    tables: dict[str, DuckDB], asked: str, way: Bounding, claim: Claim, relation: str, per_group: int | None
+) -> Change:
+    engine = tables[""]
+    plan = question(engine, engine._policy, asked)
+    limits = plan.limits.tighten(None, None, per_group)
+    made = boundings(plan.query.plan, plan.table, limits, len(plan.groups))
+    claimed = claim(under(next(each for each in made if each.bounding is way), Neighbours(relation)))
+    totals = {name: each.totals(claimed, plan.groups, 7) for name, each in tables.items()}
+    names = [name for name in tables if name]
+    pairs = [("", name) for name in names] if relation == "add-remove" else list(combinations(names, 2))
+    found = [change for a, b in pairs for change in changes(claimed, totals[a], totals[b])]
+    return Change(*(max(getattr(each, norm) for each in found) for norm in ("l1", "squares", "linf", "groups")))
+
+
+def honest(bounded: Bounded) -> Bounded:
+    return bounded
+
+
+def halved(bounded: Bounded) -> Bounded:
+    """The twin that claims half."""
+
+    def half(claim: Sensitivity) -> Sensitivity:
+        return Sensitivity(claim.groups, claim.per_group / 2, claim.total / 2, claim.squares / 4, claim.neighbours)
+
+    return replace(
+        bounded, measures=tuple(replace(each, sensitivity=half(each.sensitivity)) for each in bounded.measures)
+    )
+
+
+def generous(limit: str) -> Claim:
+    """The twin whose limit lets one more pass than it claims."""
+    return lambda bounded: replace(
+        bounded, limits=replace(bounded.limits, **{limit: getattr(bounded.limits, limit) + 1})
+    )
+
+
+COUNT, SUM, MEAN = "SELECT COUNT(*) FROM people", "SELECT SUM(age) FROM people", "SELECT AVG(cost) FROM people"
+GROUPED = "SELECT region, COUNT(*) FROM people GROUP BY region"
+GROUPED_SUM = "SELECT region, SUM(cost) FROM people GROUP BY region"
+DISTINCT = "SELECT region, COUNT(DISTINCT who) FROM people GROUP BY region"
+JOINED = "SELECT COUNT(*) FROM people JOIN places USING (region)"
+UNITS = [
+    (asked, way)
+    for asked in (COUNT, SUM, MEAN, GROUPED, GROUPED_SUM, DISTINCT)
+    for way in (Bounding.REWEIGHT, Bounding.CLIP_L1, Bounding.CLIP_L2, Bounding.SAMPLE)
+    if (asked, way) != (DISTINCT, Bounding.REWEIGHT)
+]
+
+
+def _norm(way: Bounding) -> str:
+    """The norm that the noise is calibrated to."""
+    return "squares" if way is Bounding.CLIP_L2 else "l1"
+
+
+@pytest.mark.parametrize(("asked", "way"), UNITS)
+def test_claims_are_reached_when_a_unit_is_added(asked: str, way: Bounding) -> None:
+    """Up to rounding toward zero."""
+    reached = worst(asked, way, honest)
+    assert reached.worst <= 1
+    assert getattr(reached, _norm(way)) > 0.999
+
+
+@pytest.mark.parametrize(("asked", "way"), [each for each in UNITS if "GROUP BY" in each[0]])
+def test_claims_are_reached_when_a_unit_is_replaced(asked: str, way: Bounding) -> None:
+    """By two units that share no group."""
+    reached = worst(asked, way, honest, relation="replace")
+    assert reached.worst <= 1
+    assert getattr(reached, _norm(way)) > 0.999
+
+
+@pytest.mark.parametrize(("asked", "way"), UNITS)
+def test_half_a_claim_is_caught(asked: str, way: Bounding) -> None:
+    assert getattr(worst(asked, way, halved), _norm(way)) > 1.9
+
+
+@pytest.mark.parametrize(
+    ("asked", "way", "limit"),
+    [
+        (COUNT, Bounding.REWEIGHT, "rows"),
+        (GROUPED, Bounding.REWEIGHT, "rows"),
+        (GROUPED, Bounding.SAMPLE, "rows"),
+        (GROUPED, Bounding.SAMPLE, "rows_per_group"),
+        (DISTINCT, Bounding.SAMPLE, "groups"),
+        (COUNT, Bounding.CLIP_L1, "rows_per_group"),
+        (GROUPED, Bounding.CLIP_L2, "rows_per_group"),
+        (DISTINCT, Bounding.CLIP_L1, "groups"),
+        (DISTINCT, Bounding.CLIP_L2, "groups"),
+    ],
+)
+def test_a_limit_off_by_one_is_caught(asked: str, way: Bounding, limit: str) -> None:
+    assert worst(asked, way, generous(limit), per_group=1 if limit == "groups" else None).worst > 1
+
+
+def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rounded(*arguments: Any) -> str:
+        sound = statement(*arguments)
+        assert ") // n END" in sound
+        return sound.replace("ELSE (", "ELSE ROUND((").replace(") // n END", ") / n)::BIGINT END")
+
+    monkeypatch.setattr(duckdb, "statement", rounded)
+    assert worst(COUNT, Bounding.REWEIGHT, honest).l1 > 1
+
+
+def test_a_missing_clamp_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Except by clipping, which cuts a unit's vector to its norm whatever it holds."""
+    monkeypatch.setattr(scan, "_clamped", lambda sql, _: sql)
+    tables = _tables(units=True)
+    reached = {way: _worst(tables, SUM, way, honest, "add-remove", None).l1 for way in Bounding if way.name != "WHOLE"}
+    assert reached[Bounding.REWEIGHT] > 1000
+    assert reached[Bounding.SAMPLE] > 1000
+    assert reached[Bounding.CLIP_L1] <= 1
+    for engine in tables.values():
+        engine.close()
+
+
+@pytest.mark.parametrize("asked", [GROUPED, GROUPED_SUM, DISTINCT])
+@pytest.mark.parametrize("way", [Bounding.CLIP_L1, Bounding.SAMPLE])
+def test_replace_treated_as_add_remove_is_caught(asked: str, way: Bounding) -> None:
+    def careless(bounded: Bounded) -> Bounded:
+        halves = [each.sensitivity for each in bounded.measures]
+        mistaken = [Sensitivity(s.groups, s.per_group, s.total / 2, s.squares / 2, s.neighbours) for s in halves]
+        pairs = zip(bounded.measures, mistaken, strict=True)
+        return replace(bounded, measures=tuple(replace(each, sensitivity=claim) for each, claim in pairs))
+
+    assert worst(asked, way, careless, relation="replace").l1 > 1.9
+
+
+def test_a_join_may_multiply_a_row() -> None:
+    """A claim that forgets the public table's two rows for one region is caught."""
+
+    def forgetful(bounded: Bounded) -> Bounded:
+        return replace(
+            bounded,
+            measures=tuple(replace(each, sensitivity=Sensitivity(1, 1)) for each in bounded.measures),
+        )
+
+    assert worst(JOINED, Bounding.WHOLE, forgetful).l1 == 2
