@@ -1,0 +1,175 @@
+"""Whoever is in the table: one outcome, text, columns, keys, order, statements and charge; and only our own SQL.
+
+The noise is replaced by nothing at all (every noisy total is 0), so that whatever still differs between two tables is a
+dependence on people outside the one place where noise is added.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from safety.hostile import INJECTIONS, MARK, QUESTIONS
+from safety.worlds import FIRST, REGIONS, Row, World
+from sfumato.curator.curators import Curator
+from sfumato.errors import SfumatoError
+
+_COLUMNS = {
+    "region": {"values": list(REGIONS)},
+    "age": {"type": "integer", "bounds": [0, 110]},
+    "cost": {"type": "real", "bounds": [0, 5000], "grid": "0.01"},
+    "flag": {"type": "boolean"},
+    "code": {"values": [1, 2, 3]},
+    "day": {"type": "date", "bounds": [FIRST, FIRST.replace(month=2)]},
+    "note": {"type": "text"},
+}
+_STORED = {
+    "who": pa.int64(),
+    "region": pa.string(),
+    "age": pa.float64(),
+    "cost": pa.float64(),
+    "flag": pa.bool_(),
+    "code": pa.int64(),
+    "day": pa.date32(),
+    "note": pa.string(),
+}
+_PLACES = pa.table({"region": ["north", "north", "south"], "kind": ["big", "small", "big"], "weight": [1, 2, 3]})
+_PLAIN: Row = {"region": "north", "age": 40, "cost": 12.5, "flag": True, "code": 1, "day": FIRST, "note": "5"}
+_SEVEN: Row = {**_PLAIN, "age": 7, "cost": 0.0, "code": 2, "note": "abc"}
+_WILD: Row = {**_PLAIN, "age": float("inf"), "cost": float("nan"), "day": FIRST.replace(year=9999), "note": "1e999"}
+_NULL: Row = dict.fromkeys(_PLAIN)
+_OTHERS = [{"who": who, **_PLAIN} for who in range(5)]
+TABLES: dict[str, list[Row]] = {
+    "nobody": [],
+    "one person": [{"who": 9, **_PLAIN}],
+    "others": _OTHERS,
+    "and one who makes divisors zero": [*_OTHERS, {"who": 9, **_SEVEN}],
+    "and one with wild cells": [*_OTHERS, {"who": 9, **_WILD}, {"who": 9, **_NULL, "note": "a" * 3000}],
+    "and one with many rows": [*_OTHERS, *[{"who": 9, **_SEVEN}] * 2000],
+}
+
+
+@pytest.fixture(scope="module", params=["add-remove units", "replace units", "add-remove rows"])
+def curators(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Curator]]:
+    relation, kind = request.param.split()
+    made = World(kind == "units", (5, 3, 2), _COLUMNS, _STORED, {"places": _PLACES}, ())
+    folder: Path = tmp_path_factory.mktemp("outcomes")
+    found = [
+        Curator(made.policy(rows, relation), folder / f"{index}.ledger") for index, rows in enumerate(TABLES.values())
+    ]
+    yield found
+    for each in found:
+        each.close()
+
+
+def silenced(_: Any, columns: Any) -> list[list[int]]:
+    """In place of the noise: nothing of the totals is left."""
+    return [[0] * len(column) for column in columns]
+
+
+@pytest.fixture(autouse=True)
+def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.release.door._noisy", silenced)
+    monkeypatch.setattr("sfumato.release.door.bits", SimpleNamespace(integer=lambda _: 7))
+
+
+_MOMENTARY = ("time", "hash", "line", "data")
+
+
+def outcome(curator: Curator, text: str, **price: Any) -> dict[str, Any]:
+    """Everything an analyst can see of a question, and what was sent to the engine for it."""
+    engine: Any = curator._setting.engine
+    engine.sources.statements.clear()
+    before, spent = len(list(curator.ledger)), curator.budget.remaining
+    seen: dict[str, Any] = {}
+    try:
+        question = curator.sql(text)
+        seen["explained"] = str(question.explain()), str(question.error(epsilon=1))
+        answer = question.release(fresh=True, **price)
+        receipt = {name: value for name, value in vars(answer.receipt).items() if name not in _MOMENTARY}
+        seen["answer"] = answer.columns, answer.rows, answer.intervals, answer.keys, receipt
+    except SfumatoError as error:
+        seen["refused"] = type(error).__name__, getattr(error, "code", None), str(error)
+    left = curator.budget.remaining
+    seen["charged"] = {name: spent[name] - left[name] for name in left}
+    seen["lines"] = [(line.kind, line.question, line.plan) for line in list(curator.ledger)[before:]]
+    seen["statements"] = list(engine.sources.statements)
+    return seen
+
+
+def _same(curators: list[Curator], text: str, **price: Any) -> dict[str, Any]:
+    first, *others = (outcome(curator, text, **price) for curator in curators)
+    for name, other in zip(list(TABLES)[1:], others, strict=True):
+        assert repr(other) == repr(first), (text, name)
+    return first
+
+
+def test_one_outcome_whoever_is_in_the_table(curators: list[Curator], long: bool) -> None:
+    asked = QUESTIONS if long else QUESTIONS[::16]
+    found = [_same(curators, text, epsilon="0.001") for text in asked]
+    answered = sum("answer" in each for each in found)
+    assert answered > len(asked) * 0.3
+    for each in found:
+        assert "Unanswered" not in str(each.get("refused")), each
+        assert bool(any(each["charged"].values())) == ("answer" in each), each
+
+
+def test_a_refusal_reads_no_row_and_costs_nothing(curators: list[Curator], long: bool) -> None:
+    """Nothing is sent but questions about declared values and public tables."""
+    for text in QUESTIONS[:: 1 if long else 5]:
+        try:
+            curators[0].sql(text).options  # noqa: B018
+        except SfumatoError:
+            for curator in curators[::3]:
+                found = outcome(curator, text, epsilon="0.001")
+                assert "refused" in found
+                assert not found["lines"]
+                assert not any("sf_people" in each for each in found["statements"]), found["statements"]
+
+
+def test_gaussian_and_rho_prices_too(curators: list[Curator]) -> None:
+    for price in ({"epsilon": "0.001", "delta": "1e-9", "mechanism": sf.Gaussian}, {"rho": "1e-9"}):
+        found = _same(
+            curators, "SELECT region, COUNT(*), AVG(LEAST(1 / (age + 1), 2)) FROM people GROUP BY region", **price
+        )
+        assert "answer" in found
+
+
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
+_LITERAL = re.compile(r"'(?:[^']|'')*'")
+_OURS = """
+    all and as asc avg between bigint boolean by case cast coalesce count date date_part double distinct else end
+    false floor from group hugeint in inner interval is isfinite join left like ilike max min not null on or order
+    over partition prepare qualify sf_bound replace right round row_number dense_rank select sum then timestamp
+    true trunc try_cast using values varchar when where with hash abs ceil concat date_diff date_trunc exp greatest least length ln
+    list_transform lambda lower ltrim nullif pow rtrim sign sqrt starts_with struct_pack substr
+    to_days to_months to_years trim upper sf_people sf_places sf_unit u n r g c s t v x y a b
+"""
+_NUMBERS = re.compile(r"\b[0-9.]+(e[+-]?[0-9]+)?|\b[kvnmjd][0-9]+\b")
+
+
+def test_every_statement_is_one_we_generated(curators: list[Curator], long: bool) -> None:
+    """Outside quoted texts and declared names there are only our own words; what an attacker wrote is quoted."""
+    for text in [*INJECTIONS, *QUESTIONS[:: 1 if long else 21]]:
+        for sent in outcome(curators[3], text, epsilon="0.001")["statements"]:
+            assert MARK not in _LITERAL.sub("''", sent), sent
+            bare = _QUOTED.sub(" ", sent)
+            assert not set(bare) & set(";$\\@?#`'\"{}"), sent
+            assert "--" not in bare, sent
+            assert "/*" not in bare, sent
+            words = set(re.findall(r"[a-z_]+", _NUMBERS.sub("", bare.lower())))
+            assert words <= set(_OURS.split()), (words - set(_OURS.split()), sent)
+
+
+def test_the_log_is_not_empty(curators: list[Curator]) -> None:
+    """A marked text does reach the engine, quoted: the check above looks at something."""
+    found = outcome(curators[3], INJECTIONS[4], epsilon="0.001")["statements"]
+    assert any(MARK in each for each in found)
+    assert any(each.startswith("PREPARE") for each in found)
