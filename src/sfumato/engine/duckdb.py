@@ -70,8 +70,8 @@ class DuckDB:
     def identity(self) -> str:
         return self.sources.identity()
 
-    def interrupt(self) -> None:
-        self.sources.interrupt()
+    def interrupt(self, thread: int | None = None) -> None:
+        self.sources.interrupt(thread)
 
     def close(self) -> None:
         self.sources.close()

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Lock, RLock
+from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sfumato.engine import discovery, files, memory, relations
@@ -53,7 +53,7 @@ class Sources:
         self._spill = tempfile.mkdtemp(prefix="sfumato-")
         self._tidy = weakref.finalize(self, _remove, self._spill, self._process)
         self._connection = duckdb.connect(":memory:")
-        self._active: set[duckdb.DuckDBPyConnection] = set()
+        self._active: dict[duckdb.DuckDBPyConnection, int] = {}
         self._files: dict[str, files.Files] = {}
         self._contents: dict[str, tuple[tuple[files.Stamp, ...], str]] = {}
         self._databases: dict[str, str] = {}
@@ -136,12 +136,13 @@ class Sources:
             self._contents[table] = found.stamps, files.content(found)
         return self._contents[table][1]
 
-    def interrupt(self) -> None:
-        """Ends every statement that is running: it fails as ``EngineFailed``."""
+    def interrupt(self, thread: int | None = None) -> None:
+        """Ends every statement that is running, or those of one thread: they fail as ``EngineFailed``."""
         if os.getpid() == self._process:
             with self._lock:
-                for cursor in self._active:
-                    cursor.interrupt()
+                for cursor, owner in self._active.items():
+                    if thread in (None, owner):
+                        cursor.interrupt()
 
     def close(self) -> None:
         """Ends what is running and forgets the data. A forked process leaves its parent's connection alone."""
@@ -250,12 +251,12 @@ class Sources:
             if not self._process:
                 raise EngineClosed
             cursor = self._connection.cursor()
-            self._active.add(cursor)
+            self._active[cursor] = get_ident()
         try:
             yield cursor
         finally:
             with self._lock:
-                self._active.discard(cursor)
+                del self._active[cursor]
             cursor.close()
 
     def _guarded(self, statement: str, action: Callable[[], T]) -> T:

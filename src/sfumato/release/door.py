@@ -120,15 +120,17 @@ def _after_the_charge(number: int) -> Iterator[None]:
 
 @contextmanager
 def _limited(engine: Engine, seconds: float | None) -> Iterator[None]:
+    """Ends this thread's reading when its time is up: others have charges, and times, of their own."""
     if seconds is None:
         yield
         return
-    timer = threading.Timer(seconds, engine.interrupt)
+    timer = threading.Timer(seconds, engine.interrupt, [threading.get_ident()])
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
+        timer.join()  # one that has gone off must not meet this thread's next statement
 
 
 def _noisy_totals(prepared: Prepared, totals: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
