@@ -15,10 +15,13 @@ from sfumato.plan.functions import call
 from sfumato.plan.nodes import Filter, Join, Relation, Scan, relations
 from sfumato.plan.places import nearest, refuse, shown
 from sfumato.plan.sql_expressions import expression
-from sfumato.policy import Type
+from sfumato.policy import Domain, Type
 
 LARGEST = 5_000
 """Nodes in one expression after subqueries are put in place: substitution could double at every level."""
+
+LARGEST_EXACT = 2**53
+"""Every whole number up to this size is a double of its own."""
 
 _ROW_WISE = {"expressions", "from_", "joins", "where", "with_"}
 
@@ -268,7 +271,23 @@ def _pairs(left: Rows, right: _Public, node: exp.Join) -> tuple[tuple[tuple[Expr
         )
     for made, column in pairs:
         call("=", made, Column(column, right.table.columns[column]))
+        _check_distinct(made, right.table.columns[column], node)
     return tuple(sorted(set(pairs), key=repr)), tuple(using)
+
+
+def _check_distinct(made: Expression, domain: Domain, node: exp.Join) -> None:
+    """Rows that share a value are counted as the column holds it, so the join may not take two values for one: whole
+    numbers beyond 2^53 are not all told apart once they are compared with a real.
+    """
+    mixed = made.domain.type is Type.REAL and domain.type is Type.INTEGER
+    largest = None if domain.range is None else max(abs(int(end)) for end in domain.range)  # type: ignore[arg-type]
+    if mixed and (largest is None or largest > LARGEST_EXACT):
+        raise refuse(
+            node,
+            "join-real",
+            "a real is joined with whole numbers of at most 2^53 in size",
+            "write CAST(… AS INTEGER) on the private side",
+        )
 
 
 def _equality(left: Rows, right: _Public, part: exp.Expr) -> tuple[Expression, str]:
