@@ -21,6 +21,7 @@ from safety.worlds import FIRST, REGIONS, Row, World
 from sfumato.curator.curators import Curator
 from sfumato.errors import SfumatoError
 
+pytestmark = pytest.mark.timeout(3600)
 _COLUMNS = {
     "region": {"values": list(REGIONS)},
     "age": {"type": "integer", "bounds": [0, 110]},
