@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sfumato.privacy import codec
+from sfumato.privacy.numbers import percent
 
 VERSION = 1
 
@@ -48,6 +49,7 @@ class Receipt:
             ("this answer", f"{self.guarantee}{', bought before: free' if self.free else ''}"),
             ("the account", f"{self.account}, whatever is asked; left: {self.remaining}"),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
+            ("ranges", f"each holds with {percent(self.confidence)} confidence, for the noise alone"),
             ("limits", f"{self.limits} ({self.bounding})"),
             ("bounds", "; ".join(self.bounds) or "none needed"),
             ("data", self.data[:16]),
