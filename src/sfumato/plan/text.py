@@ -35,7 +35,7 @@ def select(text: object) -> exp.Select:
     except SqlglotError as error:
         raise _not_sql(error) from None
     if not statements:
-        raise Unsupported("empty", "the question is empty", fix="ask with SELECT … FROM … [WHERE] [GROUP BY]")
+        raise Unsupported("one-statement", "the question is empty", fix="ask with SELECT … FROM … [WHERE] [GROUP BY]")
     if len(statements) != 1:
         raise Unsupported("one-statement", "a question is one SELECT statement", fix="ask one question at a time")
     statement = statements[0]
