@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
@@ -228,9 +229,19 @@ def _require_same(name: str, terms: Terms, asked: Terms) -> None:
 
 
 def _alike(known: Budget, asked: Budget) -> bool:
-    """Equal. The default order is computed in floats, to six digits: another machine may find another last one."""
+    """Equal. The default order is computed in floats, to six digits: another machine may find another last one.
+
+    It also follows ε and δ, which an amendment changes and the account's order does not: who names no order asks for
+    the account's own. What is enforced are the account's terms in any case.
+    """
     if (known.order is None) is not (asked.order is None):
         return False
-    near = known.order is None or asked.order is None or abs(known.order - asked.order) <= known.order / 10**5
     fixed = ("epsilon", "delta", "reserve", "neighbours")
-    return near and all(getattr(known, name) == getattr(asked, name) for name in fixed)
+    return all(getattr(known, name) == getattr(asked, name) for name in fixed) and (
+        _near(known.order, asked.order)
+        or _near(Budget(asked.epsilon, asked.delta, reserve=asked.reserve).order, asked.order)
+    )
+
+
+def _near(one: Fraction | None, other: Fraction | None) -> bool:
+    return one is None or other is None or abs(one - other) <= one / 10**5
