@@ -14,7 +14,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.ledger.purse import read_cost, read_purse
 from sfumato.ledger.rows import Row
 from sfumato.privacy import Cost, Curve, codec
-from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, shown, text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAME = 200
@@ -143,6 +143,29 @@ class Line:
     previous: str
     hash: str
 
+    def summary(self) -> dict[str, Any]:
+        """What people want to know of it, as JSON: amounts are exact decimals, as text."""
+        return {
+            "number": self.number,
+            "time": self.time.isoformat(),
+            "analyst": self.analyst,
+            "kind": self.kind,
+            "question": self.question,
+            "request_id": self.request_id,
+            "about": self.about,
+            "cost": {name: None if amount is None else text(amount) for name, amount in self.cost.amounts.items()},
+        }
+
+    def words(self) -> tuple[str, ...]:
+        """Number, time, analyst, kind, question and cost in one line of text."""
+        amounts = self.cost.amounts.items()
+        cost = ", ".join(
+            f"{name} {'∞' if amount is None else shown(float(amount))}" for name, amount in amounts if amount != 0
+        )
+        when = self.time.strftime("%Y-%m-%d %H:%M:%S")
+        about = f"{self.kind} to {self.about}" if self.about else self.kind
+        return str(self.number), when, self.analyst or "", about, " ".join(self.question.split()), cost
+
     @classmethod
     def of(cls, row: Row) -> Line:
         purse = read_purse(row.purse)
@@ -188,11 +211,14 @@ class StoredAnswer:
     body: str
     accuracy: Mapping[str, Fraction]
     """Half-width per column."""
+    hash: str
+    """Of the line that holds it."""
 
     @classmethod
     def of(cls, row: Row) -> StoredAnswer:
         found = json.loads(row.detail)
-        return cls(row.number, moment(row.time), row.body, {column: Fraction(width) for column, width in found.items()})
+        accuracy = {column: Fraction(width) for column, width in found.items()}
+        return cls(row.number, moment(row.time), row.body, accuracy, row.hash)
 
     def within(self, asked: Mapping[str, Fraction]) -> bool:
         """At least as accurate in every column that was asked for."""

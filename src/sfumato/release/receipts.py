@@ -42,6 +42,10 @@ class Receipt:
     def to_json(self) -> str:
         return codec.dumps(self)
 
+    def short(self) -> str:
+        """The three lines that everybody should read."""
+        return "\n".join(str(self).splitlines()[:3])
+
     def __str__(self) -> str:
         when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")
         lines = [
