@@ -1,5 +1,213 @@
-"""x"""
+"""``sfumato demo``: a guided tour. What is shown is what is run."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import click
 
-command = click.Command("demo")
+from sfumato.errors import SfumatoError
+
+
+@dataclass(frozen=True)
+class Part:
+    """One step of the tour: what it is about, and the lines it runs."""
+
+    title: str
+    words: str
+    code: str
+
+
+PARTS = (
+    Part(
+        "A question, and how wrong its answer will be",
+        """
+        The table: every flight that left New York in the summer of 2013 (real, public: see ORIGIN.md). The policy says
+        whom to protect: a plane, with all its flights. Read "plane" as "patient" and "flight" as "visit".
+        Nothing below reads a row or costs anything yet.
+        """,
+        '''
+flights = sf.open(policy)
+ask = flights.sql("""
+    SELECT name AS airline, COUNT(*) AS flights
+    FROM flights JOIN airlines USING (carrier)
+    GROUP BY name ORDER BY flights DESC LIMIT 8
+""")
+ask.error(epsilon=1)
+round(ask.price({"flights": 1000}), 3)      # or the other way round: the ε that gives ±1000
+''',
+    ),
+    Part(
+        "The answer",
+        """
+        Only release spends. The charge is on disk before the first row is read; then noise is added, and every number
+        comes with the range that holds the exact one 95 times in 100.
+        """,
+        """
+answer = ask.release(epsilon=1)
+print(answer.bars("flights"))
+print(answer.receipt.short())
+""",
+    ),
+    Part(
+        "Asked again: the same answer, free",
+        """
+        A second draw of noise would tell more about the planes, so it would cost; the stored answer tells nothing new.
+        """,
+        """
+ask.release(epsilon=1).rows == answer.rows
+""",
+    ),
+    Part(
+        "A budget that holds",
+        """
+        The policy allows ε = 3 for life: for everybody together, across restarts. What does not fit is refused before
+        anything is read, and the refusal says what would fit.
+        """,
+        """
+ask.release(epsilon=2.5, fresh=True)
+""",
+    ),
+    Part(
+        "An attack on exact answers",
+        """
+        On 28 August one flight only was SkyWest's. Whoever gets exact totals, with it and without it, subtracts.
+        THESE TWO NUMBERS ARE EXACT: no curator gave them. They are shown because this table is public.
+        """,
+        """
+import pyarrow.compute as pc, pyarrow.parquet as parquet
+rows = parquet.read_table(policy.with_name("flights.parquet"))
+that_day = rows.filter(pc.equal(rows["day"], datetime.date(2013, 8, 28)))
+others = that_day.filter(pc.not_equal(that_day["carrier"], "OO"))
+everyone, without = pc.sum(that_day["delay"]).as_py(), pc.sum(others["delay"]).as_py()
+print(f"{everyone:,} - {without:,} = {everyone - without} minutes: the delay of that one flight, exactly")
+""",
+    ),
+    Part(
+        "The same attack here",
+        """
+        The same two questions, to the curator (with a tighter limit, five flights of a plane, which means less noise).
+        """,
+        """
+total = "SELECT SUM(delay) AS minutes FROM flights WHERE day = DATE '2013-08-28'"
+everyone = flights.sql(total).limit(rows=5).release(epsilon=0.5)
+without = flights.sql(total + " AND carrier <> 'OO'").limit(rows=5).release(epsilon=0.5)
+for each in (everyone, without): print(each.cells()[0][0])
+difference = everyone.rows[0][0] - without.rows[0][0]
+print(f"the difference, {difference:,} minutes, tells nothing about one flight: noise hides a whole plane")
+""",
+    ),
+)
+
+
+@click.command(short_help="A guided tour in a few seconds, no set-up.")
+@click.option("--pause", is_flag=True, help="Wait for a key between the parts.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Keep the example's policy, tables and ledger in this new folder, to go on with.",
+)
+def command(pause: bool, keep: Path | None) -> None:
+    """A guided tour on a bundled real table: a question, its error before, the answer, the budget, an attack.
+
+    \b
+    Examples:
+      sfumato demo
+      sfumato demo --keep flights
+    """
+    from sfumato.data import example
+
+    with _folder(keep) as folder:
+        policy = example(folder)
+        tour(policy, pause=pause)
+    _next(policy if keep else None)
+
+
+def tour(policy: Path, *, pause: bool) -> None:
+    """Every part in turn, in one namespace, like a session at the keyboard."""
+    import datetime
+
+    import sfumato
+
+    scope: dict[str, Any] = {"sf": sfumato, "policy": policy, "datetime": datetime}
+    try:
+        for number, part in enumerate(PARTS, start=1):
+            click.secho(f"\n{number}. {part.title}", bold=True)
+            click.echo("\n".join(f"   {line.strip()}" for line in part.words.strip().splitlines()) + "\n")
+            _run(part.code.strip(), scope)
+            _left(scope["flights"].budget)
+            if pause and number < len(PARTS):
+                click.pause("\n   … press any key")
+    finally:
+        if "flights" in scope:
+            scope["flights"].close()
+
+
+def _run(code: str, scope: dict[str, Any]) -> None:
+    """Each statement as it is written, then what it prints; a refusal is shown as the caller would see it."""
+    for statement in ast.parse(code).body:
+        lines = code.splitlines()[statement.lineno - 1 : statement.end_lineno]
+        click.secho("\n".join(f"   {'...' if index else '>>>'} {line}" for index, line in enumerate(lines)), fg="cyan")
+        try:
+            value = _value(statement, scope)
+        except SfumatoError as refusal:
+            click.secho(_indented(f"{type(refusal).__name__}: {refusal}"), fg="yellow")
+        else:
+            if value is not None:
+                click.echo(_indented(repr(value)))
+
+
+def _value(statement: ast.stmt, scope: dict[str, Any]) -> object:
+    scope["print"] = lambda text: click.echo(_indented(text))
+    if isinstance(statement, ast.Expr):
+        return eval(compile(ast.Expression(statement.value), "<demo>", "eval"), scope)
+    exec(compile(ast.Module([statement], []), "<demo>", "exec"), scope)
+    return None
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"   {line}".rstrip() for line in text.splitlines())
+
+
+def _left(budget: Any) -> None:
+    """What remains of the budget, as a bar."""
+    left = float(budget.remaining["pure"] / budget.epsilon)
+    filled = round(30 * left)
+    bar = "█" * filled + "░" * (30 - filled)
+    click.secho(
+        f"\n   budget left  {bar}  ε = {float(budget.remaining['pure']):g} of {float(budget.epsilon):g}", fg="green"
+    )
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix="sfumato-") as folder:
+        yield Path(folder)
+
+
+def _next(kept: Path | None) -> None:
+    click.secho("\nWhere to go next", bold=True)
+    name = kept or Path("flights/flights.toml")
+    lines = (
+        [] if kept else ["sfumato demo --keep flights                       the same, with the files kept in flights/"]
+    )
+    lines += [
+        f'sfumato query {name} "SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin" --within 900',
+        f"sfumato budget {name}",
+        "sfumato query --help",
+        "docs/tutorials/getting-started.md                 the same in Python, step by step",
+        "docs/explanation/threat-model.md                  what is promised, and what is not",
+    ]
+    click.echo("\n".join(f"   {line}" for line in lines))
+    sys.stdout.flush()

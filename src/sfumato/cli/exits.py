@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import click
 
-from sfumato.errors import InvalidParameter, LedgerUnavailable, Overspent, SfumatoError, Unanswered
+from sfumato.errors import InvalidParameter, LedgerUnavailable, Overspent, SfumatoError, Unanswered, WeakPrivacy
 
 _CODES: tuple[tuple[type[SfumatoError], int], ...] = (
     (InvalidParameter, 2),
@@ -29,6 +29,7 @@ EXIT_CODES = (
 def refusals() -> Iterator[None]:
     """Whatever the library refuses ends the command, without a traceback."""
     with warnings.catch_warnings():
+        warnings.simplefilter("always", WeakPrivacy)
         warnings.showwarning = lambda message, *_, **__: click.secho(f"warning: {message}", fg="yellow", err=True)
         try:
             yield

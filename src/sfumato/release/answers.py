@@ -111,6 +111,12 @@ class Answer:
             writer.writerow([*("" if cell is None else _json(cell) for cell in row), *ends])
         return out.getvalue()
 
+    def bars(self, column: str, width: int = 50) -> str:
+        """Bars with their ranges, in text."""
+        from sfumato.release.bars import bars
+
+        return bars(self, column, width)
+
     def plot(self, path: str | None = None) -> Any:
         """Bars with their ranges: an Altair chart, or a picture in a file when a path (.svg, .png) is given."""
         from sfumato.release.plotting import plot
