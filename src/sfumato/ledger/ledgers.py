@@ -224,7 +224,7 @@ def _require_same(name: str, terms: Terms, asked: Terms) -> None:
         raise AccountDiffers(
             f"the account was opened with another {' and another '.join(differing)}: {terms.unit}, {terms.budget!r}",
             place=f"account {name!r}",
-            fix="open it with the terms it has; the owner may change a budget with account.amend(…, reason=…)",
+            fix="open it with the terms it has; as the owner, change its budget with sfumato budget amend --reason …",
         )
 
 
