@@ -69,8 +69,9 @@ class Standing:
 
     def __str__(self) -> str:
         at = {"Laplace": "", "Gaussian": f" at δ = {_short(self.delta)}"}
-        offers = " or ".join(f"{name} ε = {shown(most, 6)}{at[name]}" for name, most in self.largest.items())
-        return f"for life: ε = {_short(self.epsilon)}, δ = {_short(self.delta)}\nlargest release accepted now: {offers}"
+        offers = " or ".join(f"{name} ε = {shown(most, 6)}{at[name]}" for name, most in self.largest.items() if most)
+        life = f"for life: ε = {_short(self.epsilon)}, δ = {_short(self.delta)}"
+        return f"{life}\nlargest release accepted now: {offers or 'none'}"
 
 
 def _texts(amounts: Mapping[str, Fraction | None]) -> dict[str, str | None]:
