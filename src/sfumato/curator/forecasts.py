@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.plan.nodes import Query
+from sfumato.policy import Type
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, shown as number, text
 from sfumato.release.finishing import Numbers, finish
 from sfumato.release.measured import Measured, Scale, estimates, scales
@@ -56,11 +57,13 @@ def half_widths(
     level = exact(confidence, "confidence", INSIDE_UNIT)
     sizes = (size,) if size is not None else SIZES
     found = [_widths(query, prepared, groups, level, each) for each in sizes]
+    whole = {output.name for output in query.finish.outputs if output.expression.domain.type is Type.INTEGER}
     columns: dict[str, Width] = {}
     for name in found[0]:
         widths = [each[name] for each in found]
-        plain = all(math.isclose(each, widths[0], rel_tol=1e-9) for each in widths)
-        columns[name] = widths[0] if plain else dict(zip(sizes, widths, strict=True))
+        rounding = 1.0 if name in whole else 0.0  # a whole number is shown rounded, by up to a half either way
+        plain = all(math.isclose(each, widths[0], rel_tol=1e-9, abs_tol=rounding) for each in widths)
+        columns[name] = max(widths) if plain else dict(zip(sizes, widths, strict=True))
     return columns
 
 
