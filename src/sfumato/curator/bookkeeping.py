@@ -18,7 +18,7 @@ from sfumato.errors import AccountDiffers, InvalidParameter
 from sfumato.ledger import Account, Ledger, Line
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.policy import Policy
-from sfumato.privacy import Budget
+from sfumato.privacy import Budget, Sensitivity
 from sfumato.privacy.numbers import shown, text
 
 Where = str | os.PathLike[str] | None
@@ -42,13 +42,14 @@ class Standing:
         """Of the last purse: an analyst's share, say. What it would accept, all of them must."""
         budget = purses[-1]
         kinds: dict[str, Any] = {"Laplace": Laplace, "Gaussian": Gaussian} if budget.delta else {"Laplace": Laplace}
+        change = Sensitivity(1, 1, neighbours=budget.neighbours)
         return cls(
             text(budget.epsilon),
             text(budget.delta),
             _texts(budget.allowances.amounts),
             _texts(budget.spent),
             {name: text(amount) for name, amount in budget.remaining.items()},
-            {name: min(purse.largest(kind) for purse in purses) for name, kind in kinds.items()},
+            {name: min(purse.largest(kind, sensitivity=change) for purse in purses) for name, kind in kinds.items()},
         )
 
     def to_json(self) -> str:
