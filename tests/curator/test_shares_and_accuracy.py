@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +88,13 @@ def test_bars_span_from_zero_with_whiskers_at_the_ends_of_the_range(flights: sf.
         answer.bars("n", width=1)
     signed = flights.sql("SELECT COUNT(*) - 100000 AS below FROM flights").release(epsilon=1)
     assert "█" in signed.bars("below")
+
+
+def test_a_curator_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
+    policy = sf.example(tmp_path / "x")
+    sf.open(policy).close()
+    policy.write_text(policy.read_text().replace("epsilon = 3.0", "epsilon = 4.0"))
+    with pytest.raises(sf.AccountDiffers):
+        sf.open(policy)
+    held = [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink() and each.exists()]
+    assert not [name for name in held if str(tmp_path) in name]

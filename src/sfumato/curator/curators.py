@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -41,12 +42,17 @@ class Curator:
         self.policy = policy if isinstance(policy, Policy) else read(Path(policy))
         allowed = None if seconds is None else float(exact(seconds, "seconds", POSITIVE))
         progress("opening")
-        engine = DuckDB(self.policy, memory)
-        self._owns_ledger = not isinstance(ledger, Ledger)
-        self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger_path(self.policy, ledger))
-        account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)
-        self._setting = Setting(self.policy, engine, account, progress, allowed)
-        self._catalog = engine.catalog()
+        with ExitStack() as opened:  # what was opened is closed again when something else cannot be
+            engine = DuckDB(self.policy, memory)
+            opened.callback(engine.close)
+            self._owns_ledger = not isinstance(ledger, Ledger)
+            self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger_path(self.policy, ledger))
+            if self._owns_ledger:
+                opened.callback(self.ledger.close)
+            account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)
+            self._setting = Setting(self.policy, engine, account, progress, allowed)
+            self._catalog = engine.catalog()
+            opened.pop_all()
 
     @property
     def name(self) -> str:
