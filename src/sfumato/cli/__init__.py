@@ -55,6 +55,10 @@ def init(data: Path, output: Path, relation: str | None) -> None:
     The names and types of the columns are shown; no row is read. Bounds and categories are yours to type: taken
     from the data they would tell of the people in it. An existing file is never overwritten.
 
+    \b
+    Example:
+      sfumato init visits.parquet -o clinic.toml
+
     Exit codes: 0 written, 1 refused, 2 wrong usage.
     """
     from sfumato.cli.init import interview
@@ -70,6 +74,10 @@ def check(policy: Path, public: bool) -> None:
 
     The figures marked PRIVATE are exact and protected by no noise: never log, share or publish them. They are printed
     and kept nowhere.
+
+    \b
+    Example:
+      sfumato check clinic.toml
 
     Exit codes: 0 good, 1 the policy or a source is wrong, 2 wrong usage.
     """

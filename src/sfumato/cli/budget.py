@@ -65,6 +65,10 @@ def amend(policy: Path, reason: str, ledger: Path | None, as_json: bool) -> None
     """Make the budget written in POLICY the account's own. Unit and neighbours stay for life.
 
     Edit the budget in the file first, then run this once.
+
+    \b
+    Example:
+      sfumato budget amend clinic.toml --reason "second year of the study"
     """
     from sfumato.curator.bookkeeping import amend as amend_account
     from sfumato.policy.reading import read
