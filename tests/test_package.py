@@ -110,7 +110,7 @@ def test_an_old_python_is_named(tmp_path: Path) -> None:
 def test_shell_examples_name_commands_that_exist() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.S):
-            for line in block.strip().splitlines():
+            for line in block.strip().replace("\\\n", " ").splitlines():
                 command = line.split("#")[0].split()[0]
                 assert command in {"./demo", "./test", "sfumato", "git", "cd", ".venv/bin/python"}, (page, line)
                 if command in {"./demo", "./test"}:

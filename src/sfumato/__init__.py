@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         Question as Question,
         open as open,
     )
+    from sfumato.data import example as example
     from sfumato.ledger import (
         Account as Account,
         Anchor as Anchor,
@@ -157,6 +158,7 @@ __all__ = [
     "divergences",
     "dumps",
     "errors",
+    "example",
     "loads",
     "odometer",
     "open",
@@ -167,6 +169,7 @@ __all__ = [
 # fmt: off
 _LATER = {
     "sfumato.curator": ("Curator", "Explanation", "Forecast", "Question", "open"),
+    "sfumato.data": ("example",),
     "sfumato.ledger": ("Account", "Anchor", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (
         "AboveThreshold", "Exponential", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax", "OptimalLocalHashing",

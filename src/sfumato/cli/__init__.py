@@ -3,42 +3,49 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import click
 
 from sfumato import __version__
-from sfumato.errors import SfumatoError
+from sfumato.cli.exits import EXIT_CODES, refusals
+
+_ORDER = ("demo", "init", "check", "query", "budget", "history", "ledger")
+_LATER = ("demo", "query", "budget", "history", "ledger")
+"""Commands that live in modules of their own, each imported when it is named."""
 
 
-@contextmanager
-def refusals() -> Iterator[None]:
-    """A refusal is printed as rule, place and fix, and ends the command with exit code 1."""
-    try:
-        yield
-    except SfumatoError as refusal:
-        click.secho(str(refusal), fg="red", err=True)
-        sys.exit(1)
+class Commands(click.Group):
+    """Commands that are imported on first use, and end with the exit code of what went wrong."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*_ORDER, *(name for name in super().list_commands(ctx) if name not in _ORDER)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _LATER:
+            found: click.Command = import_module(f"sfumato.cli.{cmd_name}").command
+            return found
+        return super().get_command(ctx, cmd_name)
+
+    def invoke(self, ctx: click.Context) -> object:
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")  # a terminal without ε still gets its answer
+        with refusals():
+            return super().invoke(ctx)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(__version__, prog_name="sfumato")
 def main() -> None:
-    """Private answers about people, with honest error bars and a budget that holds."""
+    """Private answers about people, with honest error bars and a budget that holds.
+
+    New here? Run: sfumato demo
+    """
 
 
-@main.command()
-@click.option("--pause/--no-pause", default=None, help="Wait for Enter between parts (default: when typed at).")
-def demo(pause: bool | None) -> None:
-    """A one-minute guided look at what a private release leaks."""
-    from sfumato.cli.demo import tour
-
-    tour(pause=sys.stdin.isatty() if pause is None else pause)
-
-
-@main.command()
+@main.command(short_help="Draft a policy by answering questions.")
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("policy.toml"), show_default=True)
 @click.option("--relation", help="The table inside DATA when it is a DuckDB database.")
@@ -48,15 +55,18 @@ def init(data: Path, output: Path, relation: str | None) -> None:
     The names and types of the columns are shown; no row is read. Bounds and categories are yours to type: taken
     from the data they would tell of the people in it. An existing file is never overwritten.
 
+    \b
+    Example:
+      sfumato init visits.parquet -o clinic.toml
+
     Exit codes: 0 written, 1 refused, 2 wrong usage.
     """
     from sfumato.cli.init import interview
 
-    with refusals():
-        interview(data, output, relation)
+    interview(data, output, relation)
 
 
-@main.command()
+@main.command(short_help="Validate a policy, for its owner.")
 @click.argument("policy", type=click.Path(path_type=Path))
 @click.option("--public", is_flag=True, help="Only validate and fingerprint: print nothing that is private.")
 def check(policy: Path, public: bool) -> None:
@@ -65,9 +75,12 @@ def check(policy: Path, public: bool) -> None:
     The figures marked PRIVATE are exact and protected by no noise: never log, share or publish them. They are printed
     and kept nowhere.
 
+    \b
+    Example:
+      sfumato check clinic.toml
+
     Exit codes: 0 good, 1 the policy or a source is wrong, 2 wrong usage.
     """
     from sfumato.cli.check import report
 
-    with refusals():
-        report(policy, private=not public)
+    report(policy, private=not public)

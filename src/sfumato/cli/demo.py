@@ -1,91 +1,213 @@
-"""A guided look at a privacy-loss curve in the terminal."""
+"""``sfumato demo``: a guided tour. What is shown is what is run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ast
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import click
 
-from sfumato.errors import Overspent
-from sfumato.privacy import Budget, Curve, Guarantee, compose, odometer, reading
-
-_WIDTH = 44
-_EIGHTHS = " ▏▎▍▌▋▊▉"
+from sfumato.errors import SfumatoError
 
 
-def tour(*, pause: bool) -> None:
-    """Every part in turn; each is a few lines of the library and what they print."""
-    for number, part in enumerate(_PARTS, start=1):
-        title, _, rest = (part.__doc__ or "").partition("\n")
-        click.secho(f"\n{number}. {title}", bold=True)
-        click.echo("\n".join(f"   {line.strip()}".rstrip() for line in rest.strip().splitlines()) + "\n")
-        part()
-        if pause and number < len(_PARTS):
-            click.pause("\n   … press any key")
-    click.echo("\nNext: README.md for the tour in Python, docs/ for every theorem. Run ./test to check all of it here.")
+@dataclass(frozen=True)
+class Part:
+    """One step of the tour: what it is about, and the lines it runs."""
+
+    title: str
+    words: str
+    code: str
 
 
-def bar(value: float, most: float, width: int = _WIDTH) -> str:
-    """A horizontal bar in eighths of a character."""
-    eighths = round(8 * width * min(1.0, max(0.0, value / most)))
-    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+PARTS = (
+    Part(
+        "A question, and how wrong its answer will be",
+        """
+        The table: every flight that left New York in the summer of 2013 (real, public: see ORIGIN.md). The policy says
+        whom to protect: a plane, with all its flights. Read "plane" as "patient" and "flight" as "visit".
+        Nothing below reads a row or costs anything yet.
+        """,
+        '''
+flights = sf.open(policy)
+ask = flights.sql("""
+    SELECT name AS airline, COUNT(*) AS flights
+    FROM flights JOIN airlines USING (carrier)
+    GROUP BY name ORDER BY flights DESC LIMIT 8
+""")
+ask.error(epsilon=1)
+round(ask.price({"flights": 1000}), 3)      # or the other way round: the ε that gives ±1000
+''',
+    ),
+    Part(
+        "The answer",
+        """
+        Only release spends. The charge is on disk before the first row is read; then noise is added, and every number
+        comes with the range that holds the exact one 95 times in 100.
+        """,
+        """
+answer = ask.release(epsilon=1)
+print(answer.bars("flights"))
+print(answer.receipt.short())
+""",
+    ),
+    Part(
+        "Asked again: the same answer, free",
+        """
+        A second draw of noise would tell more about the planes, so it would cost; the stored answer tells nothing new.
+        """,
+        """
+ask.release(epsilon=1).rows == answer.rows
+""",
+    ),
+    Part(
+        "A budget that holds",
+        """
+        The policy allows ε = 3 for life: for everybody together, across restarts. What does not fit is refused before
+        anything is read, and the refusal says what would fit.
+        """,
+        """
+ask.release(epsilon=2.5, fresh=True)
+""",
+    ),
+    Part(
+        "An attack on exact answers",
+        """
+        On 28 August one flight only was SkyWest's. Whoever gets exact totals, with it and without it, subtracts.
+        THESE TWO NUMBERS ARE EXACT: no curator gave them. They are shown because this table is public.
+        """,
+        """
+import pyarrow.compute as pc, pyarrow.parquet as parquet
+rows = parquet.read_table(policy.with_name("flights.parquet"))
+that_day = rows.filter(pc.equal(rows["day"], datetime.date(2013, 8, 28)))
+others = that_day.filter(pc.not_equal(that_day["carrier"], "OO"))
+everyone, without = pc.sum(that_day["delay"]).as_py(), pc.sum(others["delay"]).as_py()
+print(f"{everyone:,} - {without:,} = {everyone - without} minutes: the delay of that one flight, exactly")
+""",
+    ),
+    Part(
+        "The same attack here",
+        """
+        The same two questions, to the curator (with a tighter limit, five flights of a plane, which means less noise).
+        """,
+        """
+total = "SELECT SUM(delay) AS minutes FROM flights WHERE day = DATE '2013-08-28'"
+everyone = flights.sql(total).limit(rows=5).release(epsilon=0.5)
+without = flights.sql(total + " AND carrier <> 'OO'").limit(rows=5).release(epsilon=0.5)
+for each in (everyone, without): print(each.cells()[0][0])
+difference = everyone.rows[0][0] - without.rows[0][0]
+print(f"the difference, {difference:,} minutes, tells nothing about one flight: noise hides a whole plane")
+""",
+    ),
+)
 
 
-def _bars(rows: Sequence[tuple[str, float]], show: Callable[[float], str]) -> None:
-    most = max(value for _, value in rows)
-    for label, value in rows:
-        click.echo(f"   {label:>14}  {bar(value, most):<{_WIDTH}}  {show(value)}")
+@click.command(short_help="A guided tour in a few seconds, no set-up.")
+@click.option("--pause", is_flag=True, help="Wait for a key between the parts.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Keep the example's policy, tables and ledger in this new folder, to go on with.",
+)
+def command(pause: bool, keep: Path | None) -> None:
+    """A guided tour on a bundled real table: a question, its error before, the answer, the budget, an attack.
 
-
-def _one_release() -> None:
-    """What one noisy count leaks
-    A count of patients plus Laplace noise of scale 2. For any ε, δ is how much probability
-    the promise e^ε leaves uncovered: the curve falls, and from ε = 0.5 on it is zero.
+    \b
+    Examples:
+      sfumato demo
+      sfumato demo --keep flights
     """
-    curve = Curve.laplace(scale=2)
-    _bars([(f"ε = {e}", curve.delta(e)) for e in ("0", "0.1", "0.2", "0.3", "0.4", "0.5")], lambda d: f"δ = {d:.4f}")
+    from sfumato.data import example
+
+    with _folder(keep) as folder:
+        policy = example(folder)
+        tour(policy, pause=pause)
+    _next(policy if keep else None)
 
 
-def _for_one_person() -> None:
-    """What that means for one person
-    Whatever an attacker already knows, the answer moves their belief at most this far:
-    """
-    click.echo("\n".join(f"   {line}" for line in str(reading(Guarantee("0.5"))).splitlines()))
+def tour(policy: Path, *, pause: bool) -> None:
+    """Every part in turn, in one namespace, like a session at the keyboard."""
+    import datetime
 
+    import sfumato
 
-def _many_releases() -> None:
-    """Many answers together
-    500 Laplace and 500 Gaussian answers, all of different noise, at δ = 1e-6. Adding up the ε
-    is safe and far too pessimistic; composing the curves gives certified bounds on the truth.
-    """
-    scales = [f"{100 + i / 5}" for i in range(500)]
-    gaussian = [Curve.gaussian(scale) for scale in scales]
-    laplace = [Curve.laplace(scale) for scale in scales]
-    low, high = compose([*laplace, *gaussian]).epsilon_range("1e-6")
-    added = sum(curve.epsilon(0) for curve in laplace) + sum(curve.epsilon("1e-9") for curve in gaussian)
-    _bars([("added up", added), ("composed", high)], lambda e: f"ε = {e:.6f}")
-    click.echo(f"\n   certified: {low:.9f} ≤ ε ≤ {high:.9f}")
-
-
-def _two_lines() -> None:
-    """Planned in advance, or chosen along the way
-    Tight composition is true only if the parameters were fixed beforehand. An analyst who reacts to
-    answers needs the other line, which holds at every moment at once.
-    """
-    click.echo("\n".join(f"   {line}" for line in str(odometer([(Curve.gaussian(30), 1)] * 60, "1e-6")).splitlines()))
-
-
-def _an_account() -> None:
-    """An account that refuses
-    ε = 1 for life, spent in tenths: ten fit exactly, the eleventh is refused before anything is read.
-    """
-    account, spent = Budget(1), 0
+    scope: dict[str, Any] = {"sf": sfumato, "policy": policy, "datetime": datetime}
     try:
-        while True:
-            account, spent = account.charge(Curve.laplace(10)), spent + 1
-    except Overspent as refusal:
-        click.echo(f"   {spent} releases of ε = 0.1 accepted; the next one:\n")
-        click.secho("\n".join(f"   {line}" for line in str(refusal).splitlines()), fg="yellow")
+        for number, part in enumerate(PARTS, start=1):
+            click.secho(f"\n{number}. {part.title}", bold=True)
+            click.echo("\n".join(f"   {line.strip()}" for line in part.words.strip().splitlines()) + "\n")
+            _run(part.code.strip(), scope)
+            _left(scope["flights"].budget)
+            if pause and number < len(PARTS):
+                click.pause("\n   … press any key")
+    finally:
+        if "flights" in scope:
+            scope["flights"].close()
 
 
-_PARTS = (_one_release, _for_one_person, _many_releases, _two_lines, _an_account)
+def _run(code: str, scope: dict[str, Any]) -> None:
+    """Each statement as it is written, then what it prints; a refusal is shown as the caller would see it."""
+    for statement in ast.parse(code).body:
+        lines = code.splitlines()[statement.lineno - 1 : statement.end_lineno]
+        click.secho("\n".join(f"   {'...' if index else '>>>'} {line}" for index, line in enumerate(lines)), fg="cyan")
+        try:
+            value = _value(statement, scope)
+        except SfumatoError as refusal:
+            click.secho(_indented(f"{type(refusal).__name__}: {refusal}"), fg="yellow")
+        else:
+            if value is not None:
+                click.echo(_indented(repr(value)))
+
+
+def _value(statement: ast.stmt, scope: dict[str, Any]) -> object:
+    scope["print"] = lambda text: click.echo(_indented(text))
+    if isinstance(statement, ast.Expr):
+        return eval(compile(ast.Expression(statement.value), "<demo>", "eval"), scope)
+    exec(compile(ast.Module([statement], []), "<demo>", "exec"), scope)
+    return None
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"   {line}".rstrip() for line in text.splitlines())
+
+
+def _left(budget: Any) -> None:
+    """What remains of the budget, as a bar."""
+    left = float(budget.remaining["pure"] / budget.epsilon)
+    filled = round(30 * left)
+    bar = "█" * filled + "░" * (30 - filled)
+    click.secho(
+        f"\n   budget left  {bar}  ε = {float(budget.remaining['pure']):g} of {float(budget.epsilon):g}", fg="green"
+    )
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix="sfumato-") as folder:
+        yield Path(folder)
+
+
+def _next(kept: Path | None) -> None:
+    click.secho("\nWhere to go next", bold=True)
+    name = kept or Path("flights/flights.toml")
+    lines = (
+        [] if kept else ["sfumato demo --keep flights                       the same, with the files kept in flights/"]
+    )
+    lines += [
+        f'sfumato query {name} "SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin" --within 900',
+        f"sfumato budget {name}",
+        "sfumato query --help",
+        "docs/tutorials/getting-started.md                 the same in Python, step by step",
+        "docs/explanation/threat-model.md                  what is promised, and what is not",
+    ]
+    click.echo("\n".join(f"   {line}" for line in lines))
+    sys.stdout.flush()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from sfumato.curator.bookkeeping import account_name, ledger_path
 from sfumato.curator.questions import Question
 from sfumato.curator.setting import Setting
 from sfumato.engine.duckdb import DuckDB
@@ -40,22 +42,27 @@ class Curator:
         self.policy = policy if isinstance(policy, Policy) else read(Path(policy))
         allowed = None if seconds is None else float(exact(seconds, "seconds", POSITIVE))
         progress("opening")
-        engine = DuckDB(self.policy, memory)
-        self._owns_ledger = not isinstance(ledger, Ledger)
-        self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(self._ledger_path(ledger))
-        account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)
-        self._setting = Setting(self.policy, engine, account, progress, allowed)
-        self._catalog = engine.catalog()
+        with ExitStack() as opened:  # what was opened is closed again when something else cannot be
+            engine = DuckDB(self.policy, memory)
+            opened.callback(engine.close)
+            self._owns_ledger = not isinstance(ledger, Ledger)
+            self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger_path(self.policy, ledger))
+            if self._owns_ledger:
+                opened.callback(self.ledger.close)
+            account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)
+            self._setting = Setting(self.policy, engine, account, progress, allowed)
+            self._catalog = engine.catalog()
+            opened.pop_all()
 
     @property
     def name(self) -> str:
         """The account's: that of the policy's file."""
-        return self.policy.path.stem if self.policy.path is not None else self.policy.unit.name
+        return account_name(self.policy)
 
     @property
     def budget(self) -> Budget:
-        """What may be spent and what has been."""
-        return self._setting.account.budget
+        """What may be spent and what has been: of the account, or of the share of the analyst who asks."""
+        return self._setting.purses[-1]
 
     def sql(self, question: str) -> Question:
         """A question in SQL, understood and priced but not asked. Free."""
@@ -63,25 +70,14 @@ class Curator:
         return Question(self._setting, question, query, Limits.of(self.policy.tables[query.plan.table]))
 
     def as_analyst(self, name: str) -> Curator:
-        """The same curator, asking and paying under an analyst's name."""
+        """The same curator, asking and paying under an analyst's name, within the share the policy gives them."""
         if name not in self.policy.analysts:
             raise InvalidParameter("name", name, "an analyst of the policy", fix="add [analysts.<name>] to the policy")
+        self._setting.account.analyst(name, share=self.policy.analysts[name])
         view = object.__new__(Curator)
         view.__dict__.update(self.__dict__)
         view._setting = replace(self._setting, analyst=name)
         return view
-
-    def _ledger_path(self, ledger: str | os.PathLike[str] | None) -> Path:
-        if ledger is not None:
-            return Path(ledger)
-        if self.policy.path is None:
-            raise InvalidParameter(
-                "ledger",
-                None,
-                "a path: this policy was not read from a file",
-                fix="Curator(policy, ledger='clinic.ledger')",
-            )
-        return self.policy.path.with_suffix(".ledger")
 
     def close(self) -> None:
         self._setting.engine.close()

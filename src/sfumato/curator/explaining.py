@@ -12,7 +12,7 @@ from sfumato.plan.bounding import Bounding, Limits, Scaled
 from sfumato.plan.nodes import Filter, Join, Mean, Query, Scan, Sum, relations
 from sfumato.plan.words import measured, names, words
 from sfumato.policy import Policy
-from sfumato.privacy.numbers import text as number
+from sfumato.privacy.numbers import Number, percent, shown, text as number
 from sfumato.release.preparing import Additive, Prepared
 
 
@@ -40,7 +40,7 @@ class Explanation:
     def __str__(self) -> str:
         width = max(len(each.name) for each in self.operators)
         lines = [f"{each.name:<{width}}  {each.what}\n{'':<{width}}    {each.effect}" for each in self.operators]
-        return "\n".join([f"at {self.price}:", *lines, f"chosen: {self.reason}"])
+        return "\n".join([f"at {self.price}:", *lines, f"{'chosen':<{width}}  {self.reason}"])
 
     __repr__ = __str__
 
@@ -52,18 +52,22 @@ class Explanation:
         return f"<table><caption>at {html.escape(self.price)}</caption>{rows}</table><p>{html.escape(self.reason)}</p>"
 
 
-def explain(text: str, query: Query, policy: Policy, groups: int, prepared: Prepared) -> Explanation:
+def explain(
+    text: str, query: Query, policy: Policy, groups: int, prepared: Prepared, confidence: Number = "0.95"
+) -> Explanation:
     operators = [*_sources(query, policy), _limit(prepared), _group(query, groups)]
-    widths = prepared.half_widths()
+    widths = prepared.half_widths(confidence)
+    sure = f"with {percent(confidence)} confidence"
     share = len(prepared.mechanisms)
     for scaled, mechanism, width in zip(prepared.bounded.measures, prepared.mechanisms, widths, strict=True):
         operators.append(Operator("measure", measured(scaled.measure), _sensitivity(scaled)))
         price = f"1/{share} of the price" if share > 1 else "the whole price"
+        on = " on its sum" if isinstance(scaled.measure, Mean) else ""
         operators.append(
             Operator(
                 "noise",
                 noise_in_words(mechanism, scaled.worth),
-                f"±{float(width):.4g} with 95 % confidence, for {price}",
+                f"±{shown(float(width))}{on} {sure}, for {price}",
             )
         )
     operators.append(_finish(query))
@@ -74,7 +78,7 @@ def noise_in_words(mechanism: Additive, worth: Fraction) -> str:
     """A mechanism in the measure's own terms, not in steps."""
     size = mechanism.scale if isinstance(mechanism, Laplace) else mechanism.sigma
     law = "Laplace, scale" if isinstance(mechanism, Laplace) else "Gaussian, σ"
-    return f"{law} {float(max(size) if isinstance(size, tuple) else size) * float(worth):.6g}"
+    return f"{law} {shown(float(max(size) if isinstance(size, tuple) else size) * float(worth), 6)}"
 
 
 def _sources(query: Query, policy: Policy) -> list[Operator]:
@@ -90,9 +94,8 @@ def _sources(query: Query, policy: Policy) -> list[Operator]:
             )
         elif isinstance(node, Join):
             on = ", ".join(f"{words(made)} = {column}" for made, column in node.pairs)
-            found.append(
-                Operator("join", f"{node.table} on {on}", f"public; a row becomes at most {node.multiplicity}")
-            )
+            most = _many(node.multiplicity, "row")
+            found.append(Operator("join", f"{node.table} on {on}", f"public; one row becomes at most {most}"))
         elif isinstance(node, Filter):
             found.append(Operator("filter", words(node.predicate), "free: decided row by row"))
     return found
@@ -103,7 +106,12 @@ def _limit(prepared: Prepared) -> Operator:
 
 
 def limits_in_words(limits: Limits) -> str:
-    return f"≤ {limits.rows} rows, ≤ {limits.groups} groups, ≤ {limits.rows_per_group} rows in a group, of one unit"
+    rows, groups = _many(limits.rows, "row"), _many(limits.groups, "group")
+    return f"≤ {rows}, ≤ {groups}, ≤ {_many(limits.rows_per_group, 'row')} in a group, of one unit"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 _HOW = {
@@ -122,7 +130,7 @@ def _group(query: Query, groups: int) -> Operator:
     return Operator(
         "group",
         ", ".join(words(key) for key in keys),
-        f"{groups:,} groups, from the policy, empty ones too",
+        f"{_many(groups, 'group')}, from the policy or public tables alone, empty ones too",
     )
 
 
@@ -131,14 +139,15 @@ def bounds_in_words(scaled: Scaled) -> str | None:
     if not isinstance(measure, (Sum, Mean)):
         return None
     low, high = (number(end * scaled.step) for end in (scaled.low, scaled.high))
-    return f"{words(measure.value)} in [{low}, {high}] in steps of {float(scaled.step):.4g}"
+    return f"{words(measure.value)} in [{low}, {high}] in steps of {shown(float(scaled.step))}"
 
 
 def _sensitivity(scaled: Scaled) -> str:
     change = scaled.sensitivity
     bounds = bounds_in_words(scaled)
-    most, once = (float(each * scaled.worth) for each in (change.l1, change.linf))
-    size = f"one unit moves it by at most {most:.6g} in all, {once:.6g} in a group"
+    most, once = (shown(float(each * scaled.worth), 6) for each in (change.l1, change.linf))
+    what = "its centred sum" if isinstance(scaled.measure, Mean) else "it"
+    size = f"one unit moves {what} by at most {most} in all, {once} in a group"
     return f"{bounds}; {size}" if bounds else size
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from sfumato.plan.nodes import Query
-from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact
+from sfumato.policy import Type
+from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, shown as number, text
 from sfumato.release.finishing import Numbers, finish
 from sfumato.release.measured import Measured, Scale, estimates, scales
 from sfumato.release.preparing import Prepared
+
+Width = float | Mapping[int, float]
+"""Of a column: one number, or by group size."""
 
 SIZES = (100, 1_000, 10_000)
 """Group sizes for which the error of a mean or a ratio is shown when none is declared."""
@@ -23,19 +28,27 @@ SIZES = (100, 1_000, 10_000)
 class Forecast:
     """Half-widths of an answer's columns: a number, or by group size where it depends on that."""
 
-    columns: Mapping[str, float | Mapping[int, float]]
+    columns: Mapping[str, Width]
     confidence: Fraction
+    price: str
+    accepted: bool
+    """Whether the account, and the analyst's share of it, would accept this release now."""
 
-    def __getitem__(self, name: str) -> float | Mapping[int, float]:
+    def __getitem__(self, name: str) -> Width:
         return self.columns[name]
 
+    def to_json(self) -> str:
+        return json.dumps({"version": 1, **asdict(self), "confidence": text(self.confidence)}, ensure_ascii=False)
+
     def __str__(self) -> str:
-        return "; ".join(f"{name} {_shown(width)}" for name, width in self.columns.items())
+        return "; ".join(f"{name} {shown(width)}" for name, width in self.columns.items())
 
     __repr__ = __str__
 
 
-def forecast(query: Query, prepared: Prepared, groups: int, confidence: Number, size: int | None) -> Forecast:
+def half_widths(
+    query: Query, prepared: Prepared, groups: int, confidence: Number, size: int | None
+) -> dict[str, Width]:
     """Every numeric column's half-width at this confidence.
 
     A column whose width depends on what is in the group is evaluated as if a group held so many rows, spread evenly
@@ -44,12 +57,14 @@ def forecast(query: Query, prepared: Prepared, groups: int, confidence: Number, 
     level = exact(confidence, "confidence", INSIDE_UNIT)
     sizes = (size,) if size is not None else SIZES
     found = [_widths(query, prepared, groups, level, each) for each in sizes]
-    columns: dict[str, float | Mapping[int, float]] = {}
+    whole = {output.name for output in query.finish.outputs if output.expression.domain.type is Type.INTEGER}
+    columns: dict[str, Width] = {}
     for name in found[0]:
         widths = [each[name] for each in found]
-        plain = all(math.isclose(each, widths[0], rel_tol=1e-9) for each in widths)
-        columns[name] = widths[0] if plain else dict(zip(sizes, widths, strict=True))
-    return Forecast(columns, level)
+        rounding = 1.0 if name in whole else 0.0  # a whole number is shown rounded, by up to a half either way
+        plain = all(math.isclose(each, widths[0], rel_tol=1e-9, abs_tol=rounding) for each in widths)
+        columns[name] = max(widths) if plain else dict(zip(sizes, widths, strict=True))
+    return columns
 
 
 def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size: int) -> dict[str, float]:
@@ -84,7 +99,7 @@ def _stand_in(scale: Scale, low: int, high: int, size: int) -> tuple[int, ...]:
     return (int(size * (low + high) / 2),)
 
 
-def _shown(width: float | Mapping[int, float]) -> str:
+def shown(width: Width) -> str:
     if isinstance(width, Mapping):
-        return ", ".join(f"±{value:.3g} in a group of {size:,}" for size, value in width.items())
-    return f"±{width:.4g}"
+        return ", ".join(f"±{number(value)} in a group of {size:,}" for size, value in width.items())
+    return f"±{number(width)}"

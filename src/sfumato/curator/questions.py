@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from sfumato.curator.explaining import Explanation, bounds_in_words, explain, limits_in_words, noise_in_words
-from sfumato.curator.forecasts import Forecast, forecast
+from sfumato.curator.forecasts import Forecast, half_widths
 from sfumato.curator.setting import Setting
 from sfumato.errors import InvalidParameter, WeakPrivacy, shorten
 from sfumato.plan.bounding import Bounded, Bounding, Limits, boundings, under
@@ -27,6 +27,9 @@ from sfumato.release.preparing import Family, Prepared, prepare
 from sfumato.release.prices import Price
 from sfumato.release.receipts import Receipt
 from sfumato.version import __version__
+
+Within = Mapping[str, Number] | Number
+"""Half-widths by column, or one for every column of numbers."""
 
 LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
 
@@ -80,10 +83,21 @@ class Question:
                 raise InvalidParameter("bounding", bounding, f"one of {names}") from None
         return replace(self, limits=self.limits.tighten(rows, groups, rows_per_group), bounding=way)
 
-    def explain(self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> Explanation:
+    def explain(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        within: Within | None = None,
+        confidence: Number = "0.95",
+        mechanism: Family | None = None,
+    ) -> Explanation:
         """Operator by operator, what happens and what it costs; at ε = 1 when no price is named. Free."""
-        price = Price(epsilon, delta, rho) if epsilon is not None or rho is not None else Price(1)
-        return explain(self.text, self.query, self.setting.policy, len(self.groups), self._prepared(price))
+        named = epsilon is not None or rho is not None or within is not None
+        price = self._priced(epsilon if named else 1, delta, rho, within, confidence)
+        prepared = self._prepared(price, mechanism)
+        return explain(self.text, self.query, self.setting.policy, len(self.groups), prepared, confidence)
 
     def error(
         self,
@@ -91,14 +105,16 @@ class Question:
         epsilon: Number | None = None,
         delta: Number = 0,
         rho: Number | None = None,
+        within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
     ) -> Forecast:
-        """The half-width of every number at this price. Free."""
-        return self._forecast(self._prepared(Price(epsilon, delta, rho), mechanism), confidence)
+        """The half-width of every number at this price, and whether the account would accept it now. Free."""
+        price = self._priced(epsilon, delta, rho, within, confidence)
+        return self._forecast(self._prepared(price, mechanism), confidence)
 
-    def price(self, within: Mapping[str, Number], *, confidence: Number = "0.95") -> float:
-        """The least ε at which these columns are within these half-widths. Free."""
+    def price(self, within: Within, *, confidence: Number = "0.95") -> float:
+        """The least ε at which these columns (one number: every column) are within these half-widths. Free."""
         return float(self._least_price(within, confidence))
 
     def release(
@@ -107,7 +123,7 @@ class Question:
         epsilon: Number | None = None,
         delta: Number = 0,
         rho: Number | None = None,
-        within: Mapping[str, Number] | None = None,
+        within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
         fresh: bool = False,
@@ -115,11 +131,7 @@ class Question:
         joint: bool = False,
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read."""
-        if within is not None:
-            if epsilon is not None or rho is not None:
-                raise InvalidParameter("within", within, "given instead of epsilon or rho")
-            epsilon = self._least_price(within, confidence)
-        prepared = self._prepared(Price(epsilon, delta, rho), mechanism)
+        prepared = self._prepared(self._priced(epsilon, delta, rho, within, confidence), mechanism)
         exact(confidence, "confidence", INSIDE_UNIT)  # refused while it costs nothing
         asked = door.Asked(self.text, self.identity, self.setting.engine.identity(), self.setting.analyst, request_id)
         account = self.setting.account
@@ -152,12 +164,29 @@ class Question:
         )
         return answer(self.query, finished, self._receipt(prepared, found, confidence))
 
+    def _priced(
+        self,
+        epsilon: Number | None,
+        delta: Number,
+        rho: Number | None,
+        within: Within | None,
+        confidence: Number,
+    ) -> Price:
+        """The price that is named, or the least that is accurate enough."""
+        if within is None:
+            return Price(epsilon, delta, rho)
+        if epsilon is not None or rho is not None:
+            raise InvalidParameter("within", within, "given instead of epsilon or rho")
+        return Price(self._least_price(within, confidence), delta)
+
     def _prepared(self, price: Price, mechanism: Family | None = None) -> Prepared:
         return prepare(self.options, price, account=self.setting.account.budget, family=mechanism)
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
-        size = self.setting.policy.size
-        return forecast(self.query, prepared, len(self.groups), confidence, None if self.query.plan.keys else size)
+        size = None if self.query.plan.keys else self.setting.policy.size
+        widths = half_widths(self.query, prepared, len(self.groups), confidence, size)
+        accepted = all(purse.affords(prepared.curve) for purse in self.setting.purses)
+        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted)
 
     def _receipt(self, prepared: Prepared, found: door.Released, confidence: Number) -> Receipt:
         policy, budget, bounded = self.setting.policy, self.setting.account.budget, prepared.bounded
@@ -166,10 +195,10 @@ class Question:
             question=self.text,
             unit=str(policy.unit),
             neighbours=policy.neighbours.value,
-            guarantee=str(prepared.price),
+            guarantee=found.measured.price,
             account=f"ε = {text(budget.epsilon)}, δ = {text(budget.delta)}",
             mechanisms=tuple(noise_in_words(scale.mechanism, scale.worth) for scale in found.measured.scales),
-            bounding=bounded.bounding.value,
+            bounding=found.measured.bounding,
             limits=limits_in_words(bounded.limits),
             bounds=tuple(words for each in bounded.measures if (words := bounds_in_words(each)) is not None),
             policy=self.setting.declared,
@@ -183,11 +212,12 @@ class Question:
             remaining=left or "nothing",
         )
 
-    def _least_price(self, within: Mapping[str, Number], confidence: Number) -> Fraction:
-        if not isinstance(within, Mapping) or not within:
-            raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
-        goals = {name: exact(width, name, POSITIVE) for name, width in within.items()}
+    def _least_price(self, within: Within, confidence: Number) -> Fraction:
         known = self._forecast(self._prepared(Price(1)), confidence).columns
+        wanted = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
+        if not wanted:
+            raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
+        goals = {name: exact(width, f"within {name}", POSITIVE) for name, width in wanted.items()}
         for name in goals:
             if name not in known:
                 raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(known))
@@ -200,7 +230,8 @@ class Question:
                 )
 
         def enough(epsilon: Fraction) -> bool:
-            found = self._forecast(prepare(self.options, Price(epsilon)), confidence)
+            ready = prepare(self.options, Price(epsilon))
+            found = half_widths(self.query, ready, len(self.groups), confidence, None)
             return all(Fraction(found[name]) <= goal for name, goal in goals.items())  # type: ignore[arg-type]
 
         return least(enough, "within")

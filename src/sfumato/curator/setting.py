@@ -9,6 +9,7 @@ from sfumato.engine.seam import Engine
 from sfumato.ledger import Account
 from sfumato.plan.canonical import digest
 from sfumato.policy import Policy, Table
+from sfumato.privacy import Budget
 from sfumato.release.door import Progress
 
 
@@ -28,6 +29,12 @@ class Setting:
     def declared(self) -> str:
         """The policy's version: the hash of everything declared in it."""
         return digest(self.policy.unit, [_declared(table) for table in self.policy.tables.values()])
+
+    @property
+    def purses(self) -> tuple[Budget, ...]:
+        """What must afford a release: the account, and the analyst's share of it."""
+        shared = () if self.analyst is None else (self.account.analyst(self.analyst).budget,)
+        return (self.account.budget, *shared)
 
 
 def _declared(table: Table) -> list[object]:

@@ -11,10 +11,10 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.ledger.purse import Purse, read_cost
+from sfumato.ledger.purse import read_cost, read_purse
 from sfumato.ledger.rows import Row
 from sfumato.privacy import Cost, Curve, codec
-from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, shown, text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAME = 200
@@ -136,17 +136,39 @@ class Line:
     about: int | None
     """The charge that this line answers."""
     request_id: str | None
-    mechanisms: tuple[str, ...]
-    """What was run, each as JSON: ``sf.loads`` gives the value."""
+    mechanisms: str
+    """What was run, as a JSON list."""
     detail: str
     body: str
     previous: str
     hash: str
 
+    def summary(self) -> dict[str, Any]:
+        """What people want to know of it, as JSON: amounts are exact decimals, as text."""
+        return {
+            "number": self.number,
+            "time": self.time.isoformat(),
+            "analyst": self.analyst,
+            "kind": self.kind,
+            "question": self.question,
+            "request_id": self.request_id,
+            "about": self.about,
+            "cost": {name: None if amount is None else text(amount) for name, amount in self.cost.amounts.items()},
+        }
+
+    def words(self) -> tuple[str, ...]:
+        """Number, time, analyst, kind, question and cost in one line of text."""
+        amounts = self.cost.amounts.items()
+        cost = ", ".join(
+            f"{name} {'∞' if amount is None else shown(float(amount))}" for name, amount in amounts if amount != 0
+        )
+        when = self.time.strftime("%Y-%m-%d %H:%M:%S")
+        about = f"{self.kind} to {self.about}" if self.about else self.kind
+        return str(self.number), when, self.analyst or "", about, " ".join(self.question.split()), cost
+
     @classmethod
     def of(cls, row: Row) -> Line:
-        purse = Purse.of(row.purse)
-        values = json.loads(row.mechanisms) if row.mechanisms else []
+        purse = read_purse(row.purse)
         return cls(
             row.number,
             moment(row.time),
@@ -162,7 +184,7 @@ class Line:
             row.tab or None,
             row.about or None,
             row.request or None,
-            tuple(json.dumps(value, sort_keys=True, separators=(",", ":")) for value in values),
+            row.mechanisms or "[]",
             row.detail,
             row.body,
             row.previous,
@@ -189,11 +211,14 @@ class StoredAnswer:
     body: str
     accuracy: Mapping[str, Fraction]
     """Half-width per column."""
+    hash: str
+    """Of the line that holds it."""
 
     @classmethod
     def of(cls, row: Row) -> StoredAnswer:
         found = json.loads(row.detail)
-        return cls(row.number, moment(row.time), row.body, {column: Fraction(width) for column, width in found.items()})
+        accuracy = {column: Fraction(width) for column, width in found.items()}
+        return cls(row.number, moment(row.time), row.body, accuracy, row.hash)
 
     def within(self, asked: Mapping[str, Fraction]) -> bool:
         """At least as accurate in every column that was asked for."""

@@ -34,6 +34,8 @@ def select(text: object) -> exp.Select:
         raise _too_deep() from None
     except SqlglotError as error:
         raise _not_sql(error) from None
+    if not statements:
+        raise Unsupported("one-statement", "the question is empty", fix="ask with SELECT … FROM … [WHERE] [GROUP BY]")
     if len(statements) != 1:
         raise Unsupported("one-statement", "a question is one SELECT statement", fix="ask one question at a time")
     statement = statements[0]

@@ -180,3 +180,26 @@ def allowance_units(value: Fraction) -> int:
 
 def from_units(units: int) -> Fraction:
     return Fraction(units, UNIT)
+
+
+def shown(value: float, digits: int = 4) -> str:
+    """A computed number for people: a few significant digits, thousands apart.
+
+    >>> shown(125817.3), shown(0.04166), shown(599.0), shown(2.5e-9)
+    ('125,800', '0.04166', '599', '2.5e-09')
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    if not -12 <= decimals <= digits + 3:
+        return f"{value:.{digits}g}"
+    whole, _, part = f"{round(value, decimals):,.{max(0, decimals)}f}".partition(".")
+    return f"{whole}.{part}".rstrip("0").rstrip(".") if part else whole
+
+
+def percent(share: Number) -> str:
+    """
+    >>> percent("0.95"), percent("0.999")
+    ('95 %', '99.9 %')
+    """
+    return f"{text(exact(share, 'share') * 100)} %"

@@ -45,6 +45,16 @@ class Answer:
         index = self.columns.index(name)
         return [row[index] for row in self.rows]
 
+    def cells(self, most: int | None = None) -> list[list[str]]:
+        """The rows as text, each number with ± its half-width and no more digits than that leaves meaningful."""
+        return [
+            [
+                _cell(cell, self.intervals[name][index] if name in self.intervals else None)
+                for name, cell in zip(self.columns, row, strict=True)
+            ]
+            for index, row in enumerate(self.rows[:most])
+        ]
+
     def nonnegative(self) -> Answer:
         """With every number below zero shown as zero: free, and no longer unbiased."""
         numeric = {self.columns.index(name) for name in self.intervals}
@@ -101,6 +111,12 @@ class Answer:
             writer.writerow([*("" if cell is None else _json(cell) for cell in row), *ends])
         return out.getvalue()
 
+    def bars(self, column: str, width: int = 50) -> str:
+        """Bars with their ranges, in text."""
+        from sfumato.release.bars import bars
+
+        return bars(self, column, width)
+
     def plot(self, path: str | None = None) -> Any:
         """Bars with their ranges: an Altair chart, or a picture in a file when a path (.svg, .png) is given."""
         from sfumato.release.plotting import plot
@@ -113,7 +129,7 @@ class Answer:
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in _cells(self)
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.cells(_SHOWN)
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return f"{table}<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
@@ -165,7 +181,7 @@ def _json(cell: Any) -> Any:
 
 def _table(made: Answer) -> str:
     """The rows in aligned columns, each number with ± its half-width."""
-    lines = [list(made.columns), *_cells(made)]
+    lines = [list(made.columns), *made.cells(_SHOWN)]
     numeric = [name in made.intervals for name in made.columns]
     widths = [max(len(line[index]) for line in lines) for index in range(len(made.columns))]
     shown = [
@@ -178,16 +194,6 @@ def _table(made: Answer) -> str:
     rule = "  ".join("─" * width for width in widths)
     more = [f"… {len(made.rows) - _SHOWN} more rows"] if len(made.rows) > _SHOWN else []
     return "\n".join([shown[0], rule, *shown[1:], *more])
-
-
-def _cells(made: Answer) -> list[list[str]]:
-    return [
-        [
-            _cell(cell, made.intervals[name][index] if name in made.intervals else None)
-            for name, cell in zip(made.columns, row, strict=True)
-        ]
-        for index, row in enumerate(made.rows[:_SHOWN])
-    ]
 
 
 def _cell(cell: Any, interval: Interval) -> str:

@@ -95,14 +95,19 @@ def release(
         with _limited(engine, seconds):
             totals = engine.totals(prepared.bounded, groups, bits.integer(62))
         progress("adding noise")
-        measured = Measured(scales(prepared), _noisy_totals(prepared, totals))
+        measured = _measured(prepared, totals)
         progress("writing down")
         line = account.answer(charge, codec.dumps(measured), _accuracy(prepared))
     return Released(measured, line.number, line.time, line.hash, free=False)
 
 
 def _read(found: StoredAnswer) -> Released:
-    return Released(codec.loads(found.body), found.number, found.time, getattr(found, "hash", ""), free=True)
+    return Released(codec.loads(found.body), found.number, found.time, found.hash, free=True)
+
+
+def _measured(prepared: Prepared, totals: list[tuple[int, ...]]) -> Measured:
+    noisy = _noisy_totals(prepared, totals)
+    return Measured(scales(prepared), noisy, str(prepared.price), prepared.bounded.bounding.value)
 
 
 def _accuracy(prepared: Prepared) -> dict[str, Any]:

@@ -48,6 +48,10 @@ class Measured:
 
     scales: tuple[Scale, ...]
     totals: tuple[tuple[int, ...], ...]
+    price: str = ""
+    """What was promised when it was bought: whoever reads it later gets that promise, not the one they asked for."""
+    bounding: str = ""
+    """How a unit's part was limited when it was measured."""
 
 
 def scales(prepared: Prepared) -> tuple[Scale, ...]:

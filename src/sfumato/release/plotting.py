@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,39 @@ if TYPE_CHECKING:
 
 _BAR, _ERROR = "#7a8ca5", "#2b3a4f"
 _MOST_BARS = 200
+KINDS = (".svg", ".png", ".html", ".json")
 
 
 def plot(answer: Answer, path: str | Path | None = None) -> Any:
     """The chart, or nothing when it is written to a file."""
+    if path is not None:
+        check_picture(path)
+    chart = _chart(answer, _altair())
+    if path is None:
+        return chart
+    kind = Path(path).suffix.lower()
+    try:
+        chart.save(str(path), **({"scale_factor": 2} if kind == ".png" else {}))
+    except OSError as error:
+        raise SfumatoError(
+            f"the picture cannot be written ({os.strerror(error.errno or 0)})",
+            place=str(path),
+            fix="name another file; the answer itself is stored, and free to ask for again",
+        ) from None
+    return None
+
+
+def check_picture(path: str | Path) -> None:
+    """Refuses a picture that could not be drawn or written, while nothing has been spent on it."""
+    _altair()
+    file = Path(path)
+    if file.suffix.lower() not in KINDS:
+        raise InvalidParameter("plot", str(path), "a file that ends in " + ", ".join(KINDS))
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise InvalidParameter("plot", str(path), "a file that can be written, in a folder that is there")
+
+
+def _altair() -> Any:
     try:
         import altair
     except ImportError:
@@ -25,14 +55,7 @@ def plot(answer: Answer, path: str | Path | None = None) -> Any:
             place="Answer.plot",
             fix="pip install 'sfumato[plot]'",
         ) from None
-    chart = _chart(answer, altair)
-    if path is None:
-        return chart
-    kind = Path(path).suffix.lower()
-    if kind not in (".svg", ".png", ".html", ".json"):
-        raise InvalidParameter("path", str(path), "a file that ends in .svg, .png, .html or .json")
-    chart.save(str(path), **({"scale_factor": 2} if kind == ".png" else {}))
-    return None
+    return altair
 
 
 def _chart(answer: Answer, altair: Any) -> Any:

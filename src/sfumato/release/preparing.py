@@ -88,8 +88,8 @@ def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
     suited = [each for each in options if each.bounding is not unsuited]
     chosen = min(suited, key=lambda each: round(_reach(each, family), 9))  # the first, and cheapest, among equals
     others = [each.bounding.value for each in suited if each is not chosen]
-    reason = f"{chosen.bounding.value}: " + (
-        f"least noise ({', '.join(others)}: no less)" if others else "the only way"
+    reason = f"{chosen.bounding.value}, " + (
+        f"for the least noise: {' and '.join(others)} would need as much or more" if others else "the only way"
     )
     made = _calibrated(chosen, price, family)
     return Prepared(chosen, price, tuple(made), _curve(made, chosen), reason)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sfumato.privacy import codec
+from sfumato.privacy.numbers import percent
 
 VERSION = 1
 
@@ -41,6 +42,10 @@ class Receipt:
     def to_json(self) -> str:
         return codec.dumps(self)
 
+    def short(self) -> str:
+        """The three lines that everybody should read."""
+        return "\n".join(str(self).splitlines()[:3])
+
     def __str__(self) -> str:
         when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")
         lines = [
@@ -48,6 +53,7 @@ class Receipt:
             ("this answer", f"{self.guarantee}{', bought before: free' if self.free else ''}"),
             ("the account", f"{self.account}, whatever is asked; left: {self.remaining}"),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
+            ("ranges", f"each holds with {percent(self.confidence)} confidence, for the noise alone"),
             ("limits", f"{self.limits} ({self.bounding})"),
             ("bounds", "; ".join(self.bounds) or "none needed"),
             ("data", self.data[:16]),

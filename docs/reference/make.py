@@ -1,0 +1,151 @@
+"""Writes what-can-be-asked.md from the code. Run with: .venv/bin/python docs/reference/make.py"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from sfumato.plan.functions import FUNCTIONS
+from sfumato.plan.functions.declaring import Function
+from sfumato.plan.sql import FINISHING, MOST_COLUMNS
+from sfumato.plan.text import DEEPEST, LONGEST, MOST_TOKENS
+
+PAGE = Path(__file__).parent / "what-can-be-asked.md"
+
+INTRODUCTION = f"""\
+One `SELECT` about one private table, in the dialect of DuckDB. What is not on this page is refused before any data
+are read, with a stable code, the place in the text, the rule and the nearest thing that works. A question has at
+most {LONGEST // 1024} KB, {MOST_TOKENS:,} words and {MOST_COLUMNS} columns, and nests at most {DEEPEST} deep."""
+
+ABOUT_FUNCTIONS = """\
+Each has a type and a range that follow from those of its arguments, and is total: it never fails, whatever a row
+holds. Those marked · may also be applied to noisy numbers."""
+
+AGGREGATES = (
+    ("COUNT(*)", "rows", "SELECT COUNT(*) FROM flights"),
+    ("COUNT(x)", "rows where x is not missing", "SELECT COUNT(delay) FROM flights"),
+    ("COUNT(DISTINCT id)", "units; of the id alone", "SELECT COUNT(DISTINCT tailnum) FROM flights"),
+    ("COUNT_IF(a)", "rows where a holds", "SELECT COUNT_IF(delay > 60) FROM flights"),
+    ("SUM(x)", "the sum; x has known bounds", "SELECT SUM(distance) FROM flights"),
+    ("AVG(x)", "the mean; x has known bounds", "SELECT AVG(delay) FROM flights"),
+    (
+        "… FILTER (WHERE a)",
+        "any of these, over the rows where a holds",
+        "SELECT AVG(delay) FILTER (WHERE distance > 1000) FROM flights",
+    ),
+)
+"""How it is written, what it means, and a question about the example that uses it."""
+
+CLAUSES = (
+    ("FROM table [AS name]", "one private table", "SELECT COUNT(*) FROM flights AS f WHERE f.delay > 0"),
+    (
+        "JOIN public ON a = b, USING (a)",
+        "public tables, INNER or LEFT",
+        "SELECT name, COUNT(*) FROM flights JOIN airlines USING (carrier) GROUP BY name",
+    ),
+    (
+        "WITH, subqueries in FROM",
+        "row by row: choose, rename and compute columns",
+        "WITH late AS (SELECT origin, delay FROM flights WHERE delay > 15) SELECT COUNT(*) FROM late",
+    ),
+    (
+        "WHERE",
+        "any condition on one row",
+        "SELECT COUNT(*) FROM flights WHERE origin = 'JFK' AND delay BETWEEN 5 AND 50",
+    ),
+    (
+        "GROUP BY",
+        "declared values, finite expressions, keys of public tables; every group is answered, empty ones too",
+        "SELECT DATE_TRUNC('month', day) AS month, origin, COUNT(*) FROM flights GROUP BY month, origin",
+    ),
+    (
+        "HAVING, ORDER BY, LIMIT, OFFSET",
+        "on the noisy numbers: free",
+        "SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier HAVING n > 100 ORDER BY n DESC LIMIT 3 OFFSET 1",
+    ),
+    (
+        "arithmetic over aggregates",
+        "on the noisy numbers, with ranges that follow",
+        "SELECT 100.0 * COUNT_IF(delay > 60) / COUNT(*) AS percent FROM flights",
+    ),
+)
+
+REFUSED = (
+    ("rows themselves", "SELECT * FROM flights", "star", "COUNT, SUM, AVG"),
+    ("the id", "SELECT COUNT(*) FROM flights WHERE tailnum = 'N1'", "unit-column", "COUNT(DISTINCT id)"),
+    ("MIN, MAX, MEDIAN, …", "SELECT MAX(delay) FROM flights", "aggregate", "COUNT_IF(x > …)"),
+    ("windows", "SELECT SUM(delay) OVER () FROM flights", "aggregate", "GROUP BY"),
+    ("the clock", "SELECT COUNT(*) FROM flights WHERE day < CURRENT_DATE", "clock", "DATE '2013-08-01'"),
+    ("chance", "SELECT COUNT(*) FROM flights WHERE RANDOM() < 0.5", "random", "nothing: noise is ours to add"),
+    ("regular expressions", "SELECT COUNT(*) FROM flights WHERE REGEXP_MATCHES(origin, 'J')", "regex", "LIKE"),
+    ("two statements", "SELECT COUNT(*) FROM flights; SELECT 1", "one-statement", "one at a time"),
+)
+"""What, an example, the stable code of its refusal, and what works instead."""
+
+_KINDS = {
+    "logic": "Conditions and choices",
+    "numeric": "Numbers",
+    "textual": "Text",
+    "temporal": "Dates and times",
+    "casting": "Types",
+}
+
+
+def page() -> str:
+    return "\n".join(
+        [
+            "# What can be asked",
+            "",
+            "<!-- Written by docs/reference/make.py from the code; a test keeps it up to date. -->",
+            "",
+            INTRODUCTION,
+            "",
+            "## Aggregates",
+            "",
+            *_examples(AGGREGATES),
+            "",
+            "## Clauses",
+            "",
+            *_examples(CLAUSES),
+            "",
+            "## Functions of one row",
+            "",
+            ABOUT_FUNCTIONS,
+            *_functions(),
+            "",
+            "## Refused",
+            "",
+            *_table(
+                ("what", "example", "code", "instead"),
+                ((what, f"`{example}`", f"`{code}`", instead) for what, example, code, instead in REFUSED),
+            ),
+            "",
+        ]
+    )
+
+
+def _examples(rows: Iterable[tuple[str, str, str]]) -> list[str]:
+    return _table(
+        ("write", "means", "for example"), ((f"`{write}`", means, f"`{example}`") for write, means, example in rows)
+    )
+
+
+def _functions() -> list[str]:
+    found: list[str] = []
+    for kind, title in _KINDS.items():
+        mine = [each for each in FUNCTIONS.values() if each.rule.__module__.endswith(f".{kind}")]
+        found += ["", f"### {title}", "", *_table(("write", "means", ""), map(_function, mine))]
+    return found
+
+
+def _function(each: Function) -> tuple[str, str, str]:
+    return f"`{each.signature}`", each.meaning, "·" if each.name in FINISHING else ""
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

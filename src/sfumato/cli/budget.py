@@ -1,0 +1,77 @@
+"""``sfumato budget``: what is left, and how an owner changes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from sfumato.cli import options
+from sfumato.cli.exits import EXIT_CODES
+
+
+class _Budget(click.Group):
+    """``budget POLICY`` shows; ``budget amend POLICY`` changes."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_Budget,
+    short_help="What is left to spend.",
+    epilog=EXIT_CODES,
+    subcommand_metavar="POLICY | amend POLICY --reason TEXT",
+)
+def command() -> None:
+    """What remains of POLICY's budget, per currency, and the largest release it would accept now.
+
+    \b
+    Examples:
+      sfumato budget clinic.toml
+      sfumato budget clinic.toml --analyst ana --json
+      sfumato budget amend clinic.toml --reason "second year of the study"
+    """
+
+
+@command.command(hidden=True, epilog=EXIT_CODES)
+@options.policy
+@options.analyst
+@options.ledger
+@options.as_json
+def show(policy: Path, analyst: str | None, ledger: Path | None, as_json: bool) -> None:
+    """What remains of POLICY's budget, per currency, and the largest release it would accept now."""
+    from sfumato.cli.tables import show as show_table
+    from sfumato.curator.bookkeeping import standing
+    from sfumato.policy.reading import read
+
+    found = standing(read(policy), ledger, analyst)
+    if as_json:
+        click.echo(found.to_json())
+        return
+    show_table(("currency", "allowed", "spent", "left"), found.rows(), ("allowed", "spent", "left"))
+    click.echo(f"\n{found}")
+
+
+@command.command(epilog=EXIT_CODES)
+@options.policy
+@click.option("--reason", required=True, metavar="TEXT", help="Why: kept in the ledger for ever.")
+@options.ledger
+@options.as_json
+def amend(policy: Path, reason: str, ledger: Path | None, as_json: bool) -> None:
+    """Make the budget written in POLICY the account's own. Unit and neighbours stay for life.
+
+    Edit the budget in the file first, then run this once.
+
+    \b
+    Example:
+      sfumato budget amend clinic.toml --reason "second year of the study"
+    """
+    from sfumato.curator.bookkeeping import amend as amend_account
+    from sfumato.policy.reading import read
+
+    line = amend_account(read(policy), reason=reason, ledger=ledger)
+    click.echo(json.dumps({"line": line.number, "hash": line.hash}) if as_json else f"amended: line {line.number}")

@@ -1,0 +1,61 @@
+"""``sfumato ledger``: the file itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sfumato.cli.exits import EXIT_CODES
+
+_file = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_out = click.argument("out", type=click.Path(path_type=Path))
+
+
+@click.group(short_help="Verify, export or back up a ledger file.", epilog=EXIT_CODES)
+def command() -> None:
+    """Check a ledger file, copy it, or write its lines in a form other programs read.
+
+    \b
+    Examples:
+      sfumato ledger verify clinic.ledger
+      sfumato ledger export clinic.ledger lines.csv --format csv
+      sfumato ledger backup clinic.ledger copies/clinic-2024-06-01.ledger
+    """
+
+
+@command.command(epilog=EXIT_CODES)
+@_file
+def verify(file: Path) -> None:
+    """Check every line of FILE: its seal, its link to the line before, every total. Exit code 5 when one is bad."""
+    from sfumato.ledger import Ledger
+
+    with Ledger.open(file) as ledger:
+        found = ledger.verify()
+    click.secho(str(found), fg="green" if found.holds else "red", err=not found.holds)
+    if not found.holds:
+        sys.exit(5)
+
+
+@command.command(epilog=EXIT_CODES)
+@_file
+@_out
+@click.option("--format", "form", type=click.Choice(["json", "csv", "arrow"]), default="json", show_default=True)
+def export(file: Path, out: Path, form: str) -> None:
+    """Write every line of FILE to the new file OUT."""
+    from sfumato.ledger import Ledger
+
+    with Ledger.open(file) as ledger:
+        ledger.export(form, out)
+
+
+@command.command(epilog=EXIT_CODES)
+@_file
+@_out
+def backup(file: Path, out: Path) -> None:
+    """Copy FILE as it is at this moment to the new file OUT, while others go on using it."""
+    from sfumato.ledger import Ledger
+
+    with Ledger.open(file) as ledger:
+        ledger.backup(out)

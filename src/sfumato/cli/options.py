@@ -1,0 +1,19 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+policy = click.argument("policy", type=click.Path(path_type=Path))
+ledger = click.option(
+    "--ledger",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="The ledger file.  [default: POLICY with .ledger instead of .toml]",
+)
+analyst = click.option(
+    "--analyst", metavar="NAME", help="An analyst of the policy: their share, their name in the ledger."
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -1,0 +1,156 @@
+"""``sfumato query``: one question."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sfumato.cli import options
+from sfumato.cli.exits import EXIT_CODES
+from sfumato.cli.phases import Phases
+
+if TYPE_CHECKING:
+    from sfumato.curator import Question
+    from sfumato.release.answers import Answer
+
+_MOST_BYTES = 1 << 20
+"""Read from stdin: more than any question has; longer ones are refused by their length."""
+
+
+@click.command(short_help="Ask one question in SQL.", epilog=EXIT_CODES)
+@options.policy
+@click.argument("sql")
+@click.option("--epsilon", metavar="NUMBER", help="The price: by itself the release is ε-private.")
+@click.option("--delta", metavar="NUMBER", default="0", help="With --epsilon: (ε, δ)-private, Gaussian noise allowed.")
+@click.option("--rho", metavar="NUMBER", help="The price in zero-concentrated terms, instead of --epsilon.")
+@click.option(
+    "--within",
+    metavar="[COLUMN=]NUMBER",
+    multiple=True,
+    help="Accuracy first: pay the least ε that keeps every number, or this column, within ± NUMBER. Repeatable.",
+)
+@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every ± range.")
+@click.option(
+    "--mechanism", type=click.Choice(["laplace", "gaussian"]), help="The noise, instead of the best for the price."
+)
+@click.option("--fresh", is_flag=True, help="Buy a new draw even if this question has a stored answer, which is free.")
+@click.option(
+    "--request-id", metavar="ID", help="Ask again with the same id after a crash: answered once, charged once."
+)
+@options.analyst
+@options.ledger
+@click.option("--time-limit", metavar="SECONDS", help="Stop reading after this long; the charge stands.")
+@click.option("--explain", is_flag=True, help="Only say what would happen, operator by operator. Spends nothing.")
+@click.option("--dry-run", is_flag=True, help="Only say what it costs and how wrong it will be. Spends nothing.")
+@options.as_json
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with two columns more for the range of each number.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw bars with error bars: .svg or .png."
+)
+@click.option("--receipt", is_flag=True, help="Print the whole receipt below the table.")
+def command(
+    policy: Path,
+    sql: str,
+    analyst: str | None,
+    ledger: Path | None,
+    time_limit: str | None,
+    explain: bool,
+    dry_run: bool,
+    as_json: bool,
+    as_csv: bool,
+    plot: Path | None,
+    receipt: bool,
+    fresh: bool,
+    request_id: str | None,
+    **price: Any,
+) -> None:
+    """Ask POLICY's tables one question in SQL ("-" reads it from stdin). The price is charged before a row is read.
+
+    \b
+    Examples:
+      sfumato query clinic.toml "SELECT region, COUNT(*) AS visits FROM visits GROUP BY region" --epsilon 0.5
+      sfumato query clinic.toml "SELECT COUNT(*) AS visits FROM visits" --within 50 --dry-run
+      sfumato query clinic.toml - --rho 0.01 --json < question.sql
+    """
+    if as_json and as_csv:
+        raise click.UsageError("give --json or --csv, not both")
+    asked = _price(price, needed=not explain)
+    if plot is not None:
+        from sfumato.release.plotting import check_picture
+
+        check_picture(plot)
+    from sfumato.curator import Curator
+
+    with Phases() as phases, Curator(policy, ledger, seconds=time_limit, progress=phases) as curator:
+        asking = curator if analyst is None else curator.as_analyst(analyst)
+        question = asking.sql(_text(sql))
+        if explain:
+            _say(question.explain(**asked), as_json)
+        elif dry_run:
+            _forecast(question, asked, as_json)
+        else:
+            answer = question.release(**asked, fresh=fresh, request_id=request_id)
+            _show(answer, as_json, as_csv, receipt)
+            if plot is not None:
+                answer.plot(str(plot))
+
+
+def _price(given: dict[str, Any], *, needed: bool) -> dict[str, Any]:
+    """The price as the library takes it. There is no default price."""
+    named = [name for name in ("epsilon", "rho", "within") if given[name]]
+    if len(named) > 1 or (needed and not named):
+        raise click.UsageError("name one price: --epsilon 0.5, --rho 0.01 or --within 50; there is no default")
+    kind = given["mechanism"]
+    if kind is not None:
+        from sfumato import mechanisms
+
+        given["mechanism"] = {"laplace": mechanisms.Laplace, "gaussian": mechanisms.Gaussian}[kind]
+    return {**given, "within": _within(given["within"])}
+
+
+def _within(given: tuple[str, ...]) -> str | dict[str, str] | None:
+    if len(given) == 1 and "=" not in given[0]:
+        return given[0]
+    pairs = [each.rpartition("=") for each in given]
+    if not all(name for name, _, _ in pairs):
+        raise click.UsageError("give --within one number for all columns, or COLUMN=NUMBER for each")
+    return {name: width for name, _, width in pairs} or None
+
+
+def _text(sql: str) -> str:
+    if sql != "-":
+        return sql
+    read = sys.stdin.buffer.read(_MOST_BYTES)
+    return read.decode("utf-8", errors="surrogateescape")  # what is no text is refused as such
+
+
+def _say(made: Any, as_json: bool) -> None:
+    click.echo(made.to_json() if as_json else str(made))
+
+
+def _forecast(question: Question, asked: dict[str, Any], as_json: bool) -> None:
+    found = question.error(**asked)
+    if as_json:
+        click.echo(found.to_json())
+        return
+    click.echo(
+        f"price   {found.price}; the account {'would accept it now' if found.accepted else 'would REFUSE it now'}"
+    )
+    for index, part in enumerate(str(found).split("; ")):
+        click.echo(f"{'' if index else 'error':<6}  {part}")
+    click.echo("Nothing was spent, and no row was read.")
+
+
+def _show(answer: Answer, as_json: bool, as_csv: bool, receipt: bool) -> None:
+    if as_json:
+        click.echo(answer.to_json())
+    elif as_csv:
+        click.echo(answer.to_csv(), nl=False)
+    else:
+        from sfumato.cli.tables import show
+
+        show(answer.columns, answer.cells(), answer.intervals)
+        click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)

@@ -1,0 +1,154 @@
+"""A policy's own account: where its ledger is, what is left, what was asked, how its budget is changed.
+
+None of it needs the data, so none of it opens them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import AccountDiffers, InvalidParameter
+from sfumato.ledger import Account, Ledger, Line
+from sfumato.mechanisms import Gaussian, Laplace
+from sfumato.policy import Policy
+from sfumato.privacy import Budget, Sensitivity
+from sfumato.privacy.numbers import shown, text
+
+Where = str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a budget stands: per currency, and what it would accept now."""
+
+    epsilon: str
+    delta: str
+    allowed: Mapping[str, str | None]
+    spent: Mapping[str, str | None]
+    left: Mapping[str, str]
+    """A currency that is closed is missing."""
+    largest: Mapping[str, float]
+    """The largest ε accepted now by kind of noise: pure for Laplace, at the account's δ for Gaussian."""
+
+    @classmethod
+    def of(cls, *purses: Budget) -> Standing:
+        """Of the last purse: an analyst's share, say. What it would accept, all of them must."""
+        budget = purses[-1]
+        kinds: dict[str, Any] = {"Laplace": Laplace, "Gaussian": Gaussian} if budget.delta else {"Laplace": Laplace}
+        change = Sensitivity(1, 1, neighbours=budget.neighbours)
+        return cls(
+            text(budget.epsilon),
+            text(budget.delta),
+            _texts(budget.allowances.amounts),
+            _texts(budget.spent),
+            {name: text(amount) for name, amount in budget.remaining.items()},
+            {name: min(purse.largest(kind, sensitivity=change) for purse in purses) for name, kind in kinds.items()},
+        )
+
+    def to_json(self) -> str:
+        return json.dumps({"version": 1, **asdict(self)}, ensure_ascii=False)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Currency, allowed, spent, left."""
+        return [
+            (
+                name,
+                _short(allowed),
+                _short(self.spent[name]),
+                _short(self.left[name]) if name in self.left else "closed",
+            )
+            for name, allowed in self.allowed.items()
+            if allowed != "0"
+        ]
+
+    def __str__(self) -> str:
+        at = {"Laplace": "", "Gaussian": f" at δ = {_short(self.delta)}"}
+        offers = " or ".join(f"{name} ε = {shown(most, 6)}{at[name]}" for name, most in self.largest.items() if most)
+        life = f"for life: ε = {_short(self.epsilon)}, δ = {_short(self.delta)}"
+        return f"{life}\nlargest release accepted now: {offers or 'none'}"
+
+
+def _texts(amounts: Mapping[str, Fraction | None]) -> dict[str, str | None]:
+    return {name: None if amount is None else text(amount) for name, amount in amounts.items()}
+
+
+def _short(amount: str | None) -> str:
+    return "unbounded" if amount is None else shown(float(amount), 6)
+
+
+def account_name(policy: Policy) -> str:
+    return policy.path.stem if policy.path is not None else policy.unit.name
+
+
+def ledger_path(policy: Policy, ledger: Where = None) -> Path:
+    """The ledger that is named, or the one beside the policy's file."""
+    if ledger is not None:
+        return Path(ledger)
+    if policy.path is None:
+        raise InvalidParameter(
+            "ledger",
+            None,
+            "a path: this policy was not read from a file",
+            fix="Curator(policy, ledger='clinic.ledger')",
+        )
+    return policy.path.with_suffix(".ledger")
+
+
+def standing(policy: Policy, ledger: Where = None, analyst: str | None = None) -> Standing:
+    """Where the account stands, or an analyst's share of it; nothing is opened or written."""
+    if analyst is not None and analyst not in policy.analysts:
+        raise InvalidParameter("analyst", analyst, "an analyst of the policy", fix="add [analysts.<name>] to it")
+    with _account(policy, ledger) as account:
+        whole = policy.budget if account is None else account.budget
+        if analyst is None:
+            return Standing.of(whole)
+        part = policy.analysts[analyst]
+        known = None if account is None else account.analyst(analyst)
+        return Standing.of(whole, policy.budget.share(part) if known is None or known.share is None else known.budget)
+
+
+def history(policy: Policy, ledger: Where = None, analyst: str | None = None) -> Iterator[Line]:
+    """Every line of the policy's account, oldest first."""
+    path = ledger_path(policy, ledger)
+    if path.exists():
+        with Ledger.open(path) as book:
+            yield from book.lines(account=account_name(policy), analyst=analyst)
+
+
+def amend(policy: Policy, *, reason: str, ledger: Where = None) -> Line:
+    """Make the policy's budget the account's, for a reason that is kept for ever. The unit stays as it is."""
+    with _account(policy, ledger) as account:
+        if account is None:
+            raise InvalidParameter(
+                "policy",
+                account_name(policy),
+                "one with an account",
+                fix="nothing to amend: the first question opens it",
+            )
+        if account.unit != policy.unit or account.budget.neighbours is not policy.neighbours:
+            raise AccountDiffers(
+                f"an account protects {account.unit}, {account.budget.neighbours.value}, for life",
+                place="unit",
+                fix="give the policy that unit and those neighbours: only the budget can be amended",
+            )
+        new = policy.budget
+        return account.amend(reason=reason, epsilon=new.epsilon, delta=new.delta, reserve=new.reserve)
+
+
+@contextmanager
+def _account(policy: Policy, ledger: Where) -> Iterator[Account | None]:
+    """The account as it is, or None before its first question."""
+    path = ledger_path(policy, ledger)
+    if not path.exists():
+        yield None
+        return
+    with Ledger.open(path) as book:
+        known = account_name(policy) in book.accounts
+        yield book.account(account_name(policy)) if known else None

@@ -1,0 +1,209 @@
+"""The commands together: help, imports, progress, the tour."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+import sfumato as sf
+from cli.running import run
+from sfumato.cli.demo import PARTS
+from sfumato.cli.phases import Phases
+from sfumato.data import FILES
+
+ROOT = Path(__file__).parent.parent.parent
+COMMANDS = [["demo"], ["init"], ["check"], ["query"], ["budget"], ["budget", "amend"], ["history"], ["ledger"]]
+COMMANDS += [["ledger", verb] for verb in ("verify", "export", "backup")]
+
+
+@pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
+def test_help_is_enough(command: list[str]) -> None:
+    for flag in ("-h", "--help"):
+        done = run(*command, flag)
+        assert done.exit_code == 0
+        assert "Usage:" in done.output
+    if command != ["demo"]:
+        assert "Exit codes:" in done.output
+    if len(command) == 1:
+        assert f"sfumato {command[0]}" in done.output.split("Example")[1]
+
+
+def test_every_command_is_listed_with_what_it_does() -> None:
+    listed = run("--help").output.split("Commands:")[1].split("Exit codes")[0]
+    lines = [line.split(maxsplit=1) for line in listed.strip().splitlines()]
+    assert {"demo", "query", "budget", "history", "ledger"} <= {name for name, _ in lines}
+    assert not any(words.endswith("...") for _, words in lines)
+    assert run("--version").output.startswith("sfumato, version ")
+    assert run("nonsense").exit_code == 2
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "import sys; from sfumato.cli import main; main(['query', '--help'], standalone_mode=False);"
+    code += (
+        "print(*{m.split('.')[0] for m in sys.modules} & {'duckdb', 'sqlglot', 'pyarrow', 'rich', 'altair', 'scipy'})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ""
+
+
+def test_a_question_imports_neither_plots_nor_frames(tmp_path: Path) -> None:
+    policy = sf.example(tmp_path / "x")
+    code = f"import sys; from sfumato.cli import main; main(['query', {str(policy)!r}, "
+    code += "'SELECT COUNT(*) FROM flights', '--epsilon', '0.1', '--json'], standalone_mode=False);"
+    code += "print(*{m.split('.')[0] for m in sys.modules} & {'pandas', 'polars', 'altair', 'scipy', 'rich'})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ""
+
+
+# ── progress ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_phases_are_said_late_and_only_to_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def phases() -> str:
+        with Phases(patience=0.05) as say:
+            say("opening")
+            time.sleep(0.3)
+            say("reading")
+        return capsys.readouterr().err
+
+    assert phases() == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert re.sub(r"\x1b\[\d+m", "", phases()).split() == ["…", "opening", "…", "reading"]
+    with Phases(patience=60) as say:
+        say("opening")
+    assert capsys.readouterr().err == ""
+
+
+# ── the tour ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _demo(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sfumato", "demo", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
+
+
+def _parts(output: str) -> list[str]:
+    return re.split(r"\n(?=\d\. |Where to go next)", output)
+
+
+def test_the_tour_tells_its_story_in_time(tmp_path: Path) -> None:
+    started = time.monotonic()
+    done = _demo(cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert time.monotonic() - started < 30, "the task of the tour is to be short"
+    assert (done.returncode, done.stderr) == (0, "")
+    parts = _parts(done.stdout)[1:]
+    assert len(parts) == len(PARTS) + 1
+    asking, answer, again, overspent, exact, attack, after = parts
+    assert "flights ±" in asking
+    assert "ε = 3 of 3" in asking
+    assert answer.count("┼") == 8
+    assert "ε = 2 of 3" in answer
+    assert "True" in again
+    assert "ε = 2 of 3" in again
+    assert "Overspent" in overspent
+    assert "requested 2.5, remaining 2, difference 0.5" in overspent
+    assert "154 minutes" in exact
+    assert "EXACT" in exact
+    assert "ε = 1 of 3" in attack
+    assert "sfumato query" in after
+    assert max(map(len, done.stdout.splitlines())) <= 120
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+def _exact_numbers() -> set[str]:
+    """Counts and totals that only someone who reads the rows can know."""
+    rows = pyarrow.parquet.read_table(sf.example().with_name("flights.parquet")).to_pandas()
+    day = rows[rows["day"].astype(str) == "2013-08-28"]
+    found = [len(rows), rows["tailnum"].nunique(), rows["delay"].sum(), day["delay"].sum()]
+    found += [day[day["carrier"] != "OO"]["delay"].sum(), *rows["carrier"].value_counts()]
+    return {f"{int(number):,}" for number in found if number > 1000}
+
+
+def test_the_tour_shows_exact_numbers_only_where_it_says_so() -> None:
+    """A noisy number may equal an exact one by chance, so only what does not change between two runs is looked at."""
+    exact = _exact_numbers()
+    first, second = (_parts(_demo().stdout)[1:] for _ in range(2))
+    for number, (one, other) in enumerate(zip(first, second, strict=True), start=1):
+        told = set(re.findall(r"[\d,]*\d", one)) & set(re.findall(r"[\d,]*\d", other))
+        if number == 5:
+            assert len(told & exact) == 2
+            assert "THESE TWO NUMBERS ARE EXACT" in one
+        else:
+            assert not told & exact, number
+
+
+def test_the_tour_keeps_its_files_when_asked_and_overwrites_nothing(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    assert run("demo", "--keep", kept).exit_code == 0
+    assert {*FILES, "flights.ledger"} <= {path.name for path in kept.iterdir()}
+    assert ["pure", "3", "2", "1"] in [
+        line.split() for line in run("budget", kept / "flights.toml").stdout.splitlines()
+    ]
+    again = run("demo", "--keep", kept)
+    assert again.exit_code == 1
+    assert "File exists" in again.stderr
+
+
+def test_the_tour_runs_in_a_terminal_without_being_typed_at(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sfumato", "demo"], stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path
+    )
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(ours, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    assert b"Where to go next" in seen
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become somebody else")
+def test_the_tour_runs_as_a_plain_user_who_may_write_nowhere_else() -> None:
+    for start in (Path(sys.prefix), Path(sys.base_prefix), ROOT):
+        if not all(folder.stat().st_mode & stat.S_IXOTH for folder in (start, *start.parents)):
+            pytest.skip(f"{start} is closed to others")
+    code = "import os, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534); os.chdir('/');"
+    code += "from sfumato.cli import main; main(['demo'])"
+    with tempfile.TemporaryDirectory() as mine:
+        os.chmod(mine, 0o777)
+        environment = {**os.environ, "TMPDIR": mine, "HOME": "/nonexistent"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+        )
+    assert done.returncode == 0, done.stderr
+
+
+# ── the example ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_example_is_small_and_says_where_it_comes_from() -> None:
+    folder = Path(sf.__file__).parent / "data"
+    assert sum((folder / name).stat().st_size for name in FILES) < 400_000
+    assert "CC0" in (folder / "ORIGIN.md").read_text()
+
+
+def test_the_example_is_tracked_so_that_wheels_hold_it() -> None:
+    """The build back end packs what is under src/sfumato and not ignored by git."""
+    found = subprocess.run(
+        ["git", "ls-files", "src/sfumato/data"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {Path(name).name for name in found} == {*FILES, "__init__.py"}

@@ -1,0 +1,331 @@
+"""``sfumato query``: what it prints, what it spends, how it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from cli.running import COUNTS, run, spent
+
+AIRPORTS = {"EWR", "JFK", "LGA"}
+
+
+def test_a_table_with_ranges_and_who_is_protected(policy: Path) -> None:
+    done = run("query", policy, COUNTS, "--epsilon", "0.5")
+    assert done.exit_code == 0, done.stderr
+    header, rule, *rows = done.stdout.splitlines()
+    assert header.split() == ["origin", "flights"]
+    assert set(rule) == {"─"}
+    assert {row.split()[0] for row in rows[:3]} == AIRPORTS
+    assert all("±" in row for row in rows[:3])
+    assert "all rows of one plane" in done.stdout
+    assert "ε = 0.5" in done.stdout
+    assert done.stderr == ""
+    assert spent(policy) == 0.5
+
+
+def test_json_holds_rows_ranges_and_receipt(policy: Path) -> None:
+    found = json.loads(run("query", policy, COUNTS, "--epsilon", "0.5", "--json").stdout)
+    assert found["columns"] == ["origin", "flights"]
+    assert {row[0] for row in found["rows"]} == AIRPORTS
+    for (low, high), row in zip(found["intervals"]["flights"], found["rows"], strict=True):
+        assert low < row[1] < high
+    assert found["receipt"]["guarantee"] == "ε = 0.5"
+
+
+def test_csv_is_read_back_by_a_spreadsheet(policy: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(run("query", policy, COUNTS, "--epsilon", "0.5", "--csv").stdout)))
+    assert {row["origin"] for row in rows} == AIRPORTS
+    assert all(float(row["flights_low"]) < float(row["flights"]) < float(row["flights_high"]) for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_a_picture_is_written(policy: Path, kind: str) -> None:
+    picture = policy.with_name(f"out.{kind}")
+    assert run("query", policy, COUNTS, "--epsilon", "0.5", "--plot", picture).exit_code == 0
+    assert picture.read_bytes().startswith({"svg": b"<svg", "png": b"\x89PNG"}[kind])
+
+
+def test_the_whole_receipt_on_demand(policy: Path) -> None:
+    found = run("query", policy, COUNTS, "--epsilon", "0.5", "--receipt").stdout
+    assert all(word in found for word in ("limits", "bounds", "ledger", "95 % confidence"))
+
+
+def test_sql_from_stdin(policy: Path) -> None:
+    done = run("query", policy, "-", "--rho", "0.01", "--json", given=COUNTS)
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["receipt"]["guarantee"] == "ρ = 0.01"
+
+
+def test_explaining_and_dry_runs_spend_nothing_and_agree_with_the_answer(policy: Path) -> None:
+    explained = run("query", policy, COUNTS, "--explain")
+    assert explained.exit_code == 0
+    assert "one unit moves it by at most 100" in explained.stdout
+    assert json.loads(run("query", policy, COUNTS, "--explain", "--json").stdout)["price"] == "ε = 1"
+    dry = run("query", policy, COUNTS, "--within", "500", "--dry-run")
+    assert "flights ±500" in dry.stdout
+    assert "would accept it now" in dry.stdout
+    forecast = json.loads(run("query", policy, COUNTS, "--within", "flights=500", "--dry-run", "--json").stdout)
+    assert forecast["accepted"] is True
+    assert spent(policy) == 0
+    found = json.loads(run("query", policy, COUNTS, "--within", "500", "--json").stdout)
+    low, high = found["intervals"]["flights"][0]
+    assert (high - low) / 2 <= 500
+    assert found["receipt"]["guarantee"] == forecast["price"]
+
+
+def test_a_dry_run_foresees_a_refusal(policy: Path) -> None:
+    assert "would REFUSE it now" in run("query", policy, COUNTS, "--epsilon", "4", "--dry-run").stdout
+    assert run("query", policy, COUNTS, "--epsilon", "4").exit_code == 3
+
+
+def test_an_overspend_has_its_own_exit_code_and_costs_nothing(policy: Path) -> None:
+    done = run("query", policy, COUNTS, "--epsilon", "4")
+    assert done.exit_code == 3
+    assert done.stdout == ""
+    assert "requested 4, remaining 3, difference 1" in done.stderr
+    assert spent(policy) == 0
+
+
+def test_a_stored_answer_is_free_and_says_what_it_was_bought_for(policy: Path) -> None:
+    first = json.loads(run("query", policy, COUNTS, "--epsilon", "0.5", "--json").stdout)
+    again = json.loads(run("query", policy, COUNTS, "--epsilon", "0.1", "--json").stdout)
+    assert again["rows"] == first["rows"]
+    assert again["receipt"]["free"]
+    assert again["receipt"]["guarantee"] == "ε = 0.5"
+    assert again["receipt"]["hash"] == first["receipt"]["hash"]
+    assert spent(policy) == 0.5
+    fresh = json.loads(run("query", policy, COUNTS, "--epsilon", "0.5", "--fresh", "--json").stdout)
+    assert not fresh["receipt"]["free"]
+    assert spent(policy) == 1.0
+
+
+def test_a_request_id_is_charged_once_and_names_one_question(policy: Path) -> None:
+    asked = ("query", policy, COUNTS, "--epsilon", "0.5", "--request-id", "r1", "--json")
+    assert run(*asked).stdout != ""
+    assert json.loads(run(*asked).stdout)["receipt"]["free"]
+    assert spent(policy) == 0.5
+    other = run("query", policy, "SELECT COUNT(*) FROM flights", "--epsilon", "0.5", "--request-id", "r1")
+    assert other.exit_code == 1
+    assert "another question" in other.stderr
+
+
+def test_the_noise_may_be_named(policy: Path) -> None:
+    asked = ("query", policy, COUNTS, "--rho", "0.01", "--fresh", "--json", "--mechanism")
+    for name, law in (("laplace", "Laplace"), ("gaussian", "Gaussian")):
+        assert json.loads(run(*asked, name).stdout)["receipt"]["mechanisms"][0].startswith(law)
+    assert run("query", policy, COUNTS, "--epsilon", "1", "--mechanism", "gaussian").exit_code == 2
+    assert run("query", policy, COUNTS, "--epsilon", "1", "--mechanism", "none").exit_code == 2
+
+
+def test_an_analyst_spends_their_share_and_no_more(policy: Path) -> None:
+    refused = run("query", policy, COUNTS, "--epsilon", "2", "--analyst", "ana")
+    assert refused.exit_code == 3
+    assert "the analyst's share" in refused.stderr
+    assert "would REFUSE" in run("query", policy, COUNTS, "--epsilon", "2", "--analyst", "ana", "--dry-run").stdout
+    assert run("query", policy, COUNTS, "--epsilon", "1.5", "--analyst", "ana").exit_code == 0
+    assert run("query", policy, COUNTS, "--epsilon", "1.5", "--fresh").exit_code == 0
+    assert run("query", policy, COUNTS, "--epsilon", "0.1", "--analyst", "bob").exit_code == 2
+
+
+def test_another_ledger_may_be_named(policy: Path, tmp_path: Path) -> None:
+    book = tmp_path / "elsewhere.ledger"
+    assert run("query", policy, COUNTS, "--epsilon", "0.5", "--ledger", book).exit_code == 0
+    assert book.exists()
+    assert not policy.with_suffix(".ledger").exists()
+
+
+def test_a_weak_promise_is_said_aloud_without_a_traceback(policy: Path) -> None:
+    policy.write_text(policy.read_text().replace("epsilon = 3.0", "epsilon = 30"))
+    done = run("query", policy, COUNTS, "--epsilon", "6")
+    assert done.exit_code == 0
+    assert done.stderr.startswith("warning: ε = 6 is a weak promise")
+    assert ".py" not in done.stderr
+
+
+# ── hostile arguments ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("price", "code"),
+    [
+        ([], 2),
+        (["--epsilon", "0"], 2),
+        (["--epsilon", "-1"], 2),
+        (["--epsilon", "nan"], 2),
+        (["--epsilon", "inf"], 2),
+        (["--epsilon", "1e308"], 2),
+        (["--epsilon", "1e6"], 3),
+        (["--epsilon", "1e-12"], 2),
+        (["--epsilon", "100"], 3),
+        (["--epsilon", "1e-308"], 2),
+        (["--epsilon", ""], 2),
+        (["--epsilon", "1/0"], 2),
+        (["--epsilon", "9" * 10_000], 2),
+        (["--epsilon", "0.5", "--rho", "0.1"], 2),
+        (["--epsilon", "0.5", "--within", "50"], 2),
+        (["--epsilon", "0.5", "--delta", "2"], 2),
+        (["--epsilon", "0.5", "--delta", "-1"], 2),
+        (["--rho", "0.5", "--delta", "0.1"], 2),
+        (["--rho", "0"], 2),
+        (["--within", "0"], 2),
+        (["--within", "=5"], 2),
+        (["--within", "origin=5"], 2),
+        (["--within", "5", "--within", "6"], 2),
+        (["--epsilon", "0.5", "--confidence", "1"], 2),
+        (["--epsilon", "0.5", "--time-limit", "-1"], 2),
+        (["--epsilon", "0.5", "--request-id", ""], 2),
+        (["--epsilon", "0.5", "--json", "--csv"], 2),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else str(value),
+)
+def test_hostile_prices_are_refused_for_free(policy: Path, price: list[str], code: int) -> None:
+    done = run("query", policy, COUNTS, *price)
+    assert done.exit_code == code, done.stderr
+    assert done.stdout == ""
+    assert done.stderr
+    assert len(done.stderr) < 2000
+    assert "Traceback" not in done.stderr
+    assert spent(policy) == 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "",
+        " ",
+        ";",
+        "--",
+        "SELECT",
+        "SELECT 1; SELECT 2",
+        "DROP TABLE flights",
+        "SELECT * FROM flights",
+        "SELECT COUNT(*) FROM nothing",
+        "SELECT COUNT(*) FROM read_csv('/etc/passwd')",
+        "x" * 1_000_000,
+        "(" * 1000,
+        "\udcff\udcfe",
+    ],
+    ids=range(13),
+)
+def test_hostile_questions_are_refused_for_free(policy: Path, sql: str) -> None:
+    done = run("query", policy, "--epsilon", "0.5", "--", sql)
+    assert done.exit_code == 1, done.stderr
+    assert done.stdout == ""
+    assert "place:" in done.stderr
+    assert "fix:" in done.stderr
+    assert len(done.stderr) < 3000
+    assert spent(policy) == 0
+
+
+@pytest.mark.parametrize("given", [b"", b"\xff\xfe\x00\x01", b"SELECT \x00", os.urandom(4096), b"x" * 2_000_000])
+def test_hostile_stdin_is_refused(policy: Path, given: bytes) -> None:
+    done = run("query", policy, "-", "--epsilon", "0.5", given=given)
+    assert done.exit_code == 1
+    assert "fix:" in done.stderr
+    assert spent(policy) == 0
+
+
+def test_policies_that_are_none(tmp_path: Path) -> None:
+    noise = tmp_path / "noise.toml"
+    noise.write_bytes(b"\xff\x00\xfe")
+    for path in (tmp_path, tmp_path / "missing.toml", noise, Path("")):
+        done = run("query", path, COUNTS, "--epsilon", "0.5")
+        assert done.exit_code == 1, path
+        assert "fix:" in done.stderr
+    assert sorted(tmp_path.iterdir()) == [noise]
+
+
+def test_a_missing_source_is_named(policy: Path) -> None:
+    policy.with_name("flights.parquet").unlink()
+    done = run("query", policy, COUNTS, "--epsilon", "0.5")
+    assert done.exit_code == 1
+    assert "tables.flights.source" in done.stderr
+
+
+def test_ledgers_that_cannot_be_written(policy: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.ledger"
+    text.write_text("this is no ledger " * 100)
+    for path in (tmp_path, tmp_path / "no" / "folder.ledger", text):
+        done = run("query", policy, COUNTS, "--epsilon", "0.5", "--ledger", path)
+        assert done.exit_code == 5, (path, done.stderr)
+        assert "fix:" in done.stderr
+    assert text.read_text().startswith("this is no ledger")
+
+
+@pytest.mark.parametrize("picture", [".", "out.pdf", "no/folder/out.svg", "out"])
+def test_pictures_that_cannot_be_drawn_are_refused_before_the_charge(policy: Path, picture: str) -> None:
+    done = run("query", policy, COUNTS, "--epsilon", "0.5", "--plot", policy.parent / picture)
+    assert done.exit_code == 2
+    assert "fix:" in done.stderr
+    assert spent(policy) == 0
+
+
+# ── as a process ───────────────────────────────────────────────────────────────────────────────
+
+
+def _command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "sfumato", *map(str, arguments)]
+
+
+def test_a_real_process_answers_in_any_encoding(policy: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        _command("query", policy, COUNTS, "--epsilon", "0.5"), capture_output=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"EWR" in done.stdout
+    assert done.stderr == b""
+
+
+def test_a_closed_pipe_is_no_traceback(policy: Path) -> None:
+    with subprocess.Popen(
+        _command("query", policy, COUNTS, "--epsilon", "0.5"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+
+
+def _slow(policy: Path) -> str:
+    """A question that keeps the engine busy: a long public table meets every flight."""
+    table = policy.with_name("copies.csv")
+    table.write_text("carrier,copy\n" + "\n".join(f"UA,{n}" for n in range(20_000)))
+    policy.write_text(policy.read_text() + '\n[tables.copies]\nsource = "copies.csv"\npublic = true\n')
+    return "SELECT COUNT(*) AS n FROM flights JOIN copies USING (carrier) WHERE copy % 7 <> delay % 5"
+
+
+def test_a_time_limit_after_the_charge_is_charged_and_says_so(policy: Path) -> None:
+    question = _slow(policy)
+    done = run("query", policy, question, "--epsilon", "0.5", "--time-limit", "0.05")
+    assert done.exit_code == 4, (done.stdout, done.stderr)
+    assert "charged and then stopped" in done.stderr
+    assert spent(policy) == 0.5
+
+
+def test_ctrl_c_while_reading_is_charged_and_says_so(policy: Path) -> None:
+    question = _slow(policy)
+    process = subprocess.Popen(
+        _command("query", policy, question, "--epsilon", "0.5"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 30
+    while spent(policy) == 0 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 4, (out, err)
+    assert b"charged and then stopped" in err
+    assert out == b""
+    with sf.Ledger.open(policy.with_suffix(".ledger")) as ledger:
+        assert [line.kind for line in ledger] == ["account-open", "charge"]
