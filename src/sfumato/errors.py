@@ -248,6 +248,7 @@ class LedgerDamaged(LedgerUnavailable):
             fix="charge nothing more to this file: restore a backup, and acknowledge the anchor when asked to",
         )
         self.number = number
+        self.why = why
 
 
 class LedgerBehind(LedgerUnavailable):

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.errors import AlreadyAnswered, InvalidParameter, RequestDiffers
-from sfumato.ledger import entries
+from sfumato.errors import AlreadyAnswered, InvalidParameter, RequestDiffers, SourceTaken
+from sfumato.ledger import entries, sources
 from sfumato.ledger.book import Book
 from sfumato.ledger.desk import Desk, Terms
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
-from sfumato.ledger.purse import NOTHING, Purse
+from sfumato.ledger.purse import NOTHING, read_purse
 from sfumato.ledger.rows import Row
-from sfumato.ledger.tabs import Tab
-from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit
-from sfumato.privacy.numbers import Number
+from sfumato.ledger.sources import Source
+from sfumato.ledger.tabs import Tab, end_tab
+from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
+from sfumato.privacy.numbers import BELOW_ONE, PROBABILITY, Number, exact, text
+from sfumato.privacy.numbers import whole as positive
 
 _PAGE = 20
+
+
+@dataclass(frozen=True)
+class Analyst:
+    """An analyst as an account sees them. A share is a ceiling, not a promise: others may empty the account first."""
+
+    name: str
+    share: Fraction | None
+    """The part of every allowance that is theirs at most; None: whatever the account affords."""
+    budget: Budget
+    """What their share admits now, if they have one; else what the account does."""
+    spent: Mapping[str, Fraction | None]
 
 
 class Account:
@@ -44,7 +60,7 @@ class Account:
     def spent(self) -> dict[str, Fraction | None]:
         """What was spent for good, without what tabs hold."""
         with self._book.reading() as desk:
-            purse = Purse.of(self._book.last(desk, self.name).purse)
+            purse = read_purse(desk.last(self.name).purse)
             return self._book.terms(desk, self.name).budget.at(purse.spent).spent
 
     # ── charging and answering ─────────────────────────────────────────────────────────────────
@@ -126,6 +142,88 @@ class Account:
             )
         return rows[0]
 
+    # ── what the owner does ────────────────────────────────────────────────────────────────────
+
+    def amend(
+        self,
+        *,
+        reason: str,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        reserve: Number | None = None,
+    ) -> Line:
+        """Change what may be spent. Unit, neighbours and order stay for life: what was spent is counted in them."""
+        entries.reason(reason)
+        with self._book.writing() as desk:
+            terms = self._book.terms(desk, self.name)
+            old = terms.budget
+            most = old.delta if delta is None else exact(delta, "delta", BELOW_ONE)
+            kept = (old.reserve * most / old.delta if old.delta else most) if reserve is None else reserve
+            budget = Budget(
+                old.epsilon if epsilon is None else epsilon,
+                most,
+                reserve=kept,
+                order=old.order,
+                neighbours=old.neighbours,
+            )
+            if (budget.order is None) is not (old.order is None):
+                raise InvalidParameter("reserve", kept, "all of δ in an account that was opened without an order")
+            columns = {"question": reason, "detail": codec.dumps(Terms(terms.unit, budget))}
+            return Line.of(desk.append("amend", self.name, columns))
+
+    def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:
+        """Add what was spent beyond what was charged, whatever it leaves. There is no line that takes away."""
+        cost = self._vector(more, "more") if isinstance(more, Cost) else self.cost(more)
+        columns = {
+            "question": entries.reason(reason),
+            "analyst": "" if analyst is None else entries.name(analyst, "analyst"),
+        }
+        with self._book.writing() as desk:
+            return Line.of(desk.append("correction", self.name, columns, cost=cost))
+
+    def analyst(self, name: str, share: Number | None = None) -> Analyst:
+        """An analyst here; with ``share``, limit them to this part of every allowance from now on.
+
+        A charge of theirs must fit both their share and the account: an unspent share may still be refused.
+        """
+        entries.name(name, "analyst")
+        with self._book.reading() if share is None else self._book.writing() as desk:
+            mine = desk.newest(account=self.name, analyst=name)
+            if share is not None:
+                part = text(exact(share, "share", PROBABILITY))
+                if mine is None or mine.share != part:
+                    mine = desk.append("share", self.name, {"analyst": name, "share": part})
+            budget = self._book.terms(desk, self.name).budget
+            purses = self._book.purses(desk, self.name, name)
+        spent = budget.at(read_purse(mine.own if mine else "").spent).spent
+        return Analyst(name, Fraction(mine.share) if mine and mine.share else None, purses[-1][0], spent)
+
+    def join(self, source: str | os.PathLike[str], *, fingerprint: str | None = None) -> Source:
+        """Say that these data are about this account's people. A file is read whole unless nothing about it changed.
+
+        Data that another account knows, by path or by content, are refused; new content under a known path stays.
+        """
+        with self._book.reading() as desk:
+            known = sources.known(desk, self.name)
+        found = sources.look(source, fingerprint, known)
+        with self._book.writing() as desk:
+            taken = sources.taken(desk, self.name, found)
+            if taken is not None:
+                raise SourceTaken(
+                    f"these data belong to the account {taken!r}",
+                    place=f"account {self.name!r}",
+                    fix=f"ask for them in {taken!r}: the same people have one budget, whatever their data are called",
+                )
+            if found not in sources.known(desk, self.name):
+                desk.append("source", self.name, {"data": found.fingerprint, "detail": codec.dumps(found)})
+        return found
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Every version of the data that was joined, oldest first."""
+        with self._book.reading() as desk:
+            return tuple(sources.known(desk, self.name))
+
     # ── tabs ───────────────────────────────────────────────────────────────────────────────────
 
     def open_tab(
@@ -137,7 +235,7 @@ class Account:
         else, is charged whole now and gives nothing back. A bare Cost is a hold for steps yet to be chosen.
         """
         entry, vector = self._hold(hold, analyst, question)
-        spends = bool(whole) or entry.interactive
+        spends = whole or entry.interactive
         columns = entry.columns
 
         def write(desk: Desk) -> Row:
@@ -147,10 +245,33 @@ class Account:
         return Tab(self._book, self._book.admitted(self.name, columns["analyst"], vector, write), self.cost)
 
     def _hold(self, hold: Entry | Cost, analyst: str | None, question: str) -> tuple[Entry, Cost]:
-        budget = self._opening.budget
         if not isinstance(hold, Cost):
             entry = Entry.of(hold)
             return entry, self.cost(entry.curve)
-        if (hold.renyi is None) is not (budget.order is None):
-            raise InvalidParameter("hold", hold, "an amount in every currency of the account")
-        return Entry(Curve((), budget.neighbours), analyst=analyst, question=question), hold
+        nothing = Curve((), self._opening.budget.neighbours)
+        return Entry(nothing, analyst=analyst, question=question), self._vector(hold, "hold")
+
+    def _vector(self, cost: Cost, what: str) -> Cost:
+        if (cost.renyi is None) is not (self._opening.budget.order is None):
+            raise InvalidParameter(what, cost, "an amount in every currency of the account")
+        return cost
+
+    def open_tabs(self) -> tuple[Line, ...]:
+        """The lines that opened tabs which are not closed; what they hold counts as spent until they are."""
+        with self._book.reading() as desk:
+            opened = [row for row in desk.page({"kind": "tab-open"}) if row.account == self.name]
+            return tuple(Line.of(row) for row in opened if not _closed(desk, row.number))
+
+    def abandon(self, tab: int, *, reason: str) -> Line:
+        """Close a tab whose process is gone. All it held is spent: nobody knows where it stopped, or why."""
+        entries.reason(reason)
+        with self._book.writing() as desk:
+            last = desk.newest(tab=positive(tab, "tab", at_least=1))
+            if last is None or last.account != self.name or last.kind == "tab-close":
+                raise InvalidParameter("tab", tab, "the number of an open tab of this account")
+            return Line.of(end_tab(desk, last, keep=True, reason=reason))
+
+
+def _closed(desk: Desk, tab: int) -> bool:
+    last = desk.newest(tab=tab)
+    return last is None or last.kind == "tab-close"

@@ -11,9 +11,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import AccountDiffers, InvalidParameter, LedgerUnavailable
 from sfumato.ledger.desk import Desk, Terms
-from sfumato.ledger.purse import Purse
+from sfumato.ledger.purse import read_purse
+from sfumato.ledger.rows import FIRST, Row
 from sfumato.privacy import Cost, codec
 
 
@@ -45,9 +46,12 @@ class Anchor:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
-        found = codec.loads(Path(path).read_text())
+        try:
+            found = codec.loads(Path(path).read_text())
+        except (OSError, ValueError) as error:
+            raise _unreadable(path) from error
         if not isinstance(found, Anchor):
-            raise InvalidParameter("anchor", type(found).__name__, "an Anchor")
+            raise _unreadable(path)
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -75,14 +79,48 @@ class Anchor:
         )
 
 
+def _unreadable(path: str | os.PathLike[str]) -> LedgerUnavailable:
+    return LedgerUnavailable(
+        "the anchor cannot be read", place=str(path), fix="put back the anchor that was kept, or remove this file"
+    )
+
+
 def anchored(desk: Desk) -> Anchor:
     """The anchor of this moment."""
     if desk.head is None:
-        accounts = tuple(_account(desk, row.account) for row in desk.page({"kind": "account-open"}))
-    return Anchor(head.number, head.hash, accounts)
+        return Anchor(0, FIRST)
+    accounts = tuple(_account(desk, row.account) for row in desk.page({"kind": "account-open"}))
+    return Anchor(desk.head.number, desk.head.hash, accounts)
 
 
 def _account(desk: Desk, name: str) -> AnchoredAccount:
-    last = desk.newest(account=name)
-    assert last is not None  # its opening is a line of its own
-    return AnchoredAccount(name, desk.terms(last.terms), Purse.of(last.purse).total)
+    last = desk.last(name)
+    return AnchoredAccount(name, desk.terms(last.terms), read_purse(last.purse).total)
+
+
+def accept(desk: Desk, anchor: Anchor, reason: str) -> list[Row]:
+    """Lines that raise every account to what the anchor knows was spent, and say that its own line is lost."""
+    return [_raise(desk, known, anchor.hash, reason) for known in anchor.accounts]
+
+
+def _raise(desk: Desk, known: AnchoredAccount, lost: str, reason: str) -> Row:
+    if desk.newest(account=known.name) is None:
+        desk.append("account-open", known.name, {"detail": codec.dumps(known.terms)})
+    last = desk.last(known.name)
+    if desk.terms(last.terms).budget.order != known.terms.budget.order:
+        raise AccountDiffers(
+            "the anchor counts this account in another currency",
+            place=f"account {known.name!r}",
+            fix="give the anchor that belongs to this ledger",
+        )
+    cost = _difference(known.total, read_purse(last.purse).total)
+    return desk.append("acknowledge", known.name, {"data": lost, "question": reason}, cost=cost)
+
+
+def _difference(known: Cost, found: Cost) -> Cost:
+    """What must be added to the totals found to reach those known."""
+    pure = None if known.pure is None else max(0, known.pure - (found.pure or 0))
+    if found.pure is None:
+        pure = 0
+    renyi = None if known.renyi is None else max(0, known.renyi - (found.renyi or 0))
+    return Cost(pure, renyi, max(0, known.failure - found.failure))

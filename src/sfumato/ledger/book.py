@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sfumato.errors import LedgerBehind
+from sfumato.errors import LedgerBehind, LedgerDamaged
 from sfumato.ledger.anchors import Anchor
 from sfumato.ledger.desk import Desk, Terms
 from sfumato.ledger.entries import Line
-from sfumato.ledger.purse import Purse
+from sfumato.ledger.purse import read_purse
 from sfumato.ledger.rows import Row
 from sfumato.ledger.store import Store
 from sfumato.privacy import Budget, Cost
@@ -21,6 +21,8 @@ class Book:
     def __init__(self, store: Store, anchor: Anchor | None) -> None:
         self.store = store
         self.anchor = anchor
+        self.damage: LedgerDamaged | None = None
+        """What was found wrong when it was opened: it can be read, and nothing more is written."""
         self.wrote = False
         self._known: tuple[int, str] | None = None
         self._terms: dict[int, Terms] = {}
@@ -34,22 +36,16 @@ class Book:
     def writing(self, *, acknowledging: bool = False) -> Iterator[Desk]:
         with self.store.writing() as rows:
             desk = Desk(rows)
-            if not acknowledging:
-                self._require_whole(desk)
+            start = desk.head
+            self._require_whole(desk, acknowledging=acknowledging)
             yield desk
-        if desk.head is not None:
+        if desk.head is not None and desk.head is not start:
             self._known = (desk.head.number, desk.head.hash)
             self.wrote = True
 
-    def last(self, desk: Desk, account: str) -> Row:
-        found = desk.newest(account=account)
-        if found is None:
-            raise LedgerBehind(1)
-        return found
-
     def terms(self, desk: Desk, account: str) -> Terms:
         """The terms in force. A line never changes, so each is read once."""
-        number = self.last(desk, account).terms
+        number = desk.last(account).terms
         if number not in self._terms:
             self._terms[number] = desk.terms(number)
         return self._terms[number]
@@ -57,10 +53,10 @@ class Book:
     def purses(self, desk: Desk, account: str, analyst: str = "") -> list[tuple[Budget, str]]:
         """Every purse that must afford a charge, at spent and held together: the account's, and the analyst's."""
         budget = self.terms(desk, account).budget
-        found = [(budget.at(Purse.of(self.last(desk, account).purse).total), "the account")]
+        found = [(budget.at(read_purse(desk.last(account).purse).total), "the account")]
         mine = desk.newest(account=account, analyst=analyst) if analyst else None
         if mine is not None and mine.share:
-            found.append((budget.share(mine.share).at(Purse.of(mine.own).total), "the analyst's share"))
+            found.append((budget.share(mine.share).at(read_purse(mine.own).total), "the analyst's share"))
         return found
 
     def admitted(self, account: str, analyst: str, cost: Cost, write: Callable[[Desk], Row]) -> Line:
@@ -82,7 +78,9 @@ class Book:
                 return number
         return None
 
-    def _require_whole(self, desk: Desk) -> None:
-        missing = self.behind(desk)
+    def _require_whole(self, desk: Desk, *, acknowledging: bool) -> None:
+        if self.damage is not None:
+            raise LedgerDamaged(self.damage.number, self.damage.why)
+        missing = None if acknowledging else self.behind(desk)
         if missing is not None:
             raise LedgerBehind(missing)

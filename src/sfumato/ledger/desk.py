@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from sfumato.errors import InvalidParameter, LedgerDamaged
-from sfumato.ledger.purse import NOTHING, Purse, read_cost, write_cost
+from sfumato.ledger.purse import NOTHING, read_cost, read_purse, write_cost
 from sfumato.ledger.rows import FIRST, Row
 from sfumato.ledger.store import Rows, Where
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
@@ -35,7 +35,7 @@ class Desk:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self.head = self.newest()
+        self.head = next(iter(self.page({}, newest=True, limit=1)), None)
 
     def page(
         self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int = -1
@@ -44,11 +44,22 @@ class Desk:
         return [_sealed(row) for row in found]
 
     def newest(self, **equal: str | int) -> Row | None:
+        """The last line whose columns equal these; most often it is the very last."""
+        head = self.head
+        if head is not None and all(getattr(head, column) == value for column, value in equal.items()):
+            return head
         found = self.page(equal, newest=True, limit=1)
         return found[0] if found else None
 
     def line(self, number: int) -> Row | None:
         return self.newest(number=number)
+
+    def last(self, account: str) -> Row:
+        """The newest line of an account that is known to exist."""
+        found = self.newest(account=account)
+        if found is None:
+            raise LedgerDamaged(None, "an account that was opened is missing")
+        return found
 
     def has(self, number: int, seal: str) -> bool:
         found = self.line(number)
@@ -88,8 +99,8 @@ class Desk:
             tab=number if kind == "tab-open" else tab,
             cost=write_cost(cost),
             left="" if left is None else write_cost(left),
-            purse=str(Purse.of(last.purse if last else "").after(cost, before, after)),
-            own=str(Purse.of(mine.own if mine else "").after(cost, before, after)) if analyst else "",
+            purse=str(read_purse(last.purse if last else "").after(cost, before, after)),
+            own=str(read_purse(mine.own if mine else "").after(cost, before, after)) if analyst else "",
             terms=number if last is None or kind == "amend" else last.terms,
             previous=self.head.hash if self.head else FIRST,
         )

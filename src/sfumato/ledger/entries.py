@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.ledger.purse import Purse, read_cost
+from sfumato.ledger.purse import read_cost, read_purse
 from sfumato.ledger.rows import Row
 from sfumato.privacy import Cost, Curve, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text
@@ -136,8 +136,8 @@ class Line:
     about: int | None
     """The charge that this line answers."""
     request_id: str | None
-    mechanisms: tuple[str, ...]
-    """What was run, each as JSON: ``sf.loads`` gives the value."""
+    mechanisms: str
+    """What was run, as a JSON list."""
     detail: str
     body: str
     previous: str
@@ -145,8 +145,7 @@ class Line:
 
     @classmethod
     def of(cls, row: Row) -> Line:
-        purse = Purse.of(row.purse)
-        values = json.loads(row.mechanisms) if row.mechanisms else []
+        purse = read_purse(row.purse)
         return cls(
             row.number,
             moment(row.time),
@@ -162,7 +161,7 @@ class Line:
             row.tab or None,
             row.about or None,
             row.request or None,
-            tuple(json.dumps(value, sort_keys=True, separators=(",", ":")) for value in values),
+            row.mechanisms or "[]",
             row.detail,
             row.body,
             row.previous,

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Self
 
-from sfumato.errors import AccountDiffers, InvalidParameter
+from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable
 from sfumato.ledger import entries
 from sfumato.ledger.accounts import Account
+from sfumato.ledger.anchors import Anchor, accept, anchored
 from sfumato.ledger.book import Book
-from sfumato.ledger.desk import Terms
+from sfumato.ledger.desk import Desk, Terms
 from sfumato.ledger.entries import Line
+from sfumato.ledger.exporting import export
+from sfumato.ledger.rows import Row
 from sfumato.ledger.sqlite import SQLiteStore
+from sfumato.ledger.store import Store, Where
 from sfumato.ledger.verifying import Checker, Verification
 from sfumato.privacy import Budget, PrivacyUnit, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 
+CHECKPOINT = 1000
+"""Opening verifies the lines since the last one whose number is a multiple of this; every line carries all totals."""
 _PAGE = 1000
 
 
@@ -28,14 +36,40 @@ class Ledger:
     is on disk when it returns.
     """
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, beside: Path) -> None:
         self._book = book
+        self._beside = beside
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, timeout: Number = 30) -> Self:
-        """The ledger in this file, made when it is missing; ``timeout``: how many seconds to wait for a lock."""
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        anchor: Anchor | str | os.PathLike[str] | None = None,
+        timeout: Number = 30,
+    ) -> Self:
+        """The ledger in this file, made when it is missing; ``timeout``: how many seconds to wait for a lock.
+
+        The lines since the last checkpoint (every thousandth line) are verified. An ``anchor``, by default the one
+        that is kept beside the file, must be in it, or nothing more is charged until the owner has acknowledged that.
+        """
         store = SQLiteStore(path, float(exact(timeout, "timeout", NONNEGATIVE)))
-        return cls(Book(store, None))
+        try:
+            beside = Path(f"{store.place}.anchor")
+            if anchor is None and beside.exists():
+                anchor = beside
+            book = Book(store, anchor if anchor is None or isinstance(anchor, Anchor) else Anchor.load(anchor))
+            book.damage = _damage(store)
+        except BaseException:
+            store.close()
+            raise
+        return cls(book, beside)
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """The names of all accounts, in the order in which they were opened."""
+        with self._book.reading() as desk:
+            return tuple(row.account for row in desk.page({"kind": "account-open"}))
 
     def account(self, name: str, *, unit: PrivacyUnit | None = None, budget: Budget | None = None) -> Account:
         """A population's account: opened on first use with these terms, which then are fixed for life."""
@@ -68,38 +102,88 @@ class Ledger:
     ) -> Iterator[Line]:
         """Lines in order, of one account or analyst, from ``since`` on and before ``until``."""
         equal = {key: value for key, value in (("account", account), ("analyst", analyst)) if value is not None}
-        start = None if since is None else entries.microseconds(since, "since")
         end = None if until is None else entries.microseconds(until, "until")
-        after = 0
+        after = 0 if since is None else self._before(entries.microseconds(since, "since"))
         while True:
             with self._book.reading() as desk:
                 rows = desk.page(equal, after=after, limit=_PAGE)
             for row in rows:
                 if end is not None and row.time >= end:
                     return
-                if start is None or row.time >= start:
-                    yield Line.of(row)
+                yield Line.of(row)
             if len(rows) < _PAGE:
                 return
             after = rows[-1].number
 
+    def _before(self, time: int) -> int:
+        """The last line older than this: times never fall, so it is found by halving."""
+        with self._book.reading() as desk:
+            low, high = 0, desk.head.number if desk.head else 0
+            while low < high:
+                middle = (low + high + 1) // 2
+                found = desk.line(middle)
+                low, high = (middle, high) if found is not None and found.time < time else (low, middle - 1)
+        return low
+
     def __iter__(self) -> Iterator[Line]:
         return self.lines()
 
+    # ── trusting it ────────────────────────────────────────────────────────────────────────────
+
     def verify(self) -> Verification:
-        """Check everything: the file, every line, every link, every total; names the first bad line."""
-        fault = self._book.store.fault()
-        checker, after = Checker(), 0
-        while True:
-            with self._book.store.reading() as rows:
-                page = rows.select({}, after=after, limit=_PAGE)
-            found = checker.check(page)
-            if not found.holds or len(page) < _PAGE:
-                break
-            after = page[-1].number
-        return Verification(found.lines, None, fault) if found.holds and fault else found
+        """Check everything: the file, every seal, every link, every total, the anchor; names the first bad line."""
+        found = self._verified()
+        if not found.holds:
+            self._book.damage = LedgerDamaged(found.bad, found.why)
+            return found
+        with self._book.reading() as desk:
+            missing = self._book.behind(desk)
+        return found if missing is None else Verification(found.lines, missing, "its anchor knows another line")
+
+    def _verified(self) -> Verification:
+        store, checker, after = self._book.store, Checker(), 0
+        try:
+            while True:
+                with store.reading() as rows:
+                    page = rows.select({}, after=after, limit=_PAGE)
+                found = checker.check(page)
+                if not found.holds:
+                    return found
+                if len(page) < _PAGE:
+                    return Verification(found.lines, None, store.fault() or "")
+                after = page[-1].number
+        except LedgerDamaged as damage:
+            return Verification(checker.number, damage.number, damage.why)
+
+    def anchor(self) -> Anchor:
+        """Head and totals of this moment, to be kept elsewhere: ``ledger.anchor().save(path)``."""
+        with self._book.reading() as desk:
+            return anchored(desk)
+
+    def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
+        """As the owner, accept that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
+        entries.reason(reason)
+        lost = anchor or self._book.anchor
+        if not isinstance(lost, Anchor):
+            raise InvalidParameter("anchor", lost, "an Anchor: the one that this ledger is behind")
+        with self._book.writing(acknowledging=True) as desk:
+            rows = [] if lost.holds(desk) else accept(desk, lost, reason)
+            return tuple(Line.of(row) for row in rows)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """A copy of this moment under a new name, taken while others go on."""
+        self._book.store.backup(os.fspath(path))
+
+    def export(self, form: str, path: str | os.PathLike[str]) -> None:
+        """Every line as "json", "csv" or "arrow", in a new file."""
+        export(self.lines(), form, path)
 
     def close(self) -> None:
+        """Close it. What was written is already safe; the anchor beside the file is renewed."""
+        if self._book.wrote:
+            # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
+            with suppress(OSError, LedgerUnavailable):
+                self.anchor().save(self._beside)
         self._book.store.close()
 
     def __enter__(self) -> Self:
@@ -109,11 +193,44 @@ class Ledger:
         self.close()
 
 
+def _damage(store: Store) -> LedgerDamaged | None:
+    """What is wrong with the lines since the last checkpoint; the lines before are ``verify``'s business."""
+    try:
+        with store.reading() as rows:
+            desk = Desk(rows)
+            start = (desk.head.number - 1) // CHECKPOINT * CHECKPOINT if desk.head else 0
+            checkpoint = desk.line(start)
+            if start and checkpoint is None:
+                return LedgerDamaged(start, "it is missing")
+
+            def earlier(before: int, equal: Where) -> Row | None:
+                return next(iter(desk.page(equal, newest=True, before=before, limit=1)), None)
+
+            checker = Checker() if checkpoint is None else Checker.after(checkpoint, earlier)
+            found = checker.check(rows.select({}, after=start, limit=-1))
+    except LedgerDamaged as damage:
+        return damage
+    return None if found.holds else LedgerDamaged(found.bad, found.why)
+
+
 def _require_same(name: str, terms: Terms, asked: Terms) -> None:
-    differing = [part for part in ("unit", "budget") if getattr(terms, part) != getattr(asked, part)]
+    differing = [
+        part
+        for part, same in (("unit", terms.unit == asked.unit), ("budget", _alike(terms.budget, asked.budget)))
+        if not same
+    ]
     if differing:
         raise AccountDiffers(
             f"the account was opened with another {' and another '.join(differing)}: {terms.unit}, {terms.budget!r}",
             place=f"account {name!r}",
-            fix="open it with the terms it has; the owner may change a budget with account.amend(budget, reason=…)",
+            fix="open it with the terms it has; the owner may change a budget with account.amend(…, reason=…)",
         )
+
+
+def _alike(known: Budget, asked: Budget) -> bool:
+    """Equal. The default order is computed in floats, to six digits: another machine may find another last one."""
+    if (known.order is None) is not (asked.order is None):
+        return False
+    near = known.order is None or asked.order is None or abs(known.order - asked.order) <= known.order / 10**5
+    fixed = ("epsilon", "delta", "reserve", "neighbours")
+    return near and all(getattr(known, name) == getattr(asked, name) for name in fixed)

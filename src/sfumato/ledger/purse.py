@@ -7,6 +7,7 @@ spent grows by its cost, and held changes by what its tab holds after it less wh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sfumato.privacy import Cost
 
@@ -57,13 +58,14 @@ class Purse:
     def __str__(self) -> str:
         return f"{write_cost(self.spent)} {write_cost(self.held)} {self.unbounded}"
 
-    @classmethod
-    def of(cls, text: str) -> Purse:
-        if not text:
-            return cls()
-        spent_pure, spent_renyi, spent_failure, pure, renyi, failure, unbounded = text.split(" ")
-        spent = Cost(_read(spent_pure), _read(spent_renyi), int(spent_failure))
-        return cls(spent, Cost(_read(pure), _read(renyi), int(failure)), int(unbounded))
+
+@lru_cache(maxsize=64)
+def read_purse(text: str) -> Purse:
+    if not text:
+        return Purse()
+    spent_pure, spent_renyi, spent_failure, pure, renyi, failure, unbounded = text.split(" ")
+    spent = Cost(_read(spent_pure), _read(spent_renyi), int(spent_failure))
+    return Purse(spent, Cost(_read(pure), _read(renyi), int(failure)), int(unbounded))
 
 
 def _bounded(cost: Cost) -> Cost:

@@ -7,6 +7,7 @@ forked child never touches its parent's, and opens its own.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sqlite3
 import threading
@@ -46,7 +47,6 @@ _INSERT = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * le
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
 _CONDITIONS |= {"request": "request <> ''"}
 _stores: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()
-_inherited: list[object] = []
 
 
 class SQLiteStore:
@@ -119,6 +119,7 @@ class SQLiteStore:
         )
         try:
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA fullfsync = ON")  # where fsync alone leaves data in the drive's cache
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
             self._migrate(connection)
@@ -217,9 +218,9 @@ class SQLiteStore:
     def forget(self) -> None:
         """In a forked child: leave the parent's connection and lock alone, and start anew when asked.
 
-        Closing an inherited connection would drop the parent's locks and could write its pages: it is kept for ever.
+        Even closing an inherited connection may touch the file with locks that are not ours, so it is never freed.
         """
-        _inherited.append(self._connection)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
         self._connection = None
         self._lock = threading.RLock()
 

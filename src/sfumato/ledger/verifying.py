@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from sfumato.errors import InvalidParameter
-from sfumato.ledger.purse import NOTHING, Purse, read_cost, write_cost
+from sfumato.ledger.purse import NOTHING, Purse, read_cost, read_purse, write_cost
 from sfumato.ledger.rows import FIRST, KINDS, Row
+from sfumato.ledger.store import Where
 from sfumato.privacy import Cost
 
 _ZERO = write_cost(NOTHING)
@@ -34,10 +35,11 @@ class Verification:
         return f"line {self.bad} is bad: {self.why}" if self.bad is not None else f"the ledger is bad: {self.why}"
 
 
-Earlier = Callable[..., Row | None]
+Earlier = Callable[[int, Where], Row | None]
+"""The newest line before a number whose columns equal these."""
 
 
-def _none(**_: object) -> None:
+def _none(_before: int, _equal: Where) -> None:
     return None
 
 
@@ -143,15 +145,15 @@ class Checker:
             self.unanswered.discard(row.about)
 
     def _earlier_account(self, row: Row) -> tuple[Purse, int] | None:
-        found = self.earlier(account=row.account, before=row.number)
-        return None if found is None else (Purse.of(found.purse), found.terms)
+        found = self.earlier(row.number, {"account": row.account})
+        return None if found is None else (read_purse(found.purse), found.terms)
 
     def _earlier_analyst(self, row: Row) -> tuple[Purse, str] | None:
-        found = self.earlier(account=row.account, analyst=row.analyst, before=row.number)
-        return None if found is None else (Purse.of(found.own), found.share)
+        found = self.earlier(row.number, {"account": row.account, "analyst": row.analyst})
+        return None if found is None else (read_purse(found.own), found.share)
 
     def _earlier_tab(self, row: Row) -> tuple[str, str, Cost]:
-        found = self.earlier(tab=row.tab, before=row.number)
+        found = self.earlier(row.number, {"tab": row.tab})
         if found is None or found.kind == "tab-close":
             raise _Bad("the tab is not open")
         self.tabs[row.tab] = found.account, found.analyst, read_cost(found.left)

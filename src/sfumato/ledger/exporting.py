@@ -1,0 +1,131 @@
+"""Every line in a form other programs read: JSON, CSV, Arrow. Amounts are exact decimals, as text."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+
+from sfumato.errors import InvalidParameter, LedgerUnavailable
+from sfumato.ledger.entries import Line
+from sfumato.privacy import Cost
+from sfumato.privacy.numbers import text
+
+Record = dict[str, str | int | None]
+
+_BATCH = 10_000
+_WHOLE = {"number", "tab", "about"}
+
+
+def record(line: Line) -> Record:
+    """One line as flat columns."""
+    return {
+        "number": line.number,
+        "time": line.time.isoformat(),
+        "kind": line.kind,
+        "account": line.account,
+        "analyst": line.analyst,
+        "question": line.question,
+        "plan": line.plan,
+        "data": line.data,
+        "request_id": line.request_id,
+        "tab": line.tab,
+        "about": line.about,
+        **_amounts("cost", line.cost),
+        **_amounts("spent", line.spent),
+        **_amounts("held", line.held),
+        "mechanisms": line.mechanisms,
+        "detail": line.detail,
+        "body": line.body,
+        "previous": line.previous,
+        "hash": line.hash,
+    }
+
+
+def _amounts(name: str, cost: Cost) -> Record:
+    found = cost.amounts
+    shown = {
+        currency: None
+        if currency not in found
+        else "unbounded"
+        if (amount := found[currency]) is None
+        else text(amount)
+        for currency in ("pure", "renyi", "failure")
+    }
+    return {f"{name}_{currency}": amount for currency, amount in shown.items()}
+
+
+def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str]) -> None:
+    """Write lines to a new file that only its owner can read."""
+    if form not in _FORMS:
+        raise InvalidParameter("form", form, "one of " + ", ".join(sorted(_FORMS)))
+    write = _FORMS[form]()
+    target = Path(path)
+    try:
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LedgerUnavailable(
+            f"the export cannot be written ({os.strerror(error.errno or 0)})",
+            place=str(target),
+            fix="give the name of a file that is not there, in a folder that is",
+        ) from error
+    try:
+        write(map(record, lines), handle)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _json(records: Iterator[Record], handle: int) -> None:
+    """A list with one line of text per line of the ledger."""
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write("[")
+        for index, found in enumerate(records):
+            file.write(("\n" if index == 0 else ",\n") + json.dumps(found, ensure_ascii=False))
+        file.write("\n]\n")
+
+
+def _csv(records: Iterator[Record], handle: int) -> None:
+    """With an apostrophe before whatever a spreadsheet would run as a formula: questions are other people's texts."""
+    with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+        writer: csv.DictWriter[str] | None = None
+        for found in records:
+            if writer is None:
+                writer = csv.DictWriter(file, list(found))
+                writer.writeheader()
+            writer.writerow({name: _harmless(value) for name, value in found.items()})
+
+
+def _harmless(value: str | int | None) -> str | int | None:
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+def _arrow() -> Callable[[Iterator[Record], int], None]:
+    try:
+        arrow, ipc = import_module("pyarrow"), import_module("pyarrow.ipc")
+    except ImportError as error:
+        raise LedgerUnavailable(
+            "exporting to Arrow needs pyarrow", place="form", fix="install sfumato[arrow], or export JSON or CSV"
+        ) from error
+
+    def write(records: Iterator[Record], handle: int) -> None:
+        batch = list(islice(records, _BATCH))
+        names = list(batch[0]) if batch else []
+        schema = arrow.schema([(name, arrow.int64() if name in _WHOLE else arrow.string()) for name in names])
+        with os.fdopen(handle, "wb") as file, ipc.new_file(file, schema) as out:
+            while batch:
+                out.write_batch(arrow.RecordBatch.from_pylist(batch, schema))
+                batch = list(islice(records, _BATCH))
+
+    return write
+
+
+_FORMS: dict[str, Callable[[], Callable[[Iterator[Record], int], None]]] = {
+    "json": lambda: _json,
+    "csv": lambda: _csv,
+    "arrow": _arrow,
+}
