@@ -89,9 +89,8 @@ class Desk:
         on_tab = self.newest(tab=tab) if tab else None
         number = self.head.number + 1 if self.head else 1
         before, after = NOTHING if on_tab is None else read_cost(on_tab.left), left or NOTHING
-        draft = Row()._replace(
-            share=mine.share if mine else "",
-            **columns,  # type: ignore[arg-type]
+        given = {"share": mine.share if mine else "", **columns}
+        draft = Row(**given)._replace(  # type: ignore[arg-type]
             number=number,
             time=max(time.time_ns() // 1000, self.head.time if self.head else 0),
             kind=kind,
