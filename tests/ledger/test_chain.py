@@ -12,8 +12,10 @@ import stat
 from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
+import pyarrow.ipc as ipc
 import pytest
 
 import sfumato as sf
@@ -23,8 +25,21 @@ from sfumato.ledger.rows import COLUMNS, Row
 from sfumato.ledger.sqlite import MIGRATIONS
 
 
-def busy_ledger(path: Path) -> None:
-    """A ledger with a line of every kind, closed, without the anchor beside it."""
+@cache
+def _busy(folder: Path) -> bytes:
+    path = folder / "busy.db"
+    _make_busy(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def busy_ledger(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
+    """Writes a ledger with a line of every kind, closed, without an anchor beside it."""
+    data = _busy(tmp_path_factory.getbasetemp())
+    return lambda path: path.write_bytes(data) and None
+
+
+def _make_busy(path: Path) -> None:
     with sf.Ledger.open(path) as ledger:
         clinic, other = account(ledger, sf.Budget(3, "1e-6")), account(ledger, sf.Budget(2), "other")
         clinic.analyst("ana", share="0.5")
@@ -56,7 +71,7 @@ def everything(path: Path) -> object:
         return found
 
 
-def test_a_whole_ledger_verifies(tmp_path: Path) -> None:
+def test_a_whole_ledger_verifies(tmp_path: Path, busy_ledger: Callable[[Path], None]) -> None:
     busy_ledger(tmp_path / "a")
     with sf.Ledger.open(tmp_path / "a") as ledger:
         report = ledger.verify()
@@ -82,7 +97,9 @@ def damage(data: bytearray, generator: random.Random) -> None:
         del data[at:]
 
 
-def test_nothing_read_back_is_changed_without_verify_saying_so(tmp_path: Path, long: bool) -> None:
+def test_nothing_read_back_is_changed_without_verify_saying_so(
+    tmp_path: Path, long: bool, busy_ledger: Callable[[Path], None]
+) -> None:
     """Most changes fall into lines; some into indexes, the schema, unused bytes. None may pass silently."""
     original, generator = tmp_path / "original", random.Random(20)
     busy_ledger(original)
@@ -123,7 +140,7 @@ def edit(path: Path, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_every_column_is_covered(tmp_path: Path, column: str) -> None:
+def test_every_column_is_covered(tmp_path: Path, column: str, busy_ledger: Callable[[Path], None]) -> None:
     path = tmp_path / "a"
     busy_ledger(path)
     value = 77777 if isinstance(getattr(Row(), column), int) else "'x'"
@@ -146,7 +163,9 @@ def test_every_column_is_covered(tmp_path: Path, column: str) -> None:
         ("CREATE TABLE extra (a)", None),
     ],
 )
-def test_lines_and_indexes_that_are_missing_or_moved_are_named(tmp_path: Path, statement: str, bad: int | None) -> None:
+def test_lines_and_indexes_that_are_missing_or_moved_are_named(
+    tmp_path: Path, statement: str, bad: int | None, busy_ledger: Callable[[Path], None]
+) -> None:
     path = tmp_path / "a"
     busy_ledger(path)
     edit(path, statement)
@@ -177,7 +196,7 @@ def resealed(path: Path, first: int, change: Callable[[Row], Row], *, until: int
     edit(path, *updates)
 
 
-def test_a_line_resealed_alone_breaks_the_next(tmp_path: Path) -> None:
+def test_a_line_resealed_alone_breaks_the_next(tmp_path: Path, busy_ledger: Callable[[Path], None]) -> None:
     path = tmp_path / "a"
     busy_ledger(path)
     resealed(path, 20, lambda row: row._replace(question="another"), until=20)
@@ -197,7 +216,9 @@ def test_a_line_resealed_alone_breaks_the_next(tmp_path: Path) -> None:
         lambda row: row._replace(cost="-5 0 0"),
     ],
 )
-def test_a_chain_resealed_to_its_end_still_has_to_add_up(tmp_path: Path, change: Callable[[Row], Row]) -> None:
+def test_a_chain_resealed_to_its_end_still_has_to_add_up(
+    tmp_path: Path, change: Callable[[Row], Row], busy_ledger: Callable[[Path], None]
+) -> None:
     path = tmp_path / "a"
     busy_ledger(path)
     with sf.Ledger.open(path) as ledger:
@@ -207,7 +228,9 @@ def test_a_chain_resealed_to_its_end_still_has_to_add_up(tmp_path: Path, change:
         assert ledger.verify().bad == first
 
 
-def test_opening_verifies_from_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_verifies_from_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy_ledger: Callable[[Path], None]
+) -> None:
     """Damage since it stops charging at once; older damage is verify's to find."""
     monkeypatch.setattr("sfumato.ledger.ledgers.CHECKPOINT", 10)
     path = tmp_path / "a"
@@ -233,7 +256,9 @@ def test_opening_verifies_from_the_last_checkpoint(tmp_path: Path, monkeypatch: 
     assert CHECKPOINT == 1000
 
 
-def test_lines_cannot_be_changed_through_sqlite_by_accident(tmp_path: Path) -> None:
+def test_lines_cannot_be_changed_through_sqlite_by_accident(
+    tmp_path: Path, busy_ledger: Callable[[Path], None]
+) -> None:
     busy_ledger(tmp_path / "a")
     with closing(sqlite3.connect(tmp_path / "a")) as raw:
         for statement in ("UPDATE lines SET cost = '0 0 0'", "DELETE FROM lines", "INSERT INTO lines DEFAULT VALUES"):
@@ -330,7 +355,7 @@ def test_a_bad_anchor_file_is_a_clear_refusal(tmp_path: Path) -> None:
         sf.Ledger.open(tmp_path / "b", anchor=tmp_path / "missing")
 
 
-def test_an_anchor_has_one_json_form(tmp_path: Path) -> None:
+def test_an_anchor_has_one_json_form(tmp_path: Path, busy_ledger: Callable[[Path], None]) -> None:
     busy_ledger(tmp_path / "a")
     with sf.Ledger.open(tmp_path / "a") as ledger:
         anchor = ledger.anchor()
@@ -341,7 +366,7 @@ def test_an_anchor_has_one_json_form(tmp_path: Path) -> None:
 # ── copies ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_backup_is_whole_private_and_never_overwrites(tmp_path: Path) -> None:
+def test_a_backup_is_whole_private_and_never_overwrites(tmp_path: Path, busy_ledger: Callable[[Path], None]) -> None:
     busy_ledger(tmp_path / "a")
     with sf.Ledger.open(tmp_path / "a") as ledger:
         ledger.backup(tmp_path / "copy")
@@ -351,14 +376,14 @@ def test_a_backup_is_whole_private_and_never_overwrites(tmp_path: Path) -> None:
             ledger.backup(tmp_path / "missing" / "copy")
         lines = list(ledger)
     assert stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o600
-    assert sorted(os.listdir(tmp_path)) == ["a", "copy", "data.csv"]
+    assert sorted(os.listdir(tmp_path)) == ["a", "copy"]
     with sf.Ledger.open(tmp_path / "copy") as copy:
         assert list(copy) == lines
         assert copy.verify().holds
         copy.account("clinic").charge(pure("0.001"))
 
 
-def test_exports_say_the_same_in_every_form(tmp_path: Path) -> None:
+def test_exports_say_the_same_in_every_form(tmp_path: Path, busy_ledger: Callable[[Path], None]) -> None:
     busy_ledger(tmp_path / "a")
     with sf.Ledger.open(tmp_path / "a") as ledger:
         account(ledger, sf.Budget(2), "other").charge(pure("0.01", question='=HYPERLINK("http://x")', analyst="@bob"))
@@ -381,8 +406,7 @@ def test_exports_say_the_same_in_every_form(tmp_path: Path) -> None:
     assert found[-1]["question"] == '=HYPERLINK("http://x")'
 
 
-def test_export_to_arrow(tmp_path: Path) -> None:
-    ipc = pytest.importorskip("pyarrow.ipc", reason="pyarrow is not installed: Arrow export NOT tested")
+def test_export_to_arrow(tmp_path: Path, busy_ledger: Callable[[Path], None]) -> None:
     busy_ledger(tmp_path / "a")
     with sf.Ledger.open(tmp_path / "a") as ledger:
         ledger.export("arrow", tmp_path / "arrow")

@@ -17,8 +17,7 @@ from sfumato.ledger.rows import Row
 from sfumato.ledger.sources import Source
 from sfumato.ledger.tabs import Tab, end_tab
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
-from sfumato.privacy.numbers import BELOW_ONE, PROBABILITY, Number, exact, text
-from sfumato.privacy.numbers import whole as positive
+from sfumato.privacy.numbers import BELOW_ONE, PROBABILITY, Number, exact, text, whole as positive
 
 _PAGE = 20
 
