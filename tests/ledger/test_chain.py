@@ -19,8 +19,8 @@ import pyarrow.ipc as ipc
 import pytest
 
 import sfumato as sf
-from ledger.desks import account, pure
-from sfumato.ledger.ledgers import CHECKPOINT
+from ledger.desks import account, pure, script
+from sfumato.ledger.inspecting import CHECKPOINT
 from sfumato.ledger.rows import COLUMNS, Row
 from sfumato.ledger.sqlite import MIGRATIONS
 
@@ -84,6 +84,8 @@ def test_a_whole_ledger_verifies(tmp_path: Path, busy_ledger: Callable[[Path], N
 def damage(data: bytearray, generator: random.Random) -> None:
     """One change somewhere: a bit, a byte, a stretch of zeros, two stretches exchanged, an end cut off."""
     kind, at = generator.randrange(10), generator.randrange(len(data))
+    while not data[at] and generator.random() < 0.9:  # mostly where something is written
+        at = generator.randrange(len(data))
     if kind < 5:
         data[at] ^= 1 << generator.randrange(8)
     elif kind < 7:
@@ -232,7 +234,7 @@ def test_opening_verifies_from_the_last_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy_ledger: Callable[[Path], None]
 ) -> None:
     """Damage since it stops charging at once; older damage is verify's to find."""
-    monkeypatch.setattr("sfumato.ledger.ledgers.CHECKPOINT", 10)
+    monkeypatch.setattr("sfumato.ledger.inspecting.CHECKPOINT", 10)
     path = tmp_path / "a"
     busy_ledger(path)
     with sf.Ledger.open(path) as ledger:
@@ -254,6 +256,41 @@ def test_opening_verifies_from_the_last_checkpoint(
         with pytest.raises(sf.LedgerDamaged):
             ledger.account("other").charge(pure("0.001"))
     assert CHECKPOINT == 1000
+
+
+IN_PARTS = """
+import sys, sfumato as sf
+from sfumato.ledger import inspecting
+inspecting.PART = 10
+inspecting.os.sched_getaffinity = lambda _: range(4)
+for path in sys.argv[1:]:
+    found = sf.Ledger.open(path).verify()
+    print(found.lines, found.bad)
+"""
+
+
+def test_many_lines_are_verified_in_parts_and_the_first_fault_is_named(
+    tmp_path: Path, busy_ledger: Callable[[Path], None]
+) -> None:
+    """Four processes, each a stretch; also across the seams, where answers, tabs and shares reach back."""
+    path = tmp_path / "a"
+    busy_ledger(path)
+    with sf.Ledger.open(path) as ledger:
+        last = ledger.anchor().number
+    numbers = (1, 2, 13, 14, 15, 27, 28, 41, 42, last)
+    copies = [tmp_path / f"{number}" for number in numbers]
+    for number, copy in zip(numbers, copies, strict=True):
+        shutil.copy(path, copy)
+        edit(copy, f"UPDATE lines SET question = 'x' WHERE number >= {number}")
+    with sf.Ledger.open(path) as ledger:
+        answer = next(line.number for line in ledger.lines() if line.kind == "answer" and line.number > 30)
+    twice = tmp_path / "twice"
+    shutil.copy(path, twice)
+    resealed(twice, answer, lambda row: row._replace(about=6))
+    found = [text.split() for text in script(IN_PARTS, path, twice, *copies).stdout.splitlines()]
+    assert found[0] == [f"{last}", "None"]
+    assert found[1][1] == f"{answer}"
+    assert [bad for _, bad in found[2:]] == [f"{number}" for number in numbers]
 
 
 def test_lines_cannot_be_changed_through_sqlite_by_accident(

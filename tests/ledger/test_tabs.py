@@ -332,7 +332,7 @@ def _minus(left: list[int | None], cost: sf.Cost) -> list[int | None]:
 def test_a_purse_forgets_no_tab() -> None:
     """Holding and letting go in any order ends where it began."""
     holds = [sf.Cost(5, 3, 1), sf.Cost(None, 2, 0), sf.Cost(None, 0, 4), sf.Cost(0, 7, 0)]
-    purse = Purse(sf.Cost(1, 1, 0), sf.Cost(0, 0, 0))
+    purse = Purse(1, 1, 0, 0, 0)
     start = purse
     for hold in holds:
         purse = purse.after(NOTHING, NOTHING, hold)

@@ -10,22 +10,18 @@ from pathlib import Path
 from typing import Self
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable
-from sfumato.ledger import entries
+from sfumato.ledger import entries, inspecting
 from sfumato.ledger.accounts import Account
 from sfumato.ledger.anchors import Anchor, accept, anchored
 from sfumato.ledger.book import Book
-from sfumato.ledger.desk import Desk, Terms
+from sfumato.ledger.desk import Terms
 from sfumato.ledger.entries import Line
 from sfumato.ledger.exporting import export
-from sfumato.ledger.rows import Row
 from sfumato.ledger.sqlite import SQLiteStore
-from sfumato.ledger.store import Store, Where
-from sfumato.ledger.verifying import Checker, Verification
+from sfumato.ledger.verifying import Verification
 from sfumato.privacy import Budget, PrivacyUnit, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 
-CHECKPOINT = 1000
-"""Opening verifies the lines since the last one whose number is a multiple of this; every line carries all totals."""
 _PAGE = 1000
 
 
@@ -59,7 +55,8 @@ class Ledger:
             if anchor is None and beside.exists():
                 anchor = beside
             book = Book(store, anchor if anchor is None or isinstance(anchor, Anchor) else Anchor.load(anchor))
-            book.damage = _damage(store)
+            found = inspecting.newest(store)
+            book.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         except BaseException:
             store.close()
             raise
@@ -132,28 +129,13 @@ class Ledger:
 
     def verify(self) -> Verification:
         """Check everything: the file, every seal, every link, every total, the anchor; names the first bad line."""
-        found = self._verified()
+        found = inspecting.everything(self._book.store)
         if not found.holds:
             self._book.damage = LedgerDamaged(found.bad, found.why)
             return found
         with self._book.reading() as desk:
             missing = self._book.behind(desk)
         return found if missing is None else Verification(found.lines, missing, "its anchor knows another line")
-
-    def _verified(self) -> Verification:
-        store, checker, after = self._book.store, Checker(), 0
-        try:
-            while True:
-                with store.reading() as rows:
-                    page = rows.select({}, after=after, limit=_PAGE)
-                found = checker.check(page)
-                if not found.holds:
-                    return found
-                if len(page) < _PAGE:
-                    return Verification(found.lines, None, store.fault() or "")
-                after = page[-1].number
-        except LedgerDamaged as damage:
-            return Verification(checker.number, damage.number, damage.why)
 
     def anchor(self) -> Anchor:
         """Head and totals of this moment, to be kept elsewhere: ``ledger.anchor().save(path)``."""
@@ -191,26 +173,6 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _damage(store: Store) -> LedgerDamaged | None:
-    """What is wrong with the lines since the last checkpoint; the lines before are ``verify``'s business."""
-    try:
-        with store.reading() as rows:
-            desk = Desk(rows)
-            start = (desk.head.number - 1) // CHECKPOINT * CHECKPOINT if desk.head else 0
-            checkpoint = desk.line(start)
-            if start and checkpoint is None:
-                return LedgerDamaged(start, "it is missing")
-
-            def earlier(before: int, equal: Where) -> Row | None:
-                return next(iter(desk.page(equal, newest=True, before=before, limit=1)), None)
-
-            checker = Checker() if checkpoint is None else Checker.after(checkpoint, earlier)
-            found = checker.check(rows.select({}, after=start, limit=-1))
-    except LedgerDamaged as damage:
-        return damage
-    return None if found.holds else LedgerDamaged(found.bad, found.why)
 
 
 def _require_same(name: str, terms: Terms, asked: Terms) -> None:

@@ -72,7 +72,7 @@ class Row(NamedTuple):
         No text may contain NUL and the number of columns is fixed, so columns joined by NUL can be split in one way
         only: a column that did contain one would make one too many.
         """
-        return sha256("\0".join(map(str, self[:-1])).encode("utf-8", "surrogatepass")).hexdigest()
+        return sha256("\0".join(map(str, self[:-1])).encode(errors="surrogatepass")).hexdigest()
 
 
 COLUMNS = Row._fields

@@ -35,7 +35,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX by_about ON lines (about) WHERE about <> 0",
         "CREATE INDEX by_plan ON lines (account, plan, data) WHERE kind = 'answer' AND plan <> ''",
         "CREATE INDEX by_request ON lines (account, analyst, request) WHERE kind = 'answer' AND request <> ''",
-        "CREATE INDEX by_kind ON lines (kind) WHERE kind IN ('account-open', 'acknowledge', 'source', 'tab-open')",
+        "CREATE INDEX every_account ON lines (kind) WHERE kind = 'account-open'",
+        "CREATE INDEX every_acknowledgement ON lines (kind) WHERE kind = 'acknowledge'",
+        "CREATE INDEX every_source ON lines (kind) WHERE kind = 'source'",
+        "CREATE INDEX every_tab ON lines (kind) WHERE kind = 'tab-open'",
         "CREATE TRIGGER no_update BEFORE UPDATE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never changed'); END",
         "CREATE TRIGGER no_delete BEFORE DELETE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never removed'); END",
     ),
@@ -226,15 +229,17 @@ class SQLiteStore:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Driver errors as refusals; none of their texts holds a value."""
+        """Driver errors as refusals; a driver's own words could hold a value, so they are not repeated."""
         try:
             yield
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", None) or 0
             if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-                raise LedgerDamaged(None, str(error)) from error
-            rule, fix = _TROUBLES.get(code & 0xFF, (f"the ledger could not be used ({error})", "see the place named"))
+                raise LedgerDamaged(None, "SQLite cannot read it") from error
+            rule, fix = _TROUBLES.get(code & 0xFF, _TROUBLE)
             raise LedgerUnavailable(rule, place=self.place, fix=fix) from error
+        except UnicodeDecodeError as error:
+            raise LedgerDamaged(None, "its schema cannot be read") from error
         except OSError as error:
             raise LedgerUnavailable(
                 f"the ledger file could not be used ({os.strerror(error.errno or 0)})",
@@ -260,12 +265,21 @@ class SQLiteRows:
         wanted += ["number < ?"] if before else []
         values = [value for column, value in equal.items() if column != "kind"]
         values += [bound for bound in (after, before) if bound]
-        cursor = self._connection.execute(
+        text = (
             f"SELECT * FROM lines{' WHERE ' if wanted else ''}{' AND '.join(wanted)} "
-            f"ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?",
-            (*values, limit),
+            f"ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?"
         )
-        return [Row._make(values) for values in cursor]
+        try:
+            return self._fetched(text, (*values, limit))
+        except sqlite3.OperationalError as error:
+            if "UTF-8" not in str(error):
+                raise
+            # Nothing that we wrote: it is read as it is, and its line's seal will not match.
+            self._connection.text_factory = _any_text
+            return self._fetched(text, (*values, limit))
+
+    def _fetched(self, text: str, values: tuple[str | int, ...]) -> list[Row]:
+        return [Row._make(found) for found in self._connection.execute(text, values)]
 
     def append(self, row: Row) -> None:
         self._connection.execute(_INSERT, row)
@@ -285,6 +299,13 @@ _TROUBLES = {
         "look at the disk that holds the ledger, then try again",
     ),
 }
+
+
+_TROUBLE = ("the ledger could not be used", "verify it: ledger.verify() says what is wrong")
+
+
+def _any_text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
