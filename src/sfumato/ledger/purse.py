@@ -49,7 +49,7 @@ class Purse(NamedTuple):
         """After a line of this cost on a tab that held ``before`` and now holds ``left``."""
         pure = None if self.pure is None or cost.pure is None else self.pure + cost.pure
         if before is left:
-            return self._replace(pure=pure, renyi=_sum(self.renyi, cost.renyi), failure=self.failure + cost.failure)
+            return Purse(pure, _sum(self.renyi, cost.renyi), self.failure + cost.failure, *self[3:])
         held = (self.held_renyi or 0) + (left.renyi or 0) - (before.renyi or 0)
         return Purse(
             pure,
@@ -75,7 +75,10 @@ class Purse(NamedTuple):
         return self.spent + self.held
 
     def __str__(self) -> str:
-        return " ".join(["-" if units is None else str(units) for units in self])
+        pure, renyi, held_renyi = (
+            "-" if units is None else units for units in (self.pure, self.renyi, self.held_renyi)
+        )
+        return f"{pure} {renyi} {self.failure} {self.held_pure} {held_renyi} {self.held_failure} {self.unbounded}"
 
 
 def _sum(a: int | None, b: int | None) -> int | None:

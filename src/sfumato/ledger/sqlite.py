@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
@@ -257,32 +258,41 @@ class SQLiteRows:
     def select(
         self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int
     ) -> Sequence[Row]:
-        wanted = [f"{column} = ?" for column in equal if column != "kind"]
-        wanted += [_CONDITIONS[column] for column, value in equal.items() if column in _CONDITIONS and value]
-        # A kind stands in the text, as its index does: there are eleven, and none comes from outside.
-        wanted += [f"kind = '{equal['kind']}'"] if "kind" in equal else []
-        wanted += ["number > ?"] if after else []
-        wanted += ["number < ?"] if before else []
-        values = [value for column, value in equal.items() if column != "kind"]
-        values += [bound for bound in (after, before) if bound]
-        text = (
-            f"SELECT * FROM lines{' WHERE ' if wanted else ''}{' AND '.join(wanted)} "
-            f"ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?"
-        )
+        columns = tuple(column for column in equal if column != "kind")
+        present = tuple(column for column in columns if column in _CONDITIONS and equal[column])
+        text = _statement(columns, present, str(equal.get("kind", "")), newest, after > 0, before > 0)
+        values: list[str | int] = [equal[column] for column in columns]
+        values += [bound for bound in (after, before) if bound > 0]
         try:
-            return self._fetched(text, (*values, limit))
+            return self._fetched(text, [*values, limit])
         except sqlite3.OperationalError as error:
             if "UTF-8" not in str(error):
                 raise
             # Nothing that we wrote: it is read as it is, and its line's seal will not match.
             self._connection.text_factory = _any_text
-            return self._fetched(text, (*values, limit))
+            return self._fetched(text, [*values, limit])
 
-    def _fetched(self, text: str, values: tuple[str | int, ...]) -> list[Row]:
+    def _fetched(self, text: str, values: list[str | int]) -> list[Row]:
         return [Row._make(found) for found in self._connection.execute(text, values)]
 
     def append(self, row: Row) -> None:
         self._connection.execute(_INSERT, row)
+
+
+@lru_cache(maxsize=256)
+def _statement(
+    columns: tuple[str, ...], present: tuple[str, ...], kind: str, newest: bool, after: bool, before: bool
+) -> str:
+    """The query for these columns; ``present`` have values that are not empty.
+
+    A kind stands in the text, as it does in its index: there are eleven, and none comes from outside.
+    """
+    wanted = [f"{column} = ?" for column in columns] + [_CONDITIONS[column] for column in present]
+    wanted += [f"kind = '{kind}'"] if kind else []
+    wanted += ["number > ?"] if after else []
+    wanted += ["number < ?"] if before else []
+    where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+    return f"SELECT * FROM lines{where} ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?"
 
 
 _TROUBLES = {

@@ -13,6 +13,8 @@ from sfumato.privacy import Cost
 
 _ZERO = write_cost(NOTHING)
 _SPENDING = {"charge", "correction", "acknowledge", "tab-open", "step", "tab-close"}
+_ON_TABS = {"tab-open", "step", "tab-close"}
+_NO_TAB = (NOTHING, NOTHING)
 _PAID = {"charge", "step"}
 
 
@@ -94,7 +96,7 @@ class Checker:
 
     def _money(self, row: Row) -> None:
         cost = NOTHING if row.cost == _ZERO else read_cost(row.cost)
-        before, left = self._tab(row, cost) if row.tab or row.left else (NOTHING, NOTHING)
+        before, left = self._tab(row, cost) if row.tab or row.left or row.kind in _ON_TABS else _NO_TAB
         self._account(row, cost, before, left)
         if row.analyst:
             self._analyst(row, cost, before, left)
