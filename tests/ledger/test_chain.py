@@ -163,6 +163,7 @@ def test_every_column_is_covered(tmp_path: Path, column: str, busy_ledger: Calla
         ("DROP INDEX by_account", None),
         ("DROP INDEX by_plan", None),
         ("CREATE TABLE extra (a)", None),
+        ("CREATE TRIGGER forget AFTER INSERT ON lines BEGIN UPDATE lines SET cost = '0 0 0'; END", None),
     ],
 )
 def test_lines_and_indexes_that_are_missing_or_moved_are_named(
@@ -172,6 +173,8 @@ def test_lines_and_indexes_that_are_missing_or_moved_are_named(
     busy_ledger(path)
     edit(path, statement)
     with sf.Ledger.open(path) as ledger:
+        with pytest.raises(sf.LedgerDamaged):
+            ledger.account("other").charge(pure("0.001"))
         report = ledger.verify()
         assert (report.holds, report.bad) == (False, bad)
         assert "bad" in str(report)
@@ -383,8 +386,16 @@ def test_a_process_notices_when_its_own_lines_vanish(tmp_path: Path) -> None:
     ledger.close()
 
 
+BAD_ANCHORS = [
+    '{"version":1,"type":"Anchor","number":-1,"hash":"x"}',
+    '{"version":1,"type":"Anchor","number":3,"hash":"' + "a" * 64 + '","accounts":[]}',
+    '{"version":1,"type":"Anchor","number":3,"hash":"' + "a" * 64 + '","accounts":[3]}',
+    '{"version":1,"type":"Anchor","number":3,"hash":"' + "a" * 64 + '","accounts":7}',
+]
+
+
 def test_a_bad_anchor_file_is_a_clear_refusal(tmp_path: Path) -> None:
-    for text in ("", "{}", "nonsense", sf.dumps(sf.Budget(1)), '{"version":1,"type":"Anchor","number":-1,"hash":"x"}'):
+    for text in ("", "{}", "nonsense", sf.dumps(sf.Budget(1)), *BAD_ANCHORS):
         (tmp_path / "a.anchor").write_text(text)
         with pytest.raises(sf.LedgerUnavailable, match="anchor cannot be read"):
             sf.Ledger.open(tmp_path / "a")

@@ -20,6 +20,7 @@ from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
 from sfumato.privacy.numbers import BELOW_ONE, PROBABILITY, Number, exact, text, whole as positive
 
 _PAGE = 20
+_MOST = 10**330  # units of 1e-30: the largest number there is (privacy.numbers)
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,8 @@ class Account:
     def _vector(self, cost: Cost, what: str) -> Cost:
         if (cost.renyi is None) is not (self._opening.budget.order is None):
             raise InvalidParameter(what, cost, "an amount in every currency of the account")
+        if any(amount is not None and amount > _MOST for amount in (cost.pure, cost.renyi, cost.failure)):
+            raise InvalidParameter(what, "an amount beyond all bounds", "amounts of at most 1e300")
         return cost
 
     def open_tabs(self) -> tuple[Line, ...]:

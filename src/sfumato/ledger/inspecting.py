@@ -26,9 +26,14 @@ _PAGE = 1000
 
 
 def newest(store: Store) -> Verification:
-    """The lines since the last checkpoint."""
-    last = _last(store)
-    return _stretch(store, (last - 1) // CHECKPOINT * CHECKPOINT, last) if last else Verification(0)
+    """The store's shape, and the lines since the last checkpoint."""
+    try:
+        fault, last = store.misshapen(), _last(store)
+    except LedgerDamaged as damage:
+        return Verification(0, damage.number, damage.why)
+    if fault or not last:
+        return Verification(0, None, fault or "")
+    return _stretch(store, (last - 1) // CHECKPOINT * CHECKPOINT, last)
 
 
 def everything(store: Store) -> Verification:
@@ -39,7 +44,7 @@ def everything(store: Store) -> Verification:
         alone = threading.active_count() == 1  # a fork keeps only one thread: the others' locks would never open
         parts = _bounds(last, processes if alone and processes > 1 else 1)
         found = _in_processes(store, parts) if len(parts) > 1 else _stretch(store, *parts[0])
-        fault = store.fault() if found.holds else None
+        fault = store.misshapen() or store.fault() if found.holds else None
     except LedgerDamaged as damage:
         return Verification(0, damage.number, damage.why)
     return Verification(found.lines, None, fault) if fault else found

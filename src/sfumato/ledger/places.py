@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import tempfile
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerUnavailable
@@ -74,6 +75,13 @@ def create(path: Path) -> None:
     finally:
         os.close(handle)
     sync_folder(path)
+
+
+def scratch(target: Path) -> Path:
+    """A new empty file beside another, for its owner's eyes only, to be finished and then given its name."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+    os.close(handle)
+    return Path(name)
 
 
 def sync_folder(path: Path) -> None:

@@ -8,6 +8,9 @@ from typing import NamedTuple
 FIRST = "0" * 64
 """What stands before the first line."""
 
+LATEST = 253402300799999999
+"""The last microsecond of the year 9999: clocks that show more are wrong, and dates end there."""
+
 KINDS = (
     "account-open",
     "charge",
@@ -32,7 +35,7 @@ class Row(NamedTuple):
 
     number: int = 0
     time: int = 0
-    """Microseconds since 1970, UTC; never less than the line before says, whatever the clock does."""
+    """Microseconds since 1970, UTC, up to ``LATEST``; never less than the line before says, whatever the clock does."""
     kind: str = ""
     account: str = ""
     analyst: str = ""

@@ -83,8 +83,8 @@ class SQLiteStore:
     def _transaction(self, begin: str) -> Iterator[SQLiteRows]:
         with self._lock, self._explained():
             connection = self._opened()
-            connection.execute(begin)
             try:
+                connection.execute(begin)
                 yield SQLiteRows(connection)
                 connection.execute("COMMIT")
             except BaseException:
@@ -182,16 +182,19 @@ class SQLiteStore:
             )
         return version
 
-    def fault(self) -> str | None:
-        """SQLite's own check of pages and indexes, and whether the schema is the one we wrote."""
+    def misshapen(self) -> str | None:
+        """Whether the schema is the one we wrote: a trigger or an index more or less changes what a line means."""
         with self._lock, self._explained():
-            connection = self._opened()
             expected = [statement for version in MIGRATIONS for statement in version]
-            schema = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
-            if [sql for (sql,) in schema] != expected:
-                return "its schema is not the one that was written"
-            (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-            return None if found == "ok" else "its pages or indexes contradict each other"
+            schema = self._opened().execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
+            same = [sql for (sql,) in schema] == expected
+        return None if same else "its schema is not the one that was written"
+
+    def fault(self) -> str | None:
+        """SQLite's own check of pages and indexes."""
+        with self._lock, self._explained():
+            (found,) = self._opened().execute("PRAGMA integrity_check(1)").fetchone()
+        return None if found == "ok" else "its pages or indexes contradict each other"
 
     def backup(self, place: str) -> None:
         """A copy of one moment, whole and private, under a name that must be new."""
@@ -200,8 +203,7 @@ class SQLiteStore:
             raise LedgerUnavailable(
                 "a backup never overwrites a file", place=str(target), fix="give the name of a file that is not there"
             )
-        partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
-        places.create(partial)
+        partial = places.scratch(target)
         try:
             with self._lock, self._explained(), contextlib.closing(sqlite3.connect(partial)) as copy:
                 self._opened().backup(copy)

@@ -38,8 +38,11 @@ class Store(Protocol):
     def writing(self) -> AbstractContextManager[Rows]:
         """Nobody else writes meanwhile; what was appended is durable when the block has ended, or nothing is."""
 
+    def misshapen(self) -> str | None:
+        """What is wrong with its shape: tables, indexes, triggers. Quick."""
+
     def fault(self) -> str | None:
-        """What is wrong with the store itself, apart from the lines: indexes, schema, structure."""
+        """What is wrong with its content apart from the lines: indexes, structure. As slow as the content is long."""
 
     def backup(self, place: str) -> None: ...
 
