@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -408,3 +409,45 @@ def test_the_clock_may_go_backwards_and_the_lines_do_not(ledger: sf.Ledger, monk
 def test_an_entry_has_one_json_form() -> None:
     entry = pure(question="q", plan="p", mechanisms=(sf.Laplace(3),))
     assert sf.loads(sf.dumps(entry)) == entry
+
+
+@pytest.mark.parametrize("value", [None, 1.5, b"x", [], {}, object(), float("nan"), "\ud800", True, json], ids=repr)
+def test_values_of_no_use_are_refused_everywhere(ledger: sf.Ledger, tmp_path: Path, value: object) -> None:
+    clinic = account(ledger)
+    calls = [
+        lambda: clinic.charge(value),
+        lambda: clinic.answer(value, "1", {}),
+        lambda: clinic.stored(plan=value, data="v"),
+        lambda: clinic.requested(value),
+        lambda: clinic.open_tab(value),
+        lambda: clinic.amend(reason=value),
+        lambda: clinic.correct(value, reason="r"),
+        lambda: clinic.correct(sf.Curve.pure("0.1"), reason=value),
+        lambda: clinic.analyst(value),
+        lambda: clinic.abandon(value, reason="r"),
+        lambda: clinic.join(value),
+        lambda: ledger.account(value),
+        lambda: ledger.acknowledge(value, reason="r"),
+        lambda: ledger.export(value, tmp_path / "x"),
+        lambda: ledger.export("json", value),
+        lambda: ledger.backup(value),
+        lambda: sf.Ledger.open(value),
+    ]
+    if value is not None:
+        calls += [
+            lambda: next(ledger.lines(account=value)),
+            lambda: next(ledger.lines(since=value)),
+            lambda: sf.Ledger.open(tmp_path / "y", anchor=value),
+        ]
+    for call in calls:
+        with pytest.raises(sf.SfumatoError):
+            call()
+    assert len(list(ledger)) == 1
+
+
+def test_a_line_that_was_tampered_with_is_not_answered(ledger: sf.Ledger) -> None:
+    clinic = account(ledger)
+    line = clinic.charge(pure())
+    for change in ({"number": 1}, {"number": 10**30}, {"number": -1}, {"number": "2"}, {"hash": "0" * 64}):
+        with pytest.raises(sf.InvalidParameter):
+            clinic.answer(dataclasses.replace(line, **change), "1", {})  # type: ignore[arg-type]

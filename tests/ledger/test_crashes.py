@@ -265,3 +265,37 @@ def _killed(path: Path, patience: float) -> list[str]:
         child.send_signal(signal.SIGKILL)
         said = child.stdout.read().split("\n")
     return [word for word in said[:-1] if word]
+
+
+class Interrupted(Exception):
+    """Raised by a signal, anywhere."""
+
+
+def test_interrupted_anywhere_a_charge_is_made_or_not_and_the_next_one_works(tmp_path: Path, long: bool) -> None:
+    """A signal's exception may strike between any two instructions: no transaction stays open, no line is half."""
+
+    def strike(*_: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, strike)
+    generator, done, interrupted = random.Random(7), 0, 0
+    try:
+        with sf.Ledger.open(tmp_path / "ledger.db") as ledger:
+            clinic = account(ledger, sf.Budget(10**6))
+            for _ in range(3000 if long else 300):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, generator.uniform(0.00002, 0.004))
+                    try:
+                        clinic.charge(pure("1"))
+                        done += 1
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                except Interrupted:
+                    interrupted += 1
+            charges = sum(line.kind == "charge" for line in ledger)
+            assert interrupted > 0
+            assert done <= charges <= done + interrupted
+            clinic.charge(pure("1"))
+            assert ledger.verify().holds
+    finally:
+        signal.signal(signal.SIGALRM, before)

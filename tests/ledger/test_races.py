@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -136,32 +135,60 @@ def test_many_may_open_a_ledger_that_is_not_there_yet(tmp_path: Path, long: bool
         assert sorted(found) == list(range(2, 10)), found  # type: ignore[type-var]
 
 
-def test_a_child_that_exits_normally_leaves_its_parents_ledger_alone(tmp_path: Path) -> None:
-    """Interpreter shutdown frees everything, and an inherited connection must not notice."""
-    ledger = sf.Ledger.open(tmp_path / "ledger.db")
+def test_forks_while_other_threads_are_charging(tmp_path: Path) -> None:
+    """A child that inherited SQLite's memory of its parent's locks would wait for ever, or not at all."""
+    with sf.Ledger.open(tmp_path / "ledger.db") as ledger:
+        clinic = account(ledger)
+        won: list[int] = []
+        threads = [threading.Thread(target=lambda: won.append(spend(clinic, pure("1/640")))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(4):
+            found = in_processes(2, lambda _: sum(_wins(clinic, pure("1/640")) for _ in range(5)))
+            assert all(isinstance(each, int) for each in found), found
+            won += found  # type: ignore[arg-type]
+        for thread in threads:
+            thread.join()
+        assert sum(won) == 640
+        assert ledger_is_whole(ledger, 640)
+
+
+def _wins(clinic: sf.Account, entry: sf.Entry) -> bool:
+    try:
+        clinic.charge(entry)
+    except sf.Overspent:
+        return False
+    return True
+
+
+def test_a_child_that_outlives_its_parents_ledger_keeps_its_own_locks(tmp_path: Path) -> None:
+    """Parent and child charge in turns; the parent closes while the child goes on; a third process joins in."""
+    path = tmp_path / "ledger.db"
+    ledger = sf.Ledger.open(path)
     clinic = account(ledger)
-    clinic.charge(pure())
-    for _ in range(3):
-        child = os.fork()
-        if child == 0:
-            try:
-                account(ledger).charge(pure("0.01"))
-                ledger.close()
-            finally:
-                os._exit(0) if "pytest" not in sys.modules else _shut_down()
-        assert os.waitpid(child, 0)[1] == 0
-        clinic.charge(pure("0.01"))
-    assert clinic.spent["pure"] == sf.Budget(1).charge(sf.Curve.pure("0.16")).spent["pure"]
-    assert ledger.verify().holds
-    ledger.close()
+    clinic.charge(pure("0.1"))
+    to_child, to_parent = FORK.Pipe()
 
+    def work() -> None:
+        for _ in range(3):
+            to_child.recv()
+            clinic.charge(pure("0.1"))
+            to_child.send("done")
 
-def _shut_down() -> None:
-    """Free what shutdown would free, without pytest's own shutdown."""
-    import gc
-
-    gc.collect()
-    os._exit(0)
+    child = FORK.Process(target=work)
+    child.start()
+    for turn in range(3):
+        to_parent.send("go")
+        assert to_parent.recv() == "done"
+        if turn == 0:
+            clinic.charge(pure("0.1"))
+            ledger.close()
+        with sf.Ledger.open(path) as other:
+            account(other).charge(pure("0.1"))
+    child.join()
+    assert child.exitcode == 0
+    with sf.Ledger.open(path) as ledger:
+        assert ledger_is_whole(ledger, 8)
 
 
 def test_an_answer_races_with_itself_and_one_wins(tmp_path: Path) -> None:

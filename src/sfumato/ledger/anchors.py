@@ -57,17 +57,18 @@ class Anchor:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
+        file = Path(places.address(path, "anchor"))
         try:
-            found = codec.loads(Path(path).read_text())
+            found = codec.loads(file.read_text())
         except (OSError, ValueError) as error:
-            raise _unreadable(path) from error
+            raise _unreadable(file) from error
         if not isinstance(found, Anchor):
-            raise _unreadable(path)
+            raise _unreadable(file)
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Written beside and renamed: there is always a whole anchor under the name."""
-        target = Path(path)
+        target = Path(places.address(path, "path"))
         partial = places.scratch(target)
         try:
             with open(partial, "w") as file:
@@ -89,7 +90,7 @@ class Anchor:
         )
 
 
-def _unreadable(path: str | os.PathLike[str]) -> LedgerUnavailable:
+def _unreadable(path: Path) -> LedgerUnavailable:
     return LedgerUnavailable(
         "the anchor cannot be read", place=str(path), fix="put back the anchor that was kept, or remove this file"
     )

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerUnavailable
+from sfumato.ledger import places
 from sfumato.ledger.entries import Line
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import text
@@ -60,9 +61,9 @@ def _amounts(name: str, cost: Cost) -> Record:
 
 def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str]) -> None:
     """Write lines to a new file that only its owner can read."""
-    if form not in _FORMS:
+    if not isinstance(form, str) or form not in _FORMS:
         raise InvalidParameter("form", form, "one of " + ", ".join(sorted(_FORMS)))
-    target = Path(path)
+    target = Path(places.address(path, "path"))
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -98,7 +98,8 @@ class Ledger:
         until: datetime | None = None,
     ) -> Iterator[Line]:
         """Lines in order, of one account or analyst, from ``since`` on and before ``until``."""
-        equal = {key: value for key, value in (("account", account), ("analyst", analyst)) if value is not None}
+        given = (("account", account), ("analyst", analyst))
+        equal = {key: entries.name(value, key) for key, value in given if value is not None}
         end = None if until is None else entries.microseconds(until, "until")
         after = 0 if since is None else self._before(entries.microseconds(since, "since"))
         while True:
@@ -154,7 +155,7 @@ class Ledger:
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """A copy of this moment under a new name, taken while others go on."""
-        self._book.store.backup(os.fspath(path))
+        self._book.store.backup(path)
 
     def export(self, form: str, path: str | os.PathLike[str]) -> None:
         """Every line as "json", "csv" or "arrow", in a new file."""

@@ -1,13 +1,12 @@
 """Lines in one SQLite file: WAL, synchronous=FULL, an exclusive transaction per append.
 
-A commit returns when the log has been synced to disk. One connection per process, taken in turns by its threads; a
-forked child never touches its parent's, and opens its own.
+A commit returns when the log has been synced to disk. One connection per process, taken in turns by its threads, closed
+before a fork and opened anew by whoever goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import sqlite3
 import threading
@@ -51,6 +50,8 @@ _INSERT = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * le
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
 _CONDITIONS |= {"request": "request <> ''"}
 _stores: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()
+_connecting = threading.Lock()  # held while a connection is made, and across a fork
+_forking = threading.local()
 
 
 class SQLiteStore:
@@ -65,9 +66,9 @@ class SQLiteStore:
         self._file: tuple[int, int] | None = None
         self._closed = False
         places.require_local(self._path)
+        _stores.add(self)
         with self._lock, self._explained():
             self._opened()
-        _stores.add(self)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[SQLiteRows]:
@@ -114,7 +115,8 @@ class SQLiteStore:
                 fix="put the file back, or close this ledger and open the one that is there now",
             )
         if self._connection is None:
-            self._connection = self._connect()
+            with _connecting:
+                self._connection = self._connect()
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -196,7 +198,7 @@ class SQLiteStore:
             (found,) = self._opened().execute("PRAGMA integrity_check(1)").fetchone()
         return None if found == "ok" else "its pages or indexes contradict each other"
 
-    def backup(self, place: str) -> None:
+    def backup(self, place: object) -> None:
         """A copy of one moment, whole and private, under a name that must be new."""
         target = places.resolve(place)
         if target.exists():
@@ -221,14 +223,23 @@ class SQLiteStore:
             if connection is not None:
                 connection.close()
 
-    def forget(self) -> None:
-        """In a forked child: leave the parent's connection and lock alone, and start anew when asked.
+    def before_fork(self) -> None:
+        """Let nobody begin, and close the connection.
 
-        Even closing an inherited connection may touch the file with locks that are not ours, so it is never freed.
+        SQLite keeps the locks of a process in the memory of the process. A child would inherit that memory but not the
+        locks, and even its own new connections would rely on them. Without a connection there is nothing to inherit.
         """
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-        self._connection = None
-        self._lock = threading.RLock()
+        self._lock.acquire()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):  # the next use opens it again, and says what is wrong
+                connection.close()
+
+    def after_fork(self, *, child: bool) -> None:
+        if child:
+            self._lock = threading.RLock()
+        else:
+            self._lock.release()
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -336,9 +347,26 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _after_fork() -> None:
-    for store in list(_stores):
-        store.forget()
+def _before_fork() -> None:
+    _forking.stores = sorted(_stores, key=id)  # one order for all: no two forks wait for each other
+    for store in _forking.stores:
+        store.before_fork()
+    _connecting.acquire()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _after_fork(*, child: bool) -> None:
+    global _connecting
+    if child:
+        _connecting = threading.Lock()
+    else:
+        _connecting.release()
+    for store in _forking.stores:
+        store.after_fork(child=child)
+    _forking.stores = []
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=lambda: _after_fork(child=False),
+    after_in_child=lambda: _after_fork(child=True),
+)
