@@ -42,12 +42,22 @@ def everything(store: Store) -> Verification:
         last = _last(store)
         processes = min(len(os.sched_getaffinity(0)), last // PART)
         alone = threading.active_count() == 1  # a fork keeps only one thread: the others' locks would never open
-        parts = _bounds(last, processes if alone and processes > 1 else 1)
-        found = _in_processes(store, parts) if len(parts) > 1 else _stretch(store, *parts[0])
-        fault = store.misshapen() or store.fault() if found.holds else None
+        found, fault = _walked(store, _bounds(last, processes if alone and processes > 1 else 1))
     except LedgerDamaged as damage:
         return Verification(0, damage.number, damage.why)
-    return Verification(found.lines, None, fault) if fault else found
+    return Verification(found.lines, None, fault) if found.holds and fault else found
+
+
+def _walked(store: Store, parts: list[tuple[int, int]]) -> tuple[Verification, str | None]:
+    """The first fault of all stretches but the first in processes of their own, and what is wrong with the store.
+
+    A stretch whose process did not answer is walked here.
+    """
+    answers = [_ask(store, part) for part in parts[1:]]
+    found = [_stretch(store, *parts[0])]
+    fault = store.misshapen() or store.fault() if found[0].holds else None
+    found += [_heard(answer) or _stretch(store, *part) for answer, part in zip(answers, parts[1:], strict=True)]
+    return next((each for each in found if not each.holds), found[-1]), fault
 
 
 def _last(store: Store) -> int:
@@ -93,13 +103,6 @@ def _sealed(rows: Sequence[Row]) -> Row | None:
             raise LedgerDamaged(row.number, "its hash does not match its content")
         return row
     return None
-
-
-def _in_processes(store: Store, parts: list[tuple[int, int]]) -> Verification:
-    """The first fault of all stretches; a stretch whose process did not answer is walked here."""
-    answers = [_ask(store, part) for part in parts]
-    found = [_heard(answer) or _stretch(store, *part) for answer, part in zip(answers, parts, strict=True)]
-    return next((each for each in found if not each.holds), found[-1])
 
 
 def _ask(store: Store, part: tuple[int, int]) -> tuple[int, int]:

@@ -18,6 +18,7 @@ def write_cost(cost: Cost) -> str:
     return f"{_write(cost.pure)} {_write(cost.renyi)} {cost.failure}"
 
 
+@lru_cache(maxsize=1024)
 def read_cost(text: str) -> Cost:
     pure, renyi, failure = text.split(" ")
     return Cost(_read(pure), _read(renyi), int(failure))
