@@ -411,7 +411,11 @@ def test_an_entry_has_one_json_form() -> None:
     assert sf.loads(sf.dumps(entry)) == entry
 
 
-@pytest.mark.parametrize("value", [None, 1.5, b"x", [], {}, object(), float("nan"), "\ud800", True, json], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [None, 1.5, b"x", [], {}, object(), float("nan"), "\ud800", True, json],
+    ids=lambda value: type(value).__name__,
+)
 def test_values_of_no_use_are_refused_everywhere(ledger: sf.Ledger, tmp_path: Path, value: object) -> None:
     clinic = account(ledger)
     calls = [
