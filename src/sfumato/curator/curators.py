@@ -66,6 +66,7 @@ class Curator:
         """The same curator, asking and paying under an analyst's name."""
         if name not in self.policy.analysts:
             raise InvalidParameter("name", name, "an analyst of the policy", fix="add [analysts.<name>] to the policy")
+        self._setting.account.analyst(name, share=self.policy.analysts[name])
         view = object.__new__(Curator)
         view.__dict__.update(self.__dict__)
         view._setting = replace(self._setting, analyst=name)
