@@ -17,9 +17,10 @@ from sfumato.ledger.rows import Row
 from sfumato.ledger.sources import Source
 from sfumato.ledger.tabs import Tab, end_tab
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
-from sfumato.privacy.numbers import BELOW_ONE, PROBABILITY, Number, exact, text, whole as positive
+from sfumato.privacy.numbers import BELOW_ONE, PROBABILITY, Number, exact, text
 
 _PAGE = 20
+_MOST = 10**330  # units of 1e-30: the largest number there is (privacy.numbers)
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Account:
         entries.prose(body, "body", entries.BODY)
         detail = entries.write_widths(entries.widths(accuracy))
         with self._book.writing() as desk:
-            paid = desk.line(line.number)
+            paid = desk.line(entries.line_number(line.number, "line"))
             known = paid is not None and (paid.hash, paid.account) == (line.hash, self.name)
             if paid is None or not known or paid.kind not in {"charge", "step"}:
                 raise InvalidParameter("line", line.number, "the line of a charge or a step of this account")
@@ -253,6 +254,8 @@ class Account:
     def _vector(self, cost: Cost, what: str) -> Cost:
         if (cost.renyi is None) is not (self._opening.budget.order is None):
             raise InvalidParameter(what, cost, "an amount in every currency of the account")
+        if any(amount is not None and amount > _MOST for amount in (cost.pure, cost.renyi, cost.failure)):
+            raise InvalidParameter(what, "an amount beyond all bounds", "amounts of at most 1e300")
         return cost
 
     def open_tabs(self) -> tuple[Line, ...]:
@@ -265,7 +268,7 @@ class Account:
         """Close a tab whose process is gone. All it held is spent: nobody knows where it stopped, or why."""
         entries.reason(reason)
         with self._book.writing() as desk:
-            last = desk.newest(tab=positive(tab, "tab", at_least=1))
+            last = desk.newest(tab=entries.line_number(tab, "tab"))
             if last is None or last.account != self.name or last.kind == "tab-close":
                 raise InvalidParameter("tab", tab, "the number of an open tab of this account")
             return Line.of(end_tab(desk, last, keep=True, reason=reason))

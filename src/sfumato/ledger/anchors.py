@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerUnavailable
+from sfumato.ledger import entries, places
 from sfumato.ledger.desk import Desk, Terms
 from sfumato.ledger.purse import read_purse
 from sfumato.ledger.rows import FIRST, Row
@@ -26,6 +27,11 @@ class AnchoredAccount:
     name: str
     terms: Terms
     total: Cost
+
+    def __post_init__(self) -> None:
+        entries.name(self.name, "account")
+        if not isinstance(self.terms, Terms) or not isinstance(self.total, Cost):
+            raise InvalidParameter("accounts", self.name, "accounts with their terms and totals")
 
 
 @codec.value
@@ -42,25 +48,30 @@ class Anchor:
             raise InvalidParameter("number", self.number, "a whole number ≥ 0")
         if not isinstance(self.hash, str) or len(self.hash) != 64:
             raise InvalidParameter("hash", self.hash, "64 hexadecimal digits")
+        known = isinstance(self.accounts, (tuple, list)) and all(isinstance(a, AnchoredAccount) for a in self.accounts)
+        if not known or bool(self.accounts) is not (self.number > 0):
+            raise InvalidParameter(
+                "accounts", self.accounts, "the accounts of the ledger, of which the first line is one"
+            )
         object.__setattr__(self, "accounts", tuple(self.accounts))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
+        file = Path(places.address(path, "anchor"))
         try:
-            found = codec.loads(Path(path).read_text())
+            found = codec.loads(file.read_text())
         except (OSError, ValueError) as error:
-            raise _unreadable(path) from error
+            raise _unreadable(file) from error
         if not isinstance(found, Anchor):
-            raise _unreadable(path)
+            raise _unreadable(file)
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Written beside and renamed: there is always a whole anchor under the name."""
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
-        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        target = Path(places.address(path, "path"))
+        partial = places.scratch(target)
         try:
-            with os.fdopen(handle, "w") as file:
+            with open(partial, "w") as file:
                 file.write(codec.dumps(self))
                 file.flush()
                 os.fsync(file.fileno())
@@ -79,7 +90,7 @@ class Anchor:
         )
 
 
-def _unreadable(path: str | os.PathLike[str]) -> LedgerUnavailable:
+def _unreadable(path: Path) -> LedgerUnavailable:
     return LedgerUnavailable(
         "the anchor cannot be read", place=str(path), fix="put back the anchor that was kept, or remove this file"
     )

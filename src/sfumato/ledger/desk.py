@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sfumato.errors import InvalidParameter, LedgerDamaged
 from sfumato.ledger.purse import NOTHING, read_cost, read_purse, write_cost
-from sfumato.ledger.rows import FIRST, Row
+from sfumato.ledger.rows import FIRST, LATEST, Row
 from sfumato.ledger.store import Rows, Where
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 
@@ -92,7 +92,7 @@ class Desk:
         given = {"share": mine.share if mine else "", **columns}
         draft = Row(**given)._replace(  # type: ignore[arg-type]
             number=number,
-            time=max(time.time_ns() // 1000, self.head.time if self.head else 0),
+            time=max(min(time.time_ns() // 1000, LATEST), self.head.time if self.head else 0),
             kind=kind,
             account=account,
             tab=number if kind == "tab-open" else tab,

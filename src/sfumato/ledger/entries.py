@@ -50,6 +50,12 @@ def reason(value: object) -> str:
     return prose(value, "reason")
 
 
+def line_number(value: object, what: str) -> int:
+    if type(value) is not int or not 0 < value < 1 << 63:
+        raise InvalidParameter(what, value, "the number of a line")
+    return value
+
+
 def _whole(value: str) -> bool:
     try:
         value.encode()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerUnavailable
+from sfumato.ledger import places
 from sfumato.ledger.entries import Line
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import text
@@ -61,10 +61,9 @@ def _amounts(name: str, cost: Cost) -> Record:
 
 def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str]) -> None:
     """Write lines to a new file that only its owner can read."""
-    if form not in _FORMS:
+    if not isinstance(form, str) or form not in _FORMS:
         raise InvalidParameter("form", form, "one of " + ", ".join(sorted(_FORMS)))
-    write = _FORMS[form]()
-    target = Path(path)
+    target = Path(places.address(path, "path"))
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -74,7 +73,7 @@ def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str]) -> No
             fix="give the name of a file that is not there, in a folder that is",
         ) from error
     try:
-        write(map(record, lines), handle)
+        _FORMS[form](map(record, lines), handle)
     except BaseException:
         target.unlink(missing_ok=True)
         raise
@@ -104,28 +103,18 @@ def _harmless(value: str | int | None) -> str | int | None:
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
-def _arrow() -> Callable[[Iterator[Record], int], None]:
-    try:
-        arrow, ipc = import_module("pyarrow"), import_module("pyarrow.ipc")
-    except ImportError as error:
-        raise LedgerUnavailable(
-            "exporting to Arrow needs pyarrow", place="form", fix="install sfumato[arrow], or export JSON or CSV"
-        ) from error
+def _arrow(records: Iterator[Record], handle: int) -> None:
+    """The IPC file format, in batches."""
+    import pyarrow
+    from pyarrow import ipc
 
-    def write(records: Iterator[Record], handle: int) -> None:
-        batch = list(islice(records, _BATCH))
-        names = list(batch[0]) if batch else []
-        schema = arrow.schema([(name, arrow.int64() if name in _WHOLE else arrow.string()) for name in names])
-        with os.fdopen(handle, "wb") as file, ipc.new_file(file, schema) as out:
-            while batch:
-                out.write_batch(arrow.RecordBatch.from_pylist(batch, schema))
-                batch = list(islice(records, _BATCH))
-
-    return write
+    batch = list(islice(records, _BATCH))
+    names = list(batch[0]) if batch else []
+    schema = pyarrow.schema([(name, pyarrow.int64() if name in _WHOLE else pyarrow.string()) for name in names])
+    with os.fdopen(handle, "wb") as file, ipc.new_file(file, schema) as out:
+        while batch:
+            out.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema))
+            batch = list(islice(records, _BATCH))
 
 
-_FORMS: dict[str, Callable[[], Callable[[Iterator[Record], int], None]]] = {
-    "json": lambda: _json,
-    "csv": lambda: _csv,
-    "arrow": _arrow,
-}
+_FORMS = {"json": _json, "csv": _csv, "arrow": _arrow}

@@ -6,27 +6,22 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable
-from sfumato.ledger import entries
+from sfumato.ledger import entries, inspecting
 from sfumato.ledger.accounts import Account
 from sfumato.ledger.anchors import Anchor, accept, anchored
 from sfumato.ledger.book import Book
-from sfumato.ledger.desk import Desk, Terms
+from sfumato.ledger.desk import Terms
 from sfumato.ledger.entries import Line
 from sfumato.ledger.exporting import export
-from sfumato.ledger.rows import Row
 from sfumato.ledger.sqlite import SQLiteStore
-from sfumato.ledger.store import Store, Where
-from sfumato.ledger.verifying import Checker, Verification
+from sfumato.ledger.verifying import Verification
 from sfumato.privacy import Budget, PrivacyUnit, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 
-CHECKPOINT = 1000
-"""Opening verifies the lines since the last one whose number is a multiple of this; every line carries all totals."""
 _PAGE = 1000
 
 
@@ -60,7 +55,8 @@ class Ledger:
             if anchor is None and beside.exists():
                 anchor = beside
             book = Book(store, anchor if anchor is None or isinstance(anchor, Anchor) else Anchor.load(anchor))
-            book.damage = _damage(store)
+            found = inspecting.newest(store)
+            book.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         except BaseException:
             store.close()
             raise
@@ -102,7 +98,8 @@ class Ledger:
         until: datetime | None = None,
     ) -> Iterator[Line]:
         """Lines in order, of one account or analyst, from ``since`` on and before ``until``."""
-        equal = {key: value for key, value in (("account", account), ("analyst", analyst)) if value is not None}
+        given = (("account", account), ("analyst", analyst))
+        equal = {key: entries.name(value, key) for key, value in given if value is not None}
         end = None if until is None else entries.microseconds(until, "until")
         after = 0 if since is None else self._before(entries.microseconds(since, "since"))
         while True:
@@ -133,28 +130,13 @@ class Ledger:
 
     def verify(self) -> Verification:
         """Check everything: the file, every seal, every link, every total, the anchor; names the first bad line."""
-        found = self._verified()
+        found = inspecting.everything(self._book.store)
         if not found.holds:
             self._book.damage = LedgerDamaged(found.bad, found.why)
             return found
         with self._book.reading() as desk:
             missing = self._book.behind(desk)
         return found if missing is None else Verification(found.lines, missing, "its anchor knows another line")
-
-    def _verified(self) -> Verification:
-        store, checker, after = self._book.store, Checker(), 0
-        try:
-            while True:
-                with store.reading() as rows:
-                    page = rows.select({}, after=after, limit=_PAGE)
-                found = checker.check(page)
-                if not found.holds:
-                    return found
-                if len(page) < _PAGE:
-                    return Verification(found.lines, None, store.fault() or "")
-                after = page[-1].number
-        except LedgerDamaged as damage:
-            return Verification(checker.number, damage.number, damage.why)
 
     def anchor(self) -> Anchor:
         """Head and totals of this moment, to be kept elsewhere: ``ledger.anchor().save(path)``."""
@@ -173,7 +155,7 @@ class Ledger:
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """A copy of this moment under a new name, taken while others go on."""
-        self._book.store.backup(os.fspath(path))
+        self._book.store.backup(path)
 
     def export(self, form: str, path: str | os.PathLike[str]) -> None:
         """Every line as "json", "csv" or "arrow", in a new file."""
@@ -194,26 +176,6 @@ class Ledger:
         self.close()
 
 
-def _damage(store: Store) -> LedgerDamaged | None:
-    """What is wrong with the lines since the last checkpoint; the lines before are ``verify``'s business."""
-    try:
-        with store.reading() as rows:
-            desk = Desk(rows)
-            start = (desk.head.number - 1) // CHECKPOINT * CHECKPOINT if desk.head else 0
-            checkpoint = desk.line(start)
-            if start and checkpoint is None:
-                return LedgerDamaged(start, "it is missing")
-
-            def earlier(before: int, equal: Where) -> Row | None:
-                return next(iter(desk.page(equal, newest=True, before=before, limit=1)), None)
-
-            checker = Checker() if checkpoint is None else Checker.after(checkpoint, earlier)
-            found = checker.check(rows.select({}, after=start, limit=-1))
-    except LedgerDamaged as damage:
-        return damage
-    return None if found.holds else LedgerDamaged(found.bad, found.why)
-
-
 def _require_same(name: str, terms: Terms, asked: Terms) -> None:
     differing = [
         part
@@ -224,24 +186,14 @@ def _require_same(name: str, terms: Terms, asked: Terms) -> None:
         raise AccountDiffers(
             f"the account was opened with another {' and another '.join(differing)}: {terms.unit}, {terms.budget!r}",
             place=f"account {name!r}",
-            fix="open it with the terms it has; as the owner, change its budget with sfumato budget amend --reason …",
+            fix="open it with the terms it has; the owner may change a budget with account.amend(…, reason=…)",
         )
 
 
 def _alike(known: Budget, asked: Budget) -> bool:
-    """Equal. The default order is computed in floats, to six digits: another machine may find another last one.
-
-    It also follows ε and δ, which an amendment changes and the account's order does not: who names no order asks for
-    the account's own. What is enforced are the account's terms in any case.
-    """
+    """Equal. The default order is computed in floats, to six digits: another machine may find another last one."""
     if (known.order is None) is not (asked.order is None):
         return False
+    near = known.order is None or asked.order is None or abs(known.order - asked.order) <= known.order / 10**5
     fixed = ("epsilon", "delta", "reserve", "neighbours")
-    return all(getattr(known, name) == getattr(asked, name) for name in fixed) and (
-        _near(known.order, asked.order)
-        or _near(Budget(asked.epsilon, asked.delta, reserve=asked.reserve).order, asked.order)
-    )
-
-
-def _near(one: Fraction | None, other: Fraction | None) -> bool:
-    return one is None or other is None or abs(one - other) <= one / 10**5
+    return near and all(getattr(known, name) == getattr(asked, name) for name in fixed)

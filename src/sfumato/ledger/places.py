@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import tempfile
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerUnavailable
@@ -20,9 +21,7 @@ _NETWORK = re.compile(
 
 def resolve(path: object) -> Path:
     """The real path of a ledger, in a folder that exists."""
-    if not isinstance(path, (str, os.PathLike)) or not str(path) or "\0" in str(path):
-        raise InvalidParameter("path", path, "the path of a file")
-    found = Path(os.path.realpath(path))
+    found = Path(os.path.realpath(address(path, "path")))
     if not found.parent.is_dir():
         raise LedgerUnavailable(
             "the ledger's folder does not exist", place=str(found.parent), fix="make the folder, or correct the path"
@@ -30,6 +29,14 @@ def resolve(path: object) -> Path:
     if found.is_dir():
         raise LedgerUnavailable("the ledger is one file", place=str(found), fix="name a file inside this folder")
     return found
+
+
+def address(path: object, what: str) -> str:
+    """A path as text that can be kept: not empty, and made of whole characters."""
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str) or not text or "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidParameter(what, path, "the path of a file, in whole characters")
+    return text
 
 
 def require_local(path: Path) -> None:
@@ -74,6 +81,13 @@ def create(path: Path) -> None:
     finally:
         os.close(handle)
     sync_folder(path)
+
+
+def scratch(target: Path) -> Path:
+    """A new empty file beside another, for its owner's eyes only, to be finished and then given its name."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+    os.close(handle)
+    return Path(name)
 
 
 def sync_folder(path: Path) -> None:

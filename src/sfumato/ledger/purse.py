@@ -6,8 +6,8 @@ spent grows by its cost, and held changes by what its tab holds after it less wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from sfumato.privacy import Cost
 
@@ -18,6 +18,7 @@ def write_cost(cost: Cost) -> str:
     return f"{_write(cost.pure)} {_write(cost.renyi)} {cost.failure}"
 
 
+@lru_cache(maxsize=1024)
 def read_cost(text: str) -> Cost:
     pure, renyi, failure = text.split(" ")
     return Cost(_read(pure), _read(renyi), int(failure))
@@ -31,42 +32,65 @@ def _read(text: str) -> int | None:
     return None if text == "-" else int(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Purse:
-    """What was spent, and the sum of what open tabs hold. ``unbounded`` counts the tabs that hold no bound in the
-    pure currency: a sum could not be taken back.
+class Purse(NamedTuple):
+    """What was spent, and the sum of what open tabs hold, in units of 1e-30.
+
+    A hold without a bound in the pure currency cannot be taken back out of a sum: ``unbounded`` counts these.
     """
 
-    spent: Cost = NOTHING
-    held: Cost = NOTHING
+    pure: int | None = 0
+    renyi: int | None = None
+    failure: int = 0
+    held_pure: int = 0
+    held_renyi: int | None = None
+    held_failure: int = 0
     unbounded: int = 0
 
     def after(self, cost: Cost, before: Cost = NOTHING, left: Cost = NOTHING) -> Purse:
         """After a line of this cost on a tab that held ``before`` and now holds ``left``."""
-        spent = self.spent if cost is NOTHING else self.spent + cost
+        pure = None if self.pure is None or cost.pure is None else self.pure + cost.pure
         if before is left:
-            return Purse(spent, self.held, self.unbounded)
-        held = (self.held + _bounded(left)).less(_bounded(before))
-        return Purse(spent, held, self.unbounded + (left.pure is None) - (before.pure is None))
+            return Purse(pure, _sum(self.renyi, cost.renyi), self.failure + cost.failure, *self[3:])
+        held = (self.held_renyi or 0) + (left.renyi or 0) - (before.renyi or 0)
+        return Purse(
+            pure,
+            _sum(self.renyi, cost.renyi),
+            self.failure + cost.failure,
+            self.held_pure + (left.pure or 0) - (before.pure or 0),
+            None if self.held_renyi is None and left.renyi is None else held,
+            self.held_failure + left.failure - before.failure,
+            self.unbounded + (left.pure is None) - (before.pure is None),
+        )
+
+    @property
+    def spent(self) -> Cost:
+        return Cost(self.pure, self.renyi, self.failure)
+
+    @property
+    def held(self) -> Cost:
+        return Cost(None if self.unbounded else self.held_pure, self.held_renyi, self.held_failure)
 
     @property
     def total(self) -> Cost:
         """Spent and held together: what admission is decided on."""
-        total = self.spent + self.held
-        return Cost(None, total.renyi, total.failure) if self.unbounded else total
+        return self.spent + self.held
 
     def __str__(self) -> str:
-        return f"{write_cost(self.spent)} {write_cost(self.held)} {self.unbounded}"
+        pure, renyi, held_renyi = (
+            "-" if units is None else units for units in (self.pure, self.renyi, self.held_renyi)
+        )
+        return f"{pure} {renyi} {self.failure} {self.held_pure} {held_renyi} {self.held_failure} {self.unbounded}"
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else a + b
 
 
 @lru_cache(maxsize=64)
 def read_purse(text: str) -> Purse:
     if not text:
         return Purse()
-    spent_pure, spent_renyi, spent_failure, pure, renyi, failure, unbounded = text.split(" ")
-    spent = Cost(_read(spent_pure), _read(spent_renyi), int(spent_failure))
-    return Purse(spent, Cost(_read(pure), _read(renyi), int(failure)), int(unbounded))
-
-
-def _bounded(cost: Cost) -> Cost:
-    return Cost(0, cost.renyi, cost.failure) if cost.pure is None else cost
+    pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = map(_read, text.split(" "))
+    if failure is None or held_pure is None or held_failure is None or unbounded is None:
+        raise ValueError("a purse without amounts")
+    return Purse(pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from sfumato.errors import LedgerDamaged
 
 FIRST = "0" * 64
 """What stands before the first line."""
+
+LATEST = 253402300799999999
+"""The last microsecond of the year 9999: clocks that show more are wrong, and dates end there."""
 
 KINDS = (
     "account-open",
@@ -32,14 +37,16 @@ class Row(NamedTuple):
 
     number: int = 0
     time: int = 0
-    """Microseconds since 1970, UTC; never less than the line before says, whatever the clock does."""
-    kind: str = ""
-    account: str = ""
-    analyst: str = ""
+    """Microseconds since 1970, UTC, up to ``LATEST``; never less than the line before says, whatever the clock does."""
     tab: int = 0
     """The number of the line that opened the tab; 0 outside tabs."""
     about: int = 0
     """An answer's charge; 0 otherwise."""
+    terms: int = 0
+    """The line with the account's terms: its opening, or the last amendment."""
+    kind: str = ""
+    account: str = ""
+    analyst: str = ""
     request: str = ""
     question: str = ""
     """The question's text, or the owner's reason."""
@@ -61,8 +68,6 @@ class Row(NamedTuple):
     """The analyst's share of every allowance, where there is one."""
     own: str = ""
     """What the analyst has spent and holds after this line."""
-    terms: int = 0
-    """The line with the account's terms: its opening, or the last amendment."""
     previous: str = ""
     hash: str = ""
 
@@ -72,7 +77,14 @@ class Row(NamedTuple):
         No text may contain NUL and the number of columns is fixed, so columns joined by NUL can be split in one way
         only: a column that did contain one would make one too many.
         """
-        return sha256("\0".join(map(str, self[:-1])).encode("utf-8", "surrogatepass")).hexdigest()
+        texts: Any = self[_NUMBERS:-1]
+        try:
+            columns = "\0".join((_DIGITS % self[:_NUMBERS], *texts))
+        except TypeError:
+            raise LedgerDamaged(self.number, "a column is not of its type") from None
+        return sha256(columns.encode(errors="surrogatepass")).hexdigest()
 
 
 COLUMNS = Row._fields
+_NUMBERS = COLUMNS.index("kind")  # the numbers come first, then the texts
+_DIGITS = "\0".join(["%d"] * _NUMBERS)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from sfumato.errors import InvalidParameter, LedgerUnavailable
-from sfumato.ledger import entries
+from sfumato.ledger import entries, places
 from sfumato.ledger.desk import Desk
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import whole
@@ -63,9 +63,7 @@ def taken(desk: Desk, account: str, source: Source) -> str | None:
 
 def look(source: str | os.PathLike[str], fingerprint: str | None, before: Sequence[Source]) -> Source:
     """The source as it is now: a file is read, unless it looks as it did when it was read before."""
-    address = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
-    if not isinstance(address, str) or not address or "\0" in address:
-        raise InvalidParameter("source", source, "the path of a file, or another address with its fingerprint")
+    address = places.address(source, "source")
     if fingerprint is not None:
         plain = "://" in address
         return Source(address if plain else os.path.realpath(address), entries.name(fingerprint, "fingerprint"), 1)

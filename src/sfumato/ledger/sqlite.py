@@ -1,19 +1,19 @@
 """Lines in one SQLite file: WAL, synchronous=FULL, an exclusive transaction per append.
 
-A commit returns when the log has been synced to disk. One connection per process, taken in turns by its threads; a
-forked child never touches its parent's, and opens its own.
+A commit returns when the log has been synced to disk. One connection per process, taken in turns by its threads, closed
+before a fork and opened anew by whoever goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
@@ -35,7 +35,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX by_about ON lines (about) WHERE about <> 0",
         "CREATE INDEX by_plan ON lines (account, plan, data) WHERE kind = 'answer' AND plan <> ''",
         "CREATE INDEX by_request ON lines (account, analyst, request) WHERE kind = 'answer' AND request <> ''",
-        "CREATE INDEX by_kind ON lines (kind) WHERE kind IN ('account-open', 'acknowledge', 'source', 'tab-open')",
+        "CREATE INDEX every_account ON lines (kind) WHERE kind = 'account-open'",
+        "CREATE INDEX every_acknowledgement ON lines (kind) WHERE kind = 'acknowledge'",
+        "CREATE INDEX every_source ON lines (kind) WHERE kind = 'source'",
+        "CREATE INDEX every_tab ON lines (kind) WHERE kind = 'tab-open'",
         "CREATE TRIGGER no_update BEFORE UPDATE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never changed'); END",
         "CREATE TRIGGER no_delete BEFORE DELETE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never removed'); END",
     ),
@@ -47,6 +50,8 @@ _INSERT = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * le
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
 _CONDITIONS |= {"request": "request <> ''"}
 _stores: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()
+_connecting = threading.Lock()  # held while a connection is made, and across a fork
+_forking = threading.local()
 
 
 class SQLiteStore:
@@ -61,9 +66,9 @@ class SQLiteStore:
         self._file: tuple[int, int] | None = None
         self._closed = False
         places.require_local(self._path)
+        _stores.add(self)
         with self._lock, self._explained():
             self._opened()
-        _stores.add(self)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[SQLiteRows]:
@@ -79,8 +84,8 @@ class SQLiteStore:
     def _transaction(self, begin: str) -> Iterator[SQLiteRows]:
         with self._lock, self._explained():
             connection = self._opened()
-            connection.execute(begin)
             try:
+                connection.execute(begin)
                 yield SQLiteRows(connection)
                 connection.execute("COMMIT")
             except BaseException:
@@ -110,7 +115,8 @@ class SQLiteStore:
                 fix="put the file back, or close this ledger and open the one that is there now",
             )
         if self._connection is None:
-            self._connection = self._connect()
+            with _connecting:
+                self._connection = self._connect()
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -178,26 +184,28 @@ class SQLiteStore:
             )
         return version
 
-    def fault(self) -> str | None:
-        """SQLite's own check of pages and indexes, and whether the schema is the one we wrote."""
+    def misshapen(self) -> str | None:
+        """Whether the schema is the one we wrote: a trigger or an index more or less changes what a line means."""
         with self._lock, self._explained():
-            connection = self._opened()
             expected = [statement for version in MIGRATIONS for statement in version]
-            schema = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
-            if [sql for (sql,) in schema] != expected:
-                return "its schema is not the one that was written"
-            (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-            return None if found == "ok" else "its pages or indexes contradict each other"
+            schema = self._opened().execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
+            same = [sql for (sql,) in schema] == expected
+        return None if same else "its schema is not the one that was written"
 
-    def backup(self, place: str) -> None:
+    def fault(self) -> str | None:
+        """SQLite's own check of pages and indexes."""
+        with self._lock, self._explained():
+            (found,) = self._opened().execute("PRAGMA integrity_check(1)").fetchone()
+        return None if found == "ok" else "its pages or indexes contradict each other"
+
+    def backup(self, place: object) -> None:
         """A copy of one moment, whole and private, under a name that must be new."""
         target = places.resolve(place)
         if target.exists():
             raise LedgerUnavailable(
                 "a backup never overwrites a file", place=str(target), fix="give the name of a file that is not there"
             )
-        partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
-        places.create(partial)
+        partial = places.scratch(target)
         try:
             with self._lock, self._explained(), contextlib.closing(sqlite3.connect(partial)) as copy:
                 self._opened().backup(copy)
@@ -215,26 +223,37 @@ class SQLiteStore:
             if connection is not None:
                 connection.close()
 
-    def forget(self) -> None:
-        """In a forked child: leave the parent's connection and lock alone, and start anew when asked.
+    def before_fork(self) -> None:
+        """Let nobody begin, and close the connection.
 
-        Even closing an inherited connection may touch the file with locks that are not ours, so it is never freed.
+        SQLite keeps the locks of a process in the memory of the process. A child would inherit that memory but not the
+        locks, and even its own new connections would rely on them. Without a connection there is nothing to inherit.
         """
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-        self._connection = None
-        self._lock = threading.RLock()
+        self._lock.acquire()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):  # the next use opens it again, and says what is wrong
+                connection.close()
+
+    def after_fork(self, *, child: bool) -> None:
+        if child:
+            self._lock = threading.RLock()
+        else:
+            self._lock.release()
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Driver errors as refusals; none of their texts holds a value."""
+        """Driver errors as refusals; a driver's own words could hold a value, so they are not repeated."""
         try:
             yield
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", None) or 0
             if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-                raise LedgerDamaged(None, str(error)) from error
-            rule, fix = _TROUBLES.get(code & 0xFF, (f"the ledger could not be used ({error})", "see the place named"))
+                raise LedgerDamaged(None, "SQLite cannot read it") from error
+            rule, fix = _TROUBLES.get(code & 0xFF, _TROUBLE)
             raise LedgerUnavailable(rule, place=self.place, fix=fix) from error
+        except UnicodeDecodeError as error:
+            raise LedgerDamaged(None, "its schema cannot be read") from error
         except OSError as error:
             raise LedgerUnavailable(
                 f"the ledger file could not be used ({os.strerror(error.errno or 0)})",
@@ -252,23 +271,41 @@ class SQLiteRows:
     def select(
         self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int
     ) -> Sequence[Row]:
-        wanted = [f"{column} = ?" for column in equal if column != "kind"]
-        wanted += [_CONDITIONS[column] for column, value in equal.items() if column in _CONDITIONS and value]
-        # A kind stands in the text, as its index does: there are eleven, and none comes from outside.
-        wanted += [f"kind = '{equal['kind']}'"] if "kind" in equal else []
-        wanted += ["number > ?"] if after else []
-        wanted += ["number < ?"] if before else []
-        values = [value for column, value in equal.items() if column != "kind"]
-        values += [bound for bound in (after, before) if bound]
-        cursor = self._connection.execute(
-            f"SELECT * FROM lines{' WHERE ' if wanted else ''}{' AND '.join(wanted)} "
-            f"ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?",
-            (*values, limit),
-        )
-        return [Row._make(values) for values in cursor]
+        columns = tuple(column for column in equal if column != "kind")
+        present = tuple(column for column in columns if column in _CONDITIONS and equal[column])
+        text = _statement(columns, present, str(equal.get("kind", "")), newest, after > 0, before > 0)
+        values: list[str | int] = [equal[column] for column in columns]
+        values += [bound for bound in (after, before) if bound > 0]
+        try:
+            return self._fetched(text, [*values, limit])
+        except sqlite3.OperationalError as error:
+            if "UTF-8" not in str(error):
+                raise
+            # Nothing that we wrote: it is read as it is, and its line's seal will not match.
+            self._connection.text_factory = _any_text
+            return self._fetched(text, [*values, limit])
+
+    def _fetched(self, text: str, values: list[str | int]) -> list[Row]:
+        return [Row._make(found) for found in self._connection.execute(text, values)]
 
     def append(self, row: Row) -> None:
         self._connection.execute(_INSERT, row)
+
+
+@lru_cache(maxsize=256)
+def _statement(
+    columns: tuple[str, ...], present: tuple[str, ...], kind: str, newest: bool, after: bool, before: bool
+) -> str:
+    """The query for these columns; ``present`` have values that are not empty.
+
+    A kind stands in the text, as it does in its index: there are eleven, and none comes from outside.
+    """
+    wanted = [f"{column} = ?" for column in columns] + [_CONDITIONS[column] for column in present]
+    wanted += [f"kind = '{kind}'"] if kind else []
+    wanted += ["number > ?"] if after else []
+    wanted += ["number < ?"] if before else []
+    where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+    return f"SELECT * FROM lines{where} ORDER BY number {'DESC' if newest else 'ASC'} LIMIT ?"
 
 
 _TROUBLES = {
@@ -287,6 +324,13 @@ _TROUBLES = {
 }
 
 
+_TROUBLE = ("the ledger could not be used", "verify it: ledger.verify() says what is wrong")
+
+
+def _any_text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
@@ -303,9 +347,26 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _after_fork() -> None:
-    for store in list(_stores):
-        store.forget()
+def _before_fork() -> None:
+    _forking.stores = sorted(_stores, key=id)  # one order for all: no two forks wait for each other
+    for store in _forking.stores:
+        store.before_fork()
+    _connecting.acquire()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _after_fork(*, child: bool) -> None:
+    global _connecting
+    if child:
+        _connecting = threading.Lock()
+    else:
+        _connecting.release()
+    for store in _forking.stores:
+        store.after_fork(child=child)
+    _forking.stores = []
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=lambda: _after_fork(child=False),
+    after_in_child=lambda: _after_fork(child=True),
+)

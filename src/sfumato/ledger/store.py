@@ -38,9 +38,12 @@ class Store(Protocol):
     def writing(self) -> AbstractContextManager[Rows]:
         """Nobody else writes meanwhile; what was appended is durable when the block has ended, or nothing is."""
 
-    def fault(self) -> str | None:
-        """What is wrong with the store itself, apart from the lines: indexes, schema, structure."""
+    def misshapen(self) -> str | None:
+        """What is wrong with its shape: tables, indexes, triggers. Quick."""
 
-    def backup(self, place: str) -> None: ...
+    def fault(self) -> str | None:
+        """What is wrong with its content apart from the lines: indexes, structure. As slow as the content is long."""
+
+    def backup(self, place: object) -> None: ...
 
     def close(self) -> None: ...

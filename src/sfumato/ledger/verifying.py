@@ -14,6 +14,7 @@ from sfumato.privacy import Cost
 _ZERO = write_cost(NOTHING)
 _SPENDING = {"charge", "correction", "acknowledge", "tab-open", "step", "tab-close"}
 _ON_TABS = {"tab-open", "step", "tab-close"}
+_NO_TAB = (NOTHING, NOTHING)
 _PAID = {"charge", "step"}
 
 
@@ -86,63 +87,76 @@ class Checker:
         if row.time < self.time:
             return "it is older than the line before"
         try:
-            cost = NOTHING if row.cost == _ZERO else read_cost(row.cost)
-            before, left = self._tab(row, cost) if row.tab else (NOTHING, NOTHING)
-            self._account(row, cost, before, left)
-            if row.analyst:
-                self._analyst(row, cost, before, left)
-            self._kind(row, cost)
+            self._money(row)
         except _Bad as bad:
             return str(bad)
         except (ValueError, InvalidParameter):
             return "its amounts cannot be read or do not add up"
         return ""
 
+    def _money(self, row: Row) -> None:
+        cost = NOTHING if row.cost == _ZERO else read_cost(row.cost)
+        before, left = self._tab(row, cost) if row.tab or row.left or row.kind in _ON_TABS else _NO_TAB
+        self._account(row, cost, before, left)
+        if row.analyst:
+            self._analyst(row, cost, before, left)
+        elif row.share or row.own:
+            raise _Bad("it has totals of nobody")
+        if cost is not NOTHING and row.kind not in _SPENDING:
+            raise _Bad("this kind of line cannot spend")
+        if row.kind in _PAID:
+            self.unanswered.add(row.number)
+        elif row.kind == "answer":
+            self._answer(row)
+        elif row.kind not in KINDS:
+            raise _Bad("there is no such kind of line")
+
     def _account(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
         """Spent grows by the cost, held by what the tab holds now less what it held."""
         known = self.accounts.get(row.account) or self._earlier_account(row)
-        _require((known is None) is (row.kind == "account-open"), "its account was not opened, or is opened twice")
+        if (known is None) is not (row.kind == "account-open"):
+            raise _Bad("its account was not opened, or is opened twice")
         purse, terms = known or (Purse(), row.number)
         purse = purse.after(cost, before, left)
-        _require(str(purse) == row.purse, "the account's totals do not follow from the lines before")
-        _require(row.terms == (row.number if row.kind == "amend" else terms), "it names the wrong terms")
+        if str(purse) != row.purse:
+            raise _Bad("the account's totals do not follow from the lines before")
+        if row.terms != (row.number if row.kind == "amend" else terms):
+            raise _Bad("it names the wrong terms")
         self.accounts[row.account] = purse, row.terms
 
     def _analyst(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
         key = row.account, row.analyst
         purse, share = self.analysts.get(key) or self._earlier_analyst(row) or (Purse(), "")
         purse = purse.after(cost, before, left)
-        _require(str(purse) == row.own, "the analyst's totals do not follow from the lines before")
-        _require(row.kind == "share" or row.share == share, "the analyst's share was changed")
+        if str(purse) != row.own:
+            raise _Bad("the analyst's totals do not follow from the lines before")
+        if row.share != share and row.kind != "share":
+            raise _Bad("the analyst's share was changed")
         self.analysts[key] = purse, row.share
 
     def _tab(self, row: Row, cost: Cost) -> tuple[Cost, Cost]:
         """What the tab held and holds: a step moves its cost out of it, opening and closing all or nothing."""
         left = read_cost(row.left)
         if row.kind == "tab-open":
-            _require(row.tab == row.number and (cost == NOTHING or left == NOTHING), "the tab's hold is wrong")
+            if row.tab != row.number or NOTHING not in (cost, left):
+                raise _Bad("the tab's hold is wrong")
             self.tabs[row.tab] = row.account, row.analyst, left
             return NOTHING, left
         account, analyst, before = self.tabs.get(row.tab) or self._earlier_tab(row)
-        _require((account, analyst) == (row.account, row.analyst), "the tab belongs to another")
-        if row.kind == "step":
-            _require(before.covers(cost) and before.less(cost) == left, "the step does not fit the tab's hold")
+        if (account, analyst) != (row.account, row.analyst):
+            raise _Bad("the tab belongs to another")
+        if row.kind == "step" and before.covers(cost) and before.less(cost) == left:
             self.tabs[row.tab] = account, analyst, left
-        else:
-            _require(row.kind == "tab-close" and left == NOTHING and cost in (NOTHING, before), "the closing is wrong")
+        elif row.kind == "tab-close" and left == NOTHING and cost in (NOTHING, before):
             del self.tabs[row.tab]
+        else:
+            raise _Bad("it does not fit the tab's hold")
         return before, left
 
-    def _kind(self, row: Row, cost: Cost) -> None:
-        kind = row.kind
-        _require(kind in KINDS and (cost is NOTHING or kind in _SPENDING), "this kind of line cannot spend")
-        _require((row.tab != 0) is (kind in _ON_TABS) and (row.left != "") is (row.tab != 0), "its tab is wrong")
-        _require(bool(row.analyst) or not (row.share or row.own), "it has totals of nobody")
-        if kind in _PAID:
-            self.unanswered.add(row.number)
-        elif kind == "answer":
-            _require(row.about in self.unanswered or not self._whole, "it answers what was not charged, or twice")
-            self.unanswered.discard(row.about)
+    def _answer(self, row: Row) -> None:
+        if row.about not in self.unanswered and (self._whole or not self._earlier_paid(row)):
+            raise _Bad("it answers what was not charged, or twice")
+        self.unanswered.discard(row.about)
 
     def _earlier_account(self, row: Row) -> tuple[Purse, int] | None:
         found = self.earlier(row.number, {"account": row.account})
@@ -151,6 +165,10 @@ class Checker:
     def _earlier_analyst(self, row: Row) -> tuple[Purse, str] | None:
         found = self.earlier(row.number, {"account": row.account, "analyst": row.analyst})
         return None if found is None else (read_purse(found.own), found.share)
+
+    def _earlier_paid(self, row: Row) -> bool:
+        paid = self.earlier(row.number, {"number": row.about})
+        return paid is not None and paid.kind in _PAID and self.earlier(row.number, {"about": row.about}) is None
 
     def _earlier_tab(self, row: Row) -> tuple[str, str, Cost]:
         found = self.earlier(row.number, {"tab": row.tab})
@@ -162,8 +180,3 @@ class Checker:
 
 class _Bad(Exception):
     """A line that breaks a rule."""
-
-
-def _require(holds: bool, why: str) -> None:
-    if not holds:
-        raise _Bad(why)

@@ -1,0 +1,32 @@
+"""What the ledger's tests share: small accounts, entries, and other processes that do one thing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import sfumato as sf
+
+PATIENT = sf.PrivacyUnit("patient")
+
+
+def account(ledger: sf.Ledger, budget: sf.Budget | None = None, name: str = "clinic") -> sf.Account:
+    return ledger.account(name, unit=PATIENT, budget=budget or sf.Budget(1))
+
+
+def pure(epsilon: object = "0.1", **rest: object) -> sf.Entry:
+    return sf.Entry(sf.Curve.pure(epsilon), **rest)  # type: ignore[arg-type]
+
+
+def script(
+    code: str, *arguments: object, wrap: tuple[str, ...] = (), check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter; it finds its arguments in sys.argv[1:]."""
+    command = [*wrap, sys.executable, "-c", code, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done

@@ -1,0 +1,301 @@
+"""Crashes: killed at every write and sync, killed at random, and a disk that forgets whatever was not synced.
+
+A killed process leaves the page cache intact, so killing alone would not notice a missing sync: the trace of system
+calls is therefore also replayed onto an imaginary disk that keeps only what was synced.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from ledger.desks import account, pure, script
+
+CALLS = ("pwrite64", "write", "fsync", "fdatasync", "ftruncate", "unlink", "unlinkat", "rename", "renameat2", "link")
+STRACE = shutil.which("strace")
+traced = pytest.mark.skipif(STRACE is None, reason="strace is not installed: fault points at system calls NOT tested")
+
+CHARGE_AND_ANSWER = """
+import os, sys, sfumato as sf
+from ledger.desks import account, pure
+ledger = sf.Ledger.open(sys.argv[1])
+clinic = account(ledger)
+line = clinic.charge(pure("0.1", plan="p", data="v", request_id="r"))
+os.write(1, b"charged\\n")
+clinic.answer(line, '"body"', {})
+os.write(1, b"shown\\n")
+if sys.argv[2] == "close":
+    ledger.close()
+os._exit(0)
+"""
+
+
+def check(path: Path, output: str) -> None:
+    """What must hold after any crash: whatever was said is on disk, nothing is answered that was not charged."""
+    with sf.Ledger.open(path) as ledger:
+        assert ledger.verify().holds
+        kinds = [line.kind for line in ledger]
+        assert kinds in (
+            [],
+            ["account-open"],
+            ["account-open", "charge"],
+            ["account-open", "charge", "answer"],
+        )
+        assert "charged" not in output or "charge" in kinds
+        assert "shown" not in output or "answer" in kinds
+        clinic = account(ledger)
+        stored = clinic.requested("r", plan="p")
+        assert (stored is not None) is ("answer" in kinds)
+        clinic.charge(pure("0.1"))
+        assert ledger.verify().holds
+
+
+def fault_points(path: Path, call: str, folder: Path) -> int:
+    """How often a run makes this system call."""
+    log = folder / "count"
+    wrap = (str(STRACE), "-f", "-qq", "-o", str(log), "-e", f"trace={call}")
+    script(CHARGE_AND_ANSWER, path, "close", wrap=wrap)
+    return sum(f"{call}(" in line for line in log.read_text().splitlines())
+
+
+@traced
+@pytest.mark.parametrize("call", CALLS)
+def test_killed_at_every_system_call_that_changes_a_disk(call: str, tmp_path: Path, long: bool) -> None:
+    """Before the n-th call for every n; after it is before the next. By default into an account that is open."""
+    first, count = tmp_path / "first.db", tmp_path / "count.db"
+    _prepare(first)
+    if not long:
+        shutil.copy(first, count)
+    many = fault_points(count, call, tmp_path)
+    for point in range(1, many + 1):
+        path = tmp_path / f"{point}" / "ledger.db"
+        path.parent.mkdir()
+        if not long:
+            shutil.copy(first, path)
+        wrap = (str(STRACE), "-f", "-qq", "-o", os.devnull, "-e", f"trace={call}")
+        wrap += ("-e", f"inject={call}:signal=KILL:when={point}")
+        done = script(CHARGE_AND_ANSWER, path, "close", wrap=wrap, check=False)
+        assert done.returncode != 0, point
+        check(path, done.stdout)
+
+
+def _prepare(path: Path) -> None:
+    with sf.Ledger.open(path) as ledger:
+        account(ledger)
+    path.with_name(f"{path.name}.anchor").unlink()
+
+
+# ── a disk that forgets ────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Disk:
+    """Files as they would be found after the power failed: only synced writes, only synced names."""
+
+    synced: dict[str, bytes] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
+    _now: dict[str, bytearray] = field(default_factory=dict)
+
+    def write(self, path: str, data: bytes, offset: int) -> None:
+        file = self._now.setdefault(path, bytearray(self.synced.get(path, b"")))
+        file.extend(b"\0" * (offset + len(data) - len(file)))
+        file[offset : offset + len(data)] = data
+
+    def sync(self, path: str) -> None:
+        if Path(path).is_dir():
+            self.named |= {name for name in {*self._now, *self.synced} if os.path.dirname(name) == path}
+        else:
+            self.synced[path] = bytes(self._now.get(path, bytearray(self.synced.get(path, b""))))
+
+    def files(self) -> dict[str, bytes]:
+        return {path: data for path, data in self.synced.items() if path in self.named}
+
+
+LINE = re.compile(r'\d+ +(pwrite64|write|fsync|fdatasync)\(\d+<([^>]*)>(?:, "((?:\\x..)*)", \d+(?:, (\d+))?)?\)')
+
+
+def replay(trace: Path, disk: Disk) -> Iterator[str]:
+    """Every call in turn, applied to the disk; yields what has been said so far."""
+    said = ""
+    for text in trace.read_text().splitlines():
+        found = LINE.match(text)
+        if not found:
+            continue
+        call, written, data, offset = found.groups()
+        path = _plain(written).decode()
+        if call == "write":
+            said += _plain(data).decode(errors="replace") if "pipe" in path else ""
+        elif call == "pwrite64":
+            disk.write(path, _plain(data), int(offset))
+        else:
+            disk.sync(path)
+        yield said
+
+
+def _plain(text: str) -> bytes:
+    return bytes.fromhex(text.replace("\\x", ""))
+
+
+@traced
+def test_what_was_said_survives_a_disk_that_forgets_unsynced_writes(tmp_path: Path) -> None:
+    _survives(CHARGE_AND_ANSWER, tmp_path)
+
+
+@traced
+def test_a_ledger_that_does_not_sync_is_caught(tmp_path: Path) -> None:
+    careless = 'ledger._book.store._connection.execute("PRAGMA synchronous = NORMAL")'
+    with pytest.raises(AssertionError):
+        _survives(CHARGE_AND_ANSWER.replace("line = ", f"{careless}\nline = "), tmp_path)
+
+
+def _survives(code: str, tmp_path: Path) -> None:
+    path, after = tmp_path / "ledger.db", tmp_path / "after"
+    _prepare(path)
+    disk = Disk({str(path): path.read_bytes()}, {str(path)})
+    trace = tmp_path / "trace"
+    wrap = (str(STRACE), "-f", "-qq", "-y", "-xx", "-s", "100000", "-o", str(trace))
+    wrap += ("-e", "trace=pwrite64,write,fsync,fdatasync")
+    script(code, path, "die", wrap=wrap)
+    seen = set()
+    for said in replay(trace, disk):
+        files = disk.files()
+        state = (said, hash(tuple(files.items())))
+        if state in seen:
+            continue
+        seen.add(state)
+        shutil.rmtree(after, ignore_errors=True)
+        after.mkdir()
+        for name, data in files.items():
+            (after / os.path.basename(name)).write_bytes(data)
+        check(after / "ledger.db", said)
+    assert len({said for said, _ in seen}) == 3  # nothing, charged, shown
+
+
+SYNCED = """
+import os, sys, threading, sfumato as sf
+from ledger.desks import account, pure
+ledger = sf.Ledger.open(sys.argv[1])
+clinic = account(ledger)
+def charge():
+    os.write(1, b"begin\\n")
+    clinic.charge(pure("0.001"))
+    os.write(1, b"done\\n")
+charge()
+thread = threading.Thread(target=charge); thread.start(); thread.join()
+child = os.fork()
+if child == 0:
+    charge()
+    os._exit(0)
+os.waitpid(child, 0)
+charge()
+other = account(sf.Ledger.open(sys.argv[1]))
+ledger, clinic = None, other
+charge()
+tab = clinic.open_tab(pure("0.1"))
+os.write(1, b"begin\\n"); line = tab.step(pure("0.01")); os.write(1, b"done\\n")
+os.write(1, b"begin\\n"); clinic.answer(line, "1", {}); os.write(1, b"done\\n")
+os.write(1, b"begin\\n"); tab.close(); os.write(1, b"done\\n")
+"""
+
+
+@traced
+def test_every_connection_syncs_before_a_charge_returns(tmp_path: Path) -> None:
+    """On first use, in a thread, in a forked child, after it, on a second connection; and for steps and answers."""
+    trace = tmp_path / "trace"
+    wrap = (str(STRACE), "-f", "-qq", "-y", "-o", str(trace), "-e", "trace=pwrite64,write,fsync,fdatasync")
+    script(SYNCED, tmp_path / "ledger.db", wrap=wrap)
+    rounds = re.findall(r'"begin\\n".*?"done\\n"', trace.read_text(), re.S)
+    assert len(rounds) == 8
+    for text in rounds:
+        calls = re.findall(r"(pwrite64|fsync|fdatasync)\(\d+<[^>]*ledger\.db-wal>", text)
+        assert "pwrite64" in calls
+        assert calls[-1] in {"fsync", "fdatasync"}, calls
+
+
+# ── kill -9 at any time ────────────────────────────────────────────────────────────────────────────
+
+FOREVER = """
+import os, sys, sfumato as sf
+from ledger.desks import account, pure
+clinic = account(sf.Ledger.open(sys.argv[1]), sf.Budget(10**6))
+os.write(1, b"ready\\n")
+while True:
+    line = clinic.charge(pure("0.01"))
+    os.write(1, b"c%d\\n" % line.number)
+    answer = clinic.answer(line, str(line.number), {})
+    os.write(1, b"a%d\\n" % answer.number)
+"""
+
+
+def test_killed_at_random(tmp_path: Path, long: bool) -> None:
+    path, generator = tmp_path / "ledger.db", random.Random(5)
+    unanswered = 0
+    for turn in range(300 if long else 8):
+        said = _killed(path, generator.uniform(0, 0.05))
+        with sf.Ledger.open(path) as ledger:
+            assert ledger.verify().holds, turn
+            lines = {line.number: line for line in ledger}
+            for word in said:
+                assert lines[int(word[1:])].kind == {"c": "charge", "a": "answer"}[word[0]]
+            charges = {number for number, line in lines.items() if line.kind == "charge"}
+            now = len(charges - {line.about for line in lines.values()})
+            assert now - unanswered in {0, 1}
+            unanswered = now
+
+
+def _killed(path: Path, patience: float) -> list[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    command = [sys.executable, "-c", FOREVER, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(patience)
+        child.send_signal(signal.SIGKILL)
+        said = child.stdout.read().split("\n")
+    return [word for word in said[:-1] if word]
+
+
+class Interrupted(Exception):
+    """Raised by a signal, anywhere."""
+
+
+def test_interrupted_anywhere_a_charge_is_made_or_not_and_the_next_one_works(tmp_path: Path, long: bool) -> None:
+    """A signal's exception may strike between any two instructions: no transaction stays open, no line is half."""
+
+    def strike(*_: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, strike)
+    generator, done, interrupted = random.Random(7), 0, 0
+    try:
+        with sf.Ledger.open(tmp_path / "ledger.db") as ledger:
+            clinic = account(ledger, sf.Budget(10**6))
+            for _ in range(3000 if long else 300):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, generator.uniform(0.00002, 0.004))
+                    try:
+                        clinic.charge(pure("1"))
+                        done += 1
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                except Interrupted:
+                    interrupted += 1
+            charges = sum(line.kind == "charge" for line in ledger)
+            assert interrupted > 0
+            assert done <= charges <= done + interrupted
+            clinic.charge(pure("1"))
+            assert ledger.verify().holds
+    finally:
+        signal.signal(signal.SIGALRM, before)

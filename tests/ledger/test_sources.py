@@ -1,0 +1,121 @@
+"""The same data never get a second budget by being called something else."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from ledger.desks import account
+from sfumato.ledger import sources
+
+
+@pytest.fixture
+def ledger(tmp_path: Path):
+    with sf.Ledger.open(tmp_path / "ledger.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    path = tmp_path / "visits.csv"
+    path.write_text("patient,cost\n1,20\n")
+    os.utime(path, (10**9, 10**9))
+    return path
+
+
+def test_the_same_path_or_content_is_refused_by_another_account(ledger: sf.Ledger, visits: Path) -> None:
+    clinic, other = account(ledger), account(ledger, name="other")
+    source = clinic.join(visits)
+    assert source.fingerprint == sha256(visits.read_bytes()).hexdigest()
+    copy, link = visits.with_name("copy.csv"), visits.with_name("link.csv")
+    copy.write_bytes(visits.read_bytes())
+    link.symlink_to(visits)
+    for same in (visits, copy, link, str(visits.parent / "." / "visits.csv")):
+        with pytest.raises(sf.SourceTaken, match="'clinic'"):
+            other.join(same)
+    assert [line.account for line in ledger if line.kind == "source"] == ["clinic"]
+    clinic.join(copy)  # more of the same people's data
+
+
+def test_changed_content_stays_in_the_account(ledger: sf.Ledger, visits: Path) -> None:
+    clinic, other = account(ledger), account(ledger, name="other")
+    old = clinic.join(visits)
+    visits.write_text("patient,cost\n1,20\n2,30\n")
+    with pytest.raises(sf.SourceTaken):
+        other.join(visits)
+    new = clinic.join(visits)
+    assert new.fingerprint != old.fingerprint
+    assert [source.fingerprint for source in clinic.sources] == [old.fingerprint, new.fingerprint]
+    moved = visits.with_name("moved.csv")
+    os.rename(visits, moved)
+    with pytest.raises(sf.SourceTaken):
+        other.join(moved)
+
+
+def test_a_file_that_looks_the_same_is_not_read_again(
+    ledger: sf.Ledger, visits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing tells a file's age but the clock, so the clock is moved on instead of waiting two seconds."""
+    clinic = account(ledger)
+    reads: list[int] = []
+    digest = sources._digest
+    monkeypatch.setattr(sources, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
+    clinic.join(visits)
+    clinic.join(visits)  # touched a moment ago: its times may not show another change
+    assert len(reads) == 2
+    later = sources.time.time_ns() + 10**10
+    monkeypatch.setattr(sources.time, "time_ns", lambda: later)
+    first = clinic.join(visits)
+    assert clinic.join(visits) == first
+    assert len(reads) == 3
+    monkeypatch.undo()
+    monkeypatch.setattr(sources, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
+    os.utime(visits, (10**9, 10**9))
+    visits.write_text(visits.read_text().replace("20", "99"))
+    os.utime(visits, (10**9, 10**9))  # the same size and modification time: the change time tells
+    assert clinic.join(visits).fingerprint != first.fingerprint
+    assert len(reads) == 4
+
+
+def test_joining_again_adds_no_line(ledger: sf.Ledger, visits: Path) -> None:
+    clinic = account(ledger)
+    for _ in range(3):
+        clinic.join(visits)
+    assert [line.kind for line in ledger] == ["account-open", "source"]
+
+
+def test_charging_never_reads_the_data(ledger: sf.Ledger, visits: Path) -> None:
+    clinic = account(ledger)
+    clinic.join(visits)
+    visits.unlink()
+    line = clinic.charge(sf.Entry(sf.Curve.pure("0.1"), plan="p", data="v"))
+    clinic.answer(line, "1", {})
+    assert clinic.stored(plan="p", data="v") is not None
+
+
+def test_other_addresses_have_a_fingerprint_of_the_owners_making(ledger: sf.Ledger) -> None:
+    clinic, other = account(ledger), account(ledger, name="other")
+    address = "postgresql://db.example/clinic#visits"
+    clinic.join(address, fingerprint="ab12")
+    for source, seal in ((address, None), (address, "cd34"), ("postgresql://elsewhere/x#y", "ab12")):
+        with pytest.raises(sf.SourceTaken):
+            other.join(source, fingerprint=seal)
+    assert other.join("postgresql://elsewhere/x#y", fingerprint="ef56").fingerprint == "ef56"
+    assert ledger.verify().holds
+
+
+def test_empty_files_are_about_nobody(ledger: sf.Ledger, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.csv").touch()
+        account(ledger, name=name).join(tmp_path / f"{name}.csv")
+
+
+@pytest.mark.parametrize("source", ["", "a\0b", None, 3, b"bytes", "missing.csv", "/"])
+def test_sources_that_cannot_be_read_are_refused(ledger: sf.Ledger, source: object) -> None:
+    with pytest.raises((sf.InvalidParameter, sf.LedgerUnavailable)):
+        account(ledger).join(source)  # type: ignore[arg-type]
+    assert len(list(ledger)) == 1
