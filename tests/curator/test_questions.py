@@ -93,10 +93,10 @@ def test_an_answer_has_every_group_its_ranges_and_a_receipt(shop: sf.Curator) ->
     receipt = answer.receipt
     assert receipt.unit == "all rows of one visitor"
     assert receipt.guarantee == "ε = 1"
-    assert receipt.line == 3
+    assert receipt.line == 4
     assert shop.ledger.verify()
     assert sf.loads(receipt.to_json()) == receipt
-    assert lines(shop) == ["account-open", "charge", "answer"]
+    assert lines(shop) == ["account-open", "source", "charge", "answer"]
     assert shop.budget.remaining["pure"] == 2
 
 
@@ -107,7 +107,7 @@ def test_the_same_question_is_answered_once(shop: sf.Curator) -> None:
     )
     assert again.receipt.free
     assert sorted(again.column("total")) == sorted(first.column("n"))
-    assert lines(shop) == ["account-open", "charge", "answer"]
+    assert lines(shop) == ["account-open", "source", "charge", "answer"]
     better = shop.sql("SELECT day, COUNT(*) AS n FROM visits GROUP BY day").release(epsilon="1.5")
     assert not better.receipt.free
     fresh = shop.sql("SELECT day, COUNT(*) AS n FROM visits GROUP BY day").release(epsilon="0.1", fresh=True)
@@ -179,7 +179,7 @@ def test_exports(shop: sf.Curator, tmp_path: Path) -> None:
     assert answer.to_pandas()["day"].tolist() == [1, 2, 3, 4, 5, 6, 7]
     assert answer.to_polars()["n"].to_list() == answer.column("n")
     assert answer.to_arrow().column_names == ["day", "n"]
-    assert json.loads(answer.to_json())["receipt"]["line"] == 3
+    assert json.loads(answer.to_json())["receipt"]["line"] == 4
     assert answer.to_csv().splitlines()[0] == "day,n,n_low,n_high"
     assert "<table>" in answer._repr_html_()
     assert all(value >= 0 for value in answer.nonnegative().column("n"))

@@ -50,7 +50,10 @@ class Curator:
             if self._owns_ledger:
                 opened.callback(self.ledger.close)
             account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)
-            self._setting = Setting(self.policy, engine, account, progress, allowed)
+            for address, fingerprint in engine.addresses():
+                account.join(address, fingerprint=fingerprint)
+            version = f"version {len(account.sources)}"
+            self._setting = Setting(self.policy, engine, account, progress, version, allowed)
             self._catalog = engine.catalog()
             opened.pop_all()
 

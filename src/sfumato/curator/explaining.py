@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 from sfumato.mechanisms import Laplace
-from sfumato.plan.bounding import Bounding, Limits, Scaled
-from sfumato.plan.nodes import Filter, Join, Mean, Query, Scan, Sum, relations
-from sfumato.plan.words import measured, names, words
+from sfumato.plan.bounding import Bounding, Scaled
+from sfumato.plan.nodes import Filter, Join, Mean, Query, Scan, relations
+from sfumato.plan.words import bounds, limits, many, measured, names, words
 from sfumato.policy import Policy
-from sfumato.privacy.numbers import Number, percent, shown, text as number
+from sfumato.privacy.numbers import Number, percent, shown
 from sfumato.release.preparing import Additive, Prepared
 
 
@@ -94,7 +94,7 @@ def _sources(query: Query, policy: Policy) -> list[Operator]:
             )
         elif isinstance(node, Join):
             on = ", ".join(f"{words(made)} = {column}" for made, column in node.pairs)
-            most = _many(node.multiplicity, "row")
+            most = many(node.multiplicity, "row")
             found.append(Operator("join", f"{node.table} on {on}", f"public; one row becomes at most {most}"))
         elif isinstance(node, Filter):
             found.append(Operator("filter", words(node.predicate), "free: decided row by row"))
@@ -102,16 +102,7 @@ def _sources(query: Query, policy: Policy) -> list[Operator]:
 
 
 def _limit(prepared: Prepared) -> Operator:
-    return Operator("limit", limits_in_words(prepared.bounded.limits), _HOW[prepared.bounded.bounding])
-
-
-def limits_in_words(limits: Limits) -> str:
-    rows, groups = _many(limits.rows, "row"), _many(limits.groups, "group")
-    return f"≤ {rows}, ≤ {groups}, ≤ {_many(limits.rows_per_group, 'row')} in a group, of one unit"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+    return Operator("limit", limits(prepared.bounded.limits), _HOW[prepared.bounded.bounding])
 
 
 _HOW = {
@@ -130,25 +121,17 @@ def _group(query: Query, groups: int) -> Operator:
     return Operator(
         "group",
         ", ".join(words(key) for key in keys),
-        f"{_many(groups, 'group')}, from the policy or public tables alone, empty ones too",
+        f"{many(groups, 'group')}, from the policy or public tables alone, empty ones too",
     )
-
-
-def bounds_in_words(scaled: Scaled) -> str | None:
-    measure = scaled.measure
-    if not isinstance(measure, (Sum, Mean)):
-        return None
-    low, high = (number(end * scaled.step) for end in (scaled.low, scaled.high))
-    return f"{words(measure.value)} in [{low}, {high}] in steps of {shown(float(scaled.step))}"
 
 
 def _sensitivity(scaled: Scaled) -> str:
     change = scaled.sensitivity
-    bounds = bounds_in_words(scaled)
+    known = bounds(scaled)
     most, once = (shown(float(each * scaled.worth), 6) for each in (change.l1, change.linf))
     what = "its centred sum" if isinstance(scaled.measure, Mean) else "it"
     size = f"one unit moves {what} by at most {most} in all, {once} in a group"
-    return f"{bounds}; {size}" if bounds else size
+    return f"{known}; {size}" if known else size
 
 
 def _finish(query: Query) -> Operator:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from sfumato.plan.nodes import Query
-from sfumato.policy import Type
+from sfumato.plan.bounding import Scaled
+from sfumato.plan.nodes import Count, Distinct, Finish, Query
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, shown as number, text
-from sfumato.release.finishing import Numbers, finish
+from sfumato.release.finishing import Numbers, finish, picks, simultaneous
 from sfumato.release.measured import Measured, Scale, estimates, scales
 from sfumato.release.preparing import Prepared
 
@@ -57,30 +57,28 @@ def half_widths(
     level = exact(confidence, "confidence", INSIDE_UNIT)
     sizes = (size,) if size is not None else SIZES
     found = [_widths(query, prepared, groups, level, each) for each in sizes]
-    whole = {output.name for output in query.finish.outputs if output.expression.domain.type is Type.INTEGER}
     columns: dict[str, Width] = {}
     for name in found[0]:
         widths = [each[name] for each in found]
-        rounding = 1.0 if name in whole else 0.0  # a whole number is shown rounded, by up to a half either way
-        plain = all(math.isclose(each, widths[0], rel_tol=1e-9, abs_tol=rounding) for each in widths)
+        plain = all(math.isclose(each, widths[0], rel_tol=1e-9) for each in widths)
         columns[name] = max(widths) if plain else dict(zip(sizes, widths, strict=True))
     return columns
 
 
 def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size: int) -> dict[str, float]:
     """On a stand-in for the data: one group of so many rows, with no noise; ranges are what noise would make them."""
-    shape = scales(prepared)
+    shape = tuple(replace(scale, whole=False) for scale in scales(prepared))  # nothing is shown, so nothing is rounded
     totals = tuple(
         total
         for scale, each in zip(shape, prepared.bounded.measures, strict=True)
-        for total in _stand_in(scale, each.low, each.high, size)
+        for total in _stand_in(scale, each, size)
     )
     measured = Measured(shape, (totals,))
-    picked = query.finish.having is not None or (bool(query.finish.order) and query.finish.limit is not None)
+    together = simultaneous(query.finish, groups) if picks(query.finish) else None
     key = (None,) * len(query.plan.keys)
-    plain = type(query.finish)(query.finish.outputs)
-    many = groups if picked else 1
-    made = finish(plain, [key], lambda parts: estimates(measured, level, parts * many), joint=False)
+    made = finish(
+        Finish(query.finish.outputs), [key], lambda parts: estimates(measured, level, together or parts), joint=False
+    )
     return {
         output.name: float(max((column.high - column.value)[0], (column.value - column.low)[0]))
         for output, column in zip(query.finish.outputs, made.columns, strict=True)
@@ -88,15 +86,14 @@ def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size
     }
 
 
-def _stand_in(scale: Scale, low: int, high: int, size: int) -> tuple[int, ...]:
-    finer = scale.worth
+def _stand_in(scale: Scale, measure: Scaled, size: int) -> tuple[int, ...]:
+    """The totals of so many rows, each in the middle of its range."""
     if scale.mean is not None:
-        least, most = scale.mean
-        half = int(size * (most - least) / 2 / finer)
-        return half, half
-    if scale.whole and (low, high) == (0, 1):
-        return (int(size / finer),)
-    return (int(size * (low + high) / 2),)
+        low, high = scale.mean
+        return (int(size * (high - low) / 2 / scale.worth),) * 2
+    counted = isinstance(measure.measure, (Count, Distinct))
+    each = Fraction(1) if counted else Fraction(measure.low + measure.high, 2) * measure.step
+    return (int(size * each / scale.worth),)
 
 
 def shown(width: Width) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from sfumato.curator.explaining import Explanation, bounds_in_words, explain, limits_in_words, noise_in_words
+from sfumato.curator.explaining import Explanation, explain, noise_in_words
 from sfumato.curator.forecasts import Forecast, half_widths
 from sfumato.curator.setting import Setting
 from sfumato.errors import InvalidParameter, WeakPrivacy, shorten
@@ -95,7 +95,7 @@ class Question:
     ) -> Explanation:
         """Operator by operator, what happens and what it costs; at ε = 1 when no price is named. Free."""
         named = epsilon is not None or rho is not None or within is not None
-        price = self._priced(epsilon if named else 1, delta, rho, within, confidence)
+        price = self._priced(epsilon if named else 1, delta, rho, within, confidence, mechanism)
         prepared = self._prepared(price, mechanism)
         return explain(self.text, self.query, self.setting.policy, len(self.groups), prepared, confidence)
 
@@ -110,12 +110,12 @@ class Question:
         mechanism: Family | None = None,
     ) -> Forecast:
         """The half-width of every number at this price, and whether the account would accept it now. Free."""
-        price = self._priced(epsilon, delta, rho, within, confidence)
+        price = self._priced(epsilon, delta, rho, within, confidence, mechanism)
         return self._forecast(self._prepared(price, mechanism), confidence)
 
     def price(self, within: Within, *, confidence: Number = "0.95") -> float:
         """The least ε at which these columns (one number: every column) are within these half-widths. Free."""
-        return float(self._least_price(within, confidence))
+        return float(self._least_price(within, confidence, 0, None))
 
     def release(
         self,
@@ -131,10 +131,12 @@ class Question:
         joint: bool = False,
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read."""
-        prepared = self._prepared(self._priced(epsilon, delta, rho, within, confidence), mechanism)
+        prepared = self._prepared(self._priced(epsilon, delta, rho, within, confidence, mechanism), mechanism)
         exact(confidence, "confidence", INSIDE_UNIT)  # refused while it costs nothing
-        asked = door.Asked(self.text, self.identity, self.setting.engine.identity(), self.setting.analyst, request_id)
-        account = self.setting.account
+        account, engine = self.setting.account, self.setting.engine
+        asked = door.Asked(
+            self.text, self.identity, engine.identity(), self.setting.version, self.setting.analyst, request_id
+        )
         found = None if fresh else door.stored(prepared, asked, account)
         if found is None:
             _warn(prepared.price)
@@ -143,26 +145,26 @@ class Question:
                 self.groups,
                 asked,
                 account=account,
-                engine=self.setting.engine,
+                engine=engine,
                 seconds=self.setting.seconds,
                 progress=self.setting.progress,
             )
-        return self._answer(prepared, found, confidence, joint)
+        return self._answer(found, confidence, joint)
 
     @cached_property
     def identity(self) -> str:
         """The hash of what is measured: equal for questions that differ only in what is done with the numbers."""
-        return digest(self.query.plan, self.limits, self.groups)
+        return digest(self.query.plan, self.limits, self.bounding, self.groups, self.setting.declared)
 
     def __repr__(self) -> str:
         shown = " ".join(self.text.split())
         return f"<Question {shorten(shown, 100)}: .explain() .error() .price() .limit() are free, .release() asks>"
 
-    def _answer(self, prepared: Prepared, found: door.Released, confidence: Number, joint: bool) -> Answer:
+    def _answer(self, found: door.Released, confidence: Number, joint: bool) -> Answer:
         finished = finish(
             self.query.finish, self.groups, lambda parts: estimates(found.measured, confidence, parts), joint=joint
         )
-        return answer(self.query, finished, self._receipt(prepared, found, confidence))
+        return answer(self.query, finished, self._receipt(found, confidence))
 
     def _priced(
         self,
@@ -171,13 +173,14 @@ class Question:
         rho: Number | None,
         within: Within | None,
         confidence: Number,
+        mechanism: Family | None,
     ) -> Price:
         """The price that is named, or the least that is accurate enough."""
         if within is None:
             return Price(epsilon, delta, rho)
         if epsilon is not None or rho is not None:
             raise InvalidParameter("within", within, "given instead of epsilon or rho")
-        return Price(self._least_price(within, confidence), delta)
+        return Price(self._least_price(within, confidence, delta, mechanism), delta)
 
     def _prepared(self, price: Price, mechanism: Family | None = None) -> Prepared:
         return prepare(self.options, price, account=self.setting.account.budget, family=mechanism)
@@ -188,8 +191,8 @@ class Question:
         accepted = all(purse.affords(prepared.curve) for purse in self.setting.purses)
         return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted)
 
-    def _receipt(self, prepared: Prepared, found: door.Released, confidence: Number) -> Receipt:
-        policy, budget, bounded = self.setting.policy, self.setting.account.budget, prepared.bounded
+    def _receipt(self, found: door.Released, confidence: Number) -> Receipt:
+        policy, budget = self.setting.policy, self.setting.account.budget
         left = ", ".join(f"{name} {float(amount):.6g}" for name, amount in budget.remaining.items())
         return Receipt(
             question=self.text,
@@ -199,10 +202,10 @@ class Question:
             account=f"ε = {text(budget.epsilon)}, δ = {text(budget.delta)}",
             mechanisms=tuple(noise_in_words(scale.mechanism, scale.worth) for scale in found.measured.scales),
             bounding=found.measured.bounding,
-            limits=limits_in_words(bounded.limits),
-            bounds=tuple(words for each in bounded.measures if (words := bounds_in_words(each)) is not None),
+            limits=found.measured.limits,
+            bounds=found.measured.bounds,
             policy=self.setting.declared,
-            data=self.setting.engine.identity(),
+            data=found.measured.data,
             software=f"sfumato {__version__}",
             line=found.number,
             hash=found.hash,
@@ -212,7 +215,7 @@ class Question:
             remaining=left or "nothing",
         )
 
-    def _least_price(self, within: Within, confidence: Number) -> Fraction:
+    def _least_price(self, within: Within, confidence: Number, delta: Number, mechanism: Family | None) -> Fraction:
         known = self._forecast(self._prepared(Price(1)), confidence).columns
         wanted = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
         if not wanted:
@@ -230,7 +233,7 @@ class Question:
                 )
 
         def enough(epsilon: Fraction) -> bool:
-            ready = prepare(self.options, Price(epsilon))
+            ready = self._prepared(Price(epsilon, delta), mechanism)
             found = half_widths(self.query, ready, len(self.groups), confidence, None)
             return all(Fraction(found[name]) <= goal for name, goal in goals.items())  # type: ignore[arg-type]
 

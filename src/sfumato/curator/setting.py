@@ -21,6 +21,8 @@ class Setting:
     engine: Engine
     account: Account
     progress: Progress
+    version: str
+    """Of the data, as readers are told."""
     seconds: float | None = None
     """How long reading may take before it is stopped."""
     analyst: str | None = None
@@ -38,5 +40,5 @@ class Setting:
 
 
 def _declared(table: Table) -> list[object]:
-    limits = [table.id, table.max_rows, table.max_groups, table.max_rows_per_group, table.public]
+    limits = [table.id, table.relation, table.max_rows, table.max_groups, table.max_rows_per_group, table.public]
     return [table.name, limits, [[name, domain] for name, domain in table.columns.items()]]

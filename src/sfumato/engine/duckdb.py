@@ -65,7 +65,13 @@ class DuckDB:
             for row in found
         }
         empty = (0,) * sum(each.coordinates for each in bounded.measures)
-        return [tuple(_held(value) for value in known.get(group, empty)) for group in groups]
+        named = (tuple(_exact(value, kind) for value, kind in zip(group, kinds, strict=True)) for group in groups)
+        return [tuple(_held(value) for value in known.get(group, empty)) for group in named]
+
+    def addresses(self) -> tuple[tuple[str, str | None], ...]:
+        """Where private rows come from: files, or the content of tables in memory."""
+        private = [name for name, table in self._policy.tables.items() if not table.public]
+        return tuple(found for name in private for found in self.sources.addresses(name))
 
     def identity(self) -> str:
         return self.sources.identity()

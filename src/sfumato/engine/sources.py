@@ -136,6 +136,14 @@ class Sources:
             self._contents[table] = found.stamps, files.content(found)
         return self._contents[table][1]
 
+    def addresses(self, table: str) -> tuple[tuple[str, str | None], ...]:
+        """The files a table is read from; for one in memory, a name made from its content, and its hash."""
+        found = self._files.get(table)
+        if found is not None:
+            return tuple((path, None) for path in found.paths)
+        known = self.fingerprint(table)
+        return ((f"memory://{known}", known),)
+
     def interrupt(self, thread: int | None = None) -> None:
         """Ends every statement that is running, or those of one thread: they fail as ``EngineFailed``."""
         if os.getpid() == self._process:

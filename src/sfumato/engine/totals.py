@@ -220,25 +220,32 @@ def _row_values(scaled: Scaled, shown: Callable[[Expression], str]) -> list[str]
     if isinstance(measure, (Count, Distinct)):
         return ["1" if where is None else f"CASE WHEN {where} THEN 1 ELSE 0 END"]
     value = shown(measure.value)
-    steps = _steps(measure.value, value, scaled)
-    coordinates = (
-        [steps] if isinstance(measure, Sum) else [f"{steps} - {scaled.low}", f"{scaled.low + scaled.size} - {steps}"]
-    )
     counted = f"{value} IS NOT NULL" if where is None else f"{where} AND {value} IS NOT NULL"
+    if isinstance(measure, Sum):
+        coordinates = [_steps(measure.value, value, scaled, 0, scaled.low, scaled.high)]
+    else:  # counted from the low end, so that no number is larger than the range it lies in
+        above = _steps(measure.value, value, scaled, scaled.low, 0, scaled.size)
+        coordinates = [above, f"{scaled.size} - {above}"]
     return [f"CASE WHEN {counted} THEN {each} ELSE 0 END" for each in coordinates]
 
 
-def _steps(expression: Expression, value: str, scaled: Scaled) -> str:
-    """A value as a whole number of steps within its range. A column is clamped at the scan; what is computed from
-    columns is clamped here, so that a sum is bounded whatever a range rule or a rounding may have missed.
+def _steps(expression: Expression, value: str, scaled: Scaled, origin: int, low: int, high: int) -> str:
+    """A value as a whole number of steps from an origin, within [low, high].
+
+    A column is clamped at the scan; what is computed from columns is clamped here before it becomes a whole number.
+    Every whole number is clamped after: a sum is bounded, and no cast fails, whatever a range or a rounding missed.
     """
     whole = expression.domain.type is Type.INTEGER and scaled.step == 1
+    least, most = (low + origin) * scaled.step, (high + origin) * scaled.step
     if not isinstance(expression, Column):
-        low, high = (
-            (scaled.low, scaled.high) if whole else (_real(scaled.low * scaled.step), _real(scaled.high * scaled.step))
-        )
-        value = f"LEAST(GREATEST({value}, {low}), {high})"
-    return value if whole else f"CAST(ROUND({value} / {_real(scaled.step)}) AS BIGINT)"
+        ends = (str(int(least)), str(int(most))) if whole else (_real(least), _real(most))
+        value = f"LEAST(GREATEST({value}, {ends[0]}), {ends[1]})"
+    if whole:
+        steps = f"{value} - {origin}" if origin else value
+    else:
+        moved = f"({value} - {_real(origin * scaled.step)})" if origin else value
+        steps = f"CAST(ROUND({moved} / {_real(scaled.step)}) AS BIGINT)"
+    return f"LEAST(GREATEST({steps}, {low}), {high})"
 
 
 def _real(number: Fraction) -> str:

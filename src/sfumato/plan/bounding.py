@@ -32,6 +32,8 @@ from sfumato.privacy.numbers import whole
 _MOST_STEPS = 2**26
 """Largest change of one unit in steps: fine enough to be exact, small enough for every sampler and every engine."""
 _FRACTION_BITS = 20
+_DOUBLE = 2**52
+"""Steps no finer than a double tells apart at the far end of the range."""
 
 
 class Bounding(Enum):
@@ -136,12 +138,16 @@ def boundings(plan: Aggregate, table: Table, limits: Limits, groups: int) -> tup
 def under(bounded: Bounded, neighbours: Neighbours) -> Bounded:
     """The same, with sensitivities stated for these neighbours."""
     return replace(
-        bounded,
-        measures=tuple(
-            replace(each, sensitivity=each.sensitivity.under(neighbours, signed=each.signed))
-            for each in bounded.measures
-        ),
+        bounded, measures=tuple(replace(each, sensitivity=_under(each, neighbours)) for each in bounded.measures)
     )
+
+
+def _under(scaled: Scaled, neighbours: Neighbours) -> Sensitivity:
+    """Two units instead of one, in a vector that is no longer for it."""
+    found = scaled.sensitivity.under(neighbours, signed=scaled.signed)
+    length = min(found.groups, scaled.sensitivity.groups)
+    total = min(found.total, Fraction(math.isqrt(length * int(found.squares))))  # of whole numbers, by Cauchy–Schwarz
+    return Sensitivity(length, found.per_group, total, found.squares, found.neighbours)
 
 
 def _bounded(plan: Aggregate, way: Bounding, limits: Limits, groups: int) -> Bounded:
@@ -190,8 +196,8 @@ def _step(measure: Measure, rows: int) -> Fraction:
     domain = measure.value.domain
     step = Fraction(1) if domain.type is Type.INTEGER else domain.grid
     if step is None:
-        return _power_above(largest * rows / 2**24) if largest else Fraction(1)
-    while largest * rows / step > _MOST_STEPS:
+        step = _power_above(largest * rows / 2**24) if largest else Fraction(1)
+    while largest * rows / step > _MOST_STEPS or max(abs(low), abs(high)) / step > _DOUBLE:
         step *= 2
     return step
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sfumato.plan.bounding import Limits, Scaled
 from sfumato.plan.expressions import Call, Column, Expression
-from sfumato.plan.nodes import Aggregate, Count, Distinct, Measure, Sum
+from sfumato.plan.nodes import Aggregate, Count, Distinct, Mean, Measure, Sum
 from sfumato.policy import Type
+from sfumato.privacy.numbers import shown, text
 
 
 def words(expression: Expression, names: Mapping[str, str] | None = None) -> str:
@@ -45,3 +47,22 @@ def _literal(value: object, kind: Type) -> str:
     if value is None:
         return "NULL"
     return f"'{value}'" if kind is Type.TEXT or kind.temporal else str(value)
+
+
+def limits(allowed: Limits) -> str:
+    rows, groups = many(allowed.rows, "row"), many(allowed.groups, "group")
+    return f"≤ {rows}, ≤ {groups}, ≤ {many(allowed.rows_per_group, 'row')} in a group, of one unit"
+
+
+def bounds(scaled: Scaled) -> str | None:
+    """The range of what is added up, as it is enforced; None for a count."""
+    measure = scaled.measure
+    if not isinstance(measure, (Sum, Mean)):
+        return None
+    low, high = (text(end * scaled.step) for end in (scaled.low, scaled.high))
+    return f"{words(measure.value)} in [{low}, {high}] in steps of {shown(float(scaled.step))}"
+
+
+def many(count: int, what: str) -> str:
+    """A number of things: 1 row, 2 rows."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -213,7 +213,8 @@ def _values(kind: Type, values: object) -> tuple[Value, ...] | None:
     if not isinstance(values, (tuple, list)) or not 1 <= len(values) <= MOST_VALUES:
         raise InvalidParameter("values", values, f"a list of 1 to {MOST_VALUES:,} values")
     found = tuple(as_value(kind, each, "values") for each in values)
-    if len(set(found)) != len(found):
+    told = {float(each) for each in found} if kind is Type.REAL else set(found)  # type: ignore[arg-type]
+    if len(told) != len(found):
         raise InvalidParameter("values", values, "a list in which no value stands twice")
     return found
 

@@ -58,8 +58,8 @@ def meets(curve: Curve, guarantee: Guarantee) -> bool:
     return bool(guarantee.delta) and curve.delta(guarantee.epsilon) <= guarantee.delta
 
 
-def least(enough: Callable[[Fraction], bool], goal: str) -> Fraction:
-    """The least parameter for which a condition holds that holds for all larger ones."""
+def least(enough: Callable[[Fraction], bool], goal: str, precision: Fraction = _PRECISION) -> Fraction:
+    """The least parameter, within this part of itself, for which a condition holds that holds for all larger ones."""
     high = Fraction(1)
     if enough(high):
         while enough(high / 2):
@@ -76,7 +76,7 @@ def least(enough: Callable[[Fraction], bool], goal: str) -> Fraction:
                     fix="a larger parameter must mean more noise; Gaussian noise needs δ > 0",
                 )
     low = high / 2
-    while high - low > high * _PRECISION:
+    while high - low > high * precision:
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return next((number for number in _round_numbers(low, high) if enough(number)), high)

@@ -19,6 +19,7 @@ from sfumato.engine.seam import Engine
 from sfumato.errors import Unanswered
 from sfumato.ledger import Account, Entry, StoredAnswer
 from sfumato.mechanisms import bits
+from sfumato.plan import words
 from sfumato.plan.nodes import GroupKey
 from sfumato.privacy import codec
 from sfumato.release.measured import Measured, scales
@@ -39,6 +40,9 @@ class Asked:
     question: str
     plan: str
     data: str
+    """Which data, to the bit: for the ledger's eyes only."""
+    version: str
+    """Which data, as readers are told: how often they have changed says nothing about what is in them."""
     analyst: str | None = None
     request_id: str | None = None
 
@@ -95,7 +99,7 @@ def release(
         with _limited(engine, seconds):
             totals = engine.totals(prepared.bounded, groups, bits.integer(62))
         progress("adding noise")
-        measured = _measured(prepared, totals)
+        measured = _measured(prepared, totals, asked.version)
         progress("writing down")
         line = account.answer(charge, codec.dumps(measured), _accuracy(prepared))
     return Released(measured, line.number, line.time, line.hash, free=False)
@@ -105,9 +109,17 @@ def _read(found: StoredAnswer) -> Released:
     return Released(codec.loads(found.body), found.number, found.time, found.hash, free=True)
 
 
-def _measured(prepared: Prepared, totals: list[tuple[int, ...]]) -> Measured:
-    noisy = _noisy_totals(prepared, totals)
-    return Measured(scales(prepared), noisy, str(prepared.price), prepared.bounded.bounding.value)
+def _measured(prepared: Prepared, totals: list[tuple[int, ...]], version: str) -> Measured:
+    bounded = prepared.bounded
+    return Measured(
+        scales(prepared),
+        _noisy_totals(prepared, totals),
+        str(prepared.price),
+        bounded.bounding.value,
+        words.limits(bounded.limits),
+        tuple(known for each in bounded.measures if (known := words.bounds(each)) is not None),
+        version,
+    )
 
 
 def _accuracy(prepared: Prepared) -> dict[str, Any]:

@@ -71,8 +71,7 @@ def finish(query: Finish, groups: Sequence[GroupKey], estimated: Estimated, *, j
     keys: dict[str, Evaluated] = {
         f"k{index}": Keys(_objects([group[index] for group in groups])) for index in range(len(groups[0]))
     }
-    picked = query.having is not None or (bool(query.order) and query.limit is not None)
-    together = len(groups) * sum(_parts(output.expression) for output in query.outputs) if joint or picked else None
+    together = simultaneous(query, len(groups)) if joint or picks(query) else None
 
     def evaluated(expression: Expression) -> Evaluated:
         found = estimated(max(1, together or _parts(expression)))
@@ -89,6 +88,16 @@ def finish(query: Finish, groups: Sequence[GroupKey], estimated: Estimated, *, j
         shown = shown[np.argsort(ranks[shown], kind="stable")]
     end = None if query.limit is None else query.offset + query.limit
     return Finished(columns, shown[query.offset : end])
+
+
+def picks(query: Finish) -> bool:
+    """Whether rows are chosen by what their noisy numbers are."""
+    return query.having is not None or (bool(query.order) and (query.limit is not None or query.offset > 0))
+
+
+def simultaneous(query: Finish, groups: int) -> int:
+    """How many noises stand behind all cells of an answer."""
+    return groups * sum(_parts(output.expression) for output in query.outputs)
 
 
 def _parts(expression: Expression) -> int:

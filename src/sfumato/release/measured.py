@@ -52,6 +52,10 @@ class Measured:
     """What was promised when it was bought: whoever reads it later gets that promise, not the one they asked for."""
     bounding: str = ""
     """How a unit's part was limited when it was measured."""
+    limits: str = ""
+    bounds: tuple[str, ...] = ()
+    data: str = ""
+    """Its version, as readers are told."""
 
 
 def scales(prepared: Prepared) -> tuple[Scale, ...]:
@@ -80,7 +84,7 @@ class Estimate:
 def estimates(measured: Measured, confidence: Number, parts: int) -> list[Estimate]:
     """Every measure, with ranges that hold for ``parts`` noises at once with this confidence.
 
-    A mean is (high·a + low·b)/(a + b) of its two sums a = Σ(x − low), b = Σ(high − x): rising in a, falling in b,
+    A mean is low + (high − low)·a/(a + b) of its two sums a = Σ(x − low), b = Σ(high − x): rising in a, falling in b,
     both of which are known to be ≥ 0. Where the noisy number of rows is not positive the mean is NULL.
     """
     numbers = np.array(measured.totals, dtype=object).reshape(len(measured.totals), -1)
@@ -98,10 +102,11 @@ def estimates(measured: Measured, confidence: Number, parts: int) -> list[Estima
 
 
 def _mean(above: Floats, below: Floats, width: float, low: float, high: float) -> Estimate:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        value = np.where(above + below > 0, (high * above + low * below) / (above + below), np.nan)
-        least, most = np.maximum(above - width, 0), above + width
-        fewest, many = np.maximum(below - width, 0), below + width
-        lower = np.where(least + many > 0, (high * least + low * many) / (least + many), low)
-        upper = np.where(most + fewest > 0, (high * most + low * fewest) / (most + fewest), high)
+    def between(a: Floats, b: Floats, nothing: float) -> Floats:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(a + b > 0, low + (high - low) * (a / (a + b)), nothing)
+
+    least, most = np.maximum(above - width, 0), np.maximum(above + width, 0)
+    fewest, many = np.maximum(below - width, 0), np.maximum(below + width, 0)
+    value, lower, upper = between(above, below, np.nan), between(least, many, low), between(most, fewest, high)
     return Estimate(value, np.maximum(lower, low), np.minimum(upper, high))

@@ -23,6 +23,9 @@ from sfumato.release.prices import Price
 Additive = Laplace | Gaussian
 Family = type[Laplace] | type[Gaussian]
 
+_PRECISION = Fraction(1, 2**16)
+"""Noise within this part of the least is found in a third of the steps."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -53,18 +56,20 @@ def prepare(
     """
     if family is Gaussian and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
-    best = [_best(options, price, each) for each in ([family] if family is not None else _families(price))]
+    best = [_best(options, price, each) for each in ([family] if family is not None else _families(price, account))]
     chosen = min(best, key=_noise)
     if family is None and isinstance(chosen.mechanisms[0], Gaussian):
         chosen = _kept_pure(best, chosen, account)
     return chosen
 
 
-def _families(price: Price) -> list[Family]:
+def _families(price: Price, account: Budget | None) -> list[Family]:
     """Those worth comparing. At the same ρ ≤ 2 Laplace noise is never narrower: its ρ is at least its mean loss
-    ε − 1 + e^{−ε}, and its half-width ln(20)/ε then exceeds the Gaussian's 1.96/√(2ρ).
+    ε − 1 + e^{−ε}, and its half-width ln(20)/ε then exceeds the Gaussian's 1.96/√(2ρ). But it keeps the account's
+    pure currency open.
     """
-    if price.rho is not None and price.rho <= 2:
+    keeps = account is not None and "pure" in account.remaining
+    if price.rho is not None and price.rho <= 2 and not keeps:
         return [Gaussian]
     return [Laplace, Gaussian] if price.allows_gaussian else [Laplace]
 
@@ -122,7 +127,7 @@ def _calibrated(bounded: Bounded, price: Price, family: Family) -> list[Additive
     def grown(factor: Fraction) -> list[Additive]:
         return [_made(family, _rounded(size * factor * count)) for size in sizes]
 
-    return grown(least(lambda factor: price.kept_by(_curve(grown(factor), bounded)), str(price)))
+    return grown(least(lambda factor: price.kept_by(_curve(grown(factor), bounded)), str(price), _PRECISION))
 
 
 def _made(family: Family, size: Fraction) -> Additive:

@@ -1,0 +1,110 @@
+"""What a review of the whole path once found: each a way to learn, or to be told, something false."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+import sfumato as sf
+
+PEOPLE = {
+    "name": sf.Domain("text"),
+    "x": sf.Domain("real", bounds=(0, 1)),
+    "p": sf.Domain("integer", bounds=(0, 10**9)),
+}
+
+
+def curator(folder: Path, rows: list[dict[str, object]], *, neighbours: str = "add-remove") -> sf.Curator:
+    schema = pyarrow.schema([("name", pyarrow.string()), ("x", pyarrow.float64()), ("p", pyarrow.int64())])
+    table = sf.Table("people", pyarrow.Table.from_pylist(rows, schema=schema), PEOPLE, id="row")
+    budget = sf.Budget(100, "1e-3", neighbours=neighbours)
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), budget, {"people": table}, size=10)
+    return sf.Curator(policy, folder / f"{len(list(folder.iterdir()))}.ledger")
+
+
+BOB = {"name": "Bob", "x": 0.5, "p": 5}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x + 1e13",
+        "x - 1e299",
+        "SQRT(x) - 1e13",
+        "-x - 1e14",
+        "x * 0 + 1e25",
+        "p + 4611686017427387000",
+        "x / 1e30 + 1e20",
+    ],
+)
+@pytest.mark.parametrize("aggregate", ["AVG", "SUM"])
+def test_no_offset_makes_a_question_fail_where_somebody_is(tmp_path: Path, value: str, aggregate: str) -> None:
+    """A mean is counted from the low end of its range: an offset as large as the analyst likes overflows nothing."""
+    outcomes = []
+    for rows in ([BOB], []):
+        with curator(tmp_path, rows) as made:
+            try:
+                question = made.sql(f"SELECT {aggregate}({value}) AS m FROM people WHERE name = 'Bob'")
+                question.release(epsilon=1)
+                outcomes.append("answered")
+                for bounded in question.options:
+                    (found,) = made._setting.engine.totals(bounded, question.groups, 1)
+                    (measure,) = bounded.measures
+                    assert sum(map(abs, found)) <= measure.sensitivity.l1
+            except (sf.Unsupported, sf.InvalidParameter) as refusal:
+                outcomes.append(str(refusal))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0] == "answered" or "Unanswered" not in outcomes[0]
+
+
+def test_a_receipt_says_nothing_about_the_rows(tmp_path: Path) -> None:
+    """A hash of the data would tell which of two tables it was, at any price."""
+    receipts = []
+    for x in (0.0, 1.0):
+        with curator(tmp_path, [{**BOB, "x": x}]) as made:
+            receipts.append(made.sql("SELECT COUNT(*) FROM people").release(epsilon="0.01").receipt)
+    first, second = ({**receipt.__dict__, "hash": "", "time": ""} for receipt in receipts)
+    assert first == second
+
+
+def test_a_stored_answer_is_labelled_as_it_was_bought(tmp_path: Path) -> None:
+    with curator(tmp_path, [BOB]) as made:
+        ask = made.sql("SELECT COUNT(*) AS n FROM people")
+        bought = ask.release(epsilon=2, delta="1e-6", mechanism=sf.Gaussian)
+        found = ask.release(epsilon="0.1")
+        assert found.receipt.free
+        assert found.receipt.guarantee == bought.receipt.guarantee
+        assert found.receipt.mechanisms == bought.receipt.mechanisms
+        assert found.receipt.hash == bought.receipt.hash
+
+
+def test_what_is_forecast_is_what_is_released(tmp_path: Path) -> None:
+    with curator(tmp_path, [BOB] * 500) as made:
+        ask = made.sql("SELECT COUNT(*) AS n, SUM(p) AS s FROM people HAVING COUNT(*) > -1000")
+        forecast, answer = ask.error(epsilon=1), ask.release(epsilon=1)
+        for name in ("n", "s"):
+            low, high = answer.intervals[name][0] or (0, 0)
+            assert (high - low) / 2 == pytest.approx(forecast[name], rel=1e-6)
+        one = made.sql("SELECT COUNT(*) AS n FROM people")
+        wide = one.release(within={"n": 20}, delta="1e-6", mechanism=sf.Gaussian)
+        low, high = wide.intervals["n"][0] or (0, 0)
+        assert 15 < (high - low) / 2 <= 20
+
+
+def test_replacing_one_person_moves_one_count_by_one(tmp_path: Path) -> None:
+    with curator(tmp_path, [BOB], neighbours="replace") as made:
+        (only,) = made.sql("SELECT COUNT(*) FROM people WHERE x > 0.5").options
+        assert only.measures[0].sensitivity.l1 == 1
+
+
+def test_a_price_in_rho_does_not_close_the_pure_currency_unasked(tmp_path: Path) -> None:
+    with curator(tmp_path, [BOB]) as made:
+        made.sql("SELECT COUNT(*) FROM people").release(rho="0.02")
+        assert "pure" in made.budget.remaining
+
+
+def test_two_names_for_one_real_are_refused() -> None:
+    with pytest.raises(sf.InvalidParameter, match="twice"):
+        sf.Domain("real", values=("0.33333333333333331", "1/3"))
