@@ -11,7 +11,7 @@ from functools import cached_property
 from sfumato.curator.explaining import Explanation, explain, noise_in_words
 from sfumato.curator.forecasts import Forecast, half_widths
 from sfumato.curator.setting import Setting
-from sfumato.errors import InvalidParameter, WeakPrivacy, shorten
+from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
 from sfumato.plan.bounding import Bounded, Bounding, Limits, boundings, under
 from sfumato.plan.canonical import digest
 from sfumato.plan.keys import groups
@@ -31,6 +31,8 @@ from sfumato.version import __version__
 Within = Mapping[str, Number] | Number
 """Half-widths by column, or one for every column of numbers."""
 
+MOST_NUMBERS = 1_000_000
+"""So that every answer can be written down: refused before anything is charged."""
 LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
 
 
@@ -56,6 +58,12 @@ class Question:
     @cached_property
     def options(self) -> tuple[Bounded, ...]:
         """The sound ways to limit what one unit changes."""
+        if len(self.groups) * len(self.query.plan.measures) > MOST_NUMBERS:
+            raise Unsupported(
+                "too-many-numbers",
+                f"an answer is made of at most {MOST_NUMBERS:,} noisy numbers",
+                fix="ask for fewer columns or coarser groups",
+            )
         found = boundings(self.query.plan, self.table, self.limits, len(self.groups))
         if self.bounding is not None:
             found = tuple(each for each in found if each.bounding is self.bounding)
