@@ -1,6 +1,6 @@
 """One price for everybody: a digital good, of which there are copies enough, sold at a posted price.
 
-The price is selected by the revenue p·#{bids ≥ p} it would bring. Theorem (McSherry & Talwar 2007, Thm 9, with half
+The price is selected by the revenue p·#{bids ≥ p} it would bring. Theorem (after McSherry & Talwar 2007, with half
 the noise). A bid that is replaced moves all revenues the same way, by at most the highest price: raising a bid lowers
 none, lowering it raises none. So the noise of monotone scores is enough, which under *replace* neighbours is false for
 other scores, and with confidence 1 − β the revenue is within (top/ε)(ln|prices| + ln 1/β) of the best price on the
