@@ -30,5 +30,5 @@ def long(request: pytest.FixtureRequest) -> bool:
 
 
 markdown = Sybil(parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"], excludes=["tests/**"])
-docstrings = Sybil(parsers=[DocTestParser()], patterns=["src/**/*.py"])
+docstrings = Sybil(parsers=[DocTestParser()], patterns=["*.py"], path="src")
 pytest_collect_file = (markdown + docstrings).pytest()

@@ -1,8 +1,11 @@
-"""Draws the pictures of the documentation. Run with: .venv/bin/python docs/pictures/make.py (needs the plot extra)."""
+"""Draws the pictures of the documentation, or those named. Run with: .venv/bin/python docs/pictures/make.py (needs the
+plot extra).
+"""
 
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 import altair as alt
@@ -211,6 +214,195 @@ def answer() -> None:
     made.plot(str(HERE / "answer.svg"))
 
 
+def _ticks(*values: float) -> alt.Axis:
+    return alt.Axis(values=list(values), format="~g")
+
+
+def truthfulness() -> None:
+    """What the best misreport gains, and the worst costs, beside what privacy allows."""
+    game = sf.games.Environment([[1, "0.9", 0], [0, "0.9", 1], ["0.9", 1, 0]], players=3)
+    data = []
+    for i in range(1, 61):
+        e = f"{i / 20}"
+        for make in (sf.Exponential, sf.PermuteAndFlip):
+            found = sf.games.truthfulness(make(e, neighbours="replace"), game)
+            if found.gain[0] > 0:  # for small ε truth is strictly best in this vote
+                data.append({"ε": i / 20, "utility": float(found.gain[0]), "what": f"the best gains, {make.__name__}"})
+            if make is sf.Exponential:
+                data.append({"ε": i / 20, "utility": float(found.cost[0]), "what": "the worst costs, Exponential"})
+        limits = sf.games.bounds(sf.Exponential(e, neighbours="replace").curve())
+        data += [
+            {"ε": i / 20, "utility": limits["total variation"], "what": "allowed: tanh(ε/4), Exponential"},
+            {"ε": i / 20, "utility": limits["tanh(kε/2)"], "what": "allowed: tanh(ε/2), any ε-DP"},
+            {"ε": i / 20, "utility": limits["e^(kε) − 1"], "what": "allowed: e^ε − 1, textbook"},
+        ]
+    order = [
+        "allowed: e^ε − 1, textbook",
+        "allowed: tanh(ε/2), any ε-DP",
+        "allowed: tanh(ε/4), Exponential",
+        "the worst costs, Exponential",
+        "the best gains, PermuteAndFlip",
+        "the best gains, Exponential",
+    ]
+    chart = (
+        alt.Chart(
+            alt.Data(values=data), width=520, height=300, title="Misreports, over all 27 profiles of a small vote"
+        )
+        .mark_line(strokeWidth=2.5, clip=True)
+        .encode(
+            x=alt.X("ε:Q", scale=alt.Scale(domain=[0, 3])),
+            y=alt.Y("utility:Q", scale=alt.Scale(type="log", domain=[0.001, 2]), axis=_ticks(0.001, 0.01, 0.1, 1)),
+            color=alt.Color(
+                "what:N",
+                scale=alt.Scale(domain=order, range=[INK[1], "#d9a441", INK[3], "#9c3848", INK[2], INK[0]]),
+                title=None,
+            ),
+            strokeDash=alt.StrokeDash(
+                "what:N", scale=alt.Scale(domain=order, range=[[5, 4]] * 3 + [[1, 0]] * 3), title=None
+            ),
+        )
+    )
+    save(chart, "games-truthfulness")
+
+
+def auction() -> None:
+    """The revenue of every price, and how often each is drawn."""
+    rng = np.random.default_rng(4)
+    bids = np.round(np.clip(rng.beta(3, 4, 400), 0, 1), 2)
+    prices = [f"{i / 50:.2f}" for i in range(1, 51)]
+    revenue = [float(p) * int((bids >= float(p)).sum()) for p in prices]
+    curve = alt.Data(values=[{"price": float(p), "revenue": r} for p, r in zip(prices, revenue, strict=True)])
+    panels = []
+    for e in ("0.1", "0.5", "2"):
+        proposal = sf.games.digital_goods(bids, e, prices)
+        drawn = np.bincount([proposal.prices.index(proposal.release().price) for _ in range(4000)], minlength=50) / 4000
+        best = max(revenue)
+        bars = alt.Chart(
+            alt.Data(values=[{"price": float(p), "share": float(d)} for p, d in zip(prices, drawn, strict=True)]),
+            width=215,
+            height=220,
+            title=f"ε = {e}: at most {proposal.error():.0f} lost (95 %)",
+        )
+        drawn_bars = bars.mark_bar(color=INK[1], opacity=0.75, width=3.2).encode(
+            x=alt.X("price:Q", scale=alt.Scale(domain=[0, 1])),
+            y=alt.Y("share:Q", title="share of draws", axis=alt.Axis(format="%", orient="right", grid=False)),
+        )
+        line = (
+            alt.Chart(curve)
+            .mark_line(color=INK[0], strokeWidth=2.5)
+            .encode(x="price:Q", y=alt.Y("revenue:Q", scale=alt.Scale(domain=[0, best * 1.1])))
+        )
+        panels.append(alt.layer(drawn_bars, line).resolve_scale(y="independent"))
+    save(alt.hconcat(*panels), "games-auction")
+
+
+def commitment() -> None:
+    """Welfare lost per player against n: exactly, on the worst profile tried, beside the bound and its rate."""
+    ring = [(i, (i + 1) % 5) for i in range(5)]
+    data = []
+    for name, make in (
+        ("4 places on a line", lambda n: sf.games.line(4, n)),
+        ("a ring of 5 places", lambda n: sf.games.graph(ring, n)),
+    ):
+        for n in (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000):
+            mixture = sf.games.exactly_truthful(make(n))
+            gap = mixture.gap
+            places = len(mixture.environment.types)
+            splits = [[0.5, 0.5] + [0] * (places - 2), [1] + [0] * (places - 1), [1 / places] * places]
+            losses = []
+            for split in splits:
+                counts = np.floor(np.array(split) * n).astype(int)
+                counts[0] += n - counts.sum()
+                mixed, best = mixture.welfare(np.repeat(np.arange(places), counts))
+                losses.append(best - mixed)
+            cells = len(mixture.environment.outcomes)
+            rate = math.sqrt(2 * cells * math.log(cells) / (float(gap.largest) * n))
+            data += [
+                {"n": n, "loss": max(losses), "what": "measured", "where": name},
+                {"n": n, "loss": mixture.loss, "what": "bound, with the q and ε chosen", "where": name},
+                {"n": n, "loss": min(1.0, rate), "what": "the rate √(2|O| ln|O| / γn)", "where": name},
+            ]
+    order = ["the rate √(2|O| ln|O| / γn)", "bound, with the q and ε chosen", "measured"]
+    panels = [
+        alt.Chart(alt.Data(values=[d for d in data if d["where"] == where]), width=320, height=260, title=where)
+        .mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=35))
+        .encode(
+            x=alt.X("n:Q", scale=alt.Scale(type="log"), title="players", axis=_ticks(10, 100, 1000, 10_000, 100_000)),
+            y=alt.Y(
+                "loss:Q",
+                scale=alt.Scale(type="log", domain=[0.003, 1]),
+                title="welfare lost per player",
+                axis=_ticks(0.01, 0.1, 1),
+            ),
+            color=alt.Color("what:N", scale=alt.Scale(domain=order, range=[INK[1], INK[3], INK[0]]), title=None),
+        )
+        for where in ("4 places on a line", "a ring of 5 places")
+    ]
+    save(alt.hconcat(*panels), "games-commitment")
+
+
+def equilibrium() -> None:
+    """Who drives where, and what the mediator's advice leaves to be gained."""
+    rng = np.random.default_rng(2)
+    crowd = sf.games.routes(rng.integers(0, 3, 5000), rng.uniform(0, 0.3, (3, 12)), np.full(12, 0.6))
+    settled = crowd.settle()
+    advice = sf.games.equilibrium(crowd, 1, "1e-6").release()
+    loads = []
+    for name, profile in (("exact equilibrium", settled), ("private advice, ε = 1", advice.actions)):
+        loads += [{"route": r + 1, "players": int(c), "who": name} for r, c in enumerate(crowd.loads(profile))]
+    left = (
+        alt.Chart(alt.Data(values=loads), width=350, height=250, title="Loads of 12 routes, 5,000 players")
+        .mark_bar()
+        .encode(
+            x=alt.X("route:O", axis=alt.Axis(labelAngle=0)),
+            xOffset="who:N",
+            y="players:Q",
+            color=alt.Color("who:N", scale=alt.Scale(range=INK), title=None, legend=alt.Legend(orient="top")),
+        )
+    )
+    data = []
+    for e in ("0.1", "0.2", "0.5", "1", "2", "5"):
+        mediation = sf.games.equilibrium(crowd, e, "1e-6")
+        advices = [mediation.release() for _ in range(5)]
+        regret = float(np.mean([each.regret for each in advices]))
+        data += [
+            {"ε": float(e), "gain": regret + 2 * float(e), "what": "textbook: η + 2ε + δ"},
+            {"ε": float(e), "gain": regret + mediation.temptation, "what": "certified: η + τ"},
+            {"ε": float(e), "gain": advices[0].deviation(2).gain, "what": "best deviation tried"},
+        ]
+    order = ["textbook: η + 2ε + δ", "certified: η + τ", "best deviation tried"]
+    right = (
+        alt.Chart(alt.Data(values=data), width=330, height=250, title="What not following can gain")
+        .mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=35))
+        .encode(
+            x=alt.X("ε:Q", scale=alt.Scale(type="log"), axis=_ticks(0.1, 0.2, 0.5, 1, 2, 5)),
+            y=alt.Y("gain:Q", scale=alt.Scale(type="log"), title="utility", axis=_ticks(0.001, 0.01, 0.1, 1, 10)),
+            color=alt.Color(
+                "what:N",
+                scale=alt.Scale(domain=order, range=[INK[1], INK[3], INK[0]]),
+                title=None,
+                legend=alt.Legend(orient="top"),
+            ),
+        )
+    )
+    save(alt.hconcat(left, right).resolve_scale(color="independent"), "games-equilibrium")
+
+
 if __name__ == "__main__":
-    for draw in (answer, curves, calibration, holes, law, selection, keys):
-        draw()
+    drawings = (
+        answer,
+        curves,
+        calibration,
+        holes,
+        law,
+        selection,
+        keys,
+        truthfulness,
+        auction,
+        commitment,
+        equilibrium,
+    )
+    wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
+    for draw in drawings:
+        if draw.__name__ in wanted:
+            draw()

@@ -54,7 +54,7 @@ from sfumato.privacy import (
 from sfumato.version import __version__
 
 if TYPE_CHECKING:
-    from sfumato import audit as audit
+    from sfumato import audit as audit, games as games
     from sfumato.curator import (
         Curator as Curator,
         Explanation as Explanation,
@@ -159,6 +159,7 @@ __all__ = [
     "dumps",
     "errors",
     "example",
+    "games",
     "loads",
     "odometer",
     "open",
@@ -188,8 +189,8 @@ for _module in ("sfumato.ledger", "sfumato.mechanisms", "sfumato.policy", "sfuma
 
 
 def __getattr__(name: str) -> Any:
-    if name == "audit":
-        return import_module("sfumato.audit")
+    if name in {"audit", "games"}:
+        return import_module(f"sfumato.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'sfumato' has no attribute {name!r}")

@@ -22,7 +22,17 @@ from sfumato.cli.phases import Phases
 from sfumato.data import FILES
 
 ROOT = Path(__file__).parent.parent.parent
-COMMANDS = [["demo"], ["init"], ["check"], ["query"], ["budget"], ["budget", "amend"], ["history"], ["ledger"]]
+COMMANDS = [
+    ["demo"],
+    ["init"],
+    ["check"],
+    ["query"],
+    ["budget"],
+    ["budget", "amend"],
+    ["history"],
+    ["ledger"],
+    ["auction"],
+]
 COMMANDS += [["ledger", verb] for verb in ("verify", "export", "backup")]
 
 

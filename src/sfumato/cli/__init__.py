@@ -11,8 +11,8 @@ import click
 from sfumato import __version__
 from sfumato.cli.exits import EXIT_CODES, refusals
 
-_ORDER = ("demo", "init", "check", "query", "budget", "history", "ledger")
-_LATER = ("demo", "query", "budget", "history", "ledger")
+_ORDER = ("demo", "init", "check", "query", "budget", "history", "ledger", "auction")
+_LATER = ("demo", "query", "budget", "history", "ledger", "auction")
 """Commands that live in modules of their own, each imported when it is named."""
 
 

@@ -68,7 +68,7 @@ def reading(
     >>> print(reading(Guarantee(1)))
     At ε = 1, for any one unit:
     - being in the data: a belief of 1.000% becomes at most 2.672%
-    - a value of theirs: a belief of 1.000% becomes at most 6.946%
+    - a value of theirs: a belief of 1.000% becomes at most 6.945%
     - a test that is wrong 5.0% of the time when they are absent finds them at most 13.6% of the time
     """
     belief = float(exact(prior, "prior", INSIDE_UNIT))

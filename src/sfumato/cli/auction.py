@@ -1,0 +1,66 @@
+"""``sfumato auction``: one private price for a file of bids."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from sfumato.cli.exits import EXIT_CODES
+from sfumato.errors import InvalidParameter
+
+
+@click.command(short_help="One private price for a file of bids.", epilog=EXIT_CODES)
+@click.argument("bids", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--epsilon", required=True, help="The privacy of every bid: 0.1 is strong, 1 is moderate.")
+@click.option("--column", help="The column with the bids.  [default: the only one]")
+@click.option("--top", default="1", show_default=True, help="The highest price, decided without looking at the bids.")
+@click.option("--steps", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="How many prices.")
+@click.option("--confidence", default="0.95", show_default=True, help="Of the guarantee and of the range.")
+@click.option("--count-share", default="0.1", show_default=True, help="The share of ε for the range; 0: price only.")
+def command(
+    bids: Path, epsilon: str, column: str | None, top: str, steps: int, confidence: str, count_share: str
+) -> None:
+    """Sell a digital good at one price for everybody who bid in BIDS, a CSV file.
+
+    The price is drawn from evenly spaced ones up to --top, with ε for every bid; a share of ε pays for the range of the
+    revenue. Both may be published; how many bids there are is taken to be public.
+
+    \b
+    Example:
+      sfumato auction bids.csv --epsilon 0.5 --top 20
+    """
+    from sfumato.games import digital_goods
+    from sfumato.privacy.numbers import POSITIVE, exact
+
+    highest = exact(top, "top", POSITIVE)
+    prices = [highest * i / steps for i in range(1, steps + 1)]
+    proposal = digital_goods(list(_column(bids, column)), epsilon, prices, counting=count_share)
+    promised = proposal.explain(confidence)
+    sale = proposal.release()
+    revenue = sale.revenue_range(confidence)
+    click.secho(f"price    {float(sale.price):g}", bold=True)
+    if revenue is not None:
+        low, high = (f"{end:.6g}" for end in revenue)
+        click.echo(f"revenue  between {low} and {high}, with confidence {float(exact(confidence, 'confidence')):g}")
+    click.echo("\nWhat is promised:\n" + "\n".join(f"  {line}" for line in promised.splitlines()))
+
+
+def _column(path: Path, name: str | None) -> Iterator[str]:
+    """The cells of one column, as text: numbers mean their decimals."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = csv.reader(file)
+            header = [cell.strip() for cell in next(rows, [])]
+            wanted = header[0] if name is None and len(header) == 1 else name
+            if wanted is None or header.count(wanted) != 1:
+                rule = f"the name of one column: {', '.join(header) or 'the file has none'}"
+                raise InvalidParameter("column", name, rule, fix="add --column NAME")
+            place = header.index(wanted)
+            for row in rows:
+                if row:
+                    yield row[place] if place < len(row) else ""
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise InvalidParameter("bids", str(path), "a CSV file in UTF-8 with a header") from None

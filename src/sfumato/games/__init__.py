@@ -1,0 +1,59 @@
+"""Games: what differential privacy does to incentives.
+
+environment    types, outcomes, reactions, utilities
+laws           the exact probabilities with which a mechanism chooses
+rules          mechanisms over an environment
+truth          how much a misreport gains, exactly, beside what privacy allows
+places         where to build: environments on a line and on a graph
+auctions       one price for everybody
+commitment     exactly truthful without money
+money          exactly truthful with money
+play, crowds   games of actions, small and large; how far a profile is from equilibrium
+mediation      an equilibrium, selected privately
+"""
+
+from sfumato.games.auctions import Auction, Sale, digital_goods
+from sfumato.games.commitment import Decision, Mixture, exactly_truthful
+from sfumato.games.crowds import Crowd, market_entry, public_good, routes
+from sfumato.games.environment import Environment, Gap
+from sfumato.games.laws import Law
+from sfumato.games.mediation import Advice, Deviation, Mediation, equilibrium
+from sfumato.games.money import Bill, Priced, truthful_with_money
+from sfumato.games.places import graph, line
+from sfumato.games.play import MatrixGame, Nash, approximate_nash
+from sfumato.games.rules import Stated, Welfare
+from sfumato.games.truth import Misreport, Truthfulness, bounds, truthfulness
+
+__all__ = [
+    "Advice",
+    "Auction",
+    "Bill",
+    "Crowd",
+    "Decision",
+    "Deviation",
+    "Environment",
+    "Gap",
+    "Law",
+    "MatrixGame",
+    "Mediation",
+    "Misreport",
+    "Mixture",
+    "Nash",
+    "Priced",
+    "Sale",
+    "Stated",
+    "Truthfulness",
+    "Welfare",
+    "approximate_nash",
+    "bounds",
+    "digital_goods",
+    "equilibrium",
+    "exactly_truthful",
+    "graph",
+    "line",
+    "market_entry",
+    "public_good",
+    "routes",
+    "truthful_with_money",
+    "truthfulness",
+]
