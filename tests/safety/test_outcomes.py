@@ -82,6 +82,7 @@ def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _MOMENTARY = ("time", "hash", "line", "data")
+"""Not compared: when and where an answer was written down, and the version of the data, which differs by its nature."""
 
 
 def outcome(curator: Curator, text: str, **price: Any) -> dict[str, Any]:
