@@ -86,7 +86,7 @@ def test_the_promise_is_not_refuted_and_half_a_claim_is(name: str, price: str, l
     asked, _ = _asked(name)
     paid = PRICES[price]
     family = sf.Gaussian if paid.delta else sf.Laplace
-    few = 40_000 if name == "replaced count" else 10_000  # its change is spread thinly over many groups
+    few = 40_000 if name in ("replaced count", "replaced distinct") else 10_000  # changes thinly spread over groups
     samples = 1_000_000 if long else few
     sound = prepare(asked[0].options, paid, family=family)
     assert _verdict(asked, sound, paid, samples).holds

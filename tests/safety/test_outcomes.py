@@ -82,6 +82,7 @@ def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _MOMENTARY = ("time", "hash", "line", "data")
+"""Not compared: when and where an answer was written down, and the version of the data, which differs by its nature."""
 
 
 def outcome(curator: Curator, text: str, **price: Any) -> dict[str, Any]:
@@ -171,6 +172,7 @@ def test_every_statement_is_one_we_generated(curators: list[Curator], long: bool
 
 def test_the_log_is_not_empty(curators: list[Curator]) -> None:
     """A marked text does reach the engine, quoted: the check above looks at something."""
-    found = outcome(curators[3], INJECTIONS[4], epsilon="0.001")["statements"]
-    assert any(MARK in each for each in found)
-    assert any(each.startswith("PREPARE") for each in found)
+    text = f"SELECT COUNT(*) FROM people WHERE note = 'asked once {MARK}'"
+    bound, *_, run = outcome(curators[3], text, epsilon="0.001")["statements"]
+    assert bound.startswith("PREPARE")
+    assert f"'asked once {MARK}'" in run

@@ -69,7 +69,7 @@ def _refusal(asked: str, engine: DuckDB) -> str | None:
 
 def test_neighbours_differ_by_at_most_the_claim() -> None:
     """Both relations at once: what is added in one table is replaced between two."""
-    _replayed(range(6), 4, 200)
+    _replayed(range(5), 4, 200)
 
 
 @pytest.mark.long
