@@ -81,7 +81,7 @@ def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfumato.release.door.bits", SimpleNamespace(integer=lambda _: 7))
 
 
-_MOMENTARY = ("time", "hash", "line", "data")
+_MOMENTARY = ("time", "hash", "line")
 """Not compared: when and where an answer was written down, and the version of the data, which differs by its nature."""
 
 

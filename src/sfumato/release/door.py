@@ -119,6 +119,7 @@ def _measured(prepared: Prepared, totals: list[tuple[int, ...]], version: str) -
         words.limits(bounded.limits),
         tuple(known for each in bounded.measures if (known := words.bounds(each)) is not None),
         version,
+        f"{bits.integer(128):032x}",
     )
 
 

@@ -56,6 +56,8 @@ class Measured:
     bounds: tuple[str, ...] = ()
     data: str = ""
     """Its version, as readers are told."""
+    salt: str = ""
+    """Random: the hash of the line that holds this is printed in receipts, and must not let a guess be tested."""
 
 
 def scales(prepared: Prepared) -> tuple[Scale, ...]:
