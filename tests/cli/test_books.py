@@ -86,12 +86,12 @@ def test_nothing_to_amend(policy: Path) -> None:
 
 def test_history_tells_who_asked_what_at_what_cost(asked: Path) -> None:
     lines = json.loads(run("history", asked, "--json").stdout)
-    assert [line["kind"] for line in lines] == ["account-open", "share", "charge", "answer"]
-    charge = lines[2]
+    assert [line["kind"] for line in lines] == ["account-open", "source", "share", "charge", "answer"]
+    charge = lines[3]
     assert (charge["analyst"], charge["question"], charge["cost"]["pure"]) == ("ana", COUNTS, "0.5")
     shown = run("history", asked).stdout
     assert COUNTS in shown
-    assert "answer to 3" in shown
+    assert "answer to 4" in shown
     assert [line["kind"] for line in json.loads(run("history", asked, "--analyst", "bob", "--json").stdout)] == []
 
 
@@ -116,16 +116,16 @@ def test_a_whole_ledger_verifies_and_a_damaged_one_is_named(asked: Path) -> None
     book = asked.with_suffix(".ledger")
     good = run("ledger", "verify", book)
     assert good.exit_code == 0
-    assert good.stdout == "4 lines, all as they were written\n"
+    assert good.stdout == "5 lines, all as they were written\n"
     with sqlite3.connect(book) as connection:
         for (trigger,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {trigger}")
         (table,) = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%question%'")
-        connection.execute(f"UPDATE {table[0]} SET question = 'SELECT 1' WHERE number = 3")
+        connection.execute(f"UPDATE {table[0]} SET question = 'SELECT 1' WHERE number = 4")
     connection.close()
     bad = run("ledger", "verify", book)
     assert bad.exit_code == 5
-    assert "line 3" in bad.stderr
+    assert "line 4" in bad.stderr
     assert run("query", asked, COUNTS, "--fresh", "--epsilon", "0.1").exit_code == 5
 
 
@@ -135,11 +135,11 @@ def test_a_ledger_is_exported_in_every_form(asked: Path, tmp_path: Path) -> None
         out = tmp_path / f"lines.{form}"
         assert run("ledger", "export", book, out, "--format", form).exit_code == 0
         assert run("ledger", "export", book, out, "--format", form).exit_code == 5, "never overwritten"
-    assert len(json.loads((tmp_path / "lines.json").read_text())) == 4
+    assert len(json.loads((tmp_path / "lines.json").read_text())) == 5
     with (tmp_path / "lines.csv").open() as file:
-        assert [row["kind"] for row in csv.DictReader(file)][2] == "charge"
+        assert [row["kind"] for row in csv.DictReader(file)][3] == "charge"
     with pyarrow.ipc.open_file(tmp_path / "lines.arrow") as reader:
-        assert reader.read_all()["question"][2].as_py() == COUNTS
+        assert reader.read_all()["question"][3].as_py() == COUNTS
 
 
 def test_a_backup_is_a_ledger(asked: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from cli.running import run
-from sfumato.cli.demo import PARTS
+from sfumato.cli.demo import PARTS, WIDTH
 from sfumato.cli.phases import Phases
 from sfumato.data import FILES
 
@@ -128,7 +128,7 @@ def test_the_tour_tells_its_story_in_time(tmp_path: Path) -> None:
     assert "EXACT" in exact
     assert "ε = 1 of 3" in attack
     assert "sfumato query" in after
-    assert max(map(len, done.stdout.splitlines())) <= 120
+    assert max(map(len, done.stdout.splitlines())) <= WIDTH
     assert list(tmp_path.iterdir()) == [], "nothing is left behind"
 
 

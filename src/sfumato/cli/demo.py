@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from typing import Any
 import click
 
 from sfumato.errors import SfumatoError
+
+WIDTH = 92
+"""Of every line that is shown."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ ask = flights.sql("""
     GROUP BY name ORDER BY flights DESC LIMIT 8
 """)
 ask.error(epsilon=1)
-round(ask.price({"flights": 1000}), 3)      # or the other way round: the ε that gives ±1000
+round(ask.price({"flights": 1000}), 3)      # the ε that would give ±1000
 ''',
     ),
     Part(
@@ -52,7 +56,7 @@ round(ask.price({"flights": 1000}), 3)      # or the other way round: the ε tha
         """,
         """
 answer = ask.release(epsilon=1)
-print(answer.bars("flights"))
+print(answer.bars("flights", width=40))
 print(answer.receipt.short())
 """,
     ),
@@ -86,8 +90,9 @@ import pyarrow.compute as pc, pyarrow.parquet as parquet
 rows = parquet.read_table(policy.with_name("flights.parquet"))
 that_day = rows.filter(pc.equal(rows["day"], datetime.date(2013, 8, 28)))
 others = that_day.filter(pc.not_equal(that_day["carrier"], "OO"))
-everyone, without = pc.sum(that_day["delay"]).as_py(), pc.sum(others["delay"]).as_py()
-print(f"{everyone:,} - {without:,} = {everyone - without} minutes: the delay of that one flight, exactly")
+everyone = pc.sum(that_day["delay"]).as_py()
+without = pc.sum(others["delay"]).as_py()
+print(f"{everyone:,} - {without:,} = {everyone - without} minutes: its delay")
 """,
     ),
     Part(
@@ -97,11 +102,11 @@ print(f"{everyone:,} - {without:,} = {everyone - without} minutes: the delay of 
         """,
         """
 total = "SELECT SUM(delay) AS minutes FROM flights WHERE day = DATE '2013-08-28'"
-everyone = flights.sql(total).limit(rows=5).release(epsilon=0.5)
-without = flights.sql(total + " AND carrier <> 'OO'").limit(rows=5).release(epsilon=0.5)
+asks = [flights.sql(total), flights.sql(total + " AND carrier <> 'OO'")]
+everyone, without = (ask.limit(rows=5).release(epsilon=0.5) for ask in asks)
 for each in (everyone, without): print(each.cells()[0][0])
 difference = everyone.rows[0][0] - without.rows[0][0]
-print(f"the difference, {difference:,} minutes, tells nothing about one flight: noise hides a whole plane")
+print(f"{difference:,} minutes: nothing about one flight, for noise hides a plane")
 """,
     ),
 )
@@ -141,7 +146,7 @@ def tour(policy: Path, *, pause: bool) -> None:
     try:
         for number, part in enumerate(PARTS, start=1):
             click.secho(f"\n{number}. {part.title}", bold=True)
-            click.echo("\n".join(f"   {line.strip()}" for line in part.words.strip().splitlines()) + "\n")
+            click.echo(_indented(textwrap.fill(" ".join(part.words.split()), WIDTH - 3)) + "\n")
             _run(part.code.strip(), scope)
             _left(scope["flights"].budget)
             if pause and number < len(PARTS):
@@ -199,15 +204,13 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 def _next(kept: Path | None) -> None:
     click.secho("\nWhere to go next", bold=True)
     name = kept or Path("flights/flights.toml")
-    lines = (
-        [] if kept else ["sfumato demo --keep flights                       the same, with the files kept in flights/"]
-    )
+    lines = [] if kept else ["sfumato demo --keep flights             the same, with the files kept in flights/"]
     lines += [
-        f'sfumato query {name} "SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin" --within 900',
+        f'sfumato query {name} "SELECT COUNT(*) AS n FROM flights" --within 900',
         f"sfumato budget {name}",
         "sfumato query --help",
-        "docs/tutorials/getting-started.md                 the same in Python, step by step",
-        "docs/explanation/threat-model.md                  what is promised, and what is not",
+        "docs/tutorials/getting-started.md       the same in Python, step by step",
+        "docs/explanation/threat-model.md        what is promised, and what is not",
     ]
     click.echo("\n".join(f"   {line}" for line in lines))
     sys.stdout.flush()

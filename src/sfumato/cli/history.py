@@ -32,7 +32,7 @@ def command(policy: Path, analyst: str | None, ledger: Path | None, as_json: boo
     if as_json:
         click.echo(json.dumps([line.summary() for line in lines], ensure_ascii=False))
         return
-    columns = ("number", "time", "analyst", "kind", "question", "cost")
+    columns = ("number", "time (UTC)", "analyst", "kind", "question", "cost")
     rows = [line.words() for line in lines]
     if rows:
         show(columns, rows, ("number",))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
@@ -186,14 +187,23 @@ def _require_same(name: str, terms: Terms, asked: Terms) -> None:
         raise AccountDiffers(
             f"the account was opened with another {' and another '.join(differing)}: {terms.unit}, {terms.budget!r}",
             place=f"account {name!r}",
-            fix="open it with the terms it has; the owner may change a budget with account.amend(…, reason=…)",
+            fix="open it with the terms it has; as the owner, change its budget with sfumato budget amend --reason …, "
+            "or account.amend(…, reason=…)",
         )
 
 
 def _alike(known: Budget, asked: Budget) -> bool:
-    """Equal. The default order is computed in floats, to six digits: another machine may find another last one."""
-    if (known.order is None) is not (asked.order is None):
-        return False
-    near = known.order is None or asked.order is None or abs(known.order - asked.order) <= known.order / 10**5
+    """Equal. The default order is computed in floats, to six digits: another machine may find another last one.
+
+    It also follows ε and δ, which an amendment changes and the account's order does not: who names no order asks for
+    the account's own. What is enforced are the account's terms in any case.
+    """
     fixed = ("epsilon", "delta", "reserve", "neighbours")
-    return near and all(getattr(known, name) == getattr(asked, name) for name in fixed)
+    if not all(getattr(known, name) == getattr(asked, name) for name in fixed):
+        return False
+    usual = Budget(asked.epsilon, asked.delta, reserve=asked.reserve).order
+    return _near(known.order, asked.order) or (known.order is not None and _near(usual, asked.order))
+
+
+def _near(one: Fraction | None, other: Fraction | None) -> bool:
+    return one is other if one is None or other is None else abs(one - other) <= one / 10**5

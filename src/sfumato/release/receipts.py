@@ -51,7 +51,7 @@ class Receipt:
         lines = [
             ("protects", f"{self.unit} ({self.neighbours})"),
             ("this answer", f"{self.guarantee}{', bought before: free' if self.free else ''}"),
-            ("the account", f"{self.account}, whatever is asked; left: {self.remaining}"),
+            ("the account", f"{self.account} for life; left: {self.remaining}"),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
             ("ranges", f"each holds with {percent(self.confidence)} confidence, for the noise alone"),
             ("limits", f"{self.limits} ({self.bounding})"),
