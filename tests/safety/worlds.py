@@ -89,7 +89,7 @@ def _stored(cell: Any, kind: pa.DataType) -> Any:
 def question(engine: DuckDB, policy: Policy, text: str) -> Question:
     """A question whose free parts can be asked: it has no account, so nothing can be released."""
     query = parse(text, engine.catalog())
-    setting = Setting(policy, engine, None, quietly)  # type: ignore[arg-type]
+    setting = Setting(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
     return Question(setting, text, query, Limits.of(policy.tables[query.plan.table]))
 
 
