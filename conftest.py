@@ -19,9 +19,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--long"):
         return
-    kept = [item for item in items if "long" not in item.keywords]
-    config.hook.pytest_deselected(items=[item for item in items if "long" in item.keywords])
-    items[:] = kept
+    left_out = [item for item in items if item.get_closest_marker("long") is not None]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item.get_closest_marker("long") is None]
 
 
 @pytest.fixture(scope="session")

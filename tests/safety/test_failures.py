@@ -73,7 +73,7 @@ def test_a_source_that_changed_costs_nothing(tmp_path: Path, damage: Callable[[P
         damage(path)
         with pytest.raises(SourceChanged, match="not the one that was opened"):
             asked.release(epsilon=1)
-        assert _kinds(curator) == ["account-open"]
+        assert _kinds(curator) == ["account-open", "source"]
         assert curator.budget.remaining["pure"] == 10
 
 
@@ -84,7 +84,7 @@ def test_a_statement_that_does_not_bind_costs_nothing(tmp_path: Path, monkeypatc
         monkeypatch.setattr("sfumato.engine.duckdb.statement", lambda *_: "SELECT nonsense FROM nowhere")
         with pytest.raises(EngineFailed):
             asked.release(epsilon=1)
-        assert _kinds(curator) == ["account-open"]
+        assert _kinds(curator) == ["account-open", "source"]
 
 
 def _interrupted(*_: object) -> Any:
@@ -125,7 +125,7 @@ def test_a_failure_after_the_charge_is_charged_and_says_one_thing(
                 texts.add(_refused(curator))
         assert len(texts) == 1
         assert not any("flu" in text for text in texts)
-        assert _kinds(curator) == ["account-open"] + ["charge"] * 4
+        assert _kinds(curator) == ["account-open", "source"] + ["charge"] * 4
         assert curator.budget.remaining["pure"] == 6
         assert curator.ledger.verify().holds
         assert len(curator.sql(COUNT).release(epsilon=1).rows) == 2

@@ -190,7 +190,7 @@ def test_no_such_price(curator: Curator, price: dict[str, Any]) -> None:
     """δ = 2, ε = −1, ε = ∞ and ε = 1e308 were accepted elsewhere."""
     with pytest.raises(sf.errors.SfumatoError):
         curator.sql("SELECT COUNT(*) FROM people").release(**price)
-    assert [line.kind for line in curator.ledger] == ["account-open"]
+    assert [line.kind for line in curator.ledger] == ["account-open", "source"]
 
 
 def test_an_error_prints_no_cell(curator: Curator) -> None:

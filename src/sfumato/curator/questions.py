@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -194,7 +195,9 @@ class Question:
         return prepare(self.options, price, account=self.setting.account.budget, family=mechanism)
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
-        size = None if self.query.plan.keys else self.setting.policy.size
+        # the declared size is of units: it is a number of rows only where each row is one
+        known = self.table.every_row and not self.query.plan.keys
+        size = self.setting.policy.size if known else None
         widths = half_widths(self.query, prepared, len(self.groups), confidence, size)
         accepted = all(purse.affords(prepared.curve) for purse in self.setting.purses)
         return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted)
@@ -245,7 +248,13 @@ class Question:
             found = half_widths(self.query, ready, len(self.groups), confidence, None)
             return all(Fraction(found[name]) <= goal for name, goal in goals.items())  # type: ignore[arg-type]
 
-        return least(enough, "within")
+        return _rounded(least(enough, "within", Fraction(1, 2**12)))
+
+
+def _rounded(epsilon: Fraction) -> Fraction:
+    """Up, to four digits: a price that can be said aloud."""
+    power = Fraction(10) ** (4 - math.ceil(math.log10(epsilon)))
+    return Fraction(math.ceil(epsilon * power)) / power
 
 
 def _warn(price: Price) -> None:
