@@ -49,6 +49,10 @@ _INSERT = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * le
 # A partial index is used only where the query repeats its condition as a constant.
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
 _CONDITIONS |= {"request": "request <> ''"}
+_IDENTITY = (  # in one statement, so that nobody makes the file a ledger in between
+    "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), "
+    "(SELECT count(*) FROM sqlite_schema)"
+)
 _stores: weakref.WeakSet[SQLiteStore] = weakref.WeakSet()
 _connecting = threading.Lock()  # held while a connection is made, and across a fork
 _forking = threading.local()
@@ -169,9 +173,8 @@ class SQLiteStore:
             return
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+        version, application, objects = connection.execute(_IDENTITY).fetchone()
+        empty = objects == 0
         if application != APPLICATION and not (empty and version == application == 0):
             raise LedgerUnavailable(
                 "this file is a database, but not a ledger", place=self.place, fix="name another file for the ledger"
