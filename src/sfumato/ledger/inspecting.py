@@ -66,7 +66,11 @@ def _last(store: Store) -> int:
 
 
 def _bounds(last: int, parts: int) -> list[tuple[int, int]]:
-    cuts = [last * part // parts for part in range(parts + 1)]
+    """Even stretches; the first a sixth shorter, because whoever walks it also checks the store's pages."""
+    if parts == 1:
+        return [(0, last)]
+    first = last * 5 // (6 * parts)
+    cuts = [0, *(first + (last - first) * part // (parts - 1) for part in range(parts))]
     return list(pairwise(cuts))
 
 

@@ -48,9 +48,12 @@ class Purse(NamedTuple):
 
     def after(self, cost: Cost, before: Cost = NOTHING, left: Cost = NOTHING) -> Purse:
         """After a line of this cost on a tab that held ``before`` and now holds ``left``."""
+        if before is left and cost is NOTHING:
+            return self
         pure = None if self.pure is None or cost.pure is None else self.pure + cost.pure
         if before is left:
-            return Purse(pure, _sum(self.renyi, cost.renyi), self.failure + cost.failure, *self[3:])
+            spent = (pure, _sum(self.renyi, cost.renyi), self.failure + cost.failure)
+            return tuple.__new__(Purse, spent + self[3:])  # a million times in a verification
         held = (self.held_renyi or 0) + (left.renyi or 0) - (before.renyi or 0)
         return Purse(
             pure,
@@ -76,10 +79,9 @@ class Purse(NamedTuple):
         return self.spent + self.held
 
     def __str__(self) -> str:
-        pure, renyi, held_renyi = (
-            "-" if units is None else units for units in (self.pure, self.renyi, self.held_renyi)
-        )
-        return f"{pure} {renyi} {self.failure} {self.held_pure} {held_renyi} {self.held_failure} {self.unbounded}"
+        pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = self
+        spent = f"{'-' if pure is None else pure} {'-' if renyi is None else renyi} {failure}"
+        return f"{spent} {held_pure} {'-' if held_renyi is None else held_renyi} {held_failure} {unbounded}"
 
 
 def _sum(a: int | None, b: int | None) -> int | None:

@@ -289,7 +289,8 @@ class SQLiteRows:
             return self._fetched(text, [*values, limit])
 
     def _fetched(self, text: str, values: list[str | int]) -> list[Row]:
-        return [Row._make(found) for found in self._connection.execute(text, values)]
+        made = tuple.__new__  # as Row._make does, without counting columns that the schema has counted
+        return [made(Row, found) for found in self._connection.execute(text, values)]
 
     def append(self, row: Row) -> None:
         self._connection.execute(_INSERT, row)
