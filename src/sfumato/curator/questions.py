@@ -192,7 +192,16 @@ class Question:
         return Price(self._least_price(within, confidence, delta, mechanism), delta)
 
     def _prepared(self, price: Price, mechanism: Family | None = None) -> Prepared:
-        return prepare(self.options, price, account=self.setting.account.budget, family=mechanism)
+        if price.allows_gaussian:  # what the account would rather keep open has a say
+            return prepare(self.options, price, account=self.setting.account.budget, family=mechanism)
+        if (price, mechanism) not in self._pure:
+            self._pure[price, mechanism] = prepare(self.options, price, family=mechanism)
+        return self._pure[price, mechanism]
+
+    @cached_property
+    def _pure(self) -> dict[tuple[Price, Family | None], Prepared]:
+        """Releases prepared for pure prices: the same each time they are asked for."""
+        return {}
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
         # the declared size is of units: it is a number of rows only where each row is one

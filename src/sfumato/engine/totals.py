@@ -64,50 +64,89 @@ def _whole(_: Bounded, parts: _Parts) -> str:
 
 
 def _reweight(bounded: Bounded, parts: _Parts) -> str:
+    """Every row as it is, less what the rows of units with more than m count too much."""
     most = bounded.limits.rows
-    weighted = [
-        f"COALESCE(SUM(CASE WHEN n <= {most} THEN {name} * {1 << bits} ELSE ({name} * {most << bits}) // n END), 0)"
+    excess = [
+        f"SUM(({name} * {most << bits}) // n - {name} * {1 << bits}) AS {name}"
         for name, bits in zip(parts.named_values, _bits(bounded), strict=True)
     ]
+    correction = f"SELECT {', '.join([*parts.named_keys, *excess])} FROM ({parts.rows(unit=True)}) JOIN h USING (u)"
+    return f"WITH h AS ({_heavy(parts, most)}) {_corrected(bounded, parts, correction + _grouped(parts))}"
+
+
+def _heavy(parts: _Parts, most: int) -> str:
+    """The units with more rows than this, and how many they have."""
+    return f"SELECT t.{UNIT} AS u, COUNT(*) AS n {parts.origin} GROUP BY 1 HAVING COUNT(*) > {most}"
+
+
+def _corrected(bounded: Bounded, parts: _Parts, correction: str) -> str:
+    """Totals of all rows as they are, plus a correction per group: most units are within their limits, and reading
+    their rows once costs little.
+    """
+    keys = [f"{made} AS k{index}" for index, made in enumerate(parts.keys)]
+    plain = [
+        f"{'COUNT(*)' if made == '1' else f'SUM({made})'}::HUGEINT * {1 << bits} AS v{index}"
+        for index, (made, bits) in enumerate(zip(parts.values, _bits(bounded), strict=True))
+    ]
+    grouping = f" GROUP BY {_listed(range(1, len(parts.keys) + 1))}" if parts.keys else ""
+    totals = [f"COALESCE(SUM({name}), 0)" for name in parts.named_values]
     return (
-        f"WITH r AS ({parts.rows(unit=True)}), n AS (SELECT t.{UNIT} AS u, COUNT(*) AS n {parts.origin} GROUP BY 1) "
-        f"SELECT {', '.join([*parts.named_keys, *weighted])} FROM r JOIN n USING (u){_grouped(parts)}"
+        f"SELECT {', '.join([*parts.named_keys, *totals])} FROM (SELECT {', '.join([*keys, *plain])} {parts.origin}"
+        f"{grouping} UNION ALL {correction}){_grouped(parts)}"
     )
 
 
 def _clip(bounded: Bounded, parts: _Parts) -> str:
-    """First per group to c rows' worth, then over all groups to the norm."""
+    """First per group to c rows' worth, then over all groups to the norm.
+
+    A unit with no more rows than may count in one group is within every norm: where rows are added up, only the units
+    with more are looked at group by group.
+    """
     names = ", ".join(["u", *parts.named_keys])
     sums = [
         f"{'MAX' if maximal else 'SUM'}({name}) AS {name}"
         for name, maximal in zip(parts.named_values, parts.maximal, strict=True)
     ]
+    capped, norms, scaled = _scaling(bounded)
+    rows = f"({parts.rows(unit=True)})"
+    cut = f"c AS (SELECT {names}, {', '.join(capped)} FROM g)"
+    if not parts.keys:  # one group: the cap is the norm
+        totals = ", ".join(f"COALESCE(SUM({name}), 0)" for name in parts.named_values)
+        return (
+            f"WITH g AS (SELECT {names}, {', '.join(sums)} FROM {rows} GROUP BY {names}), {cut} SELECT {totals} FROM c"
+        )
+    lengths = f"n AS (SELECT u, {', '.join(norms)} FROM c GROUP BY u)"
+    if any(parts.maximal):
+        made = [f"COALESCE(SUM({each}), 0)" for each in scaled]
+        grouped = f"g AS (SELECT {names}, {', '.join(sums)} FROM {rows} GROUP BY {names})"
+        chosen = f"SELECT {', '.join([*parts.named_keys, *made])} FROM c JOIN n USING (u){_grouped(parts)}"
+        return f"WITH {grouped}, {cut}, {lengths} {chosen}"
+    light = min(bounded.limits.rows_per_group, bounded.limits.total)
+    grouped = f"g AS (SELECT {names}, {', '.join(sums)} FROM {rows} JOIN h USING (u) GROUP BY {names})"
+    excess = [f"SUM({each} - w{index}) AS v{index}" for index, each in enumerate(scaled)]
+    correction = f"SELECT {', '.join([*parts.named_keys, *excess])} FROM c JOIN n USING (u){_grouped(parts)}"
+    return f"WITH h AS ({_heavy(parts, light)}), {grouped}, {cut}, {lengths} {_corrected(bounded, parts, correction)}"
+
+
+def _scaling(bounded: Bounded) -> tuple[list[str], list[str], list[str]]:
+    """Columns that cut each group (v, and w as it was), that measure each unit (n), and that scale it to its norm."""
     capped, norms, scaled = [], [], []
     index = 0
     for number, measure in enumerate(bounded.measures):
         own = [f"v{index + offset}" for offset in range(measure.coordinates)]
-        index += measure.coordinates
         capped += [f"{_capped(name, own, measure, bounded.limits)} AS {name}" for name in own]
+        capped += [f"{name}::HUGEINT * {1 << measure.bits} AS w{name[1:]}" for name in own]
+        index += measure.coordinates
         norms.append(f"{_norm(own, bounded.bounding)} AS n{number}")
         bound = _norm_bound(measure, bounded)
         root = f"SQRT(n{number}::DOUBLE)" if bounded.bounding is Bounding.CLIP_L2 else f"n{number}::DOUBLE"
         test = math.floor(bound * bound) if bounded.bounding is Bounding.CLIP_L2 else math.floor(bound)
         scaled += [
-            f"COALESCE(SUM(CASE WHEN n{number} <= {test} THEN {name} "
-            f"ELSE TRUNC({name}::DOUBLE * {float(bound)!r}::DOUBLE / {root})::BIGINT END), 0)"
+            f"CASE WHEN n{number} <= {test} THEN {name} "
+            f"ELSE TRUNC({name}::DOUBLE * {float(bound)!r}::DOUBLE / {root})::BIGINT END"
             for name in own
         ]
-    inner = (
-        f"WITH g AS (SELECT {names}, {', '.join(sums)} FROM ({parts.rows(unit=True)}) GROUP BY {names}), "
-        f"c AS (SELECT {names}, {', '.join(capped)} FROM g)"
-    )
-    if not parts.keys:  # one group: the cap is the norm
-        totals = ", ".join(f"COALESCE(SUM({name}), 0)" for name in parts.named_values)
-        return f"{inner} SELECT {totals} FROM c"
-    return (
-        f"{inner}, n AS (SELECT u, {', '.join(norms)} FROM c GROUP BY u) "
-        f"SELECT {', '.join([*parts.named_keys, *scaled])} FROM c JOIN n USING (u){_grouped(parts)}"
-    )
+    return capped, norms, scaled
 
 
 def _capped(name: str, own: list[str], measure: Scaled, limits: Limits) -> str:
@@ -232,8 +271,8 @@ def _row_values(scaled: Scaled, shown: Callable[[Expression], str]) -> list[str]
 def _steps(expression: Expression, value: str, scaled: Scaled, origin: int, low: int, high: int) -> str:
     """A value as a whole number of steps from an origin, within [low, high].
 
-    A column is clamped at the scan; what is computed from columns is clamped here before it becomes a whole number.
-    Every whole number is clamped after: a sum is bounded, and no cast fails, whatever a range or a rounding missed.
+    A column is clamped at the scan; what is computed from columns is clamped here before it becomes a whole number, and
+    after: a sum is bounded, and no cast fails, whatever a range or a rounding missed.
     """
     whole = expression.domain.type is Type.INTEGER and scaled.step == 1
     least, most = (low + origin) * scaled.step, (high + origin) * scaled.step
@@ -245,6 +284,8 @@ def _steps(expression: Expression, value: str, scaled: Scaled, origin: int, low:
     else:
         moved = f"({value} - {_real(origin * scaled.step)})" if origin else value
         steps = f"CAST(ROUND({moved} / {_real(scaled.step)}) AS BIGINT)"
+    if isinstance(expression, Column) and not origin:
+        return steps  # clamped at the scan, and rounding a number of so few steps is exact
     return f"LEAST(GREATEST({steps}, {low}), {high})"
 
 
