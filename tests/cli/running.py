@@ -22,7 +22,7 @@ def run(*arguments: str | Path, given: str | bytes | None = None) -> Result:
 
 def spent(policy: Path) -> float:
     """What the account of a policy has spent."""
-    path = policy.with_suffix(".ledger")
+    path = policy.parent / "sfumato.ledger"
     if not path.exists():
         return 0.0
     with sf.Ledger.open(path) as ledger:

@@ -25,7 +25,7 @@ def test_a_budget_before_anything_is_asked_opens_nothing(policy: Path) -> None:
     done = run("budget", policy)
     assert done.exit_code == 0
     assert "Laplace ε = 3" in done.stdout
-    assert not policy.with_suffix(".ledger").exists()
+    assert not (policy.parent / "sfumato.ledger").exists()
 
 
 def test_a_budget_falls_and_says_what_would_be_accepted(asked: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_unit_is_never_amended(asked: Path) -> None:
 
 def test_nothing_to_amend(policy: Path) -> None:
     assert run("budget", "amend", policy, "--reason", "why not").exit_code == 2
-    assert not policy.with_suffix(".ledger").exists()
+    assert not (policy.parent / "sfumato.ledger").exists()
 
 
 def test_history_tells_who_asked_what_at_what_cost(asked: Path) -> None:
@@ -103,7 +103,7 @@ def test_history_shows_no_answers_and_folds_lines(policy: Path) -> None:
 def test_history_before_anything_is_asked(policy: Path) -> None:
     assert run("history", policy).stdout == "Nothing has been asked yet.\n"
     assert run("history", policy, "--json").stdout == "[]\n"
-    assert not policy.with_suffix(".ledger").exists()
+    assert not (policy.parent / "sfumato.ledger").exists()
 
 
 def test_books_need_no_data(asked: Path) -> None:
@@ -113,7 +113,7 @@ def test_books_need_no_data(asked: Path) -> None:
 
 
 def test_a_whole_ledger_verifies_and_a_damaged_one_is_named(asked: Path) -> None:
-    book = asked.with_suffix(".ledger")
+    book = asked.parent / "sfumato.ledger"
     good = run("ledger", "verify", book)
     assert good.exit_code == 0
     assert good.stdout == "5 lines, all as they were written\n"
@@ -130,7 +130,7 @@ def test_a_whole_ledger_verifies_and_a_damaged_one_is_named(asked: Path) -> None
 
 
 def test_a_ledger_is_exported_in_every_form(asked: Path, tmp_path: Path) -> None:
-    book = asked.with_suffix(".ledger")
+    book = asked.parent / "sfumato.ledger"
     for form in ("json", "csv", "arrow"):
         out = tmp_path / f"lines.{form}"
         assert run("ledger", "export", book, out, "--format", form).exit_code == 0
@@ -144,11 +144,11 @@ def test_a_ledger_is_exported_in_every_form(asked: Path, tmp_path: Path) -> None
 
 def test_a_backup_is_a_ledger(asked: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.ledger"
-    assert run("ledger", "backup", asked.with_suffix(".ledger"), copy).exit_code == 0
+    assert run("ledger", "backup", (asked.parent / "sfumato.ledger"), copy).exit_code == 0
     assert run("ledger", "verify", copy).exit_code == 0
     with sf.Ledger.open(copy) as ledger:
         assert float(ledger.account("flights").spent["pure"] or 0) == 0.5
-    assert run("ledger", "backup", asked.with_suffix(".ledger"), copy).exit_code == 5, "never overwritten"
+    assert run("ledger", "backup", (asked.parent / "sfumato.ledger"), copy).exit_code == 5, "never overwritten"
 
 
 def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:

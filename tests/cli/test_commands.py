@@ -157,7 +157,7 @@ def test_the_tour_shows_exact_numbers_only_where_it_says_so() -> None:
 def test_the_tour_keeps_its_files_when_asked_and_overwrites_nothing(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     assert run("demo", "--keep", kept).exit_code == 0
-    assert {*FILES, "flights.ledger"} <= {path.name for path in kept.iterdir()}
+    assert {*FILES, "sfumato.ledger"} <= {path.name for path in kept.iterdir()}
     assert ["pure", "3", "2", "1"] in [
         line.split() for line in run("budget", kept / "flights.toml").stdout.splitlines()
     ]

@@ -167,8 +167,8 @@ def test_analysts_pay_from_their_share(shop: sf.Curator) -> None:
 
 
 def test_weak_promises_warn(folder: Path) -> None:
-    (folder / "weak.toml").write_text(POLICY.replace("epsilon = 3.0", "epsilon = 30.0"))
-    with sf.open(folder / "weak.toml") as curator:
+    (folder / "shop.toml").write_text(POLICY.replace("epsilon = 3.0", "epsilon = 30.0"))
+    with sf.open(folder / "shop.toml") as curator:
         ask = curator.sql("SELECT COUNT(*) FROM visits")
         with pytest.warns(sf.WeakPrivacy, match="ε = 6"):
             ask.release(epsilon=6)
@@ -239,3 +239,16 @@ def test_a_budget_outlives_its_process(folder: Path) -> None:
     (folder / "shop.toml").write_text(POLICY.replace("epsilon = 3.0", "epsilon = 30.0"))
     with pytest.raises(sf.AccountDiffers):
         sf.open(folder / "shop.toml")
+
+
+def test_a_copy_of_a_policy_meets_the_same_sources(folder: Path) -> None:
+    """One budget for the same people, whatever their policy is called."""
+    with sf.open(folder / "shop.toml") as curator:
+        curator.sql("SELECT COUNT(*) FROM visits").release(epsilon=3)
+    (folder / "other.toml").write_text(POLICY)
+    with pytest.raises(sf.SourceTaken, match="shop"):
+        sf.open(folder / "other.toml")
+    (folder / "again.csv").write_bytes((folder / "visits.csv").read_bytes())
+    (folder / "third.toml").write_text(POLICY.replace("visits.csv", "again.csv"))
+    with pytest.raises(sf.SourceTaken, match="shop"):
+        sf.open(folder / "third.toml")

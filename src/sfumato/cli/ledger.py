@@ -19,9 +19,9 @@ def command() -> None:
 
     \b
     Examples:
-      sfumato ledger verify clinic.ledger
-      sfumato ledger export clinic.ledger lines.csv --format csv
-      sfumato ledger backup clinic.ledger copies/clinic-2024-06-01.ledger
+      sfumato ledger verify sfumato.ledger
+      sfumato ledger export sfumato.ledger lines.csv --format csv
+      sfumato ledger backup sfumato.ledger copies/2024-06-01.ledger
     """
 
 

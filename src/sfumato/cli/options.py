@@ -11,7 +11,7 @@ ledger = click.option(
     "--ledger",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="The ledger file.  [default: POLICY with .ledger instead of .toml]",
+    help="The ledger file.  [default: sfumato.ledger beside POLICY]",
 )
 analyst = click.option(
     "--analyst", metavar="NAME", help="An analyst of the policy: their share, their name in the ledger."

@@ -23,6 +23,9 @@ from sfumato.privacy.numbers import shown, text
 
 Where = str | os.PathLike[str] | None
 
+BESIDE = "sfumato.ledger"
+"""The ledger of every policy in one folder: a copy of a policy under another name meets the same sources there."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -98,7 +101,7 @@ def ledger_path(policy: Policy, ledger: Where = None) -> Path:
             "a path: this policy was not read from a file",
             fix="Curator(policy, ledger='clinic.ledger')",
         )
-    return policy.path.with_suffix(".ledger")
+    return policy.path.parent / BESIDE
 
 
 def standing(policy: Policy, ledger: Where = None, analyst: str | None = None) -> Standing:

@@ -257,7 +257,7 @@ class Question:
             found = half_widths(self.query, ready, len(self.groups), confidence, None)
             return all(Fraction(found[name]) <= goal for name, goal in goals.items())  # type: ignore[arg-type]
 
-        return _rounded(least(enough, "within", Fraction(1, 2**12)))
+        return _rounded(least(enough, "within", Fraction(1, 2**20)))
 
 
 def _rounded(epsilon: Fraction) -> Fraction:
