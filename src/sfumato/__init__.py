@@ -184,8 +184,8 @@ _LATER = {
 # fmt: on
 """What only some users need is imported when it is first named."""
 _HOMES = {name: module for module, names in _LATER.items() for name in names}
-for _module in ("sfumato.ledger", "sfumato.mechanisms", "sfumato.policy", "sfumato.release.measured"):
-    codec.later(_module)
+for _module in ("ledger", "mechanisms", "policy", "release.measured", "games.curated"):
+    codec.later(f"sfumato.{_module}")
 
 
 def __getattr__(name: str) -> Any:

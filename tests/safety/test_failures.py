@@ -136,14 +136,14 @@ def test_a_source_that_vanishes_after_the_charge(tmp_path: Path, monkeypatch: py
     path = tmp_path / "people.parquet"
     pa.parquet.write_table(_table(), path)
     with Curator(_policy(path), tmp_path / "l.ledger") as curator:
-        charge = type(curator._setting.account).charge
+        charge = type(curator.setting.account).charge
 
         def charged_then_gone(*arguments: Any) -> Any:
             line = charge(*arguments)
             path.unlink()
             return line
 
-        monkeypatch.setattr(type(curator._setting.account), "charge", charged_then_gone)
+        monkeypatch.setattr(type(curator.setting.account), "charge", charged_then_gone)
         _refused(curator)
         assert curator.budget.remaining["pure"] == 9
         assert curator.ledger.verify().holds
@@ -151,7 +151,7 @@ def test_a_source_that_vanishes_after_the_charge(tmp_path: Path, monkeypatch: py
 
 def test_a_killed_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Curator(_policy(_table()), tmp_path / "l.ledger") as curator:
-        engine: Any = curator._setting.engine
+        engine: Any = curator.setting.engine
 
         def killed(*_: object) -> Any:
             engine.sources._connection.close()
@@ -169,7 +169,7 @@ def test_a_killed_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def _slow(curator: Curator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine's own statement, made to take minutes."""
-    sources: Any = curator._setting.engine.sources  # type: ignore[attr-defined]
+    sources: Any = curator.setting.engine.sources  # type: ignore[attr-defined]
     run = type(sources).run
 
     def slowly(self: Any, statement: str, parameters: Any = ()) -> Any:
@@ -195,7 +195,7 @@ def test_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_question_out_of_time_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow question's time limit ends its own statement, not those that other threads have just begun."""
     with Curator(_policy(_table()), tmp_path / "l.ledger", seconds=1) as curator:
-        sources: Any = curator._setting.engine.sources  # type: ignore[attr-defined]
+        sources: Any = curator.setting.engine.sources  # type: ignore[attr-defined]
         run, slow, began = type(sources).run, threading.local(), threading.Event()
 
         def run_slowly(self: Any, statement: str, parameters: Any = ()) -> Any:

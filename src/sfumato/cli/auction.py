@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import click
@@ -16,14 +17,23 @@ from sfumato.errors import InvalidParameter
 @click.argument("bids", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--epsilon", required=True, help="The privacy of every bid: 0.1 is strong, 1 is moderate.")
 @click.option("--column", help="The column with the bids.  [default: the only one]")
+@click.option("--table", help="The table with the bids, when BIDS is a policy.")
 @click.option("--top", default="1", show_default=True, help="The highest price, decided without looking at the bids.")
 @click.option("--steps", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="How many prices.")
 @click.option("--confidence", default="0.95", show_default=True, help="Of the guarantee and of the range.")
 @click.option("--count-share", default="0.1", show_default=True, help="The share of ε for the range; 0: price only.")
 def command(
-    bids: Path, epsilon: str, column: str | None, top: str, steps: int, confidence: str, count_share: str
+    bids: Path,
+    epsilon: str,
+    column: str | None,
+    table: str | None,
+    top: str,
+    steps: int,
+    confidence: str,
+    count_share: str,
 ) -> None:
-    """Sell a digital good at one price for everybody who bid in BIDS, a CSV file.
+    """Sell a digital good at one price for everybody who bid in BIDS, a CSV file; or, when BIDS is a policy (.toml), in
+    one of its tables: then ε is charged to its account.
 
     The price is drawn from evenly spaced ones up to --top, with ε for every bid; a share of ε pays for the range of the
     revenue. Both may be published; how many bids there are is taken to be public.
@@ -31,12 +41,16 @@ def command(
     \b
     Example:
       sfumato auction bids.csv --epsilon 0.5 --top 20
+      sfumato auction market.toml --table bids --column bid --epsilon 0.5
     """
     from sfumato.games import digital_goods
     from sfumato.privacy.numbers import POSITIVE, exact
 
     highest = exact(top, "top", POSITIVE)
     prices = [highest * i / steps for i in range(1, steps + 1)]
+    if bids.suffix == ".toml":
+        _sell(bids, table or "", column or "", prices, epsilon, count_share)
+        return
     proposal = digital_goods(list(_column(bids, column)), epsilon, prices, counting=count_share)
     promised = proposal.explain(confidence)
     sale = proposal.release()
@@ -45,6 +59,20 @@ def command(
     if revenue is not None:
         low, high = (f"{end:.6g}" for end in revenue)
         click.echo(f"revenue  between {low} and {high}, with confidence {float(exact(confidence, 'confidence')):g}")
+    click.echo("\nWhat is promised:\n" + "\n".join(f"  {line}" for line in promised.splitlines()))
+
+
+def _sell(policy: Path, table: str, column: str, prices: list[Fraction], epsilon: str, share: str) -> None:
+    import sfumato as sf
+    from sfumato.games import sell
+
+    with sf.open(policy) as curator:
+        proposal = sell(curator, table, column, prices)
+        promised = proposal.explain(epsilon, share)
+        sold = proposal.release(epsilon, share)
+    click.secho(f"price    {float(sold.price):g}", bold=True)
+    if sold.revenue_range is not None:
+        click.echo("revenue  between {:.6g} and {:.6g}, with confidence 0.95".format(*sold.revenue_range))
     click.echo("\nWhat is promised:\n" + "\n".join(f"  {line}" for line in promised.splitlines()))
 
 

@@ -53,7 +53,7 @@ class Curator:
             for address, fingerprint in engine.addresses():
                 account.join(address, fingerprint=fingerprint)
             version = f"version {len(account.sources)}"
-            self._setting = Setting(self.policy, engine, account, progress, version, allowed)
+            self.setting = Setting(self.policy, engine, account, progress, version, allowed)
             self._catalog = engine.catalog()
             opened.pop_all()
 
@@ -65,25 +65,25 @@ class Curator:
     @property
     def budget(self) -> Budget:
         """What may be spent and what has been: of the account, or of the share of the analyst who asks."""
-        return self._setting.purses[-1]
+        return self.setting.purses[-1]
 
     def sql(self, question: str) -> Question:
         """A question in SQL, understood and priced but not asked. Free."""
         query = parse(question, self._catalog)
-        return Question(self._setting, question, query, Limits.of(self.policy.tables[query.plan.table]))
+        return Question(self.setting, question, query, Limits.of(self.policy.tables[query.plan.table]))
 
     def as_analyst(self, name: str) -> Curator:
         """The same curator, asking and paying under an analyst's name, within the share the policy gives them."""
         if name not in self.policy.analysts:
             raise InvalidParameter("name", name, "an analyst of the policy", fix="add [analysts.<name>] to the policy")
-        self._setting.account.analyst(name, share=self.policy.analysts[name])
+        self.setting.account.analyst(name, share=self.policy.analysts[name])
         view = object.__new__(Curator)
         view.__dict__.update(self.__dict__)
-        view._setting = replace(self._setting, analyst=name)
+        view.setting = replace(self.setting, analyst=name)
         return view
 
     def close(self) -> None:
-        self._setting.engine.close()
+        self.setting.engine.close()
         if self._owns_ledger:
             self.ledger.close()
 

@@ -6,11 +6,15 @@ rules          mechanisms over an environment
 truth          how much a misreport gains, exactly, beside what privacy allows
 places         where to build: environments on a line and on a graph
 auctions       one price for everybody
+curated        the same for the bids of a curator's table, charged through its ledger
 commitment     exactly truthful without money
 money          exactly truthful with money
 play, crowds   games of actions, small and large; how far a profile is from equilibrium
 mediation      an equilibrium, selected privately
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from sfumato.games.auctions import Auction, Sale, digital_goods
 from sfumato.games.commitment import Decision, Mixture, exactly_truthful
@@ -23,6 +27,9 @@ from sfumato.games.places import graph, line
 from sfumato.games.play import MatrixGame, Nash, approximate_nash
 from sfumato.games.rules import Stated, Welfare
 from sfumato.games.truth import Misreport, Truthfulness, bounds, truthfulness
+
+if TYPE_CHECKING:
+    from sfumato.games.curated import Sold as Sold, TableAuction as TableAuction, sell as sell
 
 __all__ = [
     "Advice",
@@ -41,7 +48,9 @@ __all__ = [
     "Nash",
     "Priced",
     "Sale",
+    "Sold",
     "Stated",
+    "TableAuction",
     "Truthfulness",
     "Welfare",
     "approximate_nash",
@@ -54,6 +63,14 @@ __all__ = [
     "market_entry",
     "public_good",
     "routes",
+    "sell",
     "truthful_with_money",
     "truthfulness",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs a curator is imported when it is first named: a curator brings a parser with it."""
+    if name in ("Sold", "TableAuction", "sell"):
+        return getattr(import_module("sfumato.games.curated"), name)
+    raise AttributeError(f"module 'sfumato.games' has no attribute {name!r}")

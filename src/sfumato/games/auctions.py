@@ -159,7 +159,7 @@ def digital_goods(
     held, share = whole(per_bidder, "per_bidder", at_least=1), exact(counting, "counting", BELOW_ONE)
     if mechanism not in (Exponential, PermuteAndFlip):
         raise InvalidParameter("mechanism", mechanism, "Exponential or PermuteAndFlip")
-    listed, unit = _price_list(prices)
+    listed, unit = price_list(prices)
     reached = _reached(listed, bids)
     many = np.ones(reached.size, np.int64) if counts is None else _counted(counts, reached.size)
     size = int(many.sum())
@@ -174,7 +174,7 @@ def digital_goods(
     return Auction(listed, total, held, selection, counter, size, at_least, unit)
 
 
-def _price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
+def price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
     """Ascending and different, and the unit in which all of them are whole."""
     if isinstance(prices, (str, bytes)) or not isinstance(prices, (Sequence, np.ndarray, range)) or not len(prices):
         raise InvalidParameter("prices", prices, "a list of at least one price")

@@ -7,23 +7,27 @@ found again. Whatever happens in between, the charge stands.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from sfumato.engine.seam import Engine
 from sfumato.errors import Unanswered
-from sfumato.ledger import Account, Entry, StoredAnswer
+from sfumato.ledger import Account, Entry, Line, StoredAnswer
 from sfumato.mechanisms import bits
 from sfumato.plan import words
+from sfumato.plan.bounding import Bounded
 from sfumato.plan.nodes import GroupKey
-from sfumato.privacy import codec
+from sfumato.privacy import Curve, codec
+from sfumato.privacy.numbers import Number
 from sfumato.release.measured import Measured, scales
 from sfumato.release.preparing import Additive, Prepared
+
+T = TypeVar("T")
 
 Progress = Callable[[str], None]
 """Told the name of each phase; never a count, never a share done."""
@@ -45,6 +49,10 @@ class Asked:
     """Which data, as readers are told: how often they have changed says nothing about what is in them."""
     analyst: str | None = None
     request_id: str | None = None
+
+    def entry(self, curve: Curve, mechanisms: Sequence[Any]) -> Entry:
+        """A release of this question as the ledger charges it."""
+        return Entry(curve, tuple(mechanisms), self.question, self.plan, self.data, self.analyst, self.request_id)
 
 
 @dataclass(frozen=True)
@@ -79,30 +87,63 @@ def release(
     seconds: float | None = None,
     progress: Progress = quietly,
 ) -> Released:
-    """Charge, read, add noise, write down. The statement is bound before the charge, so it cannot fail to be one."""
-    progress("checking")
-    engine.check(prepared.bounded)
-    progress("charging")
-    charge = account.charge(
-        Entry(
-            prepared.curve,
-            prepared.mechanisms,
-            question=asked.question,
-            plan=asked.plan,
-            data=asked.data,
-            analyst=asked.analyst,
-            request_id=asked.request_id,
-        )
+    """Charge, read, add noise, write down."""
+
+    def noisy(totals: list[tuple[int, ...]]) -> Written[Measured]:
+        measured = _measured(prepared, totals, asked.version)
+        return Written(measured, codec.dumps(measured), _accuracy(prepared))
+
+    found, line = spend(
+        asked.entry(prepared.curve, prepared.mechanisms),
+        prepared.bounded,
+        groups,
+        noisy,
+        account=account,
+        engine=engine,
+        seconds=seconds,
+        progress=progress,
     )
+    return Released(found, line.number, line.time, line.hash, free=False)
+
+
+@dataclass(frozen=True)
+class Written(Generic[T]):
+    """What a release gives, and how it is written down."""
+
+    value: T
+    body: str
+    accuracy: Mapping[str, Number]
+
+
+def spend(
+    entry: Entry,
+    bounded: Bounded,
+    groups: Sequence[GroupKey],
+    draw: Callable[[list[tuple[int, ...]]], Written[T]],
+    *,
+    account: Account,
+    engine: Engine,
+    seconds: float | None = None,
+    progress: Progress = quietly,
+) -> tuple[T, Line]:
+    """The only way to exact totals: charged before they are read, written down before anything is returned.
+
+    The statement is bound before the charge, so it cannot fail to be one. ``entry`` states what ``draw`` leaks about
+    totals of this sensitivity.
+    """
+    progress("checking")
+    engine.check(bounded)
+    progress("charging")
+    charge = account.charge(entry)
     with _after_the_charge(charge.number):
         progress("reading")
         with _limited(engine, seconds):
-            totals = engine.totals(prepared.bounded, groups, bits.integer(62))
+            totals = engine.totals(bounded, groups, bits.integer(62))
         progress("adding noise")
-        measured = _measured(prepared, totals, asked.version)
+        found = draw(totals)
         progress("writing down")
-        line = account.answer(charge, codec.dumps(measured), _accuracy(prepared))
-    return Released(measured, line.number, line.time, line.hash, free=False)
+        line = account.answer(charge, found.body, found.accuracy)
+    return found.value, line
 
 
 def _read(found: StoredAnswer) -> Released:

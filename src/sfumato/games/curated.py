@@ -1,0 +1,159 @@
+"""An auction among the bids of a curator's table: charged through its ledger, like every release.
+
+Bids are counted by the highest price they reach, with the limits of a unit enforced in the query; the price is selected
+by the revenue those counts imply. Theorem (as for ``digital_goods``): a unit's bids, at most m, come and go one by one,
+and each step moves all revenues the same way, by at most the highest price. So the noise of monotone scores at
+sensitivity m·top is enough, for units added or removed and for units replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.curator import Curator, Question
+from sfumato.errors import InvalidParameter
+from sfumato.games.auctions import Auction, price_list
+from sfumato.mechanisms import Exponential, Laplace
+from sfumato.plan.bounding import Bounded, Bounding, Limits
+from sfumato.plan.expressions import Column, Expression
+from sfumato.plan.functions import call, literal
+from sfumato.plan.nodes import Aggregate, Count, Finish, Query, Scan
+from sfumato.plan.words import many
+from sfumato.policy import Type
+from sfumato.privacy import Curve, Sensitivity, codec, compose
+from sfumato.privacy.numbers import BELOW_ONE, POSITIVE, Number, exact, text
+from sfumato.release import door
+
+
+@codec.value
+@dataclass(frozen=True)
+class Sold:
+    """A price drawn for a curator's table, and a noisy count of the bids at or above it, if some of ε paid for one."""
+
+    price: Fraction
+    buyers: int | None
+    reach: int | None = field(default=None, repr=False)
+    """With 95 % confidence the exact count is within this of ``buyers``."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "price", exact(self.price, "price", POSITIVE))
+
+    @property
+    def revenue_range(self) -> tuple[float, float] | None:
+        """Where the revenue lies, with 95 % confidence."""
+        if self.buyers is None or self.reach is None:
+            return None
+        return float(self.price * max(0, self.buyers - self.reach)), float(self.price * (self.buyers + self.reach))
+
+
+@dataclass(frozen=True)
+class TableAuction:
+    """A proposal: only ``release`` spends."""
+
+    question: Question = field(repr=False)
+    prices: tuple[Fraction, ...]
+    unit: int = field(repr=False)
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.question.options[0]
+
+    def explain(self, epsilon: Number, counting: Number = 0) -> str:
+        """Free, in words."""
+        policy, said = self.question.setting.policy, text(exact(epsilon, "epsilon", POSITIVE))
+        return "\n".join(
+            [
+                f"one of {len(self.prices)} prices up to {float(self.prices[-1]):g}, by Exponential",
+                f"privacy: ε = {said} for {policy.unit}, {policy.neighbours.value}",
+                f"at most {many(self.bounded.limits.rows, 'bid')} of one unit count",
+                f"revenue: with confidence 0.95 at most {self.error(epsilon, counting):.6g} below the best of them",
+            ]
+        )
+
+    def error(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
+        """With this confidence the revenue is no further than this below that of the best price on the list. Free."""
+        selection, _ = self._mechanisms(epsilon, counting)
+        return selection.shortfall(len(self.prices), confidence) / self.unit
+
+    def curve(self, epsilon: Number, counting: Number = 0) -> Curve:
+        """What the price, and the count if there is one, leak about one unit."""
+        neighbours = self.question.setting.policy.neighbours
+        selection, counter = self._mechanisms(epsilon, counting)
+        chosen = Curve.bounded_range(selection.epsilon, neighbours)
+        if counter is None:
+            return chosen
+        return compose([chosen, counter.curve(Sensitivity(1, self.bounded.limits.rows, neighbours=neighbours))])
+
+    def release(self, epsilon: Number, counting: Number = 0) -> Sold:
+        """Charges ε and draws the price; a share ``counting`` of it pays for the count."""
+        selection, counter = self._mechanisms(epsilon, counting)
+
+        def draw(totals: list[tuple[int, ...]]) -> door.Written[Sold]:
+            auction = Auction(
+                self.prices, exact(epsilon, "epsilon"), 1, selection, counter, 0, self._reached(totals), self.unit
+            )
+            sale = auction.release()
+            reach = None if counter is None else int(counter.error("0.95"))
+            sold = Sold(sale.price, sale.buyers, reach)
+            return door.Written(sold, codec.dumps(sold), {} if reach is None else {"buyers": reach})
+
+        question = self.question
+        setting = question.setting
+        asked = door.Asked(
+            question.text, question.identity, setting.engine.identity(), setting.version, setting.analyst
+        )
+        mechanisms = (selection,) if counter is None else (selection, counter)
+        sold, _ = door.spend(
+            asked.entry(self.curve(epsilon, counting), mechanisms),
+            self.bounded,
+            question.groups,
+            draw,
+            account=setting.account,
+            engine=setting.engine,
+            seconds=setting.seconds,
+            progress=setting.progress,
+        )
+        return sold
+
+    def _mechanisms(self, epsilon: Number, counting: Number) -> tuple[Exponential, Laplace | None]:
+        total, share = exact(epsilon, "epsilon", POSITIVE), exact(counting, "counting", BELOW_ONE)
+        rows = self.bounded.limits.rows
+        selection = Exponential(total * (1 - share), sensitivity=rows * self.prices[-1] * self.unit, monotone=True)
+        return selection, Laplace(rows / (total * share)) if share else None
+
+    def _reached(self, totals: list[tuple[int, ...]]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+        """Bids at or above each price, from bids by how many prices they reach."""
+        exactly = np.zeros(len(self.prices) + 1, np.int64)
+        for (reached,), (count,) in zip(self.question.groups, totals, strict=True):
+            exactly[int(reached)] = count  # type: ignore[arg-type]
+        return np.cumsum(exactly[::-1])[::-1][1:]
+
+
+def sell(curator: Curator, table: str, column: str, prices: Sequence[Number]) -> TableAuction:
+    """A proposal to sell a digital good at one of these public prices to whoever bid in a table's column."""
+    listed, unit = price_list(prices)
+    declared = curator.policy.tables.get(table)
+    if declared is None or declared.public or column not in declared.columns:
+        raise InvalidParameter("column", f"{table}.{column}", "a column of numbers in a private table")
+    domain = declared.columns[column]
+    if not domain.type.numeric:
+        raise InvalidParameter("column", f"{table}.{column}", "a column of numbers in a private table")
+    reached = _reaching(Column(column, domain), listed, 0, len(listed))
+    query = Query(Aggregate(Scan(table), (reached,), (Count(),)), Finish(()))
+    limits = Limits.of(declared)
+    bounding = None if declared.every_row else Bounding.SAMPLE  # whole bids: a price is reached or it is not
+    words = f"an auction among {table}.{column} at {len(listed)} prices up to {text(listed[-1])}"
+    return TableAuction(Question(curator.setting, words, query, limits, bounding), listed, unit)
+
+
+def _reaching(bid: Column, prices: tuple[Fraction, ...], low: int, high: int) -> Expression:
+    """How many of the prices a bid reaches, found by halving: between ``low`` and ``high`` of them."""
+    if low == high:
+        return literal(Type.INTEGER, low)
+    middle = (low + high + 1) // 2
+    reaches = call(">=", bid, literal(Type.REAL, prices[middle - 1]))
+    return call("CASE", reaches, _reaching(bid, prices, middle, high), _reaching(bid, prices, low, middle - 1))
