@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato.errors import InvalidParameter
 from sfumato.plan.nodes import Query
 from sfumato.policy import Type
 from sfumato.privacy.numbers import text
+from sfumato.release.bars import bars
 from sfumato.release.finishing import Finished, Keys, Numbers, Truths
+from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
+from sfumato.release.series import Interval, Series
 
 if TYPE_CHECKING:
     import pandas
@@ -25,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 Cell = int | float | str | bool | None
-Interval = tuple[float, float] | None
 _SHOWN = 40
 
 
@@ -113,15 +116,26 @@ class Answer:
 
     def bars(self, column: str, width: int = 50) -> str:
         """Bars with their ranges, in text."""
-        from sfumato.release.bars import bars
-
-        return bars(self, column, width)
+        return bars(self.series(column), width)
 
     def plot(self, path: str | None = None) -> Any:
         """Bars with their ranges: an Altair chart, or a picture in a file when a path (.svg, .png) is given."""
-        from sfumato.release.plotting import plot
+        return plot([self.series(name) for name in self.columns if name in self.intervals], path)
 
-        return plot(self, path)
+    def series(self, column: str) -> Series:
+        """One column of numbers as it is drawn."""
+        if column not in self.intervals:
+            raise InvalidParameter("column", column, "a column of numbers: " + ", ".join(self.intervals))
+        place, cells = self.columns.index(column), self.cells()
+        keys = [self.columns.index(key) for key in self.keys]
+        return Series(
+            column,
+            " · ".join(self.keys),
+            tuple(" · ".join(row[key] for key in keys) or "all" for row in cells),
+            tuple(self.column(column)),
+            self.intervals[column],
+            tuple(row[place] for row in cells),
+        )
 
     def __repr__(self) -> str:
         return "\n".join([_table(self), "", str(self.receipt)])

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sfumato.errors import InvalidParameter, SfumatoError
-
-if TYPE_CHECKING:
-    from sfumato.release.answers import Answer
+from sfumato.release.series import Series
 
 _BAR, _ERROR = "#7a8ca5", "#2b3a4f"
 _MOST_BARS = 200
 KINDS = (".svg", ".png", ".html", ".json")
 
 
-def plot(answer: Answer, path: str | Path | None = None) -> Any:
+def plot(columns: Sequence[Series], path: str | Path | None = None) -> Any:
     """The chart, or nothing when it is written to a file."""
     if path is not None:
         check_picture(path)
-    chart = _chart(answer, _altair())
+    chart = _chart(columns, _altair())
     if path is None:
         return chart
     kind = Path(path).suffix.lower()
@@ -58,11 +57,10 @@ def _altair() -> Any:
     return altair
 
 
-def _chart(answer: Answer, altair: Any) -> Any:
-    names = [name for name in answer.columns if name in answer.intervals]
-    if not names or not answer.rows:
+def _chart(columns: Sequence[Series], altair: Any) -> Any:
+    if not columns or not columns[0].values:
         raise InvalidParameter("answer", "no numbers", "one with a column of numbers and a row")
-    charts = [_bars(answer, name, altair) for name in names]
+    charts = [_bars(each, altair) for each in columns]
     return (
         altair.hconcat(*charts)
         .configure_view(stroke=None)
@@ -70,25 +68,18 @@ def _chart(answer: Answer, altair: Any) -> Any:
     )
 
 
-def _bars(answer: Answer, name: str, altair: Any) -> Any:
+def _bars(series: Series, altair: Any) -> Any:
     rows = [
         {"group": label, "value": value, "low": _end(interval[0]), "high": _end(interval[1])}
-        for label, value, interval in zip(_labels(answer), answer.column(name), answer.intervals[name], strict=True)
+        for label, value, interval in zip(series.labels, series.values, series.intervals, strict=True)
         if value is not None and interval is not None
     ][:_MOST_BARS]
-    base = altair.Chart(altair.Data(values=rows), title=name, width=280)
-    place = altair.Y("group:N", sort=None, title=" · ".join(answer.keys) or None)
+    base = altair.Chart(altair.Data(values=rows), title=series.name, width=280)
+    place = altair.Y("group:N", sort=None, title=series.by or None)
     bars = base.mark_bar(color=_BAR, size=14).encode(y=place, x=altair.X("value:Q", title=None))
     reach = base.mark_rule(color=_ERROR, strokeWidth=2).encode(y=place, x="low:Q", x2="high:Q")
     ends = [base.mark_tick(color=_ERROR, size=8, thickness=2).encode(y=place, x=f"{end}:Q") for end in ("low", "high")]
     return altair.layer(bars, reach, *ends)
-
-
-def _labels(answer: Answer) -> list[str]:
-    if not answer.keys:
-        return ["all"] * len(answer.rows)
-    keys = zip(*(answer.column(key) for key in answer.keys), strict=True)
-    return [" · ".join("NULL" if value is None else str(value) for value in key) for key in keys]
 
 
 def _end(value: float) -> float | None:

@@ -1,0 +1,20 @@
+"""One column of an answer as it is drawn: a label, a number and a range for each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Interval = tuple[float, float] | None
+"""The range that holds the exact number; None where there is no number."""
+
+
+@dataclass(frozen=True)
+class Series:
+    name: str
+    by: str
+    """What the labels are: the names of the group keys."""
+    labels: tuple[str, ...]
+    values: tuple[float | None, ...]
+    intervals: tuple[Interval, ...]
+    cells: tuple[str, ...]
+    """The numbers as they are printed, with their errors."""
