@@ -152,9 +152,9 @@ _OURS = """
     over partition prepare qualify sf_bound replace right round row_number dense_rank select sum then timestamp
     true trunc try_cast using values varchar when where with hash abs ceil concat date_diff date_trunc exp greatest
     least length ln list_transform lambda lower ltrim nullif pow rtrim sign sqrt starts_with struct_pack substr
-    to_days to_months to_years trim upper sf_people sf_places sf_unit u n r g c s t v x y a b
+    to_days to_months to_years trim upper having union h sf_people sf_places sf_unit u n r g c s t v x y a b
 """
-_NUMBERS = re.compile(r"\b[0-9][0-9.]*(e[+-]?[0-9]+)?|\b[kvnmjd][0-9]+\b")
+_NUMBERS = re.compile(r"\b[0-9][0-9.]*(e[+-]?[0-9]+)?|\b[kvwnmjd][0-9]+\b")
 
 
 def test_every_statement_is_one_we_generated(curators: list[Curator], long: bool) -> None:
