@@ -47,7 +47,7 @@ def crowds() -> None:
     tried = cpu_seconds(lambda: advice.deviation(2), 1)
     line("    every misreport of every type tried on 2 boards each", tried, 20)
     print(
-        f"    regret {advice.regret:.4f}, certified {advice.certified:.4f}, textbook {advice.bound:.4f}; "
+        f"    regret {advice.regret:.4f}, with τ {advice.estimate:.4f}, textbook {advice.bound:.4f}; "
         f"welfare {advice.welfare:.4f} beside {crowd.welfare(crowd.settle()):.4f}"
     )
 

@@ -66,8 +66,8 @@ def policy(folder: Path, source: Path, *, users: bool, most: int = 20) -> Path:
             regions=", ".join(f'"r{index}"' for index in range(50)),
         )
     )
-    for left in folder.glob(f"{path.stem}.ledger*"):
-        left.unlink()
+    for left in folder.glob("*.ledger*"):
+        left.unlink()  # one table under several policies: each gets a ledger of its own
     return path
 
 

@@ -106,3 +106,17 @@ bid = { type = "real", bounds = [0, 1] }
     assert done.stdout.startswith("price    0.5\nrevenue  between ")
     assert CliRunner().invoke(main, [*asked, "--epsilon", "1.5"]).exit_code == 3
     assert CliRunner().invoke(main, [*asked[:2], "--epsilon", "0.1"]).exit_code == 2
+
+
+def test_no_number_of_bids_wraps_around() -> None:
+    """p·n beyond 64 bits would turn the best price into the worst, for one bid more."""
+    import numpy as np
+
+    from sfumato.games.auctions import Auction
+    from sfumato.mechanisms import Exponential
+
+    prices, unit = (Fraction(1, 10**6), Fraction(10**6)), 10**6
+    selection = Exponential(1, sensitivity=10**12, monotone=True)
+    for count in (9_223_372, 9_223_373, 2**62):
+        sale = Auction(prices, Fraction(1), 1, selection, None, 0, np.array([count, count]), unit).release()
+        assert sale.price == 10**6

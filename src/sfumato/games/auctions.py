@@ -26,6 +26,7 @@ from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, POSITIVE, Number, above, exact, text, whole
 
 _MOST_PRICES = 1_000_000
+_MOST_SCORE = (1 << 62) - 1
 _BIDS = "finite numbers ≥ 0, one for each bid"
 
 
@@ -121,7 +122,8 @@ class Auction:
     def release(self) -> Sale:
         """Draws the price."""
         units = np.array([int(price * self._unit) for price in self.prices], np.int64)
-        scores = units * self._counts
+        # Counts beyond what fits are cut: that moves no two tables further apart, and no product wraps around.
+        scores = units * np.minimum(self._counts, _MOST_SCORE // units[-1])
         chosen = self.selection.choose(scores)
         sold = int(self._counts[chosen])
         buyers = None if self.counter is None else int(self.counter.apply(sold))

@@ -157,7 +157,7 @@ class Mixture:
 
 
 def exactly_truthful(environment: Environment, *, epsilon: Number | None = None, q: Number | None = None) -> Mixture:
-    """The mixture in which telling the truth is strictly best, with q and ε chosen for the best expected welfare.
+    """The mixture in which telling the truth is strictly best, with q and ε chosen for the best guaranteed welfare.
 
     Both are chosen from the environment alone, never from reports. Given one of them, the other is chosen for it; given
     both, they are checked.

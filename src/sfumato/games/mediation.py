@@ -122,13 +122,15 @@ class Advice:
 
     @property
     def bound(self) -> float:
-        """η + 2ε + δ, the textbook's."""
+        """η + 2ε + δ, the textbook's, with the η of this board."""
         promise = self.mediation.guarantee
         return self.regret + float(2 * promise.epsilon + promise.delta)
 
     @property
-    def certified(self) -> float:
-        """η + τ: no deviation gains more, misreports included."""
+    def estimate(self) -> float:
+        """η + τ with the η of this board. The theorem's η is the mean over boards, which ``deviation`` measures: no
+        deviation gains more than that plus τ on average.
+        """
         return self.regret + self.mediation.temptation
 
     @property

@@ -14,7 +14,7 @@ from pathlib import Path
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerUnavailable
 from sfumato.ledger import entries, places
 from sfumato.ledger.desk import Desk, Terms
-from sfumato.ledger.purse import read_purse
+from sfumato.ledger.purse import NOTHING, read_purse
 from sfumato.ledger.rows import FIRST, Row
 from sfumato.privacy import Cost, codec
 
@@ -42,6 +42,8 @@ class Anchor:
     number: int
     hash: str
     accounts: tuple[AnchoredAccount, ...] = ()
+    marks: tuple[tuple[int, str], ...] = ()
+    """Numbers and hashes of lines before it, ever further apart: they tell where another history has parted."""
 
     def __post_init__(self) -> None:
         if type(self.number) is not int or self.number < 0:
@@ -54,6 +56,9 @@ class Anchor:
                 "accounts", self.accounts, "the accounts of the ledger, of which the first line is one"
             )
         object.__setattr__(self, "accounts", tuple(self.accounts))
+        if not isinstance(self.marks, (tuple, list)) or not all(_is_mark(mark) for mark in self.marks):
+            raise InvalidParameter("marks", self.marks, "pairs of a line's number and its hash")
+        object.__setattr__(self, "marks", tuple((number, seal) for number, seal in self.marks))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
@@ -89,6 +94,14 @@ class Anchor:
             or any(row.data == self.hash for row in desk.page({"kind": "acknowledge"}))
         )
 
+    def common(self, desk: Desk) -> int:
+        """The last line that the ledger surely shares with the anchor's history; 0 when none is known."""
+        return max((number for number, seal in self.marks if desk.has(number, seal)), default=0)
+
+
+def _is_mark(mark: object) -> bool:
+    return isinstance(mark, (tuple, list)) and [type(part) for part in mark] == [int, str]
+
 
 def _unreadable(path: Path) -> LedgerUnavailable:
     return LedgerUnavailable(
@@ -101,7 +114,9 @@ def anchored(desk: Desk) -> Anchor:
     if desk.head is None:
         return Anchor(0, FIRST)
     accounts = tuple(_account(desk, row.account) for row in desk.page({"kind": "account-open"}))
-    return Anchor(desk.head.number, desk.head.hash, accounts)
+    back = (desk.head.number - (1 << power) for power in range(desk.head.number.bit_length()))
+    marks = tuple((row.number, row.hash) for number in back if number > 0 and (row := desk.line(number)) is not None)
+    return Anchor(desk.head.number, desk.head.hash, accounts, marks)
 
 
 def _account(desk: Desk, name: str) -> AnchoredAccount:
@@ -110,11 +125,16 @@ def _account(desk: Desk, name: str) -> AnchoredAccount:
 
 
 def accept(desk: Desk, anchor: Anchor, reason: str) -> list[Row]:
-    """Lines that raise every account to what the anchor knows was spent, and say that its own line is lost."""
-    return [_raise(desk, known, anchor.hash, reason) for known in anchor.accounts]
+    """Lines that add to every account what the anchor knows was spent and is lost, and say that its own line is.
+
+    What stands here after the last common line was spent too, in another history: both count.
+    """
+    common = anchor.common(desk)
+    return [_raise(desk, known, common, anchor.hash, reason) for known in anchor.accounts]
 
 
-def _raise(desk: Desk, known: AnchoredAccount, lost: str, reason: str) -> Row:
+def _raise(desk: Desk, known: AnchoredAccount, common: int, lost: str, reason: str) -> Row:
+    shared = desk.page({"account": known.name}, newest=True, before=common + 1, limit=1) if common else []
     if desk.newest(account=known.name) is None:
         desk.append("account-open", known.name, {"detail": codec.dumps(known.terms)})
     last = desk.last(known.name)
@@ -124,14 +144,14 @@ def _raise(desk: Desk, known: AnchoredAccount, lost: str, reason: str) -> Row:
             place=f"account {known.name!r}",
             fix="give the anchor that belongs to this ledger",
         )
-    cost = _difference(known.total, read_purse(last.purse).total)
+    cost = _difference(known.total, read_purse(shared[0].purse).total if shared else NOTHING)
     return desk.append("acknowledge", known.name, {"data": lost, "question": reason}, cost=cost)
 
 
 def _difference(known: Cost, found: Cost) -> Cost:
-    """What must be added to the totals found to reach those known."""
+    """What was spent between the totals found and those known."""
     pure = None if known.pure is None else max(0, known.pure - (found.pure or 0))
     if found.pure is None:
-        pure = 0
+        pure = 0  # closed already: it stays so
     renyi = None if known.renyi is None else max(0, known.renyi - (found.renyi or 0))
     return Cost(pure, renyi, max(0, known.failure - found.failure))

@@ -18,9 +18,9 @@ from sfumato.privacy import Budget, Cost
 class Book:
     """A store, and what is known about its lines from elsewhere: an anchor, and what this process wrote itself."""
 
-    def __init__(self, store: Store, anchor: Anchor | None) -> None:
+    def __init__(self, store: Store, anchors: tuple[Anchor, ...]) -> None:
         self.store = store
-        self.anchor = anchor
+        self.anchors = anchors
         self.damage: LedgerDamaged | None = None
         """What was found wrong when it was opened: it can be read, and nothing more is written."""
         self.wrote = False
@@ -70,8 +70,9 @@ class Book:
 
     def behind(self, desk: Desk) -> int | None:
         """The number of a line that is known to exist and does not, or None."""
-        if self.anchor is not None and not self.anchor.holds(desk):
-            return self.anchor.number
+        for anchor in self.anchors:
+            if not anchor.holds(desk):
+                return anchor.number
         if self._known is not None:
             number, seal = self._known
             if desk.head is None or ((desk.head.number, desk.head.hash) != self._known and not desk.has(number, seal)):

@@ -47,15 +47,15 @@ class Ledger:
     ) -> Self:
         """The ledger in this file, made when it is missing; ``timeout``: how many seconds to wait for a lock.
 
-        The lines since the last checkpoint (every thousandth line) are verified. An ``anchor``, by default the one
-        that is kept beside the file, must be in it, or nothing more is charged until the owner has acknowledged that.
+        The lines since the last checkpoint (every thousandth line) are verified. An ``anchor``, and the one that is
+        kept beside the file, must be in it, or nothing more is charged until the owner has acknowledged that.
         """
         store = SQLiteStore(path, float(exact(timeout, "timeout", NONNEGATIVE)))
         try:
             beside = Path(f"{store.place}.anchor")
-            if anchor is None and beside.exists():
-                anchor = beside
-            book = Book(store, anchor if anchor is None or isinstance(anchor, Anchor) else Anchor.load(anchor))
+            known = [anchor if isinstance(anchor, Anchor) else Anchor.load(anchor)] if anchor is not None else []
+            known += [Anchor.load(beside)] if beside.exists() else []
+            book = Book(store, tuple(known))
             found = inspecting.newest(store)
             book.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         except BaseException:
@@ -147,11 +147,12 @@ class Ledger:
     def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
         """As the owner, accept that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
         entries.reason(reason)
-        lost = anchor or self._book.anchor
-        if not isinstance(lost, Anchor):
-            raise InvalidParameter("anchor", lost, "an Anchor: the one that this ledger is behind")
+        lost = (anchor,) if anchor is not None else self._book.anchors
+        if not lost or not all(isinstance(each, Anchor) for each in lost):
+            raise InvalidParameter("anchor", anchor, "an Anchor: the one that this ledger is behind")
         with self._book.writing(acknowledging=True) as desk:
-            rows = [] if lost.holds(desk) else accept(desk, lost, reason)
+            missing = max((each for each in lost if not each.holds(desk)), key=lambda each: each.number, default=None)
+            rows = [] if missing is None else accept(desk, missing, reason)
             return tuple(Line.of(row) for row in rows)
 
     def backup(self, path: str | os.PathLike[str]) -> None:

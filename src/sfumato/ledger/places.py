@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerUnavailable
@@ -50,18 +51,35 @@ def require_local(path: Path) -> None:
         )
 
 
+def require_one_name(path: Path) -> None:
+    """Refuse a file with a second name. The log of what is not yet in the file is kept under the file's name: two
+    names, two logs, two budgets.
+    """
+    mounted = MOUNTS.exists() and any(point == str(path) for point, _ in _mounted(MOUNTS.read_text(errors="replace")))
+    if mounted or os.stat(path).st_nlink != 1:
+        raise LedgerUnavailable(
+            "a ledger has one name, and this file has another (a hard link, or it is mounted by itself)",
+            place=str(path),
+            fix="remove the other name; mount the folder, not the file",
+        )
+
+
 def filesystem(path: Path, mounts: str) -> str | None:
     """The type of the file system that holds a path, by its longest mount point; of equals the last mounted."""
     best, kind = -1, None
+    for point, found in _mounted(mounts):
+        if path.is_relative_to(point) and len(point) >= best:
+            best, kind = len(point), found
+    return kind
+
+
+def _mounted(mounts: str) -> Iterator[tuple[str, str]]:
+    """Every mount point and the type of its file system."""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
-        if len(fields) < 5 or not after:
-            continue
-        point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
-        if path.is_relative_to(point) and len(point) >= best:
-            best, kind = len(point), after.split(" ")[0]
-    return kind
+        if len(fields) >= 5 and after:
+            yield re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4]), after.split(" ")[0]
 
 
 def create(path: Path) -> None:

@@ -8,6 +8,7 @@ question causes it.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,10 @@ from sfumato.privacy.numbers import whole
 
 _BLOCK = 1 << 20
 _SETTLING = 2_000_000_000  # a file touched in the last two seconds may change again without its times showing it
+
+
+_ELSEWHERE = re.compile(r"(memory|postgres|postgresql|spark|s3|https?|gs|az)://")
+"""Addresses of data that are no file here; anything else is a path."""
 
 
 @codec.value
@@ -56,18 +61,19 @@ def taken(desk: Desk, account: str, source: Source) -> str | None:
     for row in desk.page({"kind": "source"}):
         other: Source = codec.loads(row.detail)
         alike = bool(source.fingerprint) and source.size != 0 and source.fingerprint == other.fingerprint
-        if row.account != account and (alike or source.path == other.path):
+        same = source.path == other.path or (bool(source.inode) and source.inode[:2] == other.inode[:2])
+        if row.account != account and (alike or same):
             return row.account
     return None
 
 
 def look(source: str | os.PathLike[str], fingerprint: str | None, before: Sequence[Source]) -> Source:
     """The source as it is now: a file is read, unless it looks as it did when it was read before."""
-    address = places.address(source, "source")
+    address = places.address(source, "source").removeprefix("file://")
+    elsewhere = _ELSEWHERE.match(address) is not None
     if fingerprint is not None:
-        plain = "://" in address
-        return Source(address if plain else os.path.realpath(address), entries.name(fingerprint, "fingerprint"), 1)
-    if "://" in address:
+        return Source(address if elsewhere else os.path.realpath(address), entries.name(fingerprint, "fingerprint"), 1)
+    if elsewhere:
         return Source(address)
     return _look_at_file(os.path.realpath(address), before)
 

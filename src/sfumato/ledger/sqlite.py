@@ -67,7 +67,7 @@ class SQLiteStore:
         self._timeout = timeout
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
+        self._file: tuple[int, int, int] | None = None
         self._closed = False
         places.require_local(self._path)
         _stores.add(self)
@@ -111,8 +111,12 @@ class SQLiteStore:
             raise LedgerUnavailable("this ledger is closed", place=self.place, fix="open it again: Ledger.open(path)")
         if self._file is None:
             places.create(self._path)
+            places.require_one_name(self._path)
             self._file = _identity(self._path)
-        if self._file != _identity(self._path):
+        found = _identity(self._path)
+        if found is not None and found[2] != 1:
+            places.require_one_name(self._path)
+        if self._file != found:
             raise LedgerUnavailable(
                 "the ledger file was moved or replaced while it was open",
                 place=self.place,
@@ -335,12 +339,12 @@ def _any_text(data: bytes) -> str:
     return data.decode(errors="surrogateescape")
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path) -> tuple[int, int, int] | None:
     try:
         found = os.stat(path)
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return found.st_dev, found.st_ino, found.st_nlink
 
 
 def _sync(path: Path) -> None:

@@ -1,0 +1,101 @@
+"""Two names, two copies, two anchors: what was spent in either is spent."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+
+UNIT, BUDGET = sf.PrivacyUnit("person"), sf.Budget(1)
+
+
+def spend(path: Path, amount: str, **options: object) -> None:
+    with sf.Ledger.open(path, **options) as ledger:  # type: ignore[arg-type]
+        ledger.account("clinic", unit=UNIT, budget=BUDGET).charge(sf.Entry(sf.Curve.pure(amount)))
+
+
+def test_a_file_with_a_second_name_is_refused(tmp_path: Path) -> None:
+    """SQLite keeps the log under the file's name: through two names the same budget would be spent twice."""
+    first, second = tmp_path / "a.ledger", tmp_path / "b.ledger"
+    spend(first, "0.1")
+    with sf.Ledger.open(first) as ledger:
+        os.link(first, second)
+        with pytest.raises(sf.LedgerUnavailable, match="one name"):
+            ledger.account("clinic").charge(sf.Entry(sf.Curve.pure("0.1")))
+        with pytest.raises(sf.LedgerUnavailable, match="one name"):
+            sf.Ledger.open(second)
+        second.unlink()
+        ledger.account("clinic").charge(sf.Entry(sf.Curve.pure("0.1")))
+
+
+def test_what_was_spent_in_both_histories_counts(tmp_path: Path) -> None:
+    path, copy = tmp_path / "a.ledger", tmp_path / "copy"
+    spend(path, "0.1")
+    shutil.copy(path, copy)
+    spend(path, "0.4")
+    with sf.Ledger.open(path) as ledger:
+        kept = ledger.anchor()
+    shutil.copy(copy, path)
+    for left in ("-wal", "-shm", ".anchor"):
+        Path(f"{path}{left}").unlink(missing_ok=True)
+    spend(path, "0.3")  # nobody knew of the anchor
+    with sf.Ledger.open(path, anchor=kept) as ledger:
+        account = ledger.account("clinic")
+        with pytest.raises(sf.LedgerBehind):
+            account.charge(sf.Entry(sf.Curve.pure("0.1")))
+        ledger.acknowledge(reason="restored from a copy, and used")
+        assert account.remaining["pure"] == Fraction(2, 10)  # 0.1 once, 0.4 and 0.3
+        assert ledger.verify().holds
+
+
+def test_a_plain_restore_is_raised_to_the_anchor_and_no_further(tmp_path: Path) -> None:
+    path, copy = tmp_path / "a.ledger", tmp_path / "copy"
+    spend(path, "0.1")
+    shutil.copy(path, copy)
+    spend(path, "0.4")
+    shutil.copy(copy, path)
+    with sf.Ledger.open(path) as ledger:
+        ledger.acknowledge(reason="restored")
+        assert ledger.account("clinic").remaining["pure"] == Fraction(5, 10)
+
+
+def test_an_older_anchor_does_not_hide_the_newer_beside_the_file(tmp_path: Path) -> None:
+    path, copy = tmp_path / "a.ledger", tmp_path / "copy"
+    spend(path, "0.1")
+    with sf.Ledger.open(path) as ledger:
+        old = ledger.anchor()
+    shutil.copy(path, copy)
+    spend(path, "0.9")
+    shutil.copy(copy, path)
+    with pytest.raises(sf.LedgerBehind):
+        spend(path, "0.9", anchor=old)
+    with pytest.raises(sf.LedgerBehind):
+        spend(path, "0.1")
+
+
+def test_the_reserve_is_fixed_once_something_is_spent(tmp_path: Path) -> None:
+    with sf.Ledger.open(tmp_path / "a.ledger") as ledger:
+        account = ledger.account("clinic", unit=UNIT, budget=sf.Budget(1, "1e-6"))
+        account.amend(reason="before anything was asked", reserve="5e-7")
+        account.charge(sf.Entry(sf.Curve.pure("0.1")))
+        with pytest.raises(sf.InvalidParameter, match="reserve"):
+            account.amend(reason="later", reserve="1e-7")
+        account.amend(reason="more of both", delta="2e-6")
+
+
+def test_one_file_under_other_addresses_is_one_source(tmp_path: Path) -> None:
+    data, link = tmp_path / "t.csv", tmp_path / "t2.csv"
+    data.write_text("a\n1\n")
+    os.link(data, link)
+    os.utime(data, (1, 1))
+    with sf.Ledger.open(tmp_path / "a.ledger") as ledger:
+        ledger.account("one", unit=UNIT, budget=BUDGET).join(data)
+        other = ledger.account("two", unit=UNIT, budget=BUDGET)
+        for address in (f"file://{data}", str(link)):
+            with pytest.raises(sf.SourceTaken):
+                other.join(address)
