@@ -108,3 +108,55 @@ def test_a_price_in_rho_does_not_close_the_pure_currency_unasked(tmp_path: Path)
 def test_two_names_for_one_real_are_refused() -> None:
     with pytest.raises(sf.InvalidParameter, match="twice"):
         sf.Domain("real", values=("0.33333333333333331", "1/3"))
+
+
+@pytest.mark.parametrize("clause", ["LIMIT 50 PERCENT", "LIMIT 10%"])
+def test_a_limit_in_percent_is_refused(tmp_path: Path, clause: str) -> None:
+    with curator(tmp_path, [BOB]) as made, pytest.raises(sf.Unsupported, match="LIMIT"):
+        made.sql(f"SELECT x > 0.5 AS big, COUNT(*) AS n FROM people GROUP BY 1 {clause}")
+
+
+def test_a_number_without_a_range_is_not_shown_as_exact(tmp_path: Path) -> None:
+    with curator(tmp_path, [BOB]) as made:
+        answer = made.sql("SELECT COUNT(*) % 7 AS m FROM people").release(epsilon="0.1")
+        assert answer.cells()[0][0].endswith("± ∞")
+
+
+def test_a_mean_lies_in_its_own_range(tmp_path: Path) -> None:
+    with curator(tmp_path, [{**BOB, "x": 1.0}] * 30) as made:
+        for _ in range(20):
+            answer = made.sql("SELECT AVG(x) AS a FROM people").release(epsilon="0.2", fresh=True)
+            low, high = answer.intervals["a"][0] or (0, 1)
+            assert answer.rows[0][0] is None or 0 <= low <= answer.rows[0][0] <= high <= 1
+
+
+def test_a_time_limit_that_is_over_at_once_stops_the_reading(tmp_path: Path) -> None:
+    rows = pyarrow.table({"x": [0.5] * 1000})
+    table = sf.Table("people", rows, {"x": PEOPLE["x"]}, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(10), {"people": table})
+    with sf.Curator(policy, tmp_path / "a.ledger", seconds="1e-9") as made, pytest.raises(sf.Unanswered):
+        made.sql("SELECT COUNT(*) FROM people").release(epsilon=1)
+    with sf.Curator(policy, tmp_path / "a.ledger", seconds="1e12") as made:
+        made.sql("SELECT COUNT(*) FROM people").release(epsilon=1)
+
+
+def test_prices_of_means_and_of_what_has_no_finite_error(tmp_path: Path) -> None:
+    with curator(tmp_path, [BOB] * 10) as made:
+        mean = made.sql("SELECT AVG(x) AS a FROM people")
+        assert mean.error(within={"a": "0.2"})["a"] <= 0.2  # type: ignore[operator]
+        with pytest.raises(sf.InvalidParameter, match="finite"):
+            made.sql("SELECT COUNT(*) % 7 AS m FROM people").price({"m": 1})
+        for wrong in ("Gaussian", sf.Laplace(2), sf.RandomizedResponse):
+            with pytest.raises(sf.InvalidParameter, match="mechanism"):
+                mean.release(epsilon=1, mechanism=wrong)  # type: ignore[arg-type]
+
+
+def test_names_that_shadow_and_names_that_do_not_exist(tmp_path: Path) -> None:
+    with curator(tmp_path, [BOB]) as made:
+        made.sql("SELECT x > 0.5 AS big, SUM(p) AS p FROM people GROUP BY 1 HAVING SUM(p) > 10 ORDER BY SUM(p)")
+        with pytest.raises(sf.Unsupported) as refusal:
+            made.sql("SELECT COUNT(*) AS n FROM people AS v WHERE people.x > 0.5")
+        assert refusal.value.code == "unknown-alias"
+        with pytest.raises(sf.Unsupported) as refusal:
+            made.sql("SELECT CAST(COUNT(*) AS VARCHAR) AS n FROM people")
+        assert refusal.value.code == "finish-cast"

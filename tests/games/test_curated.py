@@ -46,9 +46,12 @@ def test_the_price_is_charged_and_near_the_best(tmp_path: Path, neighbours: str)
         meant = [Fraction(str(bid)) for bid in bids if bid is not None]  # 0.6 is three fifths, and reaches them
         best, revenue = (max(p * sum(bid >= p for bid in meant) for p in among) for among in (PRICES, [sold.price]))
         assert revenue >= best - proposal.error(4, "0.25", confidence=1 - 1e-7)
-        low, high = sold.revenue_range or (0, 0)
+        low, high = sold.revenue_range() or (0, 0)
         assert low <= revenue <= high + 200  # P(outside) ≤ 5 %, and by 200 more below 1e-6
         assert sf.loads(next(line for line in made.ledger if line.kind == "answer").body) == sold
+        assert proposal.release(epsilon=4, counting="0.25") == sold  # bought already
+        assert proposal.release(epsilon=2) == sold  # and as accurate
+        assert made.budget.remaining["pure"] == 6
 
 
 def test_the_same_counts_as_without_a_table(tmp_path: Path) -> None:
@@ -104,7 +107,11 @@ bid = { type = "real", bounds = [0, 1] }
     done = CliRunner().invoke(main, [*asked, "--epsilon", "1.5"])
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("price    0.5\nrevenue  between ")
-    assert CliRunner().invoke(main, [*asked, "--epsilon", "1.5"]).exit_code == 3
+    assert CliRunner().invoke(main, [*asked, "--epsilon", "1.5"]).stdout == done.stdout  # the same price, found again
+    assert CliRunner().invoke(main, [*asked, "--epsilon", "1.9"]).exit_code == 3
+    refused = CliRunner().invoke(main, ["auction", str(tmp_path / "bids.csv"), "--epsilon", "1"])
+    assert refused.exit_code == 1
+    assert "market.toml" in refused.output
     assert CliRunner().invoke(main, [*asked[:2], "--epsilon", "0.1"]).exit_code == 2
 
 

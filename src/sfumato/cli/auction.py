@@ -49,30 +49,50 @@ def command(
     highest = exact(top, "top", POSITIVE)
     prices = [highest * i / steps for i in range(1, steps + 1)]
     if bids.suffix == ".toml":
-        _sell(bids, table or "", column or "", prices, epsilon, count_share)
+        _sell(bids, table or "", column or "", prices, (epsilon, count_share, confidence))
         return
+    _refuse_curated(bids)
     proposal = digital_goods(list(_column(bids, column)), epsilon, prices, counting=count_share)
     promised = proposal.explain(confidence)
     sale = proposal.release()
-    revenue = sale.revenue_range(confidence)
-    click.secho(f"price    {float(sale.price):g}", bold=True)
-    if revenue is not None:
-        low, high = (f"{end:.6g}" for end in revenue)
-        click.echo(f"revenue  between {low} and {high}, with confidence {float(exact(confidence, 'confidence')):g}")
-    click.echo("\nWhat is promised:\n" + "\n".join(f"  {line}" for line in promised.splitlines()))
+    _show(float(sale.price), sale.revenue_range(confidence), confidence, promised)
 
 
-def _sell(policy: Path, table: str, column: str, prices: list[Fraction], epsilon: str, share: str) -> None:
+def _sell(policy: Path, table: str, column: str, prices: list[Fraction], price: tuple[str, str, str]) -> None:
     import sfumato as sf
     from sfumato.games import sell
 
+    epsilon, share, confidence = price
     with sf.open(policy) as curator:
         proposal = sell(curator, table, column, prices)
-        promised = proposal.explain(epsilon, share)
+        promised = proposal.explain(epsilon, share, confidence)
         sold = proposal.release(epsilon, share)
-    click.secho(f"price    {float(sold.price):g}", bold=True)
-    if sold.revenue_range is not None:
-        click.echo("revenue  between {:.6g} and {:.6g}, with confidence 0.95".format(*sold.revenue_range))
+    _show(float(sold.price), sold.revenue_range(confidence), confidence, promised)
+
+
+def _refuse_curated(bids: Path) -> None:
+    """A file that a ledger beside it knows has a budget, and only its policy spends it."""
+    from sfumato.curator.bookkeeping import BESIDE
+
+    book = bids.parent / BESIDE
+    if not book.exists():
+        return
+    import sfumato as sf
+
+    with sf.Ledger.open(book) as ledger:
+        for name in ledger.accounts:
+            if any(source.path == str(bids.resolve()) for source in ledger.account(name).sources):
+                raise sf.SourceTaken(
+                    f"these bids belong to the account {name!r}",
+                    place=str(bids),
+                    fix=f"name its policy instead: sfumato auction {name}.toml --table … --column …",
+                )
+
+
+def _show(price: float, revenue: tuple[float, float] | None, confidence: str, promised: str) -> None:
+    click.secho(f"price    {price:g}", bold=True)
+    if revenue is not None:
+        click.echo(f"revenue  between {revenue[0]:.6g} and {revenue[1]:.6g}, with confidence {float(confidence):g}")
     click.echo("\nWhat is promised:\n" + "\n".join(f"  {line}" for line in promised.splitlines()))
 
 

@@ -10,6 +10,7 @@ from sfumato.engine.inspection import Inspection, inspect
 from sfumato.engine.sources import Sources
 from sfumato.errors import shorten
 from sfumato.policy import Policy, Table, read
+from sfumato.privacy import Guarantee
 
 _PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."
 
@@ -20,7 +21,7 @@ def report(path: Path, *, private: bool) -> None:
     with Sources(policy) as sources:
         click.secho(f"{path}: the policy is valid", fg="green")
         click.echo(f"  protects {policy.unit}, {policy.neighbours.value} neighbours")
-        click.echo(f"  {policy.budget!r}")
+        click.echo(f"  {Guarantee(policy.budget.epsilon, policy.budget.delta)} for life")
         for name, table in policy.tables.items():
             _describe(name, table, sources)
         if private:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +41,7 @@ class Curator:
         progress: Progress = quietly,
     ) -> None:
         self.policy = policy if isinstance(policy, Policy) else read(Path(policy))
-        allowed = None if seconds is None else float(exact(seconds, "seconds", POSITIVE))
+        allowed = None if seconds is None else min(float(exact(seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)
         progress("opening")
         with ExitStack() as opened:  # what was opened is closed again when something else cannot be
             engine = DuckDB(self.policy, memory)
@@ -52,7 +53,7 @@ class Curator:
             account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)
             for address, fingerprint in engine.addresses():
                 account.join(address, fingerprint=fingerprint)
-            version = f"version {len(account.sources)}"
+            version = f"version {len({(source.path, source.fingerprint) for source in account.sources})}"
             self.setting = Setting(self.policy, engine, account, progress, version, allowed)
             self._catalog = engine.catalog()
             opened.pop_all()

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from sfumato.curator.explaining import Explanation, explain, noise_in_words
-from sfumato.curator.forecasts import Forecast, half_widths
+from sfumato.curator.forecasts import Forecast, Width, half_widths
 from sfumato.curator.setting import Setting
 from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
 from sfumato.plan.bounding import Bounded, Bounding, Limits, boundings, under
@@ -204,12 +204,15 @@ class Question:
         return {}
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
+        accepted = all(purse.affords(prepared.curve) for purse in self.setting.purses)
+        widths = self._widths(prepared, confidence)
+        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted)
+
+    def _widths(self, prepared: Prepared, confidence: Number) -> dict[str, Width]:
         # the declared size is of units: it is a number of rows only where each row is one
         known = self.table.every_row and not self.query.plan.keys
         size = self.setting.policy.size if known else None
-        widths = half_widths(self.query, prepared, len(self.groups), confidence, size)
-        accepted = all(purse.affords(prepared.curve) for purse in self.setting.purses)
-        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted)
+        return half_widths(self.query, prepared, len(self.groups), confidence, size)
 
     def _receipt(self, found: door.Released, confidence: Number) -> Receipt:
         policy, budget = self.setting.policy, self.setting.account.budget
@@ -244,18 +247,21 @@ class Question:
         for name in goals:
             if name not in known:
                 raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(known))
+            if known[name] == math.inf:
+                raise InvalidParameter(
+                    "within", name, "a column whose error is finite: a part of it may be divided by zero"
+                )
             if isinstance(known[name], Mapping):
                 raise InvalidParameter(
                     "within",
                     name,
                     "a column whose error does not depend on the group's size",
-                    fix="name the counts and sums it is made of, or declare the unit's size in the policy",
+                    fix="name the counts and sums it is made of",
                 )
 
         def enough(epsilon: Fraction) -> bool:
-            ready = self._prepared(Price(epsilon, delta), mechanism)
-            found = half_widths(self.query, ready, len(self.groups), confidence, None)
-            return all(Fraction(found[name]) <= goal for name, goal in goals.items())  # type: ignore[arg-type]
+            found = self._widths(self._prepared(Price(epsilon, delta), mechanism), confidence)
+            return all(isinstance(width := found[name], float) and width <= goal for name, goal in goals.items())
 
         return _rounded(least(enough, "within", Fraction(1, 2**20)))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.games.auctions import Auction, price_list
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.bounding import Bounded, Bounding, Limits
+from sfumato.plan.canonical import digest
 from sfumato.plan.expressions import Column, Expression
 from sfumato.plan.functions import call, literal
 from sfumato.plan.nodes import Aggregate, Count, Finish, Query, Scan
@@ -36,18 +38,18 @@ class Sold:
 
     price: Fraction
     buyers: int | None
-    reach: int | None = field(default=None, repr=False)
-    """With 95 % confidence the exact count is within this of ``buyers``."""
+    counter: Laplace | None = field(default=None, repr=False)
+    """The noise on the count."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "price", exact(self.price, "price", POSITIVE))
 
-    @property
-    def revenue_range(self) -> tuple[float, float] | None:
-        """Where the revenue lies, with 95 % confidence."""
-        if self.buyers is None or self.reach is None:
+    def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
+        """Where the revenue lies, with this confidence."""
+        if self.buyers is None or self.counter is None:
             return None
-        return float(self.price * max(0, self.buyers - self.reach)), float(self.price * (self.buyers + self.reach))
+        reach = int(self.counter.error(confidence))
+        return float(self.price * max(0, self.buyers - reach)), float(self.price * max(0, self.buyers + reach))
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class TableAuction:
     def bounded(self) -> Bounded:
         return self.question.options[0]
 
-    def explain(self, epsilon: Number, counting: Number = 0) -> str:
+    def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> str:
         """Free, in words."""
         policy, said = self.question.setting.policy, text(exact(epsilon, "epsilon", POSITIVE))
         return "\n".join(
@@ -70,7 +72,8 @@ class TableAuction:
                 f"one of {len(self.prices)} prices up to {float(self.prices[-1]):g}, by Exponential",
                 f"privacy: ε = {said} for {policy.unit}, {policy.neighbours.value}",
                 f"at most {many(self.bounded.limits.rows, 'bid')} of one unit count",
-                f"revenue: with confidence 0.95 at most {self.error(epsilon, counting):.6g} below the best of them",
+                f"revenue: with confidence {float(exact(confidence, 'confidence')):g} at most "
+                f"{self.error(epsilon, counting, confidence):.6g} below the best of them",
             ]
         )
 
@@ -88,29 +91,32 @@ class TableAuction:
             return chosen
         return compose([chosen, counter.curve(Sensitivity(1, self.bounded.limits.rows, neighbours=neighbours))])
 
-    def release(self, epsilon: Number, counting: Number = 0) -> Sold:
-        """Charges ε and draws the price; a share ``counting`` of it pays for the count."""
+    def release(self, epsilon: Number, counting: Number = 0, *, fresh: bool = False) -> Sold:
+        """Charges ε and draws the price; a share ``counting`` of it pays for the count.
+
+        The same auction on the same data, at least as accurate, was paid for once: it is found again, free.
+        """
         selection, counter = self._mechanisms(epsilon, counting)
+        setting = self.question.setting
+        asked = door.Asked(
+            self.question.text, self.identity, setting.engine.identity(), setting.version, setting.analyst
+        )
+        accuracy: dict[str, Number] = {"shortfall": f"{self.error(epsilon, counting):.12g}"}
+        accuracy |= {} if counter is None else {"buyers": counter.error("0.95")}
+        found = None if fresh else setting.account.stored(plan=asked.plan, data=asked.data, accuracy=accuracy)
+        if found is not None:
+            return cast("Sold", codec.loads(found.body))
 
         def draw(totals: list[tuple[int, ...]]) -> door.Written[Sold]:
-            auction = Auction(
-                self.prices, exact(epsilon, "epsilon"), 1, selection, counter, 0, self._reached(totals), self.unit
-            )
-            sale = auction.release()
-            reach = None if counter is None else int(counter.error("0.95"))
-            sold = Sold(sale.price, sale.buyers, reach)
-            return door.Written(sold, codec.dumps(sold), {} if reach is None else {"buyers": reach})
+            counts = self._reached(totals)
+            sale = Auction(self.prices, selection.epsilon, 1, selection, counter, 0, counts, self.unit).release()
+            sold = Sold(sale.price, sale.buyers, counter)
+            return door.Written(sold, codec.dumps(sold), accuracy)
 
-        question = self.question
-        setting = question.setting
-        asked = door.Asked(
-            question.text, question.identity, setting.engine.identity(), setting.version, setting.analyst
-        )
-        mechanisms = (selection,) if counter is None else (selection, counter)
         sold, _ = door.spend(
-            asked.entry(self.curve(epsilon, counting), mechanisms),
+            asked.entry(self.curve(epsilon, counting), (selection,) if counter is None else (selection, counter)),
             self.bounded,
-            question.groups,
+            self.question.groups,
             draw,
             account=setting.account,
             engine=setting.engine,
@@ -118,6 +124,11 @@ class TableAuction:
             progress=setting.progress,
         )
         return sold
+
+    @property
+    def identity(self) -> str:
+        """Of the auction: no count of the same bids is mistaken for it."""
+        return digest("auction", self.question.identity, self.prices)
 
     def _mechanisms(self, epsilon: Number, counting: Number) -> tuple[Exponential, Laplace | None]:
         total, share = exact(epsilon, "epsilon", POSITIVE), exact(counting, "counting", BELOW_ONE)

@@ -158,11 +158,12 @@ class Account:
             terms = self._book.terms(desk, self.name)
             old = terms.budget
             most = old.delta if delta is None else exact(delta, "delta", BELOW_ONE)
-            kept = (old.reserve * most / old.delta if old.delta else most) if reserve is None else reserve
+            part = old.reserve * most / old.delta if old.delta else most
+            kept = part if reserve is None else exact(reserve, "reserve")
             spent = read_purse(desk.last(self.name).purse).total
-            if reserve is not None and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
-                rule = "left as it is once something was spent: which part of δ pays for failures is fixed by then"
-                raise InvalidParameter("reserve", reserve, rule)
+            if kept != part and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
+                rule = "the same part of δ as before once something was spent: the proof fixes it"
+                raise InvalidParameter("reserve", kept, rule)
             budget = Budget(
                 old.epsilon if epsilon is None else epsilon,
                 most,

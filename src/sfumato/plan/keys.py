@@ -102,8 +102,9 @@ def _printed(expression: Expression) -> Choices:
     if found is None:
         raise Unsupported(
             "unknown-keys",
-            "the values to group by are not declared",
-            fix="declare values (or narrow bounds) for the column in the policy, or group by a CASE or a bucket of it",
+            f"the values to group by are not declared ({', '.join(columns(expression))})",
+            fix="declare values (or narrow bounds) for the column in the policy, or group by a CASE, a WIDTH_BUCKET or "
+            "CAST(FLOOR(…) AS INTEGER) of it",
         )
     return (*found, None) if expression.domain.nullable else found
 

@@ -53,6 +53,9 @@ class Rows:
                 f"{name[:60]} is a column of more than one table",
                 fix=f"write {found[0][0]}.{name[:60]}",
             )
+        if qualifier is not None and qualifier.lower() not in {alias.lower() for alias in self.scope}:
+            rule = f"no table here is called {qualifier[:60]}"
+            raise Unsupported("unknown-alias", rule, fix=nearest(qualifier, filter(None, self.scope)))
         known = {column for columns in self.scope.values() for column in columns}
         if self.table.id is not None and name.lower() == self.table.id.lower():
             raise Unsupported(

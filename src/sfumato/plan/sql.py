@@ -171,6 +171,10 @@ def _finishing(node: exp.Expr, building: _Building) -> Expression:
     placed = _placed(node.copy(), building)
     made = sized(expression(placed, building.resolve), node)
     for part in walk(made):
+        if isinstance(part, Call) and part.function == "CAST" and not part.domain.type.numeric:
+            raise refuse(
+                node, "finish-cast", "a noisy number stays a number", "cast it to INTEGER or DOUBLE, or not at all"
+            )
         if isinstance(part, Call) and part.function not in FINISHING:
             raise refuse(
                 node,
@@ -250,11 +254,18 @@ def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) ->
 def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: Rows) -> Measure:
     unit, named = source.table.id, argument.expressions
     single = named[0] if isinstance(node, exp.Count) and len(named) == 1 else None
-    plain = single.name.lower() if isinstance(single, exp.Column) and not _names_column(single, source) else None
-    if unit is not None and plain == unit.lower():
+    if unit is not None and isinstance(single, exp.Column) and _is_unit(single, source, unit):
         return Distinct(where)
     can = f"COUNT(DISTINCT {unit})" if unit else "COUNT(*): every row is a unit here"
     raise refuse(node, "distinct", "only units are counted distinct", f"use {can}")
+
+
+def _is_unit(node: exp.Column, source: Rows, unit: str) -> bool:
+    """Whether a column is the one that says whose row it is: undeclared, or declared and not redefined."""
+    if node.name.lower() != unit.lower():
+        return False
+    made = expression(node, source.resolve) if _names_column(node, source) else None
+    return made is None or (isinstance(made, Column) and made.name.lower() == unit.lower())
 
 
 def _check_summable(value: Expression, node: exp.Expr) -> None:
@@ -298,7 +309,10 @@ def _unaliased(node: exp.Expr, select: exp.Select) -> exp.Expr:
     return node.copy().transform(
         lambda part: (
             aliases[part.name.lower()].copy()
-            if isinstance(part, exp.Column) and not part.table and part.name.lower() in aliases
+            if isinstance(part, exp.Column)
+            and not part.table
+            and part.name.lower() in aliases
+            and part.find_ancestor(exp.AggFunc, exp.Filter) is None
             else part
         )
     )
@@ -323,6 +337,10 @@ def _whole(select: exp.Select, clause: str) -> int | None:
     if node is None:
         return None
     value = node.expression
+    if any(part for name, part in node.args.items() if name != "expression"):
+        raise refuse(
+            node, clause, f"{clause.upper()} is a number of rows and nothing more", f"write {clause.upper()} 10"
+        )
     if not (isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit() and len(value.this) < 10):
         raise refuse(node, clause, f"{clause.upper()} is a whole number", f"write {clause.upper()} 10")
     return int(value.this)

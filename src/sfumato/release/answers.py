@@ -215,8 +215,10 @@ def _cell(cell: Any, interval: Interval) -> str:
         return "NULL"
     if isinstance(cell, bool) or not isinstance(cell, (int, float)):
         return str(cell)
-    if interval is None or not all(map(math.isfinite, interval)):
+    if interval is None:
         return _number(cell, 0)
+    if not all(map(math.isfinite, interval)):
+        return f"{_number(cell, abs(cell))} ± ∞"  # divided by a number that may be zero, say
     low, high = interval
     reach = max(cell - low, high - cell)
     return f"{_number(cell, reach)} ± {_number(reach, reach)}"

@@ -134,8 +134,9 @@ def spend(
     progress("checking")
     engine.check(bounded)
     progress("charging")
-    charge = account.charge(entry)
-    with _after_the_charge(charge.number):
+    charge: Line | None = None
+    try:
+        charge = account.charge(entry)
         progress("reading")
         with _limited(engine, seconds):
             totals = engine.totals(bounded, groups, bits.integer(62))
@@ -143,6 +144,11 @@ def spend(
         found = draw(totals)
         progress("writing down")
         line = account.answer(charge, found.body, found.accuracy)
+    except BaseException:
+        # One fixed refusal for whatever goes wrong after the charge, a Ctrl-C included: why may depend on private rows.
+        if charge is None:
+            raise
+        raise Unanswered(charge.number) from None
     return found.value, line
 
 
@@ -169,27 +175,29 @@ def _accuracy(prepared: Prepared) -> dict[str, Any]:
 
 
 @contextmanager
-def _after_the_charge(number: int) -> Iterator[None]:
-    """One fixed refusal for whatever goes wrong, a Ctrl-C included: its cause may depend on private rows."""
-    try:
-        yield
-    except BaseException:
-        raise Unanswered(number) from None
-
-
-@contextmanager
 def _limited(engine: Engine, seconds: float | None) -> Iterator[None]:
     """Ends this thread's reading when its time is up: others have charges, and times, of their own."""
     if seconds is None:
         yield
         return
-    timer = threading.Timer(seconds, engine.interrupt, [threading.get_ident()])
-    timer.start()
+    done, late = threading.Event(), threading.Event()
+    thread = threading.get_ident()
+
+    def watch() -> None:
+        if not done.wait(seconds):
+            late.set()
+            while not done.wait(0.02):  # again: the statement may not have begun when the time was up
+                engine.interrupt(thread)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
     try:
         yield
     finally:
-        timer.cancel()
-        timer.join()  # one that has gone off must not meet this thread's next statement
+        done.set()
+        watcher.join()
+    if late.is_set():
+        raise TimeoutError
 
 
 def _noisy_totals(prepared: Prepared, totals: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:

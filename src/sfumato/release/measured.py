@@ -111,4 +111,5 @@ def _mean(above: Floats, below: Floats, width: float, low: float, high: float) -
     least, most = np.maximum(above - width, 0), np.maximum(above + width, 0)
     fewest, many = np.maximum(below - width, 0), np.maximum(below + width, 0)
     value, lower, upper = between(above, below, np.nan), between(least, many, low), between(most, fewest, high)
-    return Estimate(value, np.maximum(lower, low), np.minimum(upper, high))
+    lower, upper = np.maximum(lower, low), np.minimum(upper, high)
+    return Estimate(np.clip(value, lower, upper), lower, upper)

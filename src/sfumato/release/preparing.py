@@ -54,6 +54,8 @@ def prepare(
     Gaussian noise would close the account's pure currency, so while that is open it must halve the error to be
     chosen unasked.
     """
+    if family not in (None, Laplace, Gaussian):
+        raise InvalidParameter("mechanism", family, "sf.Laplace or sf.Gaussian, the classes themselves")
     if family is Gaussian and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
     best = [_best(options, price, each) for each in ([family] if family is not None else _families(price, account))]
