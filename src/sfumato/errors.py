@@ -198,9 +198,10 @@ class Overspent(SfumatoError):
         }
         self.largest = largest
         lines = [
-            f"{name}: requested {_show(self.requested.get(name))}, remaining {_show(left)}, "
-            f"difference {_show(self.difference[name])}"
-            for name, left in self.remaining.items()
+            f"{name}: requested {_show(self.requested.get(name))}, remaining {_show(self.remaining[name])}, "
+            f"difference {_show(more)}"
+            for name, more in self.difference.items()
+            if more is None or more > 0  # what fits is no reason to refuse
         ]
         super().__init__(
             f"{place} cannot afford this release\n    " + "\n    ".join(lines),
