@@ -244,8 +244,15 @@ class Budget:
         """
         change = Sensitivity.of(sensitivity)
         leaked(family, Fraction(1), change)
+
+        def fits(parameter: Fraction) -> bool:
+            try:
+                return self.affords(leaked(family, parameter, change))
+            except InvalidParameter:  # noise so small, or so large, is not drawn
+                return False
+
         try:
-            size = least(lambda parameter: self.affords(leaked(family, parameter, change)), "the remaining budget")
+            size = least(fits, "the remaining budget")
         except InvalidParameter:
             return 0.0
         curve = leaked(family, size, change)
