@@ -157,10 +157,10 @@ def test_charging_leaves_the_old_account_as_it_was() -> None:
 )
 def test_hostile_parameters(args: tuple[object, ...], options: dict[str, object]) -> None:
     with pytest.raises(sf.InvalidParameter):
-        sf.Budget(*args, **options)  # type: ignore[arg-type]
+        sf.sf.Budget(*args, **options)  # type: ignore[arg-type]
 
 
 def test_the_largest_release_of_a_huge_budget_is_the_least_noise_there_is() -> None:
-    account = Budget(10**6, "1e-6").charge(Curve.pure(1))
+    account = sf.Budget(10**6, "1e-6").charge(sf.Curve.pure(1))
     assert 900 < account.largest(sf.Laplace) <= 1000  # a scale of 0.001
-    assert Budget(3).charge(Curve.pure(1)).largest(sf.Laplace) == 2
+    assert sf.Budget(3).charge(sf.Curve.pure(1)).largest(sf.Laplace) == 2
