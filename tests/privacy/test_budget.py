@@ -157,7 +157,7 @@ def test_charging_leaves_the_old_account_as_it_was() -> None:
 )
 def test_hostile_parameters(args: tuple[object, ...], options: dict[str, object]) -> None:
     with pytest.raises(sf.InvalidParameter):
-        sf.sf.Budget(*args, **options)  # type: ignore[arg-type]
+        sf.Budget(*args, **options)  # type: ignore[arg-type]
 
 
 def test_the_largest_release_of_a_huge_budget_is_the_least_noise_there_is() -> None:
