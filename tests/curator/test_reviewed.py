@@ -160,3 +160,15 @@ def test_names_that_shadow_and_names_that_do_not_exist(tmp_path: Path) -> None:
         with pytest.raises(sf.Unsupported) as refusal:
             made.sql("SELECT CAST(COUNT(*) AS VARCHAR) AS n FROM people")
         assert refusal.value.code == "finish-cast"
+
+
+def test_the_largest_answers_are_found_again(tmp_path: Path) -> None:
+    """Two hundred thousand groups: more text than a value from outside may have."""
+    wide = sf.Domain("integer", bounds=(0, 199_999))
+    table = sf.Table("people", pyarrow.table({"a": [1, 2], "who": [1, 2]}), {"a": wide}, id="who", max_rows=3)
+    policy = sf.Policy(sf.PrivacyUnit("person"), sf.Budget(10), {"people": table})
+    with sf.Curator(policy, tmp_path / "a.ledger") as made:
+        ask = made.sql("SELECT a, COUNT(*) AS n, AVG(a) AS m FROM people GROUP BY a")
+        bought, found = ask.release(epsilon=1), ask.release(epsilon=1)
+        assert found.receipt.free
+        assert found.rows == bought.rows

@@ -112,6 +112,7 @@ def test_empty_files_are_about_nobody(ledger: sf.Ledger, tmp_path: Path) -> None
     for name in ("one", "two"):
         (tmp_path / f"{name}.csv").touch()
         account(ledger, name=name).join(tmp_path / f"{name}.csv")
+        assert len(account(ledger, name=name).sources) == 1  # neither is refused for the other's sake
 
 
 @pytest.mark.parametrize("source", ["", "a\0b", None, 3, b"bytes", "missing.csv", "/"])

@@ -55,10 +55,10 @@ def dumps(item: object) -> str:
     return json.dumps({"version": VERSION, **written}, sort_keys=True, separators=(",", ":"))
 
 
-def loads(source: str) -> Any:
-    """The value a JSON text stands for; newer versions and unknown types are refused."""
-    if not isinstance(source, str) or len(source) > _LONGEST:
-        raise InvalidParameter("source", source, f"a text of at most {_LONGEST} characters")
+def loads(source: str, *, longest: int = _LONGEST) -> Any:
+    """The value a JSON text stands for; newer versions, unknown types and texts beyond ``longest`` are refused."""
+    if not isinstance(source, str) or len(source) > longest:
+        raise InvalidParameter("source", source, f"a text of at most {longest} characters")
     try:
         data = json.loads(source, parse_float=str, parse_constant=str, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
