@@ -31,7 +31,7 @@ from sfumato.privacy.numbers import BELOW_ONE, POSITIVE, Number, exact, text
 from sfumato.release import door
 
 
-@codec.value
+@codec.value("sold")
 @dataclass(frozen=True)
 class Sold:
     """A price drawn for a curator's table, and a noisy count of the bids at or above it, if some of ε paid for one."""

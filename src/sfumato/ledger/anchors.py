@@ -19,7 +19,7 @@ from sfumato.ledger.rows import FIRST, Row
 from sfumato.privacy import Cost, codec
 
 
-@codec.value
+@codec.value("anchored-account")
 @dataclass(frozen=True)
 class AnchoredAccount:
     """An account as it stood at the anchor; what tabs held counts as spent."""
@@ -34,7 +34,7 @@ class AnchoredAccount:
             raise InvalidParameter("accounts", self.name, "accounts with their terms and totals")
 
 
-@codec.value
+@codec.value("anchor")
 @dataclass(frozen=True)
 class Anchor:
     """Line ``number`` has this hash, and the accounts stood like this."""

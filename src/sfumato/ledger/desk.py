@@ -12,7 +12,7 @@ from sfumato.ledger.store import Rows, Where
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 
 
-@codec.value
+@codec.value("terms")
 @dataclass(frozen=True)
 class Terms:
     """What an account was opened with: whom it protects and what may be spent on them."""

@@ -64,7 +64,7 @@ def _whole(value: str) -> bool:
     return True
 
 
-@codec.value
+@codec.value("entry")
 @dataclass(frozen=True)
 class Entry:
     """A release as it is charged: what it leaks, what is run, what was asked, on which data, by whom."""

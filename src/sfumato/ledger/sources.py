@@ -29,7 +29,7 @@ _ELSEWHERE = re.compile(r"(memory|postgres|postgresql|spark|s3|https?|gs|az)://"
 """Addresses of data that are no file here; anything else is a path."""
 
 
-@codec.value
+@codec.value("source")
 @dataclass(frozen=True)
 class Source:
     """Data at one moment: where, what, and how the file looked when it was read."""

@@ -44,7 +44,7 @@ def _shown(size: Size) -> str:
     return f"[{', '.join(text(each) for each in size[:4])}{more}]"
 
 
-@codec.value
+@codec.value("laplace")
 @dataclass(frozen=True)
 class Laplace:
     """Discrete Laplace noise: P(x) ∝ e^{−|x|/scale} on whole numbers, or on multiples of a power-of-two ``grid``.
@@ -97,7 +97,7 @@ class Laplace:
         return f"Laplace(scale={_shown(self.scale)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
 
 
-@codec.value
+@codec.value("gaussian")
 @dataclass(frozen=True)
 class Gaussian:
     """Discrete Gaussian noise: P(x) ∝ e^{−x²/2σ²} on whole numbers, or on multiples of a power-of-two ``grid``.

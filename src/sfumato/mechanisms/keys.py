@@ -24,7 +24,7 @@ _MOST_GROUPS, _MOST_WEIGHTED = 10_000, 200
 _LEAST_DELTA = Fraction(1, 10**30)
 
 
-@codec.value
+@codec.value("key-threshold")
 @dataclass(frozen=True)
 class KeyThreshold:
     """Keeps a key when enough units hold it, noisily. A unit holds at most ``max_groups`` = g keys.

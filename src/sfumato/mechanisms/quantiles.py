@@ -34,7 +34,7 @@ _LEAST_RATE = Fraction(1, 10**10)
 _MOST_ROWS = 1 << 36  # for one value: a row beyond it counts nowhere, so ranks and n still move together
 
 
-@codec.value
+@codec.value("quantiles")
 @dataclass(frozen=True)
 class Quantiles:
     """Several quantiles of whole numbers within public bounds.

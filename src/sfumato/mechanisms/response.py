@@ -68,7 +68,7 @@ def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np
     return happened
 
 
-@codec.value
+@codec.value("randomized-response")
 @dataclass(frozen=True)
 class RandomizedResponse:
     """The truth with probability p = e^ε/(e^ε + k − 1), else one of the other k − 1 answers (Warner 1965).
@@ -155,7 +155,7 @@ class RandomizedResponse:
         return f"RandomizedResponse({stated}, choices={self.choices})"
 
 
-@codec.value
+@codec.value("optimized-unary-encoding")
 @dataclass(frozen=True)
 class OptimizedUnaryEncoding:
     """One bit per choice: the true one is 1 with probability 1/2, each other with 1/(e^ε + 1) (Wang, Blocki, Li &
@@ -208,7 +208,7 @@ class OptimizedUnaryEncoding:
 _PRIME = (1 << 31) - 1
 
 
-@codec.value
+@codec.value("optimal-local-hashing")
 @dataclass(frozen=True)
 class OptimalLocalHashing:
     """Each report hashes the answer into g ≈ e^ε + 1 cells by a function of its own, then randomises the cell

@@ -114,7 +114,7 @@ def _log(value: Fraction) -> float:
     return math.log(value.numerator) - math.log(value.denominator)
 
 
-@codec.value
+@codec.value("exponential")
 @dataclass(frozen=True, repr=False, init=False)
 class Exponential(Selection):
     """The exponential mechanism: P(h) ∝ e^{ε·s(h)/2Δ} (McSherry & Talwar 2007). Its loss spans at most ε: bounded
@@ -138,7 +138,7 @@ class Exponential(Selection):
         return self._in_scores(_tail(candidates, confidence) / float(self.rate))
 
 
-@codec.value
+@codec.value("permute-and-flip")
 @dataclass(frozen=True, repr=False, init=False)
 class PermuteAndFlip(Selection):
     """Permute-and-flip (McKenna & Sheldon 2020): never a worse expected error than the exponential mechanism at
@@ -168,7 +168,7 @@ class MaxNoise(Enum):
     GUMBEL = "gumbel"
 
 
-@codec.value
+@codec.value("noisy-max")
 @dataclass(frozen=True, repr=False, init=False)
 class NoisyMax(Selection):
     """Report noisy max: noise of scale 2Δ/ε (Δ/ε when monotone) on every score, and only the place of the largest
@@ -214,7 +214,7 @@ class NoisyMax(Selection):
         return [f"noise={self.noise.value!r}"]
 
 
-@codec.value
+@codec.value("top-k")
 @dataclass(frozen=True, repr=False, init=False)
 class TopK(Selection):
     """The k best, in order, by one shot of Gumbel noise: the law of k exponential mechanisms of ε/k each, peeled

@@ -18,7 +18,7 @@ from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text, 
 _AHEAD = 512  # noises drawn at once: the session is secret state anyway, and a vector is cheap
 
 
-@codec.value
+@codec.value("above-threshold")
 @dataclass(frozen=True)
 class AboveThreshold:
     """The sparse vector technique, up to ``positives`` times (Lyu, Su & Li 2017, Alg. 7 and Thm 4).

@@ -48,7 +48,7 @@ class Type(Enum):
         return self in (Type.DATE, Type.TIMESTAMP)
 
 
-@codec.value
+@codec.value("domain")
 @dataclass(frozen=True)
 class Domain:
     """What is publicly known of a column or an expression.

@@ -50,7 +50,7 @@ def _sum(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else a + b
 
 
-@codec.value
+@codec.value("cost")
 @dataclass(frozen=True)
 class Cost:
     """One release's price in every currency of an account, in units of 1e-30, rounded up."""
@@ -93,7 +93,7 @@ class Cost:
         return Cost(pure, renyi, self.failure - other.failure)
 
 
-@codec.value
+@codec.value("budget")
 @dataclass(frozen=True)
 class Budget:
     """ε and δ for life, and what has been spent. Frozen: ``charge`` returns the account after it.

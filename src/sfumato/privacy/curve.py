@@ -48,7 +48,7 @@ Part = tuple[Loss, int]
 _FROM_ONE = Range("a number in [1, 1e12], or infinity", Fraction(1), Fraction(10**12))
 
 
-@codec.value
+@codec.value("curve")
 @dataclass(frozen=True)
 class Curve:
     """What a release leaks, for every ε, δ and Rényi order at once.

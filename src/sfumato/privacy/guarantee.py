@@ -30,7 +30,7 @@ class Neighbours(Enum):
 PERIODS = ("hour", "day", "week", "month", "quarter", "year")
 
 
-@codec.value
+@codec.value("privacy-unit")
 @dataclass(frozen=True)
 class PrivacyUnit:
     """Whose presence is protected, in words that are printed with every release."""
@@ -70,7 +70,7 @@ class PrivacyUnit:
         return f"all rows of one {self.name}{within}{through}"
 
 
-@codec.value
+@codec.value("guarantee")
 @dataclass(frozen=True)
 class Guarantee:
     """(ε, δ)-differential privacy: P(S) ≤ e^ε·Q(S) + δ for neighbours, both ways (Dwork & Roth 2014, Def. 2.4).

@@ -135,7 +135,7 @@ def _show(value: object) -> str:
     return text(value) if isinstance(value, Fraction) else str(value)
 
 
-@codec.value
+@codec.value("laplace-loss")
 @dataclass(frozen=True, repr=False)
 class LaplaceLoss(Loss):
     """Laplace noise of scale b on one coordinate moved by Δ: ``epsilon`` = Δ/b.
@@ -233,7 +233,7 @@ class LaplaceLoss(Loss):
         return LaplaceLoss(k * self.epsilon, self.step)
 
 
-@codec.value
+@codec.value("gaussian-loss")
 @dataclass(frozen=True, repr=False)
 class GaussianLoss(Loss):
     """Gaussian noise, or μ-GDP: L ~ N(μ²/2, μ²) with μ = Δ₂/σ, held as its exact square (Dong, Roth & Su 2022).
@@ -269,7 +269,7 @@ class GaussianLoss(Loss):
         return GaussianLoss(k * k * self.mu_squared)
 
 
-@codec.value
+@codec.value("discrete-gaussian-loss")
 @dataclass(frozen=True, repr=False)
 class DiscreteGaussianLoss(Loss):
     """The discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on ℤ, one coordinate moved by a whole ``shift`` s.
@@ -344,7 +344,7 @@ def log_theta_ratio(u: Complex, variance: float) -> Complex:
     return np.log1p(waves) - math.log1p(2 * math.exp(decay))
 
 
-@codec.value
+@codec.value("response-loss")
 @dataclass(frozen=True, repr=False)
 class ResponseLoss(Loss):
     """Randomised response over ``choices`` answers, with probability ``delta`` revealing all.
@@ -422,7 +422,7 @@ class ResponseLoss(Loss):
         return ResponseLoss(epsilon, 2, reveal)
 
 
-@codec.value
+@codec.value("bounded-range-loss")
 @dataclass(frozen=True, repr=False)
 class BoundedRangeLoss(Loss):
     """A mechanism whose loss, for each pair of neighbours, spans at most ``eta`` (the exponential mechanism).
@@ -490,7 +490,7 @@ class BoundedRangeLoss(Loss):
         return BoundedRangeLoss(k * self.eta)
 
 
-@codec.value
+@codec.value("concentrated-loss")
 @dataclass(frozen=True, repr=False)
 class ConcentratedLoss(Loss):
     """Anything ρ-zCDP: D_α ≤ ρα for all α > 1 and no more is known (Bun & Steinke 2016).
@@ -516,7 +516,7 @@ class ConcentratedLoss(Loss):
         return ConcentratedLoss(k * k * self.rho)
 
 
-@codec.value
+@codec.value("pair-loss")
 @dataclass(frozen=True, repr=False)
 class PairLoss(Loss):
     """Any two finite distributions, outcome by outcome, with exact probabilities.

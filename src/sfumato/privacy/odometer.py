@@ -19,7 +19,7 @@ ADAPTIVE = "holds at all times at once, parameters chosen along the way"
 _POINTS = 100  # the tight line recomposes everything at each of its points
 
 
-@codec.value
+@codec.value("odometer")
 @dataclass(frozen=True)
 class Odometer:
     """ε at one δ after some of the releases, on the tight and on the adaptive line."""

@@ -12,7 +12,7 @@ from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import BELOW_ONE, INSIDE_UNIT, Number, exact
 
 
-@codec.value
+@codec.value("reading")
 @dataclass(frozen=True)
 class Reading:
     """How far anyone's belief about one unit can move, whatever else they know (Kasiviswanathan & Smith 2014)."""

@@ -12,7 +12,7 @@ from sfumato.privacy.guarantee import Neighbours
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text, whole
 
 
-@codec.value
+@codec.value("sensitivity")
 @dataclass(frozen=True)
 class Sensitivity:
     """One unit changes at most ``groups`` coordinates, each by at most ``per_group``.

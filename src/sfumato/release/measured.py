@@ -17,7 +17,7 @@ from sfumato.release.preparing import Additive, Prepared
 Floats = NDArray[np.float64]
 
 
-@codec.value
+@codec.value("scale")
 @dataclass(frozen=True)
 class Scale:
     """How to read one measure's totals."""
@@ -41,7 +41,7 @@ class Scale:
         return 1 if self.mean is None else 2
 
 
-@codec.value
+@codec.value("measured")
 @dataclass(frozen=True)
 class Measured:
     """Noisy whole totals: one row for each group, one number for each coordinate."""

@@ -11,7 +11,7 @@ from sfumato.privacy.calibration import meets
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, text
 
 
-@codec.value
+@codec.value("price")
 @dataclass(frozen=True)
 class Price:
     """ε, (ε, δ) or ρ: exactly one way to say it."""

@@ -11,7 +11,7 @@ from sfumato.privacy.numbers import percent
 VERSION = 1
 
 
-@codec.value
+@codec.value("receipt")
 @dataclass(frozen=True)
 class Receipt:
     """Everything a reader needs to judge an answer. All of it is public."""
