@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from plan.described import CATALOG
+from sfumato.plan.measures import Estimate
 from sfumato.plan.sql import parse
 from sfumato.release.finishing import Keys, Numbers, Truths, finish
-from sfumato.release.measured import Estimate
 
 GROUPS = (("north",), ("south",), (None,), ("west",))
 COUNTS = (10.0, -3.0, 0.0, 250.0)

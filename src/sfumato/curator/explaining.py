@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from sfumato.mechanisms import Laplace
 from sfumato.plan.bounding import Bounding, Scaled
-from sfumato.plan.nodes import Filter, Join, Mean, Query, Scan, relations
+from sfumato.plan.nodes import Filter, Join, Query, Scan, relations
 from sfumato.plan.words import bounds, limits, many, measured, names, words
 from sfumato.policy import Policy
 from sfumato.privacy.numbers import Number, percent, shown
@@ -62,7 +62,7 @@ def explain(
     for scaled, mechanism, width in zip(prepared.bounded.measures, prepared.mechanisms, widths, strict=True):
         operators.append(Operator("measure", measured(scaled.measure), _sensitivity(scaled)))
         price = f"1/{share} of the price" if share > 1 else "the whole price"
-        on = " on its sum" if isinstance(scaled.measure, Mean) else ""
+        on = f" on {scaled.measure.noised}" if scaled.coordinates > 1 else ""
         operators.append(
             Operator(
                 "noise",
@@ -129,8 +129,7 @@ def _sensitivity(scaled: Scaled) -> str:
     change = scaled.sensitivity
     known = bounds(scaled)
     most, once = (shown(float(each * scaled.worth), 6) for each in (change.l1, change.linf))
-    what = "its centred sum" if isinstance(scaled.measure, Mean) else "it"
-    size = f"one unit moves {what} by at most {most} in all, {once} in a group"
+    size = f"one unit moves {scaled.measure.noised} by at most {most} in all, {once} in a group"
     return f"{known}; {size}" if known else size
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from sfumato.plan.bounding import Scaled
-from sfumato.plan.nodes import Count, Distinct, Finish, Query
+from sfumato.plan.nodes import Finish, Query
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, shown as number, text
 from sfumato.release.finishing import Numbers, finish, picks, simultaneous
-from sfumato.release.measured import Measured, Scale, estimates, scales
+from sfumato.release.measured import Measured, estimates, scales
 from sfumato.release.preparing import Prepared
 
 Width = float | Mapping[int, float]
@@ -67,13 +66,8 @@ def half_widths(
 
 def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size: int) -> dict[str, float]:
     """On a stand-in for the data: one group of so many rows, with no noise; ranges are what noise would make them."""
-    shape = tuple(replace(scale, whole=False) for scale in scales(prepared))  # nothing is shown, so nothing is rounded
-    totals = tuple(
-        total
-        for scale, each in zip(shape, prepared.bounded.measures, strict=True)
-        for total in _stand_in(scale, each, size)
-    )
-    measured = Measured(shape, (totals,))
+    totals = tuple(int(size * total / each.worth) for each in prepared.bounded.measures for total in each.middle)
+    measured = Measured(scales(prepared), (totals,))
     together = simultaneous(query.finish, groups) if picks(query.finish) else None
     key = (None,) * len(query.plan.keys)
     made = finish(
@@ -84,16 +78,6 @@ def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size
         for output, column in zip(query.finish.outputs, made.columns, strict=True)
         if isinstance(column, Numbers) and not np.isnan(column.value[0])
     }
-
-
-def _stand_in(scale: Scale, measure: Scaled, size: int) -> tuple[int, ...]:
-    """The totals of so many rows, each in the middle of its range."""
-    if scale.mean is not None:
-        low, high = scale.mean
-        return (int(size * (high - low) / 2 / scale.worth),) * 2
-    counted = isinstance(measure.measure, (Count, Distinct))
-    each = Fraction(1) if counted else Fraction(measure.low + measure.high, 2) * measure.step
-    return (int(size * each / scale.worth),)
 
 
 def shown(width: Width) -> str:

@@ -14,7 +14,8 @@ from fractions import Fraction
 from sfumato.engine.expressions import quoted, render
 from sfumato.plan.bounding import Bounded, Bounding, Limits, Scaled, longest
 from sfumato.plan.expressions import Column, Expression
-from sfumato.plan.nodes import Count, Distinct, Filter, Join, Relation, Sum, relations
+from sfumato.plan.measures import Contribution
+from sfumato.plan.nodes import Filter, Join, Relation, relations
 from sfumato.policy import Type
 
 Scan = Callable[[str], str]
@@ -151,7 +152,7 @@ def _scaling(bounded: Bounded) -> tuple[list[str], list[str], list[str]]:
 
 def _capped(name: str, own: list[str], measure: Scaled, limits: Limits) -> str:
     """A unit's total in one group, scaled to at most c rows' worth."""
-    most = measure.size * (1 if isinstance(measure.measure, Distinct) else limits.rows_per_group)
+    most = measure.size * limits.of_measure(measure.measure).rows_per_group
     size = " + ".join(f"ABS({each})" for each in own)
     return (
         f"CASE WHEN {size} <= {most} THEN ({name} * {1 << measure.bits})::BIGINT "
@@ -167,13 +168,10 @@ def _norm(own: list[str], way: Bounding) -> str:
 
 
 def _norm_bound(measure: Scaled, bounded: Bounded) -> Fraction:
-    limits, size = bounded.limits, measure.size << measure.bits
-    per_group, total = (
-        (1, limits.groups) if isinstance(measure.measure, Distinct) else (limits.rows_per_group, limits.total)
-    )
+    limits, size = bounded.limits.of_measure(measure.measure), measure.size << measure.bits
     if bounded.bounding is Bounding.CLIP_L1:
-        return Fraction(total * size)
-    return Fraction(math.isqrt(longest(per_group * size, total * size)))
+        return Fraction(limits.total * size)
+    return Fraction(math.isqrt(longest(limits.rows_per_group * size, limits.total * size)))
 
 
 def _sample(bounded: Bounded, parts: _Parts, key: int) -> str:
@@ -230,7 +228,7 @@ def _parts(bounded: Bounded, scan: Scan) -> _Parts:
     for measure in bounded.measures:
         found = _row_values(measure, shown)
         values += found
-        maximal += [isinstance(measure.measure, Distinct)] * len(found)
+        maximal += [measure.measure.once_per_unit] * len(found)
     return _Parts(f"FROM {tables}{where}", keys, tuple(values), tuple(maximal))
 
 
@@ -254,36 +252,37 @@ def _names(source: Relation, scan: Scan) -> tuple[Callable[[str], str], str]:
 
 def _row_values(scaled: Scaled, shown: Callable[[Expression], str]) -> list[str]:
     """What one row contributes to each coordinate: a whole number, 0 where the predicate or the value is missing."""
-    measure = scaled.measure
-    where = None if measure.where is None else shown(measure.where)
-    if isinstance(measure, (Count, Distinct)):
-        return ["1" if where is None else f"CASE WHEN {where} THEN 1 ELSE 0 END"]
-    value = shown(measure.value)
-    counted = f"{value} IS NOT NULL" if where is None else f"{where} AND {value} IS NOT NULL"
-    if isinstance(measure, Sum):
-        coordinates = [_steps(measure.value, value, scaled, 0, scaled.low, scaled.high)]
-    else:  # counted from the low end, so that no number is larger than the range it lies in
-        above = _steps(measure.value, value, scaled, scaled.low, 0, scaled.size)
-        coordinates = [above, f"{scaled.size} - {above}"]
-    return [f"CASE WHEN {counted} THEN {each} ELSE 0 END" for each in coordinates]
+    where = scaled.measure.where
+    tests = [] if where is None else [shown(where)]
+    return [_row_value(each, tests, shown) for each in scaled.contributions]
 
 
-def _steps(expression: Expression, value: str, scaled: Scaled, origin: int, low: int, high: int) -> str:
+def _row_value(each: Contribution, tests: list[str], shown: Callable[[Expression], str]) -> str:
+    if each.value is None:
+        return f"CASE WHEN {tests[0]} THEN 1 ELSE 0 END" if tests else "1"
+    value = shown(each.value)
+    steps = _steps(each.value, value, each)
+    added = f"{each.high} - {steps}" if each.mirrored else steps
+    return f"CASE WHEN {' AND '.join([*tests, f'{value} IS NOT NULL'])} THEN {added} ELSE 0 END"
+
+
+def _steps(expression: Expression, value: str, each: Contribution) -> str:
     """A value as a whole number of steps from an origin, within [low, high].
 
     A column is clamped at the scan; what is computed from columns is clamped here before it becomes a whole number, and
     after: a sum is bounded, and no cast fails, whatever a range or a rounding missed.
     """
-    whole = expression.domain.type is Type.INTEGER and scaled.step == 1
-    least, most = (low + origin) * scaled.step, (high + origin) * scaled.step
+    step, origin, low, high = each.step, each.origin, each.low, each.high
+    whole = expression.domain.type is Type.INTEGER and step == 1
+    least, most = (low + origin) * step, (high + origin) * step
     if not isinstance(expression, Column):
         ends = (str(int(least)), str(int(most))) if whole else (_real(least), _real(most))
         value = f"LEAST(GREATEST({value}, {ends[0]}), {ends[1]})"
     if whole:
         steps = f"{value} - {origin}" if origin else value
     else:
-        moved = f"({value} - {_real(origin * scaled.step)})" if origin else value
-        steps = f"CAST(ROUND({moved} / {_real(scaled.step)}) AS BIGINT)"
+        moved = f"({value} - {_real(origin * step)})" if origin else value
+        steps = f"CAST(ROUND({moved} / {_real(step)}) AS BIGINT)"
     if isinstance(expression, Column) and not origin:
         return steps  # clamped at the scan, and rounding a number of so few steps is exact
     return f"LEAST(GREATEST({steps}, {low}), {high})"

@@ -23,7 +23,8 @@ from sfumato.plan.bounding import Bounded, Bounding, Limits
 from sfumato.plan.canonical import digest
 from sfumato.plan.expressions import Column, Expression
 from sfumato.plan.functions import call, literal
-from sfumato.plan.nodes import Aggregate, Count, Finish, Query, Scan
+from sfumato.plan.measures import Count
+from sfumato.plan.nodes import Aggregate, Finish, Query, Scan
 from sfumato.plan.words import many
 from sfumato.policy import Type
 from sfumato.privacy import Curve, Sensitivity, codec, compose

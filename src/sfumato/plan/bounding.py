@@ -24,16 +24,13 @@ from enum import Enum
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.nodes import Aggregate, Count, Distinct, Mean, Measure, Sum, multiplicity
-from sfumato.policy import Table, Type
+from sfumato.plan.measures import MOST_STEPS, Contribution, Estimator, Measure
+from sfumato.plan.nodes import Aggregate, multiplicity
+from sfumato.policy import Table
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.privacy.numbers import whole
 
-_MOST_STEPS = 2**26
-"""Largest change of one unit in steps: fine enough to be exact, small enough for every sampler and every engine."""
 _FRACTION_BITS = 20
-_DOUBLE = 2**52
-"""Steps no finer than a double tells apart at the far end of the range."""
 
 
 class Bounding(Enum):
@@ -77,6 +74,10 @@ class Limits:
     def total(self) -> int:
         return min(self.rows, self.groups * self.rows_per_group)
 
+    def of_measure(self, measure: Measure) -> Limits:
+        """What of one unit counts in a measure: its rows, or the unit itself once in every group."""
+        return Limits(self.groups, self.groups, 1) if measure.once_per_unit else self
+
 
 @dataclass(frozen=True)
 class Scaled:
@@ -93,18 +94,34 @@ class Scaled:
     """In units of the totals."""
 
     @property
+    def contributions(self) -> tuple[Contribution, ...]:
+        """What a row adds to each total."""
+        return self.measure.contributions(self.step, self.low, self.high)
+
+    @property
     def coordinates(self) -> int:
-        return 2 if isinstance(self.measure, Mean) else 1
+        """How many totals there are in a group."""
+        return self.estimator.coordinates
+
+    @property
+    def estimator(self) -> Estimator:
+        """How the totals, in the measure's own terms, become a number."""
+        return self.measure.estimator(self.step, self.low, self.high)
+
+    @property
+    def middle(self) -> tuple[Fraction, ...]:
+        """What a row in the middle of its range adds to each total, in the measure's own terms."""
+        return self.measure.middle(self.step, self.low, self.high)
 
     @property
     def size(self) -> int:
-        """The largest contribution of one row: for a mean, of its two sums together."""
-        return _size(self.measure, self.low, self.high)
+        """The largest contribution of one row: for a mean, to its two sums together."""
+        return self.measure.size(self.low, self.high)
 
     @property
     def signed(self) -> bool:
-        """Whether contributions have both signs."""
-        return isinstance(self.measure, Sum) and self.low < 0 < self.high
+        """Whether contributions to a total have both signs."""
+        return any(each.low < 0 < each.high for each in self.contributions)
 
     @property
     def worth(self) -> Fraction:
@@ -129,7 +146,7 @@ def boundings(plan: Aggregate, table: Table, limits: Limits, groups: int) -> tup
         return (_bounded(plan, Bounding.WHOLE, Limits(most, most, most), groups),)
     clips = [Bounding.CLIP_L1, Bounding.CLIP_L2]
     ways = [*clips, Bounding.SAMPLE]
-    if not any(isinstance(measure, Distinct) for measure in plan.measures):
+    if not any(measure.once_per_unit for measure in plan.measures):
         # a single group is clipped with one pass over the units; several need a second, and reweighting does not
         ways = [*clips, Bounding.REWEIGHT, Bounding.SAMPLE] if groups == 1 else [Bounding.REWEIGHT, *ways]
     return tuple(_bounded(plan, way, limits, groups) for way in ways)
@@ -156,22 +173,19 @@ def _bounded(plan: Aggregate, way: Bounding, limits: Limits, groups: int) -> Bou
 
 
 def _scaled(measure: Measure, way: Bounding, limits: Limits, groups: int) -> Scaled:
-    rows, per_group, total = limits.rows, limits.rows_per_group, limits.total
-    if isinstance(measure, Distinct):
-        rows, per_group, total = limits.groups, 1, limits.groups
-    reach = rows if way is Bounding.REWEIGHT else total
-    step = _step(measure, reach)
-    low, high = _whole_range(measure, step)
-    size = _size(measure, low, high)
+    own = limits.of_measure(measure)
+    reach = own.rows if way is Bounding.REWEIGHT else own.total
+    step = measure.step(reach)
+    low, high = measure.held(step)
+    size = measure.size(low, high)
     bits = _bits(size * reach) if way.fractional else 0
-    sensitivity = _sensitivity(
-        way, size << bits, rows, per_group, total, groups * (2 if isinstance(measure, Mean) else 1)
-    )
-    return Scaled(measure, step, low, high, bits, sensitivity)
+    coordinates = groups * measure.estimator(step, low, high).coordinates
+    return Scaled(measure, step, low, high, bits, _sensitivity(way, size << bits, own, coordinates))
 
 
-def _sensitivity(way: Bounding, size: int, rows: int, per_group: int, total: int, coordinates: int) -> Sensitivity:
+def _sensitivity(way: Bounding, size: int, limits: Limits, coordinates: int) -> Sensitivity:
     """For add-remove neighbours; see the module's text."""
+    rows, per_group, total = limits.rows, limits.rows_per_group, limits.total
     if way is Bounding.REWEIGHT:
         return Sensitivity(coordinates, rows * size, total=rows * size)
     if way is Bounding.CLIP_L2:
@@ -187,49 +201,8 @@ def longest(per_group: int, total: int) -> int:
     return full * per_group**2 + rest**2
 
 
-def _step(measure: Measure, rows: int) -> Fraction:
-    """The natural step of a value, made coarser until one unit's change is a moderate number of them."""
-    if isinstance(measure, (Count, Distinct)):
-        return Fraction(1)
-    low, high = value_range(measure)
-    largest = max(high - low, Fraction(0)) if isinstance(measure, Mean) else max(abs(low), abs(high))
-    domain = measure.value.domain
-    step = Fraction(1) if domain.type is Type.INTEGER else domain.grid
-    if step is None:
-        step = _power_above(largest * rows / 2**24) if largest else Fraction(1)
-    while largest * rows / step > _MOST_STEPS or max(abs(low), abs(high)) / step > _DOUBLE:
-        step *= 2
-    return step
-
-
-def value_range(measure: Sum | Mean) -> tuple[Fraction, Fraction]:
-    """The declared or derived range of what is added up."""
-    found = measure.value.domain.range
-    if found is None:
-        raise InvalidParameter("value", measure.value.domain, "an expression with a finite range")
-    low, high = found
-    return Fraction(low), Fraction(high)  # type: ignore[arg-type]
-
-
-def _power_above(value: Fraction) -> Fraction:
-    exponent = math.floor(math.log2(value))
-    power = Fraction(2) ** exponent
-    return power if power >= value else power * 2
-
-
-def _whole_range(measure: Measure, step: Fraction) -> tuple[int, int]:
-    if isinstance(measure, (Count, Distinct)):
-        return 0, 1
-    low, high = value_range(measure)
-    return math.floor(low / step), math.ceil(high / step)
-
-
-def _size(measure: Measure, low: int, high: int) -> int:
-    return max(1, high - low if isinstance(measure, Mean) else max(abs(low), abs(high)))
-
-
 def _bits(steps: int) -> int:
     bits = _FRACTION_BITS
-    while bits and steps << bits > _MOST_STEPS:
+    while bits and steps << bits > MOST_STEPS:
         bits -= 1
     return bits

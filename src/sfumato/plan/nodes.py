@@ -4,7 +4,7 @@
     ├── plan: Aggregate             touches private rows; everything in it is bounded, priced and charged
     │   ├── source: Scan | Join | Filter
     │   ├── keys                    the groups
-    │   └── measures                Count | Distinct | Sum | Mean
+    │   └── measures                what is asked of every group's rows (``plan.measures``)
     └── finish: Finish              runs on noisy numbers only: free
 
 Row-wise subqueries and common table expressions leave no node: a derived column is its expression, put where it is
@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sfumato.plan.expressions import Expression
-from sfumato.policy import Domain, Type, Value
+from sfumato.plan.measures import Measure
+from sfumato.policy import Value
 
 
 @dataclass(frozen=True)
@@ -49,39 +50,6 @@ class Filter:
 
 
 Relation = Scan | Join | Filter
-
-
-@dataclass(frozen=True)
-class Count:
-    """Rows where the predicate holds; all rows without one."""
-
-    where: Expression | None = None
-
-
-@dataclass(frozen=True)
-class Distinct:
-    """Units with a row where the predicate holds."""
-
-    where: Expression | None = None
-
-
-@dataclass(frozen=True)
-class Sum:
-    """The sum of a bounded value over the rows where the predicate holds."""
-
-    value: Expression
-    where: Expression | None = None
-
-
-@dataclass(frozen=True)
-class Mean:
-    """The mean of a bounded value, measured as two sums: Σ(x − low) and Σ(high − x)."""
-
-    value: Expression
-    where: Expression | None = None
-
-
-Measure = Count | Distinct | Sum | Mean
 
 
 @dataclass(frozen=True)
@@ -141,14 +109,6 @@ def multiplicity(relation: Relation) -> int:
     for node in relations(relation):
         most *= node.multiplicity if isinstance(node, Join) else 1
     return most
-
-
-def result_domain(measure: Measure) -> Domain:
-    """What is known of a measure's noisy result: its type; noise knows no bounds."""
-    whole = isinstance(measure, (Count, Distinct)) or (
-        isinstance(measure, Sum) and measure.value.domain.type is Type.INTEGER
-    )
-    return Domain(Type.INTEGER if whole else Type.REAL, nullable=isinstance(measure, Mean))
 
 
 GroupKey = tuple[Value | None, ...]

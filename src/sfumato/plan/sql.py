@@ -10,19 +10,8 @@ from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.expressions import Call, Column, Expression, Literal, columns, walk
 from sfumato.plan.functions import call
-from sfumato.plan.nodes import (
-    Aggregate,
-    Count,
-    Distinct,
-    Finish,
-    Mean,
-    Measure,
-    Order,
-    Output,
-    Query,
-    Sum,
-    result_domain,
-)
+from sfumato.plan.measures import Count, Distinct, Mean, Measure, Sum
+from sfumato.plan.nodes import Aggregate, Finish, Order, Output, Query
 from sfumato.plan.places import refuse, shown
 from sfumato.plan.rows import Rows, condition, rows, sized
 from sfumato.plan.sql_expressions import expression
@@ -107,7 +96,7 @@ class _Building:
         index = int(name[1:])
         if name[0] == "k":
             return Column(name, self.keys[index].domain)
-        return Column(name, result_domain(self.measures[index]))
+        return Column(name, self.measures[index].result)
 
 
 def _keys(select: exp.Select, source: Rows) -> tuple[Expression, ...]:

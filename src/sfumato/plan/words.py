@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from sfumato.plan.bounding import Limits, Scaled
 from sfumato.plan.expressions import Call, Column, Expression
-from sfumato.plan.nodes import Aggregate, Count, Distinct, Mean, Measure, Sum
+from sfumato.plan.measures import Measure
+from sfumato.plan.nodes import Aggregate
 from sfumato.policy import Type
 from sfumato.privacy.numbers import shown, text
 
@@ -34,13 +35,8 @@ def names(plan: Aggregate) -> dict[str, str]:
 
 def measured(measure: Measure) -> str:
     """What a measure counts or adds up."""
-    where = f" where {words(measure.where)}" if measure.where is not None else ""
-    if isinstance(measure, Count):
-        return f"rows{where}"
-    if isinstance(measure, Distinct):
-        return f"units{where}"
-    kind = "sum" if isinstance(measure, Sum) else "mean"
-    return f"{kind} of {words(measure.value)}{where}"
+    of = "" if measure.value is None else f" of {words(measure.value)}"
+    return measure.name + of + (f" where {words(measure.where)}" if measure.where is not None else "")
 
 
 def _literal(value: object, kind: Type) -> str:
@@ -56,11 +52,11 @@ def limits(allowed: Limits) -> str:
 
 def bounds(scaled: Scaled) -> str | None:
     """The range of what is added up, as it is enforced; None for a count."""
-    measure = scaled.measure
-    if not isinstance(measure, (Sum, Mean)):
+    value = scaled.measure.value
+    if value is None:
         return None
     low, high = (text(end * scaled.step) for end in (scaled.low, scaled.high))
-    return f"{words(measure.value)} in [{low}, {high}] in steps of {shown(float(scaled.step))}"
+    return f"{words(value)} in [{low}, {high}] in steps of {shown(float(scaled.step))}"
 
 
 def many(count: int, what: str) -> str:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.plan.expressions import Call, Column, Expression, Literal, walk
+from sfumato.plan.measures import Estimate, Floats
 from sfumato.plan.nodes import Finish, GroupKey
 from sfumato.policy import Type
-from sfumato.release.measured import Estimate, Floats
 
 Bools = NDArray[np.bool_]
 

@@ -6,15 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.plan.nodes import Mean, result_domain
-from sfumato.policy import Type
+from sfumato.plan.measures import Estimate, Estimator
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 from sfumato.release.preparing import Additive, Prepared
-
-Floats = NDArray[np.float64]
 
 
 @codec.value("scale")
@@ -25,20 +21,10 @@ class Scale:
     worth: Fraction
     """Of one whole number in the totals."""
     mechanism: Additive
-    whole: bool
-    """The exact number was a whole one: the noisy one is shown rounded."""
-    mean: tuple[Fraction, Fraction] | None
-    """For a mean, the range [low, high] whose two sums were measured."""
+    estimator: Estimator
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "worth", exact(self.worth, "worth"))
-        if self.mean is not None:
-            low, high = self.mean
-            object.__setattr__(self, "mean", (exact(low, "low"), exact(high, "high")))
-
-    @property
-    def coordinates(self) -> int:
-        return 1 if self.mean is None else 2
 
 
 @codec.value("measured")
@@ -62,54 +48,18 @@ class Measured:
 
 def scales(prepared: Prepared) -> tuple[Scale, ...]:
     return tuple(
-        Scale(
-            measure.worth,
-            mechanism,
-            result_domain(measure.measure).type is Type.INTEGER,
-            (measure.low * measure.step, (measure.low + measure.size) * measure.step)
-            if isinstance(measure.measure, Mean)
-            else None,
-        )
+        Scale(measure.worth, mechanism, measure.estimator)
         for measure, mechanism in zip(prepared.bounded.measures, prepared.mechanisms, strict=True)
     )
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A number per group with the range that holds the exact one; NaN is NULL."""
-
-    value: Floats
-    low: Floats
-    high: Floats
-
-
 def estimates(measured: Measured, confidence: Number, parts: int) -> list[Estimate]:
-    """Every measure, with ranges that hold for ``parts`` noises at once with this confidence.
-
-    A mean is low + (high − low)·a/(a + b) of its two sums a = Σ(x − low), b = Σ(high − x): rising in a, falling in b,
-    both of which are known to be ≥ 0. Where the noisy number of rows is not positive the mean is NULL.
-    """
+    """Every measure, with ranges that hold for ``parts`` noises at once with this confidence."""
     numbers = np.array(measured.totals, dtype=object).reshape(len(measured.totals), -1)
     found, index = [], 0
     for scale in measured.scales:
         width = float(scale.mechanism.error(confidence, parts) * scale.worth)
-        columns = [(numbers[:, index + k] * scale.worth).astype(np.float64) for k in range(scale.coordinates)]
-        index += scale.coordinates
-        if scale.mean is None:
-            (value,) = columns
-            found.append(Estimate(np.round(value) if scale.whole else value, value - width, value + width))
-        else:
-            found.append(_mean(columns[0], columns[1], width, float(scale.mean[0]), float(scale.mean[1])))
+        own = range(index, index + scale.estimator.coordinates)
+        found.append(scale.estimator.estimate([(numbers[:, k] * scale.worth).astype(np.float64) for k in own], width))
+        index = own.stop
     return found
-
-
-def _mean(above: Floats, below: Floats, width: float, low: float, high: float) -> Estimate:
-    def between(a: Floats, b: Floats, nothing: float) -> Floats:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(a + b > 0, low + (high - low) * (a / (a + b)), nothing)
-
-    least, most = np.maximum(above - width, 0), np.maximum(above + width, 0)
-    fewest, many = np.maximum(below - width, 0), np.maximum(below + width, 0)
-    value, lower, upper = between(above, below, np.nan), between(least, many, low), between(most, fewest, high)
-    lower, upper = np.maximum(lower, low), np.minimum(upper, high)
-    return Estimate(np.clip(value, lower, upper), lower, upper)

@@ -1,0 +1,310 @@
+"""The aggregates that can be measured: each says here all that the rest of the system needs to know of it.
+
+A measure turns the rows of a group into one or two whole totals, its *coordinates*. It says how large a row's
+contribution can be (from which ``bounding`` derives what one unit can change), what an engine adds up, how noisy totals
+become a number with a range, and how it is called in words. Nothing outside this module asks which measure it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.plan.expressions import Expression
+from sfumato.policy import Domain, Type
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import Number, exact
+
+Floats = NDArray[np.float64]
+
+MOST_STEPS = 2**26
+"""Largest change of one unit in steps: fine enough to be exact, small enough for every sampler and every engine."""
+_DOUBLE = 2**52
+"""Steps no finer than a double tells apart at the far end of the range."""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one row adds to one total: a whole number, and nothing where the value is missing or the test fails."""
+
+    value: Expression | None = None
+    """What is added up; None where every row adds one."""
+    step: Fraction = Fraction(1)
+    origin: int = 0
+    """The value is counted in steps from this one on,"""
+    low: int = 0
+    high: int = 1
+    """and held between these two."""
+    mirrored: bool = False
+    """The row adds what is missing to ``high`` instead."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number per group with the range that holds the exact one; NaN is NULL."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+
+
+class Estimator(Protocol):
+    """How noisy totals become a number: stored with them, so that they can be read years later."""
+
+    coordinates: ClassVar[int]
+    """How many totals, and so how many noises, stand behind one number."""
+
+    def estimate(self, totals: Sequence[Floats], width: float) -> Estimate:
+        """The number and its range, given totals in the measure's own terms that are each within ±width."""
+        ...
+
+
+@codec.value("total-estimator")
+@dataclass(frozen=True)
+class Total:
+    """A total is its own estimate."""
+
+    whole: bool
+    """The exact number was a whole one: the noisy one is shown rounded."""
+    coordinates: ClassVar[int] = 1
+
+    def estimate(self, totals: Sequence[Floats], width: float) -> Estimate:
+        (value,) = totals
+        return Estimate(np.round(value) if self.whole else value, value - width, value + width)
+
+
+@codec.value("mean-estimator")
+@dataclass(frozen=True)
+class Ratio:
+    """A mean is low + (high − low)·a/(a + b) of its two sums a = Σ(x − low), b = Σ(high − x).
+
+    It rises in a and falls in b, both of which are known to be ≥ 0, so its range is reached at the corners of theirs.
+    Where the noisy number of rows is not positive the mean is NULL.
+    """
+
+    low: Fraction
+    high: Fraction
+    coordinates: ClassVar[int] = 2
+
+    def __init__(self, low: Number, high: Number) -> None:
+        object.__setattr__(self, "low", exact(low, "low"))
+        object.__setattr__(self, "high", exact(high, "high"))
+
+    def estimate(self, totals: Sequence[Floats], width: float) -> Estimate:
+        above, below = totals
+        low, high = float(self.low), float(self.high)
+
+        def between(a: Floats, b: Floats, nothing: float) -> Floats:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return np.where(a + b > 0, low + (high - low) * (a / (a + b)), nothing)
+
+        least, most = np.maximum(above - width, 0), np.maximum(above + width, 0)
+        fewest, many = np.maximum(below - width, 0), np.maximum(below + width, 0)
+        value, lower, upper = between(above, below, np.nan), between(least, many, low), between(most, fewest, high)
+        lower, upper = np.maximum(lower, low), np.minimum(upper, high)
+        return Estimate(np.clip(value, lower, upper), lower, upper)
+
+
+class Measure(Protocol):
+    """What is asked of the rows of every group."""
+
+    once_per_unit: ClassVar[bool]
+    """A unit counts once in a group, however many rows it has there."""
+    name: ClassVar[str]
+    """What is counted or added up, in words."""
+    noised: ClassVar[str]
+    """What the noise is added to, in words."""
+
+    @property
+    def where(self) -> Expression | None:
+        """Which rows count; all of them when there is no test."""
+        ...
+
+    @property
+    def value(self) -> Expression | None:
+        """What is added up; None where rows or units are counted."""
+        ...
+
+    @property
+    def result(self) -> Domain:
+        """What is known of the noisy number: its type; noise knows no bounds."""
+        ...
+
+    def step(self, rows: int) -> Fraction:
+        """The natural step of the value, made coarser until so many rows are a moderate number of steps."""
+        ...
+
+    def held(self, step: Fraction) -> tuple[int, int]:
+        """The least and the greatest number of steps of one row's value."""
+        ...
+
+    def size(self, low: int, high: int) -> int:
+        """The largest contribution of one row to all coordinates together."""
+        ...
+
+    def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
+        """What an engine adds up."""
+        ...
+
+    def estimator(self, step: Fraction, low: int, high: int) -> Estimator:
+        """How the totals are read."""
+        ...
+
+    def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+        """What a row in the middle of its range adds to every coordinate, for forecasts."""
+        ...
+
+
+@dataclass(frozen=True)
+class Count:
+    """The number of rows where the predicate holds; of all rows without one."""
+
+    where: Expression | None = None
+    once_per_unit: ClassVar[bool] = False
+    name: ClassVar[str] = "rows"
+    noised: ClassVar[str] = "it"
+
+    @property
+    def value(self) -> Expression | None:
+        return None
+
+    @property
+    def result(self) -> Domain:
+        return Domain(Type.INTEGER)
+
+    def step(self, rows: int) -> Fraction:  # noqa: ARG002
+        return Fraction(1)
+
+    def held(self, step: Fraction) -> tuple[int, int]:  # noqa: ARG002
+        return 0, 1
+
+    def size(self, low: int, high: int) -> int:  # noqa: ARG002
+        return 1
+
+    def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
+        return (Contribution(None, step, 0, low, high),)
+
+    def estimator(self, step: Fraction, low: int, high: int) -> Estimator:  # noqa: ARG002
+        return Total(whole=True)
+
+    def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
+        return (Fraction(1),)
+
+
+@dataclass(frozen=True)
+class Distinct(Count):
+    """The number of units with a row where the predicate holds."""
+
+    once_per_unit: ClassVar[bool] = True
+    name: ClassVar[str] = "units"
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The sum of a bounded value over the rows where the predicate holds."""
+
+    value: Expression
+    where: Expression | None = None
+    once_per_unit: ClassVar[bool] = False
+    name: ClassVar[str] = "sum"
+    noised: ClassVar[str] = "it"
+
+    @property
+    def result(self) -> Domain:
+        return Domain(Type.INTEGER if self.value.domain.type is Type.INTEGER else Type.REAL)
+
+    def step(self, rows: int) -> Fraction:
+        low, high = value_range(self.value)
+        return _step(self.value.domain, low, high, max(abs(low), abs(high)), rows)
+
+    def held(self, step: Fraction) -> tuple[int, int]:
+        return _held(self.value, step)
+
+    def size(self, low: int, high: int) -> int:
+        return max(1, abs(low), abs(high))
+
+    def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
+        return (Contribution(self.value, step, 0, low, high),)
+
+    def estimator(self, step: Fraction, low: int, high: int) -> Estimator:  # noqa: ARG002
+        return Total(whole=self.result.type is Type.INTEGER)
+
+    def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+        return ((low + high) // 2 * step,)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of a bounded value, measured as two sums: Σ(x − low) and Σ(high − x).
+
+    Together a row contributes high − low to the two, wherever its value lies: half the variance of a sum and a count
+    that share the price evenly.
+    """
+
+    value: Expression
+    where: Expression | None = None
+    once_per_unit: ClassVar[bool] = False
+    name: ClassVar[str] = "mean"
+    noised: ClassVar[str] = "its centred sum"
+
+    @property
+    def result(self) -> Domain:
+        return Domain(Type.REAL, nullable=True)
+
+    def step(self, rows: int) -> Fraction:
+        low, high = value_range(self.value)
+        return _step(self.value.domain, low, high, max(high - low, Fraction(0)), rows)
+
+    def held(self, step: Fraction) -> tuple[int, int]:
+        return _held(self.value, step)
+
+    def size(self, low: int, high: int) -> int:
+        return max(1, high - low)
+
+    def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
+        """Both are counted from the low end, so that no number is larger than the range it lies in."""
+        size = self.size(low, high)
+        above = Contribution(self.value, step, low, 0, size)
+        return above, Contribution(self.value, step, low, 0, size, mirrored=True)
+
+    def estimator(self, step: Fraction, low: int, high: int) -> Estimator:
+        return Ratio(low * step, (low + self.size(low, high)) * step)
+
+    def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
+        return (Fraction(self.size(low, high), 2) * step,) * 2
+
+
+def value_range(value: Expression) -> tuple[Fraction, Fraction]:
+    """The declared or derived range of what is added up."""
+    found = value.domain.range
+    if found is None:
+        raise InvalidParameter("value", value.domain, "an expression with a finite range")
+    low, high = found
+    return Fraction(low), Fraction(high)  # type: ignore[arg-type]
+
+
+def _held(value: Expression, step: Fraction) -> tuple[int, int]:
+    low, high = value_range(value)
+    return math.floor(low / step), math.ceil(high / step)
+
+
+def _step(domain: Domain, low: Fraction, high: Fraction, largest: Fraction, rows: int) -> Fraction:
+    step = Fraction(1) if domain.type is Type.INTEGER else domain.grid
+    if step is None:
+        step = _power_above(largest * rows / 2**24) if largest else Fraction(1)
+    while largest * rows / step > MOST_STEPS or max(abs(low), abs(high)) / step > _DOUBLE:
+        step *= 2
+    return step
+
+
+def _power_above(value: Fraction) -> Fraction:
+    exponent = math.floor(math.log2(value))
+    power = Fraction(2) ** exponent
+    return power if power >= value else power * 2
