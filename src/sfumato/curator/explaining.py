@@ -5,15 +5,13 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 
-from sfumato.mechanisms import Laplace
 from sfumato.plan.bounding import Bounding, Scaled
 from sfumato.plan.nodes import Filter, Join, Query, Scan, relations
 from sfumato.plan.words import bounds, limits, many, measured, names, words
 from sfumato.policy import Policy
 from sfumato.privacy.numbers import Number, percent, shown
-from sfumato.release.preparing import Additive, Prepared
+from sfumato.release.preparing import Prepared
 
 
 @dataclass(frozen=True)
@@ -66,19 +64,12 @@ def explain(
         operators.append(
             Operator(
                 "noise",
-                noise_in_words(mechanism, scaled.worth),
+                mechanism.words(scaled.worth),
                 f"±{shown(float(width))}{on} {sure}, for {price}",
             )
         )
     operators.append(_finish(query))
     return Explanation(text, str(prepared.price), tuple(operators), prepared.reason)
-
-
-def noise_in_words(mechanism: Additive, worth: Fraction) -> str:
-    """A mechanism in the measure's own terms, not in steps."""
-    size = mechanism.scale if isinstance(mechanism, Laplace) else mechanism.sigma
-    law = "Laplace, scale" if isinstance(mechanism, Laplace) else "Gaussian, σ"
-    return f"{law} {shown(float(max(size) if isinstance(size, tuple) else size) * float(worth), 6)}"
 
 
 def _sources(query: Query, policy: Policy) -> list[Operator]:

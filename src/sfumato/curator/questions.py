@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from sfumato.curator.explaining import Explanation, explain, noise_in_words
+from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, half_widths
 from sfumato.curator.setting import Setting
 from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
@@ -223,7 +223,7 @@ class Question:
             neighbours=policy.neighbours.value,
             guarantee=found.measured.price,
             account=f"ε = {text(budget.epsilon)}, δ = {text(budget.delta)}",
-            mechanisms=tuple(noise_in_words(scale.mechanism, scale.worth) for scale in found.measured.scales),
+            mechanisms=tuple(scale.mechanism.words(scale.worth) for scale in found.measured.scales),
             bounding=found.measured.bounding,
             limits=found.measured.limits,
             bounds=found.measured.bounds,

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import gaussian, grids, laplace, tables
+from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec, compose
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, shown, text, whole
 
 Size = Fraction | tuple[Fraction, ...]
 
@@ -56,6 +57,10 @@ class Laplace:
     0.5
     """
 
+    interactive: ClassVar[bool] = False
+    pure: ClassVar[bool] = True
+    order: ClassVar[int] = 1
+
     scale: Size
     grid: Fraction | None = None
 
@@ -63,6 +68,19 @@ class Laplace:
         step = grids.power_of_two(grid)
         object.__setattr__(self, "grid", step)
         object.__setattr__(self, "scale", _sizes(scale, "scale", step))
+
+    @classmethod
+    def of_size(cls, size: Fraction) -> Laplace:
+        return cls(size)
+
+    @classmethod
+    def norm(cls, change: Sensitivity) -> Fraction:
+        return change.l1
+
+    @classmethod
+    def closed_form(cls, *, epsilon: Fraction | None, rho: Fraction | None) -> Fraction | None:  # noqa: ARG003
+        """ε = Δ₁/scale."""
+        return None if epsilon is None else 1 / epsilon
 
     def apply(self, values: Any) -> Any:
         """The values plus fresh noise: an int for an int, an array for an array."""
@@ -85,6 +103,9 @@ class Laplace:
         lift = math.log(2) - math.log1p(math.exp(-1 / b))
         steps = max(0, math.ceil(b * (lift - math.log(beta)) * (1 + 1e-12)) - 1)
         return steps * (self.grid or Fraction(1))
+
+    def words(self, unit_value: Fraction = Fraction(1)) -> str:
+        return f"Laplace, scale {_largest(self.scale, unit_value)}"
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -109,6 +130,10 @@ class Gaussian:
     0.005
     """
 
+    interactive: ClassVar[bool] = False
+    pure: ClassVar[bool] = False
+    order: ClassVar[int] = 2
+
     sigma: Size
     grid: Fraction | None = None
 
@@ -116,6 +141,19 @@ class Gaussian:
         step = grids.power_of_two(grid)
         object.__setattr__(self, "grid", step)
         object.__setattr__(self, "sigma", _sizes(sigma, "sigma", step))
+
+    @classmethod
+    def of_size(cls, size: Fraction) -> Gaussian:
+        return cls(size)
+
+    @classmethod
+    def norm(cls, change: Sensitivity) -> Fraction:
+        return Fraction(change.l2)
+
+    @classmethod
+    def closed_form(cls, *, epsilon: Fraction | None, rho: Fraction | None) -> Fraction | None:  # noqa: ARG003
+        """ρ = Δ₂²/2σ², rounded up by more than a square root may be off."""
+        return None if rho is None else Fraction(math.sqrt(1 / (2 * rho))) * (1 + Fraction(1, 2**40))
 
     @classmethod
     def classical(cls, epsilon: Number, delta: Number, sensitivity: Sensitivity | Number = 1) -> Gaussian:
@@ -150,6 +188,9 @@ class Gaussian:
         beta, sigma = _miss(confidence, k), float(max(_in_steps(self.sigma, self.grid)))
         return _gaussian_width(sigma, beta) * (self.grid or Fraction(1))
 
+    def words(self, unit_value: Fraction = Fraction(1)) -> str:
+        return f"Gaussian, σ {_largest(self.sigma, unit_value)}"
+
     @cached_property
     def sampler(self) -> Sampler:
         return Sampler("gaussian", _in_steps(self.sigma, self.grid))
@@ -159,6 +200,10 @@ class Gaussian:
 
     def __repr__(self) -> str:
         return f"Gaussian(sigma={_shown(self.sigma)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
+
+
+def _largest(size: Size, unit_value: Fraction) -> str:
+    return shown(float(max(size) if isinstance(size, tuple) else size) * float(unit_value), 6)
 
 
 def _in_steps(size: Size, grid: Fraction | None) -> tuple[Fraction, ...]:
@@ -267,3 +312,7 @@ def _gaussian_width(sigma: float, beta: float) -> int:
         fits = math.erfc((middle + (0.5 if middle > sigma else 0.0)) / (sigma * math.sqrt(2))) * (1 + 1e-12) <= beta
         low, high = (low, middle) if fits else (middle + 1, high)
     return low
+
+
+FAMILIES: tuple[type[Additive], ...] = (Laplace, Gaussian)
+"""The kinds of noise that a release chooses between."""

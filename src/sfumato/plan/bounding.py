@@ -43,6 +43,11 @@ class Bounding(Enum):
     SAMPLE = "sample"
 
     @property
+    def order(self) -> int | None:
+        """The norm it cuts a unit's contributions to; None where it is good for either."""
+        return {Bounding.CLIP_L1: 1, Bounding.CLIP_L2: 2}.get(self)
+
+    @property
     def fractional(self) -> bool:
         """Whether it scales contributions, which then are fractions of a row."""
         return self in (Bounding.REWEIGHT, Bounding.CLIP_L1, Bounding.CLIP_L2)

@@ -20,13 +20,14 @@ from sfumato.engine.seam import Engine
 from sfumato.errors import Unanswered
 from sfumato.ledger import Account, Entry, Line, StoredAnswer
 from sfumato.mechanisms import bits
+from sfumato.mechanisms.protocols import Additive
 from sfumato.plan import words
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.nodes import GroupKey
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.measured import Measured, scales
-from sfumato.release.preparing import Additive, Prepared
+from sfumato.release.preparing import Prepared
 
 T = TypeVar("T")
 

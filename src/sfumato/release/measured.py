@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.measures import Estimate, Estimator
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
-from sfumato.release.preparing import Additive, Prepared
+from sfumato.release.preparing import Prepared
 
 
 @codec.value("scale")

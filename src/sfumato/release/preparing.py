@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
-from sfumato.plan.bounding import Bounded, Bounding
-from sfumato.privacy import Budget, Curve, Sensitivity, compose
+from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MOST_STEPS
+from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.bounding import Bounded
+from sfumato.privacy import Budget, Curve, compose
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import Number
 from sfumato.release.prices import Price
 
-Additive = Laplace | Gaussian
-Family = type[Laplace] | type[Gaussian]
+Family = type[Additive]
 
 _PRECISION = Fraction(1, 2**16)
 """Noise within this part of the least is found in a third of the steps."""
@@ -37,6 +36,11 @@ class Prepared:
     """One for each measure, in units of its totals."""
     curve: Curve
     reason: str
+
+    @property
+    def pure(self) -> bool:
+        """Whether an ε alone bounds what it leaks."""
+        return all(each.pure for each in self.mechanisms)
 
     def half_widths(self, confidence: Number = "0.95", together: int = 1) -> tuple[Fraction, ...]:
         """Of each measure's noise, in the measure's own terms."""
@@ -54,15 +58,13 @@ def prepare(
     Gaussian noise would close the account's pure currency, so while that is open it must halve the error to be
     chosen unasked.
     """
-    if family not in (None, Laplace, Gaussian):
+    if family is not None and family not in FAMILIES:
         raise InvalidParameter("mechanism", family, "sf.Laplace or sf.Gaussian, the classes themselves")
-    if family is Gaussian and not price.allows_gaussian:
+    if family is not None and not family.pure and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
     best = [_best(options, price, each) for each in ([family] if family is not None else _families(price, account))]
     chosen = min(best, key=_noise)
-    if family is None and isinstance(chosen.mechanisms[0], Gaussian):
-        chosen = _kept_pure(best, chosen, account)
-    return chosen
+    return chosen if family is not None or chosen.pure else _kept_pure(best, chosen, account)
 
 
 def _families(price: Price, account: Budget | None) -> list[Family]:
@@ -72,13 +74,13 @@ def _families(price: Price, account: Budget | None) -> list[Family]:
     """
     keeps = account is not None and "pure" in account.remaining
     if price.rho is not None and price.rho <= 2 and not keeps:
-        return [Gaussian]
-    return [Laplace, Gaussian] if price.allows_gaussian else [Laplace]
+        return [each for each in FAMILIES if not each.pure]
+    return [each for each in FAMILIES if each.pure or price.allows_gaussian]
 
 
 def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None) -> Prepared:
     """The Laplace release instead, where Gaussian noise would close the pure currency for too little."""
-    laplace = next((each for each in best if isinstance(each.mechanisms[0], Laplace)), None)
+    laplace = next((each for each in best if each.pure), None)
     if laplace is None or account is None or "pure" not in account.remaining or not account.affords(laplace.curve):
         return gaussian
     affordable = account.affords(gaussian.curve)
@@ -91,8 +93,7 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
 
 def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
     """The way with the least sensitivity: noise grows with Δ₁ (Laplace) or Δ₂ (Gaussian), all else being equal."""
-    unsuited = Bounding.CLIP_L1 if family is Gaussian else Bounding.CLIP_L2
-    suited = [each for each in options if each.bounding is not unsuited]
+    suited = [each for each in options if each.bounding.order in (None, family.order)]
     chosen = min(suited, key=lambda each: round(_reach(each, family), 9))  # the first, and cheapest, among equals
     others = [each.bounding.value for each in suited if each is not chosen]
     reason = f"{chosen.bounding.value}, " + (
@@ -104,11 +105,7 @@ def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
 
 def _reach(bounded: Bounded, family: Family) -> float:
     """The sum of the logarithms of all sensitivities, in the measures' own terms."""
-    return sum(math.log(_size(each.sensitivity, family) * each.worth) for each in bounded.measures)
-
-
-def _size(change: Sensitivity, family: Family) -> Fraction:
-    return change.l1 if family is Laplace else Fraction(change.l2)
+    return sum(math.log(family.norm(each.sensitivity) * each.worth) for each in bounded.measures)
 
 
 def _noise(prepared: Prepared) -> float:
@@ -117,14 +114,13 @@ def _noise(prepared: Prepared) -> float:
 
 
 def _calibrated(bounded: Bounded, price: Price, family: Family) -> list[Additive]:
-    """Equal shares of the price: by closed forms, Δ₁/ε and Δ₂/√(2ρ), or all scales grown until it is kept."""
+    """Equal shares of the price: by a closed form where there is one, or all scales grown until it is kept."""
     count = len(bounded.measures)
-    sizes = [_size(each.sensitivity, family) for each in bounded.measures]
-    if family is Laplace and price.epsilon is not None:
-        return [_made(Laplace, size * count / price.epsilon) for size in sizes]
-    if family is Gaussian and price.rho is not None:
-        factor = Fraction(math.sqrt(count / (2 * price.rho))) * (1 + Fraction(1, 2**40))
-        return [_made(Gaussian, _rounded(size * factor)) for size in sizes]
+    sizes = [family.norm(each.sensitivity) for each in bounded.measures]
+    epsilon, rho = (None if each is None else each / count for each in (price.epsilon, price.rho))
+    unit = family.closed_form(epsilon=epsilon, rho=rho)
+    if unit is not None:
+        return [_made(family, size * unit if family.pure else _rounded(size * unit)) for size in sizes]
 
     def grown(factor: Fraction) -> list[Additive]:
         return [_made(family, _rounded(size * factor * count)) for size in sizes]
@@ -137,7 +133,7 @@ def _made(family: Family, size: Fraction) -> Additive:
         rule = "one whose noise can be drawn exactly: this asks for too much of it"
         fix = "give more, ask for fewer columns, or declare narrower bounds"
         raise InvalidParameter("price", float(size), rule, fix=fix)
-    return family(max(size, LEAST_STEPS))
+    return family.of_size(max(size, LEAST_STEPS))
 
 
 def _rounded(size: Fraction) -> Fraction:
