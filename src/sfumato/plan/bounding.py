@@ -27,7 +27,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.measures import MOST_STEPS, Contribution, Estimator, Measure
 from sfumato.plan.nodes import Aggregate, multiplicity
 from sfumato.policy import Table
-from sfumato.privacy import Neighbours, Sensitivity
+from sfumato.privacy import Neighbours, Sensitivity, codec
 from sfumato.privacy.numbers import whole
 
 _FRACTION_BITS = 20
@@ -53,6 +53,7 @@ class Bounding(Enum):
         return self in (Bounding.REWEIGHT, Bounding.CLIP_L1, Bounding.CLIP_L2)
 
 
+@codec.value("limits")
 @dataclass(frozen=True)
 class Limits:
     """At most so many rows, groups, and rows in one group, of one unit."""

@@ -10,6 +10,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
+from sfumato.privacy import codec
 from sfumato.privacy.numbers import text
 
 VERSION = 1
@@ -26,7 +27,7 @@ def _written(node: Any) -> Any:
     if isinstance(node, Enum):
         return node.value
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        return [type(node).__name__, *(_written(getattr(node, each.name)) for each in dataclasses.fields(node))]
+        return [codec.kind(type(node)), *(_written(getattr(node, each.name)) for each in dataclasses.fields(node))]
     if isinstance(node, (tuple, list)):
         return [_written(each) for each in node]
     if isinstance(node, Fraction):

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sfumato.policy import Domain, Value
+from sfumato.privacy import codec
 
 
+@codec.value("column")
 @dataclass(frozen=True)
 class Column:
     """A column of the relation the expression is evaluated on."""
@@ -20,6 +22,7 @@ class Column:
     domain: Domain
 
 
+@codec.value("literal")
 @dataclass(frozen=True)
 class Literal:
     """A value written in the question; None is NULL."""
@@ -28,6 +31,7 @@ class Literal:
     domain: Domain
 
 
+@codec.value("call")
 @dataclass(frozen=True)
 class Call:
     """An allow-listed function applied to expressions: made by ``functions.call`` alone, which finds its domain."""

@@ -162,6 +162,7 @@ class Measure(Protocol):
         ...
 
 
+@codec.value("count")
 @dataclass(frozen=True)
 class Count:
     """The number of rows where the predicate holds; of all rows without one."""
@@ -198,6 +199,7 @@ class Count:
         return (Fraction(1),)
 
 
+@codec.value("distinct-units")
 @dataclass(frozen=True)
 class Distinct(Count):
     """The number of units with a row where the predicate holds."""
@@ -206,6 +208,7 @@ class Distinct(Count):
     name: ClassVar[str] = "units"
 
 
+@codec.value("sum")
 @dataclass(frozen=True)
 class Sum:
     """The sum of a bounded value over the rows where the predicate holds."""
@@ -240,6 +243,7 @@ class Sum:
         return ((low + high) // 2 * step,)
 
 
+@codec.value("mean")
 @dataclass(frozen=True)
 class Mean:
     """The mean of a bounded value, measured as two sums: Σ(x − low) and Σ(high − x).

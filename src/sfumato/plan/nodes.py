@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from sfumato.plan.expressions import Expression
 from sfumato.plan.measures import Measure
 from sfumato.policy import Value
+from sfumato.privacy import codec
 
 
+@codec.value("scan")
 @dataclass(frozen=True)
 class Scan:
     """The rows of the private table."""
@@ -28,6 +30,7 @@ class Scan:
     table: str
 
 
+@codec.value("join")
 @dataclass(frozen=True)
 class Join:
     """Every row beside its matches in a public table, of which there are at most ``multiplicity``."""
@@ -43,6 +46,7 @@ class Join:
     multiplicity: int
 
 
+@codec.value("filter")
 @dataclass(frozen=True)
 class Filter:
     input: Relation
@@ -52,6 +56,7 @@ class Filter:
 Relation = Scan | Join | Filter
 
 
+@codec.value("aggregate")
 @dataclass(frozen=True)
 class Aggregate:
     """The only node that reads private rows into numbers."""
