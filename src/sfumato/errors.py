@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import NamedTuple
 
 
 def shorten(value: object, width: int = 60) -> str:
@@ -42,6 +43,9 @@ def shorten(value: object, width: int = 60) -> str:
 
 class SfumatoError(Exception):
     """A refusal: the rule that was broken, where, and what would work instead."""
+
+    code: str = "refused"
+    """Stable, for programs: texts may change, codes do not."""
 
     def __init__(self, rule: str, *, place: str, fix: str) -> None:
         super().__init__(f"{rule}\n  place: {place}\n  fix:   {fix}")
@@ -61,6 +65,8 @@ class WeakPrivacy(UserWarning):
 class InvalidParameter(SfumatoError, ValueError):
     """A parameter is not one of the allowed values."""
 
+    code = "invalid-parameter"
+
     def __init__(self, parameter: str, value: object, allowed: str, *, fix: str = "") -> None:
         super().__init__(
             f"{parameter} must be {allowed}; got {shorten(value)}",
@@ -75,6 +81,8 @@ class InvalidParameter(SfumatoError, ValueError):
 class NeighboursDiffer(SfumatoError):
     """A privacy loss stated for one neighbour relation was used under the other."""
 
+    code = "neighbours-differ"
+
     def __init__(self, stated: str, wanted: str, *, place: str, fix: str) -> None:
         super().__init__(
             f"this privacy loss is stated for {stated} neighbours, not for {wanted}",
@@ -88,9 +96,13 @@ class NeighboursDiffer(SfumatoError):
 class InvalidPolicy(SfumatoError, ValueError):
     """A policy's declaration is wrong: the place is its path in the file."""
 
+    code = "invalid-policy"
+
 
 class SourceChanged(SfumatoError):
     """A source was replaced, changed or removed after it was opened."""
+
+    code = "source-changed"
 
     def __init__(self, table: str) -> None:
         super().__init__(
@@ -104,6 +116,8 @@ class SourceChanged(SfumatoError):
 class EngineFailed(SfumatoError):
     """The engine could not finish a statement. The text is always this one: a cause could tell of the data."""
 
+    code = "engine-failed"
+
     def __init__(self) -> None:
         super().__init__(
             "the engine could not finish",
@@ -114,6 +128,8 @@ class EngineFailed(SfumatoError):
 
 class EngineClosed(SfumatoError):
     """The sources were closed, or opened by the process this one was forked from."""
+
+    code = "engine-closed"
 
     def __init__(self) -> None:
         super().__init__(
@@ -129,6 +145,8 @@ class Unsupported(SfumatoError):
     ``code`` is stable, for programs. ``line`` and ``column`` (from 1) say where in the text; None when the whole
     text is meant.
     """
+
+    code = "unsupported"
 
     def __init__(
         self,
@@ -153,6 +171,8 @@ class Unanswered(SfumatoError):
     Its text is the same whatever happened, because what happened may depend on private rows.
     """
 
+    code = "unanswered"
+
     def __init__(self, number: int) -> None:
         super().__init__(
             "this release was charged and then stopped before it could answer",
@@ -164,6 +184,8 @@ class Unanswered(SfumatoError):
 
 class SessionClosed(SfumatoError):
     """The session has given all the answers it was charged for, or was closed."""
+
+    code = "session-closed"
 
     def __init__(self, positives: int) -> None:
         super().__init__(
@@ -181,6 +203,8 @@ class Overspent(SfumatoError):
     A currency that the account does not have, or has closed, is missing from the mappings;
     a request of ``None`` is unbounded (Gaussian noise in the pure currency).
     """
+
+    code = "overspent"
 
     def __init__(
         self,
@@ -215,21 +239,31 @@ class Overspent(SfumatoError):
 class AccountDiffers(SfumatoError):
     """An account's terms are fixed for life; these are others."""
 
+    code = "account-differs"
+
 
 class AlreadyAnswered(SfumatoError):
     """A charge pays for one answer."""
+
+    code = "already-answered"
 
 
 class RequestDiffers(SfumatoError):
     """A request id names one question for ever."""
 
+    code = "request-differs"
+
 
 class SourceTaken(SfumatoError):
     """The same data under another name would be a second budget for the same people."""
 
+    code = "source-taken"
+
 
 class TabClosed(SfumatoError):
     """The tab takes no more steps."""
+
+    code = "tab-closed"
 
     def __init__(self, why: str) -> None:
         super().__init__(why, place="Tab.step", fix="open a new tab: it is a new hold, and admitted as one")
@@ -238,9 +272,13 @@ class TabClosed(SfumatoError):
 class LedgerUnavailable(SfumatoError):
     """The ledger cannot be read or written as it is; nothing was changed."""
 
+    code = "ledger-unavailable"
+
 
 class LedgerDamaged(LedgerUnavailable):
     """A line is not what was written; ``number`` names the first one found, None when it is the file as a whole."""
+
+    code = "ledger-damaged"
 
     def __init__(self, number: int | None, why: str) -> None:
         super().__init__(
@@ -255,6 +293,8 @@ class LedgerDamaged(LedgerUnavailable):
 class LedgerBehind(LedgerUnavailable):
     """Lines that an anchor vouches for are missing or different: a backup was restored, or the file was changed."""
 
+    code = "ledger-behind"
+
     def __init__(self, number: int) -> None:
         super().__init__(
             f"this ledger does not contain line {number} as its anchor knows it: it was rolled back or rewritten",
@@ -263,6 +303,42 @@ class LedgerBehind(LedgerUnavailable):
             "ledger.acknowledge(anchor, reason=…), which raises the totals to the anchor's",
         )
         self.number = number
+
+
+class Outcome(NamedTuple):
+    """How a refusal ends a command, and a request."""
+
+    exit_code: int
+    http_status: int
+
+
+OUTCOMES: Mapping[str, Outcome] = {
+    "refused": Outcome(1, 400),
+    "invalid-parameter": Outcome(2, 400),
+    "neighbours-differ": Outcome(1, 400),
+    "invalid-policy": Outcome(1, 400),
+    "unsupported": Outcome(1, 422),
+    "overspent": Outcome(3, 402),
+    "unanswered": Outcome(4, 500),
+    "engine-failed": Outcome(1, 500),
+    "engine-closed": Outcome(1, 503),
+    "source-changed": Outcome(1, 409),
+    "source-taken": Outcome(1, 409),
+    "session-closed": Outcome(1, 409),
+    "account-differs": Outcome(1, 409),
+    "already-answered": Outcome(1, 409),
+    "request-differs": Outcome(1, 409),
+    "tab-closed": Outcome(1, 409),
+    "ledger-unavailable": Outcome(5, 503),
+    "ledger-damaged": Outcome(5, 503),
+    "ledger-behind": Outcome(5, 503),
+}
+"""By the code of an error's class, whatever skin shows it."""
+
+
+def outcome(error: SfumatoError) -> Outcome:
+    """How this refusal ends. A question that is refused has the code of its rule; all of them end alike."""
+    return OUTCOMES[type(error).code]
 
 
 def _rebuilt(kind: type[SfumatoError], message: str, facts: dict[str, object]) -> SfumatoError:

@@ -9,15 +9,7 @@ from contextlib import contextmanager
 
 import click
 
-from sfumato.errors import InvalidParameter, LedgerUnavailable, Overspent, SfumatoError, Unanswered, WeakPrivacy
-
-_CODES: tuple[tuple[type[SfumatoError], int], ...] = (
-    (InvalidParameter, 2),
-    (Overspent, 3),
-    (Unanswered, 4),
-    (LedgerUnavailable, 5),
-    (SfumatoError, 1),
-)
+from sfumato.errors import SfumatoError, WeakPrivacy, outcome
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 refused (the question, the policy or a file), 2 wrong usage, 3 overspent, 4 charged but "
@@ -35,4 +27,4 @@ def refusals() -> Iterator[None]:
             yield
         except SfumatoError as refusal:
             click.secho(str(refusal), fg="red", err=True)
-            sys.exit(next(code for kind, code in _CODES if isinstance(refusal, kind)))
+            sys.exit(outcome(refusal).exit_code)
