@@ -99,10 +99,7 @@ class Cost:
         if other.nothing:
             return True
         pure = self.pure is None or (other.pure is not None and other.pure <= self.pure)
-        if self.renyi is None or other.renyi is None:
-            renyi = self.renyi is other.renyi
-        else:
-            renyi = other.renyi <= self.renyi
+        renyi = _within(other.renyi, self.renyi) or self.renyi is other.renyi is None
         return pure and renyi and other.failure <= self.failure
 
     def less(self, other: Cost) -> Cost:
