@@ -164,3 +164,58 @@ def test_the_largest_release_of_a_huge_budget_is_the_least_noise_there_is() -> N
     account = sf.Budget(10**6, "1e-6").charge(sf.Curve.pure(1))
     assert 900 < account.largest(sf.Laplace) <= 1000  # a scale of 0.001
     assert sf.Budget(3).charge(sf.Curve.pure(1)).largest(sf.Laplace) == 2
+
+
+E30 = 10**30
+
+
+def test_a_missing_component_never_fits() -> None:
+    """Nothing bounds what a cost does not state: it is never read as zero."""
+    account = sf.Budget(1, "1e-6")
+    assert not account.admits(sf.Cost(50 * E30, None, 0))
+    assert not account.admits(sf.Cost(None, None, 0))
+    closed = account.charge(sf.Curve.gaussian(100))
+    assert not closed.admits(sf.Cost(1, None, 0))
+    assert closed.admits(sf.Cost(1, 1, 0))
+    with pytest.raises(sf.Overspent):
+        raise closed.refusal(sf.Cost(1, None, 0))
+
+
+def test_the_sum_of_costs_misses_what_any_of_them_misses() -> None:
+    stated, missing = sf.Cost(1, 2, 3), sf.Cost(4, None, 5)
+    assert stated + missing == missing + stated == sf.Cost(5, None, 8)
+    assert sf.Cost(None, 2, 0) + stated == sf.Cost(None, 4, 3)
+    for nothing in (sf.Cost(0, None, 0), sf.Cost(0, 0, 0)):
+        assert stated + nothing == nothing + stated == stated
+
+
+def test_a_currency_that_was_once_missing_stays_closed() -> None:
+    account = sf.Budget(1, "1e-6")
+    after = account.at(account.totals + sf.Cost(E30 // 10, None, 0))
+    assert after.totals.renyi is None
+    assert "renyi" not in after.remaining
+    assert after.admits(sf.Cost(9 * E30 // 10, 1, 0))
+    assert not after.admits(sf.Cost(None, 1, 0))
+    assert sf.loads(sf.dumps(after)) == after
+
+
+def test_a_hold_covers_only_what_is_stated_in_its_currencies() -> None:
+    hold = sf.Cost(10, 10, 10)
+    assert hold.covers(sf.Cost(10, 10, 10))
+    assert not hold.covers(sf.Cost(1, None, 0))
+    assert not sf.Cost(10, None, 10).covers(sf.Cost(1, 1, 0))
+    assert not hold.covers(sf.Cost(None, 1, 0))
+    assert sf.Cost(10, None, 10).covers(sf.Cost(10, None, 10))
+    for cost in (hold, sf.Cost(10, None, 10), sf.Cost(None, 0, 0)):
+        assert cost.covers(sf.Cost(0, None, 0))
+        assert cost.less(sf.Cost(0, None, 0)) == cost
+    assert hold.less(sf.Cost(4, 3, 2)) == sf.Cost(6, 7, 8)
+
+
+def test_nothing_more_is_admitted_exactly_where_the_totals_fit() -> None:
+    """What an amendment is decided by: whether the account, as it stands, admits a cost of nothing."""
+    nothing, spent = sf.Cost(0, None, 0), sf.Cost(4 * E30, 2 * E30, 0)
+    assert not sf.Budget(1, "1e-6").at(spent).admits(nothing)
+    assert sf.Budget(4, "1e-6").at(spent).admits(nothing)
+    assert sf.Budget(1).admits(nothing)
+    assert not sf.Budget(1, "1e-6", reserve="1e-7").at(sf.Cost(0, 0, E30)).admits(nothing)

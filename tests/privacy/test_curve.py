@@ -111,10 +111,10 @@ def test_group_of_a_pair_along_a_real_chain() -> None:
     worlds = [sf.Curve.discrete_laplace(2, shift) for shift in (1, 2)]
     q = math.exp(-0.5)
 
-    def capped(centre: int) -> list[float]:
-        inner = [(1 - q) / (1 + q) * q ** abs(x - centre) for x in range(-5, 8)]
-        left, right = q ** (centre + 6) / (1 + q), q ** (8 - centre) / (1 + q)
-        return [left, *inner, right]
+    def capped(centre: int) -> list[Fraction]:
+        inner = [Fraction((1 - q) / (1 + q) * q ** abs(x - centre)) for x in range(-5, 8)]
+        left = Fraction(q ** (centre + 6) / (1 + q))
+        return [left, *inner, 1 - left - sum(inner)]
 
     link = sf.Curve.pair(capped(0), capped(1))
     for epsilon in (0.0, 0.2, 0.6, 0.95):

@@ -93,7 +93,7 @@ def test_large_delta_is_resolved() -> None:
         C.gaussian(1e-140),
         C.discrete_gaussian(1e140),
         C.laplace(1e-290),
-        C.pair([1e-17, 1], [1, 1e-17]),
+        C.pair(["1e-17", 1 - Fraction("1e-17")], [1 - Fraction("1e-17"), "1e-17"]),
         sf.compose([(C.pair([1, 0], [0, 1]), 2), C.gaussian(1)]),
         sf.compose([(C.discrete_gaussian(1e-30), 1000), (C.laplace(1), 3)]),
         sf.compose([C.discrete_gaussian(1, 0), C.gaussian(1)]),

@@ -47,7 +47,12 @@ def _units(value: object, name: str) -> int:
 
 
 def _sum(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else a + b
+    """What one of two does not state, their sum does not."""
+    return None if a is None or b is None else a + b
+
+
+def _within(total: int | None, allowed: int | None) -> bool:
+    return total is not None and allowed is not None and total <= allowed
 
 
 @codec.value("cost")
@@ -58,7 +63,9 @@ class Cost:
     pure: int | None
     """Max-divergence outside the failure; None when unbounded."""
     renyi: int | None
-    """Rényi divergence of the account's order outside the failure; None when the account has no such currency."""
+    """Rényi divergence of the account's order outside the failure; None when it is not stated, as in an account that
+    has no such currency. Where an account has one, what is not stated is unbounded.
+    """
     failure: int
 
     def __post_init__(self) -> None:
@@ -68,10 +75,16 @@ class Cost:
             _units(self.renyi, "renyi")
         _units(self.failure, "failure")
 
+    @property
+    def nothing(self) -> bool:
+        """Whether this is no cost at all: where the max-divergence is 0 every Rényi divergence is, stated or not."""
+        return self.pure == 0 and not self.renyi and not self.failure
+
     def __add__(self, other: Cost) -> Cost:
-        """Both releases: what is unbounded stays so, and a currency the account lacks stays missing."""
-        pure = None if self.pure is None or other.pure is None else self.pure + other.pure
-        return Cost(pure, _sum(self.renyi, other.renyi), self.failure + other.failure)
+        """Both releases: what is unbounded or missing in one of them stays so."""
+        if self.nothing or other.nothing:
+            return other if self.nothing else self
+        return Cost(_sum(self.pure, other.pure), _sum(self.renyi, other.renyi), self.failure + other.failure)
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:
@@ -82,14 +95,19 @@ class Cost:
         return {**found, "failure": from_units(self.failure)}
 
     def covers(self, other: Cost) -> bool:
-        """Whether the other cost fits into this one in every component."""
+        """Whether the other cost fits into this one in every component; one that only one of them states never fits."""
+        if other.nothing:
+            return True
         pure = self.pure is None or (other.pure is not None and other.pure <= self.pure)
-        return pure and (other.renyi or 0) <= (self.renyi or 0) and other.failure <= self.failure
+        renyi = _within(other.renyi, self.renyi) or self.renyi is other.renyi is None
+        return pure and renyi and other.failure <= self.failure
 
     def less(self, other: Cost) -> Cost:
         """What is left of this after a cost that it covers; of the unbounded, the unbounded."""
+        if other.nothing:
+            return self
         pure = None if self.pure is None or other.pure is None else self.pure - other.pure
-        renyi = None if self.renyi is None else self.renyi - (other.renyi or 0)
+        renyi = None if self.renyi is None or other.renyi is None else self.renyi - other.renyi
         return Cost(pure, renyi, self.failure - other.failure)
 
 
@@ -114,7 +132,7 @@ class Budget:
     order: Fraction | None
     neighbours: Neighbours
     spent_pure: int | None
-    spent_renyi: int
+    spent_renyi: int | None
     spent_failure: int
     allowances: Cost = field(init=False, repr=False, compare=False)
     """What the account was opened with, in units rounded down."""
@@ -128,7 +146,7 @@ class Budget:
         order: Number | None = None,
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
         spent_pure: int | None = 0,
-        spent_renyi: int = 0,
+        spent_renyi: int | None = 0,
         spent_failure: int = 0,
     ) -> None:
         whole_promise = Guarantee(epsilon, delta)
@@ -150,7 +168,7 @@ class Budget:
             ("order", alpha),
             ("neighbours", Neighbours.of(neighbours)),
             ("spent_pure", None if spent_pure is None else _units(spent_pure, "spent_pure")),
-            ("spent_renyi", _units(spent_renyi, "spent_renyi")),
+            ("spent_renyi", None if spent_renyi is None else _units(spent_renyi, "spent_renyi")),
             ("spent_failure", _units(spent_failure, "spent_failure")),
             ("allowances", Cost(allowance_units(whole_promise.epsilon), renyi, allowance_units(kept))),
         ):
@@ -187,11 +205,10 @@ class Budget:
         return self.at(self.totals + cost)
 
     def admits(self, cost: Cost) -> bool:
-        """The rule of the theorem, here and nowhere else."""
+        """The rule of the theorem, here and nowhere else: a component that is missing never fits."""
         allowed, total = self.allowances, self.totals + cost
-        fits_pure = total.pure is not None and allowed.pure is not None and total.pure <= allowed.pure
-        fits_renyi = allowed.renyi is not None and (total.renyi or 0) <= allowed.renyi
-        return total.failure <= allowed.failure and (fits_pure or fits_renyi)
+        fits = _within(total.pure, allowed.pure) or _within(total.renyi, allowed.renyi)
+        return total.failure <= allowed.failure and fits
 
     def refusal(self, cost: Cost, place: str = "the account") -> Overspent:
         """Why a cost is not admitted, with what would be."""
@@ -228,7 +245,7 @@ class Budget:
         allowed, left = self.allowances, {}
         if self.spent_pure is not None and allowed.pure is not None and self.spent_pure <= allowed.pure:
             left["pure"] = from_units(allowed.pure - self.spent_pure)
-        if allowed.renyi is not None and self.spent_renyi <= allowed.renyi:
+        if self.spent_renyi is not None and allowed.renyi is not None and self.spent_renyi <= allowed.renyi:
             left["renyi"] = from_units(allowed.renyi - self.spent_renyi)
         if self.delta:
             left["failure"] = from_units(max(0, allowed.failure - self.spent_failure))
@@ -285,6 +302,7 @@ def _with_spent(account: Budget, allowances: Cost, totals: Cost) -> Budget:
         object.__setattr__(after, name, getattr(account, name))
     object.__setattr__(after, "allowances", allowances)
     object.__setattr__(after, "spent_pure", totals.pure)
-    object.__setattr__(after, "spent_renyi", totals.renyi or 0)
+    unstated = 0 if account.order is None or totals.nothing else None
+    object.__setattr__(after, "spent_renyi", unstated if totals.renyi is None else totals.renyi)
     object.__setattr__(after, "spent_failure", totals.failure)
     return after

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
 from sfumato.privacy.losses import Loss, sum_above
-from sfumato.privacy.numbers import above, below
+from sfumato.privacy.numbers import above, below, float_above, float_below, lowered, raised
 
 Part = tuple[Loss, int]
 Parts = tuple[Part, ...]
@@ -54,11 +54,23 @@ def epsilon_range(parts: Parts, delta: Fraction) -> tuple[float, float]:
         return 0.0, 0.0 if delta >= most else math.inf
     if (profile := _closed_form(parts)) is not None and delta > most:
         low, high = _invert(profile, delta)
-        return min(low, ends[0]), min(high, ends[1])
+        return min(_not_above(low), ends[0]), min(_not_below(high), ends[1])
+    if delta == least:
+        return ends[0], math.inf if delta < most else ends[1]
     # What the failure leaves of δ: the most of it for the lower bound, the least of it for the upper.
-    spare = below(delta - most) if delta > most else 0.0
-    low, high = epsilon_range_of(Moments.of(parts), spare, above(delta - least)) if delta > least else ends
-    return min(low, ends[0]), math.inf if delta < most else min(high, ends[1])
+    spare = float_below(delta - most) if delta > most else 0.0
+    low, high = epsilon_range_of(Moments.of(parts), spare, float_above(delta - least))
+    return min(_not_above(low), ends[0]), math.inf if delta < most else min(_not_below(high), ends[1])
+
+
+def _not_above(low: float) -> float:
+    """A computed lower bound of a number ≥ 0, in its decimal meaning too."""
+    return max(0.0, lowered(low))
+
+
+def _not_below(high: float) -> float:
+    """A computed upper bound of a number ≥ 0, in its decimal meaning too."""
+    return raised(high) if high else 0.0
 
 
 def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
@@ -70,10 +82,10 @@ def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
     if top is not None and epsilon >= top:
         return below(least), above(most)
     if (profile := _closed_form(parts)) is not None:
-        value, error = profile(float(epsilon))
-        return max(0.0, value - error), min(1.0, math.nextafter(value + error, 1.0))
+        below_it, above_it = profile(float_above(epsilon)), profile(float_below(epsilon))
+        return _not_above(lowered(below_it[0] - below_it[1])), min(1.0, raised(raised(sum(above_it))))
     low, high = delta_range_of(Moments.of(parts), float(epsilon))
-    return min(1.0, low + below(least)), min(1.0, high + above(most))
+    return min(1.0, _not_above(low + float_below(least))), min(1.0, raised(high + float_above(most)))
 
 
 Profile = Callable[[float], tuple[float, float]]
@@ -89,10 +101,10 @@ def _closed_form(parts: Parts) -> Profile | None:
 
 def _invert(profile: Profile, delta: Fraction) -> tuple[float, float]:
     """Bounds of the least ε ≥ 0 at which a falling profile is ≤ δ, from the two ends of its rounding error."""
-    least, most = below(delta), above(delta)
+    least, most = float_below(delta), float_above(delta)
     return (
-        _last(lambda epsilon: profile(epsilon)[0] - profile(epsilon)[1] > most)[0],
-        _last(lambda epsilon: math.nextafter(sum(profile(epsilon)), 1.0) > least)[1],
+        _last(lambda epsilon: lowered(profile(epsilon)[0] - profile(epsilon)[1]) > most)[0],
+        _last(lambda epsilon: raised(sum(profile(epsilon))) > least)[1],
     )
 
 

@@ -2,13 +2,18 @@
 
 A ``Curve`` is a bag of dominating pairs (``losses``) with multiplicities. One release has one pair or a few;
 composing is putting bags together, because products of dominating pairs dominate compositions. Everything else is a
-reading of it. Both directions (a unit added, a unit removed) are kept apart and the worse one is taken at the end.
+reading of it.
+
+Under add-remove neighbours one orientation is shared by all parts (a unit is there in all of them or in none), so both
+directions are kept apart and the worse one is taken at the end. Under replace a unit may play P in one part and Q in
+the next (of two attributes each may take the other's value), so a part is first replaced by one that dominates both of
+its orders, and charges take the worse order part by part.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -26,6 +31,7 @@ from sfumato.privacy.losses import (
     Loss,
     PairLoss,
     ResponseLoss,
+    sum_above,
 )
 from sfumato.privacy.numbers import (
     BELOW_ONE,
@@ -143,7 +149,11 @@ class Curve:
 
     @classmethod
     def pair(cls, p: Distribution, q: Distribution, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
-        """A release whose outcomes are finite: its distributions with and without the unit."""
+        """A release whose outcomes are finite: its distributions with and without the unit.
+
+        Each must sum to exactly 1: write Fraction(1, 3) or "1/3", not the float 1/3. What rounding leaves missing (at
+        most 1e-9) is failure, in both directions; more than 1 is refused.
+        """
         return cls([(PairLoss(*aligned(p, q)), 1)], neighbours)
 
     # ── read as ────────────────────────────────────────────────────────────────────────────────
@@ -156,7 +166,7 @@ class Curve:
     @cached_property
     def max_divergence(self) -> Fraction | None:
         """Σ D∞ outside the failure: the cost in the pure currency; None when unbounded."""
-        totals = [composition.max_divergence(parts) for parts in self._directions]
+        totals = [composition.max_divergence(parts) for parts in self._sides(_pure)]
         return None if None in totals else max(total for total in totals if total is not None)
 
     def epsilon(self, delta: Number) -> float:
@@ -184,7 +194,7 @@ class Curve:
         if is_infinite(order):
             return math.inf if self.max_divergence is None else above(self.max_divergence)
         alpha = float(exact(order, "order", _FROM_ONE))
-        return max(composition.renyi(parts, alpha) for parts in self._directions)
+        return max(composition.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
 
     def renyi_above(self, order: Fraction) -> Fraction:
         """``renyi`` as an exact number that is surely not below it: what an account charges.
@@ -192,7 +202,8 @@ class Curve:
         D_α is computed from sums of positive terms, to a relative error far below 2^-42; the absolute term
         covers the logarithm-of-a-sum branch, whose error is divided by α − 1.
         """
-        value = max(composition.renyi(parts, float(order)) for parts in self._directions)
+        alpha = float(order)
+        value = max(composition.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
         if not math.isfinite(value):
             return Fraction(10**300)  # more than any account holds
         margin = 2.0**-45 / float(order - 1) if self._rough else 0.0
@@ -203,10 +214,13 @@ class Curve:
         return any(not isinstance(loss, (GaussianLoss, ConcentratedLoss)) for loss, _ in self.parts)
 
     def rho(self) -> float:
-        """A ρ for which this is ρ-zCDP: each part's least, added. Infinite when there is none, as with any failure."""
+        """A ρ for which this is ρ-zCDP: each part's least, added and rounded up. Infinite when there is none, as with
+        any failure.
+        """
         if self.failure:
             return math.inf
-        return max(math.fsum(count * least_rho(loss) for loss, count in parts) for parts in self._directions)
+        totals = (sum_above((least_rho(loss), count) for loss, count in parts) for parts in self._sides(least_rho))
+        return max(above(total) for total in totals if total is not None)
 
     def group(self, k: int) -> Curve:
         """The loss when k units change together; every part is recomputed for k units."""
@@ -244,8 +258,17 @@ class Curve:
         worse = max(sides, key=lambda parts: (composition.failure(parts), composition.renyi(parts, 1.0)))
         return PrivacyLoss(worse, sides[-1] if worse is sides[0] else sides[0])
 
+    def _sides(self, worse: Callable[[Loss], float | Fraction]) -> tuple[tuple[Part, ...], ...]:
+        """The parts to be charged: in both directions, or, under replace, each in the order that is worse."""
+        if self.neighbours is Neighbours.ADD_REMOVE:
+            return self._directions
+        return (tuple((max(loss, loss.reversed(), key=worse), count) for loss, count in self.parts),)
+
     @cached_property
     def _directions(self) -> tuple[tuple[Part, ...], ...]:
+        """The parts to be composed: in both directions, or, under replace, each dominating both of its orders."""
+        if self.neighbours is Neighbours.REPLACE:
+            return (tuple((loss.symmetrised(), count) for loss, count in self.parts),)
         back = tuple((loss.reversed(), count) for loss, count in self.parts)
         return (self.parts,) if back == self.parts else (self.parts, back)
 
@@ -253,6 +276,10 @@ class Curve:
         inside = ", ".join(f"{loss!r} × {count}" for loss, count in self.parts[:3])
         more = f", … {len(self.parts) - 3} more" if len(self.parts) > 3 else ""
         return f"<Curve {self.neighbours.value}: {inside + more or 'nothing'}>"
+
+
+def _pure(loss: Loss) -> float | Fraction:
+    return math.inf if loss.pure is None else loss.pure
 
 
 def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:

@@ -2,6 +2,8 @@
 
 Conventions: an outcome impossible under both (0/0) says nothing; an outcome possible under P alone makes KL, Rényi
 of order ≥ 1 and max-divergence infinite, and goes whole into the hockey-stick divergence, which is the δ at that ε.
+Floats whose sum misses 1 by rounding are scaled to it. These are definitions to compute with: what a release leaks is
+stated by ``Curve.pair``, whose probabilities must sum to exactly 1.
 
 >>> hockey_stick([0.75, 0.25], [0.25, 0.75], 0)
 0.5
@@ -13,7 +15,7 @@ import math
 
 from sfumato.privacy.losses import PairLoss
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, is_infinite
-from sfumato.privacy.pairs import Distribution, aligned
+from sfumato.privacy.pairs import Distribution, normalised
 from sfumato.privacy.series import log_ratio
 
 
@@ -24,7 +26,7 @@ def kl(p: Distribution, q: Distribution) -> float:
 
 def max_divergence(p: Distribution, q: Distribution) -> float:
     """sup ln P(S)/Q(S): at most ε both ways is ε-DP (Dwork & Roth 2014, Def. 3.6)."""
-    pair = PairLoss(*aligned(p, q))
+    pair = PairLoss(*normalised(p, q))
     if pair.failure:
         return math.inf
     return max(log_ratio(a, b) for a, b in zip(pair.p, pair.q, strict=True) if b and a)
@@ -35,7 +37,7 @@ def renyi(p: Distribution, q: Distribution, order: Number) -> float:
     if is_infinite(order):
         return max_divergence(p, q)
     alpha = float(exact(order, "order", POSITIVE))
-    pair = PairLoss(*aligned(p, q))
+    pair = PairLoss(*normalised(p, q))
     if alpha >= 1:
         return math.inf if pair.failure else pair.renyi(alpha)
     terms = (float(a) ** alpha * float(b) ** (1 - alpha) for a, b in zip(pair.p, pair.q, strict=True))
@@ -45,4 +47,4 @@ def renyi(p: Distribution, q: Distribution, order: Number) -> float:
 
 def hockey_stick(p: Distribution, q: Distribution, epsilon: Number) -> float:
     """Σ max(0, P − e^ε·Q): at most δ both ways is (ε, δ)-DP (Barthe & Olmedo 2013)."""
-    return PairLoss(*aligned(p, q)).delta(float(exact(epsilon, "epsilon", NONNEGATIVE)))[0]
+    return PairLoss(*normalised(p, q)).delta(float(exact(epsilon, "epsilon", NONNEGATIVE)))[0]

@@ -44,7 +44,7 @@ from sfumato.privacy.losses import (
     PairLoss,
     sum_above,
 )
-from sfumato.privacy.numbers import above
+from sfumato.privacy.numbers import float_above, raised
 
 Complex = NDArray[np.complexfloating[Any, Any]]
 Real = NDArray[np.floating[Any]]
@@ -122,7 +122,7 @@ class Moments:
             stacks=tuple(_stacked(group) for group in members.values()),
             gaussian=math.fsum(gaussian),
             known=all(loss.moments_known for loss, _ in parts),
-            top=math.inf if top is None else above(top),
+            top=math.inf if top is None else raised(float_above(top)),  # a float ε beyond it is surely beyond
             lattice=_common_lattice(parts),
             count=float(sum(count for _, count in parts)),
             magnitude=sum(count * loss.magnitude for loss, count in parts),
@@ -158,7 +158,8 @@ def _stacked(group: list[tuple[Loss, int]]) -> _Stack:
 
 def _common_lattice(parts: Sequence[tuple[Loss, int]]) -> tuple[Fraction, Fraction] | None:
     """The coarsest lattice that holds every sum, if each part has one and a common one is not absurdly fine."""
-    lattices = [(loss.lattice, count) for loss, count in parts if loss.top != 0]  # a loss that is always 0 fits any
+    # Not by the largest loss: that of a pair whose finite losses are all negative is 0, and it lies on no lattice.
+    lattices = [(loss.lattice, count) for loss, count in parts if not loss.flat]
     spacing, offset = Fraction(0), Fraction(0)
     if any(lattice is None for lattice, _ in lattices):
         return None

@@ -82,6 +82,11 @@ class Loss:
         return self.pure == 0 and not self.failure
 
     @property
+    def flat(self) -> bool:
+        """Whether the loss is 0 wherever it is finite: such a loss lies on every lattice."""
+        return self.pure == 0
+
+    @property
     def sort_key(self) -> tuple[Any, ...]:
         """One order for equal bags of losses; floats decide quickly, exact fields only between equal floats."""
         exact_fields = tuple(getattr(self, f.name) for f in fields(self))
@@ -97,6 +102,10 @@ class Loss:
         raise NotImplementedError
 
     def reversed(self) -> Loss:
+        return self
+
+    def symmetrised(self) -> Loss:
+        """A loss that dominates this one and its reverse at every real ε."""
         return self
 
     def renyi(self, order: float) -> float:
@@ -215,10 +224,10 @@ class LaplaceLoss(Loss):
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         x, beta = self.parameters
-        if epsilon >= x:
+        if epsilon > x * (1 + _ROUNDING):  # surely beyond the largest loss, not by rounding alone
             return 0.0, 0.0
         if beta == 0:
-            return (value := -math.expm1((epsilon - x) / 2)), _ROUNDING * (value + x * (1 - value))
+            return (value := -math.expm1(min(0.0, epsilon - x) / 2)), _ROUNDING * (value + x * (1 - value))
         # The likelihood ratio is monotone: the best event is a ray {noise ≤ t}; t's float may be off by one.
         shift = int(self.epsilon / self.step)
         near = math.ceil((shift - epsilon / beta) / 2) - 1
@@ -479,11 +488,11 @@ class BoundedRangeLoss(Loss):
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         eta = float(self.eta)
-        if epsilon >= eta:
+        if epsilon > eta * (1 + _ROUNDING):  # surely beyond the largest loss, not by rounding alone
             return 0.0, 0.0
-        gap = -math.expm1((epsilon - eta) / 2)
-        width = -math.expm1(-eta)
-        return gap * (gap / width), _ROUNDING * gap * ((gap + eta * (1 - gap)) / width)
+        gap = -math.expm1(min(0.0, epsilon - eta) / 2)
+        width, most = -math.expm1(-eta), gap + _ROUNDING * eta
+        return gap * (gap / width), _ROUNDING * most * ((most + eta * (1 - gap)) / width)
 
     def group(self, k: int) -> BoundedRangeLoss:
         """Ranges of a chain of k neighbours add."""
@@ -534,7 +543,18 @@ class PairLoss(Loss):
         object.__setattr__(self, "q", q)
 
     def reversed(self) -> PairLoss:
-        return PairLoss(self.q, self.p)
+        return self._known(self.q, self.p)
+
+    def symmetrised(self) -> PairLoss:
+        return self._known(*pairs.symmetrised(self.p, self.q))
+
+    @staticmethod
+    def _known(p: pairs.Exact, q: pairs.Exact) -> PairLoss:
+        """A pair derived from validated ones: its numbers may have more digits than a public number has."""
+        pair = object.__new__(PairLoss)
+        object.__setattr__(pair, "p", p)
+        object.__setattr__(pair, "q", q)
+        return pair
 
     @cached_property
     def _common(self) -> list[tuple[Fraction, Fraction]]:
@@ -561,6 +581,10 @@ class PairLoss(Loss):
     @property
     def trivial(self) -> bool:
         return self.p == self.q
+
+    @property
+    def flat(self) -> bool:
+        return all(a == b for a, b in self._common)
 
     @property
     def top(self) -> Fraction | None:

@@ -11,6 +11,7 @@ import math
 import numbers
 import operator
 import re
+import sys
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -149,16 +150,37 @@ def text(value: Fraction) -> str:
 
 
 def above(value: Fraction) -> float:
-    """The least float whose meaning under the number rule is at least ``value``."""
-    nearest = _nearest(value)
+    """A float whose meaning under the number rule is at least ``value``: the least of those not below its nearest."""
+    nearest = max(_nearest(value), -sys.float_info.max)
     while math.isfinite(nearest) and Fraction(Decimal(str(nearest))) < value:
         nearest = math.nextafter(nearest, math.inf)
     return nearest
 
 
 def below(value: Fraction) -> float:
-    """The largest float whose meaning under the number rule is at most ``value``."""
+    """A float whose meaning under the number rule is at most ``value``."""
     return -above(-value)
+
+
+def float_above(value: Fraction) -> float:
+    """The least float that is at least ``value`` as a binary number, for computing on: 0.3 as a float is below 3/10."""
+    nearest = max(_nearest(value), -sys.float_info.max)
+    return math.nextafter(nearest, math.inf) if math.isfinite(nearest) and Fraction(nearest) < value else nearest
+
+
+def float_below(value: Fraction) -> float:
+    """The largest float that is at most ``value`` as a binary number."""
+    return -float_above(-value)
+
+
+def raised(computed: float) -> float:
+    """One float further up: a sum that was rounded is not above it, nor is the decimal that a float stands for."""
+    return math.nextafter(computed, math.inf)
+
+
+def lowered(computed: float) -> float:
+    """One float further down."""
+    return math.nextafter(computed, -math.inf)
 
 
 def _nearest(value: Fraction) -> float:

@@ -12,11 +12,34 @@ from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 Distribution = Mapping[Hashable, Number] | Sequence[Number]
 Exact = tuple[Fraction, ...]
 
-_TOLERANCE = Fraction(1, 10**9)  # floats that should sum to one may miss it by rounding, not by more
+_NONE = Fraction(0)
+_TOLERANCE = Fraction(1, 10**9)  # numbers that should sum to one may miss it by rounding, not by more
 
 
 def aligned(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
-    """Two distributions over the same outcomes as exact probabilities; mappings are joined by key."""
+    """Two distributions over the same outcomes as exact probabilities, which sum to exactly 1.
+
+    Nothing is known about mass that rounding took away, so what P misses becomes an outcome that Q never has, and the
+    other way round: wherever the mass truly lies, that can only raise P(S) − e^ε·Q(S), in both directions. Mass beyond
+    1 is refused: scaling it down could lower what leaks.
+    """
+    first, second = joined(p, q)
+    missing, lacking = _missing(first, "p"), _missing(second, "q")
+    if missing or lacking:
+        first, second = (*first, missing, _NONE), (*second, _NONE, lacking)
+    return first, second
+
+
+def normalised(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
+    """Two distributions over the same outcomes, each divided by its sum, which may miss 1 by rounding: for reading a
+    definition, not for stating what a release leaks.
+    """
+    first, second = joined(p, q)
+    return _scaled(first, "p"), _scaled(second, "q")
+
+
+def joined(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
+    """The exact numbers of both, outcome by outcome; mappings are joined by key."""
     if isinstance(p, Mapping) and isinstance(q, Mapping):
         keys = list(dict.fromkeys([*p, *q]))
         left: Iterable[Number] = [p.get(key, 0) for key in keys]
@@ -25,7 +48,8 @@ def aligned(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
         raise InvalidParameter("p and q", (type(p).__name__, type(q).__name__), "both mappings or both sequences")
     else:
         left, right = _items(p, "p"), _items(q, "q")
-    first, second = _normalised(left, "p"), _normalised(right, "q")
+    first = tuple(exact(value, "p", NONNEGATIVE) for value in left)
+    second = tuple(exact(value, "q", NONNEGATIVE) for value in right)
     if len(first) != len(second):
         raise InvalidParameter("q", f"{len(second)} outcomes", f"as long as p ({len(first)} outcomes)")
     return first, second
@@ -37,14 +61,24 @@ def _items(values: object, name: str) -> list[Number]:
     return list(values)
 
 
-def _normalised(values: Iterable[Number], name: str) -> Exact:
-    probabilities = [exact(value, name, NONNEGATIVE) for value in values]
-    total = sum(probabilities, Fraction(0))
-    if not probabilities or abs(total - 1) > _TOLERANCE:
+def _missing(values: Exact, name: str) -> Fraction:
+    """What the probabilities lack of 1."""
+    lacking = 1 - sum(values, _NONE)
+    if not 0 <= lacking <= _TOLERANCE:
         raise InvalidParameter(
-            name, f"{len(probabilities)} numbers with sum {float(total)!r}", "probabilities that sum to 1"
+            name,
+            f"{len(values)} numbers that sum to {abs(float(lacking)):.3g} {'more' if lacking < 0 else 'less'} than 1",
+            "probabilities that sum to exactly 1",
+            fix="write exact numbers, such as Fraction(1, 3) or '1/3': the float 1/3 is 0.3333333333333333",
         )
-    return tuple(value / total for value in probabilities)
+    return lacking
+
+
+def _scaled(values: Exact, name: str) -> Exact:
+    total = sum(values, _NONE)
+    if abs(total - 1) > _TOLERANCE:
+        raise InvalidParameter(name, f"{len(values)} numbers with sum {float(total)!r}", "probabilities that sum to 1")
+    return tuple(value / total for value in values)
 
 
 Corner = tuple[Fraction, Fraction]
@@ -82,14 +116,27 @@ def _below(a: Corner, b: Corner, c: Corner) -> bool:
     return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])
 
 
+def symmetrised(p: Exact, q: Exact) -> tuple[Exact, Exact]:
+    """The least pair whose hockey-stick divergence is at least that of (p, q) and of (q, p) at every real ε.
+
+    The divergence at ε is the most that a power curve rises above the line of slope e^ε through the origin, so that
+    of the concave hull of both power curves is the larger of the two (Dong, Roth & Su 2022, Prop. 2.12).
+    """
+    return _steps(hull([*tradeoff_corners(p, q), *tradeoff_corners(q, p)]))
+
+
 def chained(p: Exact, q: Exact, k: int) -> tuple[Exact, Exact]:
     """A pair whose trade-off is 1 − (1−f)^{∘k}, f the weaker of both directions of (p, q)."""
     power = hull([*tradeoff_corners(p, q), *tradeoff_corners(q, p)])
     chain = power
     for _ in range(k - 1):
         chain = _after(power, chain)
-    # A vertical first step is mass of Q where P is 0; a flat last one is mass of P where Q is 0.
-    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(chain)]
+    return _steps(chain)
+
+
+def _steps(power: list[Corner]) -> tuple[Exact, Exact]:
+    """The pair with this power curve. A vertical first step is mass of Q where P is 0; a flat last one the reverse."""
+    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(power)]
     return tuple(x for x, _ in steps), tuple(y for _, y in steps)
 
 

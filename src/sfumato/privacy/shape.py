@@ -59,7 +59,7 @@ class PrivacyLoss:
             least = 0.0  # no pair is known, only bounds: nothing forces the profile up here
         rounding = 2.0**-50  # of the two differences below
         steep = (self._delta_range(near)[1] - least + rounding) / -math.expm1(near - x)
-        return min(1.0, most + max(0.0, steep))
+        return min(1.0, (most + max(0.0, steep)) * (1 + rounding))
 
     def _delta_range(self, x: float) -> tuple[float, float]:
         """δ at any real x: below zero through the other direction, (P − yQ)⁺ = P − yQ + (yQ − P)⁺."""
@@ -69,21 +69,21 @@ class PrivacyLoss:
         return -math.expm1(x) + math.exp(x) * low, -math.expm1(x) + math.exp(x) * high
 
 
-def least_rho(loss: Loss) -> float:
-    """The least ρ with D_α ≤ ρα for all α > 1, rounded up by at most one part in 10⁹.
+def least_rho(loss: Loss) -> Fraction:
+    """The least ρ with D_α ≤ ρα for all α > 1: exact where it is known, else rounded up by at most one part in 10⁹.
 
     With s = α − 1, ψ(s) = s·D_α is convex and ψ(0) = 0, so chords bound ψ(s)/(s(s+1)) on an interval from above;
     the interval with the largest bound is halved until bound and best value meet.
     """
     if isinstance(loss, GaussianLoss):
-        return float(loss.mu_squared) / 2
+        return loss.mu_squared / 2
     if isinstance(loss, ConcentratedLoss):
-        return float(loss.rho)
+        return loss.rho
     if isinstance(loss, DiscreteGaussianLoss):  # attained at orders where (α − 1)·shift is whole
-        return float(loss.shift**2 / (2 * loss.sigma_squared))
+        return loss.shift**2 / (2 * loss.sigma_squared)
     ceiling = float(loss.pure or 0)
     if ceiling == 0:
-        return 0.0
+        return Fraction(0)
     reach = max(4.0, min(1e250, 4 * ceiling / loss.renyi(1.0)))  # beyond it D∞/α is smaller than what is found before
     grid = [1e-7, *(2.0**n for n in range(-20, math.ceil(math.log2(reach)) + 1))]
     psi = {s: s * loss.renyi(1 + s) for s in grid}
@@ -98,7 +98,7 @@ def least_rho(loss: Loss) -> float:
         best = max(best, psi[middle] / (middle * (middle + 1)))
         for left, right in ((a, middle), (middle, b)):
             heapq.heappush(open_, (-_chord(left, right, psi[left], psi[right]), left, right))
-    return max(-open_[0][0], ceiling / (1 + grid[-1])) * (1 + 2.0**-40)
+    return Fraction(max(-open_[0][0], ceiling / (1 + grid[-1])) * (1 + 2.0**-40))
 
 
 def _chord(a: float, b: float, at_a: float, at_b: float) -> float:

@@ -121,7 +121,8 @@ def renyi_to_delta(order: Number, divergence: Number, epsilon: Number) -> float:
     z = float(exact(order, "order", ABOVE_ONE) - 1)
     gap = exact(divergence, "divergence", NONNEGATIVE) - exact(epsilon, "epsilon", NONNEGATIVE)
     lead = max(Fraction(-10000), min(Fraction(10000), (exact(order, "order") - 1) * gap))
-    power = float(lead) - (1 + z) * math.log1p(1 / z) - math.log(z)
+    terms = float(lead), -(1 + z) * math.log1p(1 / z), -math.log(z)
+    power = math.fsum(terms) + 2.0**-50 * sum(map(abs, terms))
     return min(1.0, math.exp(min(0.0, power)) * _UP)
 
 
@@ -222,7 +223,7 @@ def chernoff_additive(samples: int, deviation: Number) -> float:
     (Dwork & Roth 2014, Thm 3.1; Hoeffding 1963).
     """
     m, t = whole(samples, "samples", at_least=1), float(exact(deviation, "deviation", NONNEGATIVE))
-    return math.exp(-2 * m * t * t)
+    return min(1.0, math.exp(-2 * m * t * t) * _UP)
 
 
 def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
@@ -230,7 +231,7 @@ def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
     negative ratio P(S < (1−|r|)μ) ≤ e^{−mμr²/2} (Dwork & Roth 2014, Thm 3.2)."""
     m, mu = whole(samples, "samples", at_least=1), float(exact(mean, "mean", PROBABILITY))
     r = float(exact(ratio, "ratio", _UNIT_RATIO))
-    return math.exp(-m * mu * r * r / (3 if r >= 0 else 2))
+    return min(1.0, math.exp(-m * mu * r * r / (3 if r >= 0 else 2)) * _UP)
 
 
 def azuma(effects: Iterable[Number], deviation: Number) -> float:
@@ -242,14 +243,15 @@ def azuma(effects: Iterable[Number], deviation: Number) -> float:
     t = exact(deviation, "deviation", NONNEGATIVE)
     if t == 0:
         return 1.0
-    return math.exp(-min(Fraction(10000), 2 * t * t / squares)) if squares else 0.0
+    return min(1.0, math.exp(-min(Fraction(10000), 2 * t * t / squares)) * _UP) if squares else 0.0
 
 
 def stirling(n: int) -> tuple[float, float]:
     """Bounds of ln n!: ln √(2πn) + n ln n − n plus something between 1/(12n+1) and 1/(12n) (Robbins 1955)."""
     count = whole(n, "n", at_least=1)
     middle = math.log(2 * math.pi * count) / 2 + count * math.log(count) - count
-    return middle + 1 / (12 * count + 1), middle + 1 / (12 * count)
+    slack = 2.0**-50 * (1 + count + count * math.log(count))
+    return middle + 1 / (12 * count + 1) - slack, middle + 1 / (12 * count) + slack
 
 
 __all__ = [
