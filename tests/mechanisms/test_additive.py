@@ -111,7 +111,8 @@ def test_no_size_reaches_an_error() -> None:
         lambda n: sf.KeyThreshold(1, "1e-6").choose(np.full(n, -1)),
         lambda n: sf.Quantiles("0.5", 1, (0, 9)).choose(np.arange(n)[::-1]),
         lambda n: sf.Quantiles("0.5", 1, (0, 9)).choose_histogram([1], np.zeros(n, np.int64)),
-        lambda n: sf.Exponential(1).choose(np.full(n, 0.5)),
+        lambda n: sf.Exponential(1).choose(np.full(n, True)),
+        lambda n: sf.TopK(1, k=5000).choose(np.zeros(n, np.int64)),
         lambda n: sf.Exponential(1).choose(["x" * n]),
     )
     for call in calls:

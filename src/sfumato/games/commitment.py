@@ -64,6 +64,11 @@ class Mixture:
         return _exponential(self.epsilon)
 
     @property
+    def _whole(self) -> Exponential:
+        """The selection of welfare in whole units of the environment, in which it is exact."""
+        return self.selection.in_parts(self.environment.scale)
+
+    @property
     def curve(self) -> Curve:
         """The outcome's own: the commitment branch draws it without looking. Imposed reactions, each a function of the
         player's own report, are told to that player alone."""
@@ -99,7 +104,7 @@ class Mixture:
 
     def law(self, reports: tuple[int, ...]) -> Law:
         """Of the outcome in the branch with free reactions."""
-        return law_of(self.selection, self.environment.welfare(reports))
+        return law_of(self._whole, self.environment.totals(reports))
 
     def value(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
         game = self.environment
@@ -136,7 +141,7 @@ class Mixture:
         """Draws the branch, the outcome and, in the commitment branch, everybody's reaction."""
         game, profile = self.environment, self.environment.profile(reports)
         if bits.below(self.q.denominator) >= self.q.numerator:
-            return Decision(self.selection.choose(list(game.welfare(profile))), None)
+            return Decision(self._whole.choose(game.totals(profile)), None)
         outcome = bits.below(len(game.outcomes))
         rows = [game.table(i)[t][outcome] for i, t in enumerate(profile)]
         return Decision(outcome, tuple(row.index(max(row)) for row in rows))

@@ -168,14 +168,16 @@ class Environment:
 
     def welfare(self, reports: Sequence[int]) -> tuple[Fraction, ...]:
         """Σ of the players' utilities at every outcome, were the reports true."""
+        return tuple(Fraction(total, self.scale) for total in self.totals(reports))
+
+    def totals(self, reports: Sequence[int]) -> tuple[int, ...]:
+        """The same in whole units of 1/scale, which is public: what a selection compares exactly."""
         profile = self.profile(reports)
         if self.symmetric:
             many = [(self.best(0)[t], count) for t, count in Counter(profile).items()]
         else:
             many = [(self.best(i)[t], 1) for i, t in enumerate(profile)]
-        return tuple(
-            Fraction(sum(row[s] * count for row, count in many), self.scale) for s in range(len(self.outcomes))
-        )
+        return tuple(sum(row[s] * count for row, count in many) for s in range(len(self.outcomes)))
 
     def profile(self, reports: Any) -> tuple[int, ...]:
         """Reports as numbers of types; anything else is refused without showing it."""

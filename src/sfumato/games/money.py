@@ -71,7 +71,7 @@ class Priced:
     def law(self, reports: tuple[int, ...]) -> Law:
         game = self.environment
         scores = game.welfare(reports)
-        law = law_of(self.selection, scores)
+        law = law_of(self.selection.in_parts(game.scale), game.totals(reports))
         if game.symmetric:
             asked = set(reports)
             rows = [row if t in asked else None for t, row in enumerate(game.best(0))]
@@ -113,14 +113,17 @@ class Priced:
     def release(self, reports: Any) -> Bill:
         """Draws the outcome and each player's payment."""
         game, profile = self.environment, self.environment.profile(reports)
-        scores = game.welfare(profile)
-        outcome = self.selection.choose(list(scores))
+        totals = game.totals(profile)
+        outcome = self.selection.in_parts(game.scale).choose(totals)
+        # Totals less (1 − x)·v are whole numbers of this step, which the number of players and the scale decide.
+        step = Fraction(1, 2 << self.fineness)
+        scaled = self.selection.in_parts(game.scale, step)
         payments = []
         for i, t in enumerate(profile):
-            own = [Fraction(value, game.scale) for value in game.best(i)[t]]
-            scaled = Fraction(2 * (bits.integer(64) >> (64 - self.fineness)) + 1, 2 << self.fineness)
-            second = self.selection.choose([s - (1 - scaled) * v for s, v in zip(scores, own, strict=True)])
-            payments.append(own[outcome] - own[second])
+            own = game.best(i)[t]
+            less = 1 - (2 * bits.integer(self.fineness) + 1) * step
+            second = scaled.choose([total - less * value for total, value in zip(totals, own, strict=True)])
+            payments.append(Fraction(own[outcome] - own[second], game.scale))
         return Bill(outcome, tuple(payments))
 
 

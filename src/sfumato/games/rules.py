@@ -58,7 +58,7 @@ class Welfare:
     def __post_init__(self) -> None:
         if not isinstance(self.environment, Environment):
             raise InvalidParameter("environment", self.environment, "an Environment")
-        if not isinstance(self.selection, Choice) or self.selection.grid is not None:
+        if not isinstance(self.selection, Choice) or self.selection.grid != self.selection.derived_grid:
             raise InvalidParameter("mechanism", self.selection, "Exponential or PermuteAndFlip, without a grid")
         replaced = self.selection.neighbours is Neighbours.REPLACE
         moves = self.environment.spread if replaced else _largest(self.environment)
@@ -66,7 +66,7 @@ class Welfare:
             raise InvalidParameter(
                 "sensitivity", self.selection.sensitivity, f"at least {float(moves):.6g}, what one player moves"
             )
-        law_of(self.selection, [0, 1])  # refuses a selection without an exact law before anybody reports
+        law_of(self.whole, [0, 1])  # refuses a selection without an exact law before anybody reports
 
     @property
     def curve(self) -> Curve:
@@ -76,8 +76,13 @@ class Welfare:
     def anonymous(self) -> bool:
         return self.environment.symmetric
 
+    @property
+    def whole(self) -> Choice:
+        """The selection of welfare in whole units of the environment, in which it is exact."""
+        return self.selection.in_parts(self.environment.scale)
+
     def law(self, reports: tuple[int, ...]) -> Law:
-        return law_of(self.selection, self.environment.welfare(reports))
+        return law_of(self.whole, self.environment.totals(reports))
 
     def value(self, law: Law, player: int, truth: int, _: int, /) -> Fraction:
         return law.mean(self.environment.best(player)[truth]) / self.environment.scale
@@ -87,7 +92,7 @@ class Welfare:
 
     def release(self, reports: Any) -> int:
         """Draws the outcome: its number in the environment's order."""
-        return self.selection.choose(list(self.environment.welfare(reports)))
+        return self.whole.choose(self.environment.totals(reports))
 
 
 @dataclass(frozen=True)

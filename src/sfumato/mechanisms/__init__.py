@@ -5,8 +5,8 @@ lazily                     exact decisions about a uniform number known bit by b
 laplace, gaussian, tables  the exact laws: vectorised, scalar, and from guide tables
 grids                      whole steps in, whole steps plus noise out
 additive, response         the values users hold: noise, and reports randomised at the source
-    races                      exact choices among many
-    selection, sparse, quantiles, keys   choosing one of many, above a threshold, by rank, which keys to show
+races, scores              exact choices among many; scores on a public grid
+selection, sparse, quantiles, keys   choosing one of many, above a threshold, by rank, which keys to show
 """
 
 from sfumato.mechanisms.additive import Gaussian, Laplace

@@ -90,14 +90,15 @@ def shorts(count: int) -> NDArray[np.uint16]:
 
 
 def integer(width: int) -> int:
-    """One uniform integer of ``width`` bits (a multiple of 8)."""
-    return int.from_bytes(_stream().take(width // 8), "little")
+    """One uniform integer of ``width`` bits: whole bytes are read, and of the last one the bits that are not asked for
+    are dropped.
+    """
+    return int.from_bytes(_stream().take(-(-width // 8)), "little") >> (-width % 8)
 
 
 def below(limit: int) -> int:
     """One uniform integer in [0, limit), by rejection."""
-    width = (limit.bit_length() + 7) // 8 * 8
-    while (draw := integer(width) >> (width - limit.bit_length())) >= limit:
+    while (draw := integer(limit.bit_length())) >= limit:
         pass
     return draw
 

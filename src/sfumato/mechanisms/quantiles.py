@@ -128,18 +128,17 @@ class Quantiles:
         self, distinct: NDArray[np.int64], ranks: NDArray[np.int64], bounds: tuple[int, int], share: Fraction
     ) -> int:
         """One quantile of a part of the rows, among the numbers within its bounds."""
-        target = share * int(ranks[-1] - ranks[0])
         per_row = self._level_epsilon / (2 * self._score_sensitivity(share))
         # A value that holds the target's rank is at distance 0. Numbers further than this many rows away have together
         # at most 2⁻¹⁰⁰ of its weight: they are left out once it is decided that the choice is not among them.
         nats = (_FAR_BITS + (bounds[1] - bounds[0] + 1).bit_length()) * math.log(2)
         reach = math.ceil(nats / float(per_row)) + 1
-        middle = int(ranks[0]) + math.floor(target)
+        middle = int(ranks[0]) + math.floor(share * int(ranks[-1] - ranks[0]))
         first = max(0, int(np.searchsorted(ranks, middle - reach)) - 1)
         last = min(distinct.size, int(np.searchsorted(ranks, middle + reach + 1, side="right")) + 1)
-        race = _Race.of(distinct, ranks, bounds, target, per_row, (first, last), reach)
+        race = _Race.of(distinct, ranks, bounds, share, per_row, (first, last), reach)
         if race.numbers <= bounds[1] - bounds[0] and (word := bits.integer(64)) == 0:
-            whole_race = _Race.of(distinct, ranks, bounds, target, per_row, (0, distinct.size), None)
+            whole_race = _Race.of(distinct, ranks, bounds, share, per_row, (0, distinct.size), None)
             if lazily.less(word, 64, whole_race.share_beyond(race)):
                 race = whole_race.beyond(race)
         return race.winner()
@@ -203,7 +202,7 @@ class _Race:
     starts: NDArray[np.int64]
     places: NDArray[np.int64]
     distance: NDArray[Any]
-    """From the target's rank, in units of 1/denominator."""
+    """From the target's rank, in units of the share's denominator: public, where that of share·n is not."""
     rate: Fraction
 
     @classmethod
@@ -212,7 +211,7 @@ class _Race:
         distinct: NDArray[np.int64],
         ranks: NDArray[np.int64],
         bounds: tuple[int, int],
-        target: Fraction,
+        share: Fraction,
         per_row: Fraction,
         window: tuple[int, int],
         reach: int | None,
@@ -230,11 +229,11 @@ class _Race:
         starts[1::2], places[1::2] = values, 1
         under[0::2] = upto[0::2] = rows
         under[1::2], upto[1::2] = rows[:-1], rows[1:]
-        distance = _distances(under, upto, target)
+        distance = _distances(under, upto, share, int(ranks[-1] - ranks[0]))
         held = places > 0
         if reach is not None:
-            held &= distance <= reach * target.denominator
-        return cls(starts[held], places[held], distance[held], per_row / target.denominator)
+            held &= distance <= reach * share.denominator
+        return cls(starts[held], places[held], distance[held], per_row / share.denominator)
 
     @property
     def numbers(self) -> int:
@@ -271,10 +270,8 @@ def _rounded(chance: Fraction) -> Fraction:
     return Fraction(round(chance * _DECIMALS), _DECIMALS)
 
 
-def _distances(under: NDArray[np.int64], upto: NDArray[np.int64], target: Fraction) -> NDArray[Any]:
-    """How far the target lies outside [under, upto], in units of 1/denominator: whole numbers, as large as they get."""
-    most = (int(upto[-1]) + 1) * target.denominator + target.numerator
-    rows = np.int64 if most < 1 << 62 else object
-    short = under.astype(rows) * target.denominator - target.numerator
-    over = target.numerator - upto.astype(rows) * target.denominator
-    return np.maximum(np.maximum(short, over), 0)
+def _distances(under: NDArray[np.int64], upto: NDArray[np.int64], share: Fraction, count: int) -> NDArray[Any]:
+    """How far share·count lies outside [under, upto], in whole units of 1/denominator, as large as they get."""
+    unit, target = share.denominator, share.numerator * count
+    rows = np.int64 if (int(upto[-1]) + 1) * unit + target < 1 << 62 else object
+    return np.maximum(np.maximum(under.astype(rows) * unit - target, target - upto.astype(rows) * unit), 0)

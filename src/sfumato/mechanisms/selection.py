@@ -1,23 +1,25 @@
 """Choosing one of many: only the choice is released, never the scores.
 
-Scores are whole numbers, or floats with a power-of-two ``grid``. A unit changes every score by at most
-``sensitivity``. ``monotone`` says that all scores move the same way when a unit is added (counts do): then half the
-noise is enough, under add-remove neighbours only.
+Scores are numbers of any kind, taken as they are and rounded to a public ``grid`` (``scores``). A unit changes every
+score by at most ``sensitivity``; where scores are computed in floating point, that includes what rounding adds.
+``monotone`` says that all scores move the same way when a unit is added (counts do): then half the noise is enough,
+under add-remove neighbours only.
 """
 
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import grids, races
+from sfumato.mechanisms import grids, races, scores as scoring
 from sfumato.privacy import Curve, Neighbours, codec, compose
 from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, text, whole
 
@@ -34,13 +36,15 @@ def _checked(value: Number, name: str, limits: tuple[Fraction, Fraction]) -> Fra
 
 @dataclass(frozen=True)
 class Selection:
-    """What every selection is made of: its price, how far a unit moves scores, and in which way."""
+    """What every selection is made of: its price, how far a unit moves scores, in which way, and on which grid scores
+    are compared: a power of two, derived from the price and the sensitivity unless it is named.
+    """
 
     epsilon: Fraction
     sensitivity: Fraction
     monotone: bool
     neighbours: Neighbours
-    grid: Fraction | None
+    grid: Fraction
 
     def __init__(
         self,
@@ -61,17 +65,44 @@ class Selection:
         object.__setattr__(self, "sensitivity", _checked(sensitivity, "sensitivity", _SENSITIVITY))
         object.__setattr__(self, "monotone", monotone)
         object.__setattr__(self, "neighbours", relation)
-        object.__setattr__(self, "grid", grids.power_of_two(grid))
+        object.__setattr__(self, "grid", grids.power_of_two(grid) or self.derived_grid)
+
+    @property
+    def derived_grid(self) -> Fraction:
+        """The grid of a selection that names none."""
+        return scoring.derived_grid(self.sensitivity, self.epsilon)
 
     @property
     def rate(self) -> Fraction:
-        """By how much the logarithm of a candidate's weight falls per step of its score: ε/2Δ, or ε/Δ when monotone."""
-        steps = self.sensitivity if self.grid is None else Fraction(-(-self.sensitivity // self.grid))
-        return self.epsilon / ((1 if self.monotone else 2) * steps)
+        """By how much the logarithm of a candidate's weight falls per point of its score: ε/2Δ, or ε/Δ when monotone.
 
-    def _in_scores(self, steps: float) -> float:
-        """Steps as a difference of scores: rounding two scores to the grid may hide one step more."""
-        return steps if self.grid is None else (steps + 1) * float(self.grid)
+        Δ counts as the whole steps of the grid that hold it.
+        """
+        return self.epsilon / ((1 if self.monotone else 2) * -(-self.sensitivity // self.grid) * self.grid)
+
+    def in_parts(self, parts: int, grid: Number | None = None) -> Self:
+        """The same selection of scores given as whole numbers of 1/``parts``: a public unit in which they are exact."""
+        finer = copy(self)
+        object.__setattr__(finer, "sensitivity", _checked(self.sensitivity * parts, "sensitivity", _SENSITIVITY))
+        object.__setattr__(finer, "grid", grids.power_of_two(grid) or finer.derived_grid)
+        return finer
+
+    def shortfall(self, candidates: int, confidence: Number = "0.95", *, on_grid: bool = False) -> float:
+        """With this confidence the chosen score is no further than this below the best.
+
+        Rounding two scores to the grid may hide a step more, unless they are whole numbers of steps (``on_grid``), as
+        whole numbers are where no grid is named. Beyond the furthest distance that is told apart nothing is known.
+        """
+        lost = self._lost(candidates, confidence)
+        if lost > float(scoring.FURTHEST * self.grid):
+            return math.inf
+        return lost if on_grid else lost + float(self.grid)
+
+    def _lost(self, candidates: int, confidence: Number) -> float:
+        """The exponential mechanism's (ln n + ln 1/β)/rate (Dwork & Roth 2014, Thm 3.11), which holds a fortiori for
+        permute-and-flip (McKenna & Sheldon 2020, Prop. 2 and Cor. 1).
+        """
+        return _tail(candidates, confidence) / float(self.rate)
 
     def __repr__(self) -> str:
         parts = [f"epsilon={text(self.epsilon)}"]
@@ -79,7 +110,7 @@ class Selection:
             parts.append(f"sensitivity={text(self.sensitivity)}")
         parts += ["monotone=True"] if self.monotone else []
         parts += [] if self.neighbours is Neighbours.ADD_REMOVE else [f"neighbours={self.neighbours.value!r}"]
-        parts += [] if self.grid is None else [f"grid={text(self.grid)}"]
+        parts += [] if self.grid == self.derived_grid else [f"grid={text(self.grid)}"]
         return f"{type(self).__name__}({', '.join(parts + self._more())})"
 
     def _more(self) -> list[str]:
@@ -87,26 +118,8 @@ class Selection:
 
 
 def field_of(scores: Any, mechanism: Selection) -> tuple[NDArray[np.uint64], Fraction]:
-    """How many steps each score lies below the best, and the rate per step.
-
-    Whole numbers and floats on the grid without overflow, NaN counting as the worst; exact fractions in steps of their
-    common denominator.
-    """
-    rate = mechanism.rate
-    if isinstance(scores, (list, tuple)) and any(isinstance(s, Fraction) for s in scores):
-        if mechanism.grid is not None or not all(type(s) is int or isinstance(s, Fraction) for s in scores):
-            raise InvalidParameter("scores", "a mixed list", "whole numbers and Fractions, without a grid")
-        unit = math.lcm(*(Fraction(s).denominator for s in scores))
-        scores, rate = [int(s * unit) for s in scores], rate / unit
-        top = max(scores)
-        scores = [max(s - top, -(1 << 62)) for s in scores]  # cutting off how bad a candidate is keeps the sensitivity
-    array = grids.as_numbers(scores, mechanism.grid, "scores")
-    if array.ndim != 1 or not array.size:
-        raise InvalidParameter("scores", f"{array.ndim} dimensions", "a list of at least one score")
-    if array.dtype.kind == "f":
-        array = np.where(np.isnan(array), -np.inf, array)
-    steps = grids.to_steps(array, mechanism.grid)
-    return (np.uint64(steps.max().astype(np.uint64)) - steps.astype(np.uint64)).astype(np.uint64), rate
+    """How many steps each score lies below the best, and the rate per step."""
+    return scoring.gaps(scores, mechanism.grid), mechanism.rate * mechanism.grid
 
 
 def _log(value: Fraction) -> float:
@@ -131,12 +144,6 @@ class Exponential(Selection):
     def curve(self) -> Curve:
         return Curve.bounded_range(self.epsilon, self.neighbours)
 
-    def shortfall(self, candidates: int, confidence: Number = "0.95") -> float:
-        """With this confidence the chosen score is above the best minus (ln n + ln 1/β)/rate (Dwork & Roth 2014,
-        Thm 3.11).
-        """
-        return self._in_scores(_tail(candidates, confidence) / float(self.rate))
-
 
 @codec.value("permute-and-flip")
 @dataclass(frozen=True, repr=False, init=False)
@@ -154,10 +161,6 @@ class PermuteAndFlip(Selection):
 
     def curve(self) -> Curve:
         return Curve.pure(self.epsilon, self.neighbours)
-
-    def shortfall(self, candidates: int, confidence: Number = "0.95") -> float:
-        """The exponential mechanism's bound holds a fortiori (McKenna & Sheldon 2020, Prop. 2 and Cor. 1)."""
-        return self._in_scores(_tail(candidates, confidence) / float(self.rate))
 
 
 class MaxNoise(Enum):
@@ -205,10 +208,10 @@ class NoisyMax(Selection):
             return Curve.bounded_range(self.epsilon, self.neighbours)
         return Curve.pure(self.epsilon, self.neighbours)
 
-    def shortfall(self, candidates: int, confidence: Number = "0.95") -> float:
+    def _lost(self, candidates: int, confidence: Number) -> float:
         """Laplace: all noises lie within (ln n/β)/rate, so the choice is at most twice that below the best."""
         twice = 2 if self.noise is MaxNoise.LAPLACE else 1
-        return self._in_scores(twice * _tail(candidates, confidence) / float(self.rate))
+        return twice * _tail(candidates, confidence) / float(self.rate)
 
     def _more(self) -> list[str]:
         return [f"noise={self.noise.value!r}"]
@@ -238,16 +241,16 @@ class TopK(Selection):
         """The indices of the chosen candidates, best first."""
         gaps, rate = field_of(scores, self)
         if gaps.size < self.k:
-            raise InvalidParameter("scores", f"{gaps.size} candidates", f"at least k = {self.k} candidates")
+            raise InvalidParameter("scores", "fewer candidates", f"at least k = {self.k} candidates")
         return [int(index) for index in races.winners(races.GUMBEL, gaps, rate / self.k, self.k)]
 
     def curve(self) -> Curve:
         return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])
 
-    def shortfall(self, candidates: int, confidence: Number = "0.95") -> float:
+    def _lost(self, candidates: int, confidence: Number) -> float:
         """A union bound over the k rounds: each choice is this close to the best of what was left."""
         miss = 1 - exact(confidence, "confidence", INSIDE_UNIT)
-        return self._in_scores(_tail(candidates, 1 - miss / self.k) / float(self.rate / self.k))
+        return _tail(candidates, 1 - miss / self.k) / float(self.rate / self.k)
 
     def _more(self) -> list[str]:
         return [f"k={self.k}"]
