@@ -181,7 +181,10 @@ class Sources:
     def _open(self, table: Table) -> Relation:
         if not isinstance(table.source, Path):
             return self._copied(table, memory.frame(table.source, f"tables.{table.name}.source"))
-        self._files[table.name], relation = relations.opened(table, self._databases, self._execute)
+        found, relation = relations.opened(table, self._databases, self._execute)
+        if found.kind == "csv":
+            files.check_quoting(found, f"tables.{table.name}.source")
+        self._files[table.name] = found
         return relation
 
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
