@@ -261,7 +261,7 @@ class Sources:
         with self._lock:
             if not self._process:
                 raise EngineClosed
-            cursor = self._connection.cursor()
+            cursor = _finished(self._connection.cursor)
             self._active[cursor] = get_ident()
         try:
             yield cursor
@@ -271,13 +271,18 @@ class Sources:
             cursor.close()
 
     def _guarded(self, statement: str, action: Callable[[], T]) -> T:
-        """What the action gives, or ``EngineFailed`` without its cause: a cause may quote a cell."""
+        """What the action on a statement gives; the statement is remembered for the log."""
         self.statements.append(statement)
-        try:
-            return action()
-        except Exception:  # whatever it was, what is said of it is the same
-            pass
-        raise EngineFailed
+        return _finished(action)
+
+
+def _finished(action: Callable[[], T]) -> T:
+    """What the action gives, or ``EngineFailed`` without its cause: a cause may quote a cell."""
+    try:
+        return action()
+    except Exception:  # whatever it was, what is said of it is the same
+        pass
+    raise EngineFailed
 
 
 def _one(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyConnection:
