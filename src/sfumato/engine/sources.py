@@ -119,7 +119,8 @@ class Sources:
         )
 
     def check_unchanged(self) -> None:
-        """Raises ``SourceChanged`` unless every file is still the one that was opened."""
+        """Raises ``SourceChanged`` unless every file is still the one that was opened, and can be read."""
+        self._check_process()
         for table, found in self._files.items():
             if not found.unchanged():
                 raise SourceChanged(table)
@@ -209,6 +210,7 @@ class Sources:
     def _view(self, table: str) -> None:
         """Makes the view of a public table whose columns are not declared, on its first use."""
         declared = self._declared(table)
+        self._check_process()
         with self._defining:
             if table not in self._columns:
                 self._define(declared, self._discovered(declared))
@@ -254,10 +256,14 @@ class Sources:
         with self._cursor() as cursor:
             return self._guarded(statement, lambda: cursor.execute(statement).fetchall())
 
+    def _check_process(self) -> None:
+        """Before any lock is taken: one held at the moment of a fork is never released in the child."""
+        if os.getpid() != self._process:
+            raise EngineClosed
+
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        if os.getpid() != self._process:  # before the lock: one held at the fork is never released
-            raise EngineClosed
+        self._check_process()
         with self._lock:
             if not self._process:
                 raise EngineClosed
