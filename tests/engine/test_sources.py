@@ -20,6 +20,7 @@ import pyarrow.parquet
 import pytest
 
 from engine.tables import DATA, SOURCES, in_csv, in_database, in_parquet, policy_of, private, public
+from sfumato.engine import files
 from sfumato.engine.sources import Sources, schema
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Table, Type
@@ -121,6 +122,8 @@ MISSING: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "not Parquet": ("fake.parquet", {}, "tables.t.source", "Parquet"),
     "not a database": ("fake.duckdb", {"relation": "t"}, "tables.t.source", "DuckDB"),
     "empty CSV": ("empty.csv", {}, "tables.t.source", "column names"),
+    "semicolons": ("semicolons.csv", {}, "tables.t.source", "by semicolons"),
+    "tabs": ("tabs.csv", {}, "tables.t.source", "by tabs"),
     "no relation": ("t.duckdb", {}, "tables.t.relation", "several tables"),
     "no such relation": ("t.duckdb", {"relation": "u"}, "tables.t.relation", "no readable table"),
     "an object": (object(), {}, "tables.t.source", "file or a table in memory"),
@@ -135,12 +138,29 @@ def test_what_cannot_be_opened_is_a_mistake_in_the_policy(case: str, tmp_path: P
     for name in ("fake.parquet", "fake.duckdb"):
         (tmp_path / name).write_text("nothing of the kind" * 1000)
     (tmp_path / "empty.csv").touch()
+    (tmp_path / "semicolons.csv").write_text("who;age\na;10,5\n")
+    (tmp_path / "tabs.csv").write_text("who\tage\na\t10\n")
     (tmp_path / "folder.csv").mkdir()
     os.mkfifo(tmp_path / "pipe.csv")
     source, more, place, word = MISSING[case]
     with pytest.raises(InvalidPolicy, match=word) as refusal:
         Sources(private(tmp_path / source if isinstance(source, str) else source, AGE, **more))
     assert refusal.value.place == place
+
+
+def test_a_file_that_may_not_be_read_is_refused_and_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(path: str, _: str) -> None:
+        raise PermissionError(path)
+
+    for kind in (in_parquet, in_csv, in_database):
+        policy = private(kind(PEOPLE, tmp_path), AGE, **({"relation": "t"} if kind is in_database else {}))
+        with Sources(policy) as sources, monkeypatch.context() as patched:
+            patched.setattr(files, "open", forbidden, raising=False)  # nothing is forbidden to root
+            with pytest.raises(InvalidPolicy, match="cannot be read") as refusal:
+                Sources(policy)
+            assert (refusal.value.place, refusal.value.fix) == ("tables.t.source", "check its permissions")
+            with pytest.raises(SourceChanged):
+                sources.check_unchanged()
 
 
 def test_missing_columns_are_named_when_opening(tmp_path: Path) -> None:
@@ -159,9 +179,7 @@ RAGGED = {
     "empty lines": (b"\n\na,10\n\nb,5\n\n", 15, 2),
     "not UTF-8 in the id": (b"\xff\xfe,10\nb,5\n", 5, 1),
     "NUL": (b"a\0b,10\nb,5\n", 15, 2),
-    "a quote never closed": (b'a,10\n"b,5\nc,7\n', 10, 2),
-    "a stray quote": (b'a"b,10\n"c"d,5\n', 15, 2),
-    "lines in a quote": (b'"a\nb",10\nc,5\n', 15, 2),
+    "quotes": (b'"a",10\n"b""","5"\n"",""\n"c,d",7\n', 22, 4),
     "old Macintosh lines": (b"a,10\rb,5\r", 15, 2),
     "carriage returns": (b"a,10\r\nb,5\r\n", 15, 2),
     "a line of 5 MB": (b"x" * 5_000_000 + b",10\nb,5\n", 5, 1),
@@ -178,20 +196,93 @@ def test_ragged_csv_is_never_an_error(case: str, tmp_path: Path) -> None:
         assert sources.run("SELECT sum(age), count(*) FROM sf_t") == [(total, rows)]
 
 
-def test_random_bytes_as_csv_are_never_an_error(tmp_path: Path, long: bool) -> None:
-    """Bytes that mean something to a CSV reader, in any order, small files and files of several buffers."""
-    draw = random.Random(7)
-    pieces = [b",", b"\n", b"\r", b'"', b"\\", b"\0", b"\xff", b"\xc3", b"1", b"abc", b"\xef\xbb\xbf", b"\r\n", b'""']
-    for _ in range(40 if long else 2):
-        tables = []
-        for trial in range(40):
-            path = tmp_path / f"{trial}.csv"
-            size = 1_000_000 if trial == 39 else draw.randrange(400)
-            path.write_bytes(b"who,age\n" + b"".join(draw.choices(pieces, k=size)))
-            tables.append(Table(f"t{trial}", path, AGE, id="who", max_rows=1))
-        with Sources(policy_of(*tables), threads=2) as sources:
-            for table in tables:
-                assert len(sources.run(f"SELECT sum(age), count(*), max(sf_unit) FROM {sources.scan(table.name)}")) == 1
+MISQUOTED = {
+    "a quote never closed": (b'a,10\n"b,5\nc,7\n', 3),
+    "a quote closed many lines later": (b'"a,10\n' + b"b,5\n" * 1500 + b'"c",7\n', 2),
+    "lines in a quote": (b'a,10\n"a\nb",10\nc,5\n', 3),
+    "a carriage return in a quote": (b'"a\rb",10\nc,5\n', 2),
+    "a stray quote": (b'a"b,10\n', 2),
+    "a quote after a space": (b'a,10\nb,5\n "c",5\n', 4),
+    "text behind a quote": (b'"c"d,5\n', 2),
+    "a quote in the last line": (b'a,10\r\nb,5\r\nc,"', 4),
+    "one not doubled": (b'"c"d",5\n', 2),
+    "old Macintosh lines": (b'a,10\rb,5\r"c\rd",7\r', 4),
+    "a line of 40 MB": (b"a,10\n" + b"x" * 40_000_000 + b"\nb,5\n", 3),
+    "beyond the first block": (b"a,10\r\n" * 3_000_000 + b'"b,5\r\n', 3_000_002),
+}
+
+
+@pytest.mark.parametrize("case", MISQUOTED)
+def test_a_record_that_might_not_be_a_line_is_refused_at_opening(case: str, tmp_path: Path) -> None:
+    """One row with an open quote hid 1,500 rows of others, against a limit of 2."""
+    text, line = MISQUOTED[case]
+    path = in_csv_as_written(tmp_path, b"who,age\n" + text)
+    with pytest.raises(InvalidPolicy, match="one line of a CSV file is one record") as refusal:
+        Sources(private(path, AGE, unit="who"))
+    assert refusal.value.place == "tables.t.source"
+    assert files.misquoted(str(path)) == line
+    with pytest.raises(InvalidPolicy) as other:
+        Sources(private(in_csv_as_written(tmp_path, b'who,age\n"'), AGE, unit="who"))
+    assert str(other.value) == str(refusal.value)  # whatever the file holds
+
+
+def test_quotes_are_looked_at_in_every_file_of_a_table_public_ones_too(tmp_path: Path) -> None:
+    for part, text in enumerate(("who,age\na,10\n", 'who,age\n"a,10\n')):
+        (tmp_path / f"part-{part}.csv").write_text(text)
+    for policy in (private(tmp_path / "part-*.csv", AGE), public(tmp_path / "part-1.csv")):
+        with pytest.raises(InvalidPolicy, match="one record"):
+            Sources(policy)
+    (tmp_path / "marked.csv").write_bytes(b'\xef\xbb\xbf"who","age"\n"a",10\n')
+    with Sources(private(tmp_path / "marked.csv", AGE, unit="who")) as sources:
+        assert sources.run(SUM) == [(10,)]
+
+
+_PIECES = [
+    b",",
+    b"\\",
+    b"\0",
+    b"\xff",
+    b"\xc3",
+    b"1",
+    b"abc",
+    b" ",
+    b"\t",
+    b'"a""b"',
+    b'""',
+    b'"',
+    b'"c,d"',
+    b"\xef\xbb\xbf",
+]
+
+
+def test_every_line_of_random_bytes_is_one_record_or_refused(tmp_path: Path, long: bool) -> None:
+    """Lines made of bytes that mean something to a CSV reader: each is read by itself, whatever stands before it."""
+    draw, opened = random.Random(7), Counter[bool]()
+    for trial in range(2000 if long else 40):
+        ending = draw.choice((b"\n", b"\r\n", b"\r"))
+        lines = [b"".join(draw.choices(_PIECES, k=draw.randrange(9))) for _ in range(2 if trial % 4 else 300)]
+        if trial % 2:
+            lines = [line.replace(b'"', b"") for line in lines]
+        marked = [ending.join((line, b"marked,%d" % number)) for number, line in enumerate(lines)]
+        path = in_csv_as_written(tmp_path, ending.join([b"who,age", *marked, b""]))
+        refused = files.misquoted(str(path)) is not None
+        opened[refused] += 1
+        if refused:
+            with pytest.raises(InvalidPolicy, match="one record"):
+                Sources(private(path, AGE, unit="who"))
+            continue
+        policy = private(path, {"age": {"type": "integer"}, "who": {"type": "text"}}, unit="who")
+        with Sources(policy, threads=2) as sources:
+            found = sources.run("SELECT age FROM sf_t WHERE who = 'marked' ORDER BY age")
+            assert found == [(number,) for number in range(len(lines))]
+    assert min(opened[True], opened[False]) > 10
+
+
+def test_large_random_files_are_never_an_error(tmp_path: Path) -> None:
+    draw, pieces = random.Random(8), [each for each in _PIECES if b'"' not in each] + [b"\n", b"\r", b"\r\n"]
+    path = in_csv_as_written(tmp_path, b"who,age\n" + b"".join(draw.choices(pieces, k=1_000_000)))
+    with Sources(private(path, AGE, unit="who"), threads=2) as sources:
+        assert len(sources.run("SELECT sum(age), count(*), max(sf_unit) FROM sf_t")) == 1
 
 
 def test_a_quoted_empty_cell_is_text_and_an_empty_one_is_missing(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from sfumato.policy.values import NAME
 
 Execute = Callable[[str], list[tuple[Any, ...]]]
 
-# One thread reads a CSV file: only then is a record that spans lines found for sure. A record that is too short is
-# filled with NULL, one too long is cut, and one that is not UTF-8 where it is read, or longer than 2 MB, is left out.
+# A line is a record (files.check_quoting sees to it), and one thread reads them: several would guess where lines begin.
+# A record that is too short is filled with NULL, one too long is cut, and one that is not UTF-8 where it is read, or
+# longer than 2 MB, is left out.
 _CSV = (
     "auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', allow_quoted_nulls = false,"
     " null_padding = true, strict_mode = false, ignore_errors = true, parallel = false, max_line_size = 2000000"

@@ -119,7 +119,8 @@ class Sources:
         )
 
     def check_unchanged(self) -> None:
-        """Raises ``SourceChanged`` unless every file is still the one that was opened."""
+        """Raises ``SourceChanged`` unless every file is still the one that was opened, and can be read."""
+        self._check_process()
         for table, found in self._files.items():
             if not found.unchanged():
                 raise SourceChanged(table)
@@ -181,7 +182,10 @@ class Sources:
     def _open(self, table: Table) -> Relation:
         if not isinstance(table.source, Path):
             return self._copied(table, memory.frame(table.source, f"tables.{table.name}.source"))
-        self._files[table.name], relation = relations.opened(table, self._databases, self._execute)
+        found, relation = relations.opened(table, self._databases, self._execute)
+        if found.kind == "csv":
+            files.check_quoting(found, f"tables.{table.name}.source")
+        self._files[table.name] = found
         return relation
 
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
@@ -206,6 +210,7 @@ class Sources:
     def _view(self, table: str) -> None:
         """Makes the view of a public table whose columns are not declared, on its first use."""
         declared = self._declared(table)
+        self._check_process()
         with self._defining:
             if table not in self._columns:
                 self._define(declared, self._discovered(declared))
@@ -251,14 +256,18 @@ class Sources:
         with self._cursor() as cursor:
             return self._guarded(statement, lambda: cursor.execute(statement).fetchall())
 
+    def _check_process(self) -> None:
+        """Before any lock is taken: one held at the moment of a fork is never released in the child."""
+        if os.getpid() != self._process:
+            raise EngineClosed
+
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        if os.getpid() != self._process:  # before the lock: one held at the fork is never released
-            raise EngineClosed
+        self._check_process()
         with self._lock:
             if not self._process:
                 raise EngineClosed
-            cursor = self._connection.cursor()
+            cursor = _finished(self._connection.cursor)
             self._active[cursor] = get_ident()
         try:
             yield cursor
@@ -268,13 +277,18 @@ class Sources:
             cursor.close()
 
     def _guarded(self, statement: str, action: Callable[[], T]) -> T:
-        """What the action gives, or ``EngineFailed`` without its cause: a cause may quote a cell."""
+        """What the action on a statement gives; the statement is remembered for the log."""
         self.statements.append(statement)
-        try:
-            return action()
-        except Exception:  # whatever it was, what is said of it is the same
-            pass
-        raise EngineFailed
+        return _finished(action)
+
+
+def _finished(action: Callable[[], T]) -> T:
+    """What the action gives, or ``EngineFailed`` without its cause: a cause may quote a cell."""
+    try:
+        return action()
+    except Exception:  # whatever it was, what is said of it is the same
+        pass
+    raise EngineFailed
 
 
 def _one(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyConnection:
