@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from sfumato.engine.literals import literal, name, real
 from sfumato.plan.expressions import Call, Column, Expression, Literal
+from sfumato.plan.functions import FUNCTIONS
 from sfumato.plan.functions.textual import LONGEST
 from sfumato.plan.intervals import ends, nearest
 from sfumato.policy import Domain, Type, Value
@@ -164,18 +165,15 @@ def _bucket(node: Call, x: str, low: str, high: str, _: str) -> str:
     return _let(x, body)
 
 
-def _cut(sql: str) -> str:
-    return f"left({sql}, {LONGEST})"
+def _cut(write: Writer) -> Writer:
+    """Texts made longer than any may be are cut; how long they get is known before."""
 
+    def writer(node: Call, *written: str) -> str:
+        sql = write(node, *written)
+        longer = FUNCTIONS[node.function].held(node) > 4 * LONGEST
+        return f"left({sql}, {LONGEST})" if longer else sql
 
-def _cut_arguments(node: Call, written: tuple[str, ...]) -> list[str]:
-    """Texts from the table may have any length; what is written or declared may not."""
-    pairs = zip(node.arguments, written, strict=True)
-    return [sql if each.domain.values is not None else _cut(sql) for each, sql in pairs]
-
-
-def _joined(write: Writer) -> Writer:
-    return lambda node, *written: _cut(write(node, *_cut_arguments(node, written)))
+    return writer
 
 
 def _part(_: Call, part: str, x: str) -> str:
@@ -222,9 +220,9 @@ _WRITERS: dict[str, Writer] = {
     "EXP": _computed(_prefix("exp")),
     "POW": _computed(_prefix("pow")),
     "WIDTH_BUCKET": _bucket,
-    "CONCAT": _joined(_prefix("concat")),
-    "||": _joined(_infix("||")),
-    "REPLACE": _joined(_prefix("replace")),
+    "CONCAT": _cut(_prefix("concat")),
+    "||": _cut(_infix("||")),
+    "REPLACE": _cut(_prefix("replace")),
     "EXTRACT": _part,
     "DATE_TRUNC": _trunc,
     "DATE_ADD": _add,

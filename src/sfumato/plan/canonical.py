@@ -13,7 +13,7 @@ from typing import Any
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import text
 
-VERSION = 1
+VERSION = 2
 """Raised whenever a node's meaning changes: an old answer then no longer answers a new question."""
 
 
@@ -27,9 +27,10 @@ def _written(node: Any) -> Any:
     if isinstance(node, Enum):
         return node.value
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        return [codec.kind(type(node)), *(_written(getattr(node, each.name)) for each in dataclasses.fields(node))]
+        told = [each.name for each in dataclasses.fields(node) if each.compare]
+        return [codec.kind(type(node)), *map(_written, (getattr(node, name) for name in told))]
     if isinstance(node, (tuple, list)):
-        return [_written(each) for each in node]
+        return list(map(_written, node))  # map needs no frame of its own: trees are deep
     if isinstance(node, Fraction):
         return ["number", text(node)]
     if isinstance(node, dt.date):

@@ -10,27 +10,57 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Column, Expression, columns, walk
+from sfumato.plan import calendar, costs
+from sfumato.plan.expressions import Call, Column, Expression, Literal, columns, walk
 from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Domain, Type, Value
 
 MOST_GROUPS = 200_000
 MOST_COMBINATIONS = 200_000
+MOST_STEPS = 50_000_000
+"""Of finding the keys of one question, which is free: about 0.15 s."""
+MOST_STARTS = 10_000
+"""The starts of months, weeks, … in a declared range are listed up to this many."""
 
-Choices = tuple[Value | None, ...]
+
+@dataclass(frozen=True)
+class Span:
+    """So many whole numbers, days or hours one after another: told by the first, not written out."""
+
+    first: int | dt.date | dt.datetime
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Value]:
+        if isinstance(self.first, int):
+            return iter(range(self.first, self.first + self.count))
+        hourly = isinstance(self.first, dt.datetime)
+        step = dt.timedelta(hours=1) if hourly else dt.timedelta(days=1)
+        return (self.first + each * step for each in range(self.count))
+
+
+Choices = tuple[Value, ...] | Span
+"""What a column may hold; it may always be missing too."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Every combination of a few columns' declared values, and the expressions to evaluate on it."""
+    """Every combination of a few columns' declared values and NULL, and the expressions to evaluate on it."""
 
     choices: tuple[tuple[str, Domain, Choices], ...]
     expressions: tuple[Expression, ...]
+
+    @property
+    def combinations(self) -> int:
+        return math.prod(len(each) + 1 for _, _, each in self.choices)
 
 
 Evaluate = Callable[[World], Sequence[GroupKey]]
@@ -80,42 +110,68 @@ def _together(keys: tuple[Expression, ...]) -> list[tuple[int, ...]]:
 def _values(expressions: tuple[Expression, ...], evaluate: Evaluate) -> list[GroupKey]:
     if len(expressions) == 1 and isinstance(expressions[0], Column):
         return [(value,) for value in _printed(expressions[0])]
+    world = _world(expressions)
+    if world is None or world.combinations > MOST_COMBINATIONS:
+        return [tuple(key) for key in itertools.product(*(_printed(each) for each in expressions))]
+    if world.combinations * costs.steps(expressions) > MOST_STEPS:
+        raise Unsupported(
+            "keys-too-costly",
+            f"finding all groups may cost at most {MOST_STEPS:,} steps",
+            fix="group by a simpler expression, or by columns with fewer declared values",
+        )
+    kept = [
+        key
+        for key in evaluate(world)
+        if all(value is not None or made.domain.nullable for value, made in zip(key, expressions, strict=True))
+    ]
+    return sorted(kept, key=_sorting)
+
+
+def _world(expressions: tuple[Expression, ...]) -> World | None:
+    """Every combination of what the columns read may hold; None when that is not declared."""
     read = {name: domain for each in expressions for name, domain in columns(each).items()}
-    choices = {name: _choices(domain, name, expressions) for name, domain in read.items()}
-    if (
-        all(each is not None for each in choices.values())
-        and math.prod(len(each or ()) for each in choices.values()) <= MOST_COMBINATIONS
-    ):
-        world = World(tuple((name, read[name], each or ()) for name, each in choices.items()), expressions)
-        kept = [
-            key
-            for key in evaluate(world)
-            if all(value is not None or made.domain.nullable for value, made in zip(key, expressions, strict=True))
-        ]
-        return sorted(kept, key=_sorting)
-    return [tuple(key) for key in itertools.product(*(_printed(each) for each in expressions))]
+    choices = []
+    for name, domain in read.items():
+        found = _choices(domain, name, expressions)
+        if found is None:
+            return None
+        choices.append((name, domain, found))
+    return World(tuple(choices), expressions)
 
 
-def _printed(expression: Expression) -> Choices:
+def _printed(expression: Expression) -> tuple[Value | None, ...]:
     """A key's values from its own domain."""
-    found = _listed(expression.domain)
-    if found is None:
+    found = _starts(expression) or _listed(expression.domain)
+    if found is None or len(found) > MOST_GROUPS:
         raise Unsupported(
             "unknown-keys",
             f"the values to group by are not declared ({', '.join(columns(expression))})",
             fix="declare values (or narrow bounds) for the column in the policy, or group by a CASE, a WIDTH_BUCKET or "
             "CAST(FLOOR(…) AS INTEGER) of it",
         )
-    return (*found, None) if expression.domain.nullable else found
+    return (*found, None) if expression.domain.nullable else tuple(found)
+
+
+def _starts(expression: Expression) -> tuple[Value, ...] | None:
+    """Every start of a month, a week, … in the range of what is cut to it."""
+    if not isinstance(expression, Call) or expression.function != "DATE_TRUNC" or expression.domain.bounds is None:
+        return None
+    unit = expression.arguments[0]
+    assert isinstance(unit, Literal)
+    found: list[Any] = [expression.domain.bounds[0]]
+    while found[-1] < expression.domain.bounds[1]:
+        if len(found) >= MOST_STARTS:
+            return None
+        found.append(calendar.shifted(found[-1], 1, str(unit.value)))
+    return tuple(found)
 
 
 def _choices(domain: Domain, name: str, expressions: tuple[Expression, ...]) -> Choices | None:
-    """Every value of a column, NULL included: a value may always be missing."""
-    found = _hours(domain) if domain.type is Type.TIMESTAMP and _hourly(name, expressions) else _listed(domain)
-    return None if found is None else (*found, None)
+    hourly = domain.type is Type.TIMESTAMP and domain.bounds is not None and _hourly(name, expressions)
+    return _hours(domain) if hourly else _listed(domain)
 
 
-def _listed(domain: Domain) -> tuple[Value, ...] | None:
+def _listed(domain: Domain) -> Choices | None:
     if domain.values is not None:
         return domain.values
     if domain.type is Type.BOOLEAN:
@@ -123,22 +179,20 @@ def _listed(domain: Domain) -> tuple[Value, ...] | None:
     if domain.bounds is None:
         return None
     low, high = domain.bounds
-    if domain.type is Type.INTEGER and int(high) - int(low) < MOST_COMBINATIONS:  # type: ignore[arg-type]
-        return tuple(range(int(low), int(high) + 1))  # type: ignore[arg-type]
+    if domain.type is Type.INTEGER:
+        return Span(int(low), int(high) - int(low) + 1)  # type: ignore[arg-type]
     if domain.type is Type.DATE and isinstance(low, dt.date) and isinstance(high, dt.date):
-        return tuple(low + dt.timedelta(days) for days in range((high - low).days + 1))
+        return Span(low, (high - low).days + 1)
     return None
 
 
-def _hours(domain: Domain) -> tuple[Value, ...] | None:
-    if domain.bounds is None:
-        return domain.values
+def _hours(domain: Domain) -> Choices | None:
+    assert domain.bounds is not None
     low, high = domain.bounds
     if not isinstance(low, dt.datetime) or not isinstance(high, dt.datetime):
         return None
     first = low.replace(minute=0, second=0, microsecond=0)
-    count = int((high - first) / dt.timedelta(hours=1)) + 1
-    return tuple(first + dt.timedelta(hours=hour) for hour in range(count)) if count <= MOST_COMBINATIONS else None
+    return Span(first, int((high - first) / dt.timedelta(hours=1)) + 1)
 
 
 _HOURLY_PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "doy", "hour", "isodow", "isoyear"])
