@@ -19,7 +19,7 @@ from plan.samples import COLUMNS, NESTED, nested, read
 from sfumato.engine.expressions import TYPES, render, render_value
 from sfumato.errors import Unsupported
 from sfumato.plan import calendar
-from sfumato.plan.expressions import Call, Column, Expression, columns
+from sfumato.plan.expressions import Call, Column, Expression, Field, columns
 from sfumato.plan.functions import FUNCTIONS, call, literal, null
 from sfumato.plan.functions.temporal import PARTS
 from sfumato.plan.intervals import nearest
@@ -255,9 +255,9 @@ def made(name: str, chosen: tuple[Any, ...]) -> tuple[Expression, list[str]] | N
     """The function on columns of these names and on these literals; None where types do not fit."""
     arguments: list[Expression] = []
     for slot, each in enumerate(chosen):
-        arguments.append(Column(f"{each}{slot}", DOMAINS[each]) if isinstance(each, str) else each)
+        arguments.append(Column(Field(0, "t", f"{each}{slot}"), DOMAINS[each]) if isinstance(each, str) else each)
     try:
-        return call(name, *arguments), [f'"{each.name}"' for each in arguments if isinstance(each, Column)]
+        return call(name, *arguments), [f'"{each.reference}"' for each in arguments if isinstance(each, Column)]
     except Unsupported as error:
         if error.code not in ("type-mismatch", "interval"):
             raise
@@ -279,8 +279,8 @@ def test_hostile_values_in_every_place(engine: duckdb.DuckDBPyConnection, name: 
 
 def test_the_check_sees_what_it_is_for(engine: duckdb.DuckDBPyConnection) -> None:
     """Its twins with a broken rule are caught: too narrow a range, a missing guard, NULL unannounced."""
-    column = Column("r_small0", DOMAINS["r_small"])
-    unguarded = Column("r0", Domain("real", bounds=("-1e300", "1e300")))
+    column = Column(Field(0, "t", "r_small0"), DOMAINS["r_small"])
+    unguarded = Column(Field(0, "t", "r0"), Domain("real", bounds=("-1e300", "1e300")))
     broken = [
         Call("NEGATE", (column,), Domain("real", bounds=("-0.1", "0.9"))),
         Call("NEGATE", (unguarded,), Domain("real")),
@@ -483,7 +483,7 @@ def _within(source: random.Random, domain: Domain) -> Any:
 
 
 def an_expression(source: random.Random, kind: Type, known: dict[str, Domain], depth: int) -> Expression:
-    leaves = [Column(name, domain) for name, domain in known.items() if domain.type is kind]
+    leaves = [Column(Field(0, "t", name), domain) for name, domain in known.items() if domain.type is kind]
     if depth == 0 or source.random() < 0.15:
         return source.choice(leaves)
     name, wanted = source.choice(GIVES[kind])

@@ -41,7 +41,7 @@ def described(query: Query) -> list[str]:
         elif isinstance(node, Join):
             on = ", ".join(f"{words(made)} = {column}" for made, column in node.pairs)
             kind = "left join" if node.outer else "join"
-            lines.append(f"{kind} {node.table} as {node.prefix} on {on}, at most {node.multiplicity}")
+            lines.append(f"{kind} {node.table} as number {node.source} on {on}, at most {node.multiplicity}")
         elif isinstance(node, Filter):
             lines.append(f"filter {words(node.predicate)}")
     lines += [f"group {words(key)}" for key in query.plan.keys]

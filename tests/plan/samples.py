@@ -6,7 +6,7 @@ import sqlglot
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Column, Expression, Literal
+from sfumato.plan.expressions import Call, Column, Expression, Field, Literal
 from sfumato.plan.sql_expressions import expression
 from sfumato.policy import Domain
 
@@ -30,7 +30,7 @@ COLUMNS = {
 def resolve(table: str | None, name: str) -> Expression:
     if table not in (None, "t") or name not in COLUMNS:
         raise Unsupported("no-column", "there is no such column", fix="use one of the declared columns")
-    return Column(name, COLUMNS[name])
+    return Column(Field(0, "visits", name), COLUMNS[name])
 
 
 def read(text: str) -> Expression:
@@ -41,7 +41,7 @@ def read(text: str) -> Expression:
 def shown(node: Expression) -> str:
     """A tree on one line: (function argument …)."""
     if isinstance(node, Column):
-        return node.name
+        return str(node.reference)
     if isinstance(node, Literal):
         return "NULL" if node.value is None else f"{node.domain.type.value}:{node.value}"
     assert isinstance(node, Call)

@@ -10,7 +10,7 @@ import pytest
 from plan.samples import COLUMNS, read
 from sfumato.engine.expressions import _WRITERS
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Column
+from sfumato.plan.expressions import Call, Column, Field
 from sfumato.plan.functions import FUNCTIONS, call, literal, never_null, null
 from sfumato.policy import Domain, Type
 
@@ -161,8 +161,8 @@ def test_a_logarithm_may_reach_zero() -> None:
 
 def test_a_redefined_column_loses_its_bound() -> None:
     """The domain is that of the new expression, whatever the old name was declared to be."""
-    age = Column("age", COLUMNS["age"])
-    redefined = Column("age", call("*", age, literal(Type.INTEGER, 1000)).domain)
+    age = Column(Field(0, "visits", "age"), COLUMNS["age"])
+    redefined = Column(Field(0, "visits", "age"), call("*", age, literal(Type.INTEGER, 1000)).domain)
     assert call("+", redefined, literal(Type.INTEGER, 1)).domain.bounds == (1, 110_001)
 
 

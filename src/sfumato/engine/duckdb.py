@@ -46,7 +46,7 @@ class DuckDB:
     def values(self, world: World) -> Sequence[GroupKey]:
         """The distinct results of expressions on every combination of declared values: reads no table."""
         tables, lists = [], []
-        for index, (name, domain, choices) in enumerate(world.choices):
+        for index, (reference, domain, choices) in enumerate(world.choices):
             kind = TYPES[domain.type]
             if isinstance(choices, Span):
                 listed = _span(choices, kind)
@@ -54,7 +54,7 @@ class DuckDB:
                 lists.append([_parameter(value) for value in choices])
                 listed = f"SELECT unnest(CAST(${len(lists)} AS {kind}[]))"
             missing = f"SELECT CAST(NULL AS {kind})"
-            tables.append(f"({listed} UNION ALL {missing}) AS d{index}({quoted(name)})")
+            tables.append(f"({listed} UNION ALL {missing}) AS d{index}({quoted(reference)})")
         selected = ", ".join(render(each) for each in world.expressions)
         asked = f"SELECT DISTINCT {selected} FROM {', '.join(tables)}"
         found = self._in_time(lambda: self.sources.run(asked, lists))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from sfumato.engine.literals import literal, name, real
-from sfumato.plan.expressions import Call, Column, Expression, Literal
+from sfumato.plan.expressions import Call, Column, Expression, Field, Literal, Reference
 from sfumato.plan.functions import FUNCTIONS
 from sfumato.plan.functions.textual import LONGEST
 from sfumato.plan.intervals import ends, nearest
@@ -30,14 +30,16 @@ _SHORT = 200
 """SQL up to this many characters is written twice: the engine finds the common part."""
 
 
-quoted = name
-"""A column by its own name."""
+def quoted(reference: Reference) -> str:
+    """A column by its own name, and behind the number of its table where that is not the first."""
+    assert isinstance(reference, Field)
+    return name(f"{reference.source}.{reference.name}" if reference.source else reference.name)
 
 
-def render(expression: Expression, column: Callable[[str], str] = quoted) -> str:
+def render(expression: Expression, column: Callable[[Reference], str] = quoted) -> str:
     """The SQL of an expression, given that of its columns."""
     if isinstance(expression, Column):
-        return _guarded(column(expression.name), expression.domain)
+        return _guarded(column(expression.reference), expression.domain)
     if isinstance(expression, Literal):
         return render_value(expression.value, expression.domain.type)
     written = [render(each, column) for each in expression.arguments]

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.engine.expressions import quoted, render
+from sfumato.engine.expressions import render
+from sfumato.engine.literals import name
 from sfumato.plan.bounding import Bounded, Bounding, Limits, Scaled, longest
-from sfumato.plan.expressions import Column, Expression
+from sfumato.plan.expressions import Column, Expression, Field, Reference
 from sfumato.plan.measures import Contribution
 from sfumato.plan.nodes import Filter, Join, Relation, relations
 from sfumato.policy import Type
@@ -232,22 +233,25 @@ def _parts(bounded: Bounded, scan: Scan) -> _Parts:
     return _Parts(f"FROM {tables}{where}", keys, tuple(values), tuple(maximal))
 
 
-def _names(source: Relation, scan: Scan) -> tuple[Callable[[str], str], str]:
+def _names(source: Relation, scan: Scan) -> tuple[Callable[[Reference], str], str]:
     """How columns are written, and the FROM clause: the scan as t, public tables as j1, j2, …"""
     joins = [node for node in relations(source) if isinstance(node, Join)][::-1]
-    aliases = {join.prefix: f"j{index}" for index, join in enumerate(joins, 1)}
 
-    def column(name: str) -> str:
-        prefix, dot, rest = name.rpartition(".")
-        return f"{aliases[prefix]}.{quoted(rest)}" if dot else f"t.{quoted(name)}"
+    def column(reference: Reference) -> str:
+        assert isinstance(reference, Field)
+        return f"{_alias(reference.source)}.{name(reference.name)}"
 
     scanned = next(node.table for node in relations(source) if not isinstance(node, (Join, Filter)))
     text = f"{scan(scanned)} AS t"
     for join in joins:
-        alias = aliases[join.prefix]
-        on = " AND ".join(f"{render(made, column)} = {alias}.{quoted(name)}" for made, name in join.pairs)
+        alias = _alias(join.source)
+        on = " AND ".join(f"{render(made, column)} = {alias}.{name(theirs)}" for made, theirs in join.pairs)
         text += f" {'LEFT' if join.outer else 'INNER'} JOIN {scan(join.table)} AS {alias} ON {on}"
     return column, text
+
+
+def _alias(source: int) -> str:
+    return f"j{source}" if source else "t"
 
 
 def _row_values(scaled: Scaled, shown: Callable[[Expression], str]) -> list[str]:

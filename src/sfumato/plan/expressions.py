@@ -13,12 +13,45 @@ from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
 
 
+@codec.value("field")
+@dataclass(frozen=True)
+class Field:
+    """A column of a table that is read. Tables are numbered in the order in which the plan meets them, from 0."""
+
+    source: int
+    table: str
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if self.source == 0 else f"{self.table}.{self.name}"
+
+
+@codec.value("key")
+@dataclass(frozen=True)
+class Key:
+    """A key of the groups, by its place among them."""
+
+    index: int
+
+
+@codec.value("result")
+@dataclass(frozen=True)
+class Result:
+    """The noisy result of a measure, by its place among them."""
+
+    index: int
+
+
+Reference = Field | Key | Result
+"""What a column is: a field below the aggregate; a key or a result above it."""
+
+
 @codec.value("column")
 @dataclass(frozen=True)
 class Column:
-    """A column of the relation the expression is evaluated on."""
+    """A column of what the expression is evaluated on."""
 
-    name: str
+    reference: Reference
     domain: Domain
 
 
@@ -83,9 +116,9 @@ def walk(expression: Expression) -> Iterator[Expression]:
             waiting.extend(reversed(found.arguments))
 
 
-def columns(expression: Expression) -> dict[str, Domain]:
+def columns(expression: Expression) -> dict[Reference, Domain]:
     """The columns an expression reads, in the order of their first use."""
-    return {node.name: node.domain for node in walk(expression) if isinstance(node, Column)}
+    return {node.reference: node.domain for node in walk(expression) if isinstance(node, Column)}
 
 
 Resolve = Callable[[str | None, str], Expression]

@@ -17,7 +17,7 @@ from typing import Any
 
 from sfumato.errors import Unsupported
 from sfumato.plan import calendar, costs
-from sfumato.plan.expressions import Call, Column, Expression, Literal, columns, walk
+from sfumato.plan.expressions import Call, Column, Expression, Literal, Reference, columns, walk
 from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Domain, Type, Value
 
@@ -55,7 +55,7 @@ Choices = tuple[Value, ...] | Span
 class World:
     """Every combination of a few columns' declared values and NULL, and the expressions to evaluate on it."""
 
-    choices: tuple[tuple[str, Domain, Choices], ...]
+    choices: tuple[tuple[Reference, Domain, Choices], ...]
     expressions: tuple[Expression, ...]
 
     @property
@@ -96,7 +96,7 @@ def _arranged(
 
 def _together(keys: tuple[Expression, ...]) -> list[tuple[int, ...]]:
     """Indices of keys, those that share columns (directly or through others) side by side."""
-    parts: list[tuple[set[str], list[int]]] = []
+    parts: list[tuple[set[Reference], list[int]]] = []
     for index, key in enumerate(keys):
         names, members = set(columns(key)), [index]
         for other in [part for part in parts if part[0] & names]:
@@ -129,13 +129,13 @@ def _values(expressions: tuple[Expression, ...], evaluate: Evaluate) -> list[Gro
 
 def _world(expressions: tuple[Expression, ...]) -> World | None:
     """Every combination of what the columns read may hold; None when that is not declared."""
-    read = {name: domain for each in expressions for name, domain in columns(each).items()}
+    read = {reference: domain for each in expressions for reference, domain in columns(each).items()}
     choices = []
-    for name, domain in read.items():
-        found = _choices(domain, name, expressions)
+    for reference, domain in read.items():
+        found = _choices(domain, reference, expressions)
         if found is None:
             return None
-        choices.append((name, domain, found))
+        choices.append((reference, domain, found))
     return World(tuple(choices), expressions)
 
 
@@ -145,7 +145,7 @@ def _printed(expression: Expression) -> tuple[Value | None, ...]:
     if found is None or len(found) > MOST_GROUPS:
         raise Unsupported(
             "unknown-keys",
-            f"the values to group by are not declared ({', '.join(columns(expression))})",
+            f"the values to group by are not declared ({', '.join(map(str, columns(expression)))})",
             fix="declare values (or narrow bounds) for the column in the policy, or group by a CASE, a WIDTH_BUCKET or "
             "CAST(FLOOR(…) AS INTEGER) of it",
         )
@@ -166,8 +166,8 @@ def _starts(expression: Expression) -> tuple[Value, ...] | None:
     return tuple(found)
 
 
-def _choices(domain: Domain, name: str, expressions: tuple[Expression, ...]) -> Choices | None:
-    hourly = domain.type is Type.TIMESTAMP and domain.bounds is not None and _hourly(name, expressions)
+def _choices(domain: Domain, reference: Reference, expressions: tuple[Expression, ...]) -> Choices | None:
+    hourly = domain.type is Type.TIMESTAMP and domain.bounds is not None and _hourly(reference, expressions)
     return _hours(domain) if hourly else _listed(domain)
 
 
@@ -198,14 +198,14 @@ def _hours(domain: Domain) -> Choices | None:
 _HOURLY_PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "doy", "hour", "isodow", "isoyear"])
 
 
-def _hourly(name: str, expressions: tuple[Expression, ...]) -> bool:
+def _hourly(reference: Reference, expressions: tuple[Expression, ...]) -> bool:
     """Whether a time is read only through parts that stay the same within every hour."""
     uses = truncated = 0
     for made in expressions:
         for node in walk(made):
-            uses += isinstance(node, Column) and node.name == name
+            uses += isinstance(node, Column) and node.reference == reference
             if isinstance(node, Call) and any(
-                isinstance(each, Column) and each.name == name for each in node.arguments
+                isinstance(each, Column) and each.reference == reference for each in node.arguments
             ):
                 truncated += _hour_or_coarser(node)
     return uses == truncated

@@ -37,8 +37,8 @@ class Join:
 
     input: Relation
     table: str
-    prefix: str
-    """Its columns are called ``prefix.column`` above."""
+    source: int
+    """The number by which fields name this table."""
     pairs: tuple[tuple[Expression, str], ...]
     """An expression over the input equals a column of the public table."""
     outer: bool
@@ -72,7 +72,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Output:
-    """One column of the answer, over the columns ``k0…`` (keys) and ``m0…`` (measures)."""
+    """One column of the answer, over keys and results."""
 
     name: str
     expression: Expression

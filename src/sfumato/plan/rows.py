@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.expressions import Column, Expression
+from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.functions import call
 from sfumato.plan.nodes import Filter, Join, Relation, Scan, relations
 from sfumato.plan.places import nearest, refuse, shown
@@ -210,7 +210,9 @@ def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | _Public:
         raise refuse(node, "unknown-table", f"no declared table is called {name[:60]}", nearest(name, catalog.tables))
     if table.public:
         return _Public(alias, table)
-    columns: dict[str, Expression] = {column: Column(column, domain) for column, domain in table.columns.items()}
+    columns: dict[str, Expression] = {
+        column: Column(Field(0, table.name, column), domain) for column, domain in table.columns.items()
+    }
     return Rows(Scan(table.name), {alias: columns}, table)
 
 
@@ -239,15 +241,14 @@ def _join(left: Rows, right: _Public, node: exp.Join, catalog: Catalog) -> Rows:
     if sum(isinstance(each, Join) for each in relations(left.relation)) >= MOST_JOINS:
         raise refuse(node, "too-many-joins", f"at most {MOST_JOINS} public tables are joined", "join fewer tables")
     pairs, using = _pairs(left, right, node)
-    again = sum(isinstance(each, Join) and each.table == right.table.name for each in relations(left.relation))
-    prefix = right.table.name if not again else f"{right.table.name}#{again + 1}"
+    source = 1 + sum(isinstance(each, Join) for each in relations(left.relation))
     outer = node.side == "LEFT"
     columns: dict[str, Expression] = {
-        name: Column(f"{prefix}.{name}", replace(domain, nullable=domain.nullable or outer))
+        name: Column(Field(source, right.table.name, name), replace(domain, nullable=domain.nullable or outer))
         for name, domain in right.table.columns.items()
     }
     most = max(1, catalog.multiplicity(right.table.name, tuple(sorted({column for _, column in pairs}))))
-    join = Join(left.relation, right.table.name, prefix, pairs, outer, most)
+    join = Join(left.relation, right.table.name, source, pairs, outer, most)
     return replace(
         left,
         relation=join,
@@ -271,7 +272,7 @@ def _pairs(left: Rows, right: _Public, node: exp.Join) -> tuple[tuple[tuple[Expr
             node, "join-condition", "a join needs equalities between columns", "add ON a = b or USING (column)"
         )
     for made, column in pairs:
-        call("=", made, Column(column, right.table.columns[column]))
+        call("=", made, Column(Field(0, right.table.name, column), right.table.columns[column]))
         _check_distinct(made, right.table.columns[column], node)
     return tuple(sorted(set(pairs), key=repr)), tuple(using)
 

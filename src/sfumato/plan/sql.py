@@ -10,7 +10,7 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.costs import check
-from sfumato.plan.expressions import Call, Column, Expression, Literal, columns, walk
+from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Result, columns, walk
 from sfumato.plan.functions import call
 from sfumato.plan.measures import Count, Distinct, Mean, Measure, Sum
 from sfumato.plan.nodes import Aggregate, Finish, Order, Output, Query
@@ -92,12 +92,12 @@ class _Building:
         self.measures: dict[Measure, Column] = {}
         self.outputs: dict[str, tuple[exp.Expr, Expression]] = {}
         """The answer's own names, in small letters: what each was read from and what it became."""
-        self._named = {key: Column(f"k{index}", key.domain) for index, key in enumerate(keys)}
+        self._named = {key: Column(Key(index), key.domain) for index, key in enumerate(keys)}
         self._attempt = remembering(source.resolve)
 
     def measure(self, found: Measure) -> Column:
         """The column of a measure: equal measures are measured once."""
-        return self.measures.setdefault(found, Column(f"m{len(self.measures)}", found.result))
+        return self.measures.setdefault(found, Column(Result(len(self.measures)), found.result))
 
     def key(self, node: exp.Expr, attempt: Callable[[exp.Expr], Expression | None] | None = None) -> Column | None:
         """The key this node is, if it is one."""
@@ -271,7 +271,7 @@ def _is_unit(node: exp.Column, source: Rows, unit: str) -> bool:
     if node.name.lower() != unit.lower():
         return False
     made = expression(node, source.resolve) if _names_column(node, source) else None
-    return made is None or (isinstance(made, Column) and made.name.lower() == unit.lower())
+    return made is None or (isinstance(made, Column) and str(made.reference).lower() == unit.lower())
 
 
 def _check_summable(value: Expression, node: exp.Expr) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sfumato.plan.costs import expressions
-from sfumato.plan.expressions import Call, Column, Expression, Literal, walk
+from sfumato.plan.expressions import Call, Column, Expression, Field, Literal, walk
 from sfumato.plan.functions import never_null
 from sfumato.plan.nodes import Query
 from sfumato.plan.words import words
@@ -51,8 +51,8 @@ def _unknown(column: Column, found: Expression) -> bool:
 
 def _unmet(column: Column, found: Expression) -> str:
     if column.domain.values is None:
-        return f"{words(found)} lies outside the declared bounds of {column.name}: no row equals it."
-    return f"{words(found)} is not among the declared values of {column.name}: no row equals it."
+        return f"{words(found)} lies outside the declared bounds of {column.reference}: no row equals it."
+    return f"{words(found)} is not among the declared values of {column.reference}: no row equals it."
 
 
 def _conditions(made: Expression, *, positive: bool) -> Iterator[str]:
@@ -89,10 +89,11 @@ def _group(key: Expression) -> Iterator[str]:
 def _listed(made: Expression) -> dict[str, None]:
     """The private columns read that have declared values and no name for all others."""
     return {
-        node.name: None
+        str(node.reference): None
         for node in walk(made)
         if isinstance(node, Column)
-        and "." not in node.name  # a public table's own columns are known in full
+        and isinstance(node.reference, Field)
+        and node.reference.source == 0  # a public table's own columns are known in full
         and node.domain.values is not None
         and node.domain.other is None
         and node.domain.type is not Type.BOOLEAN

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sfumato.plan.bounding import Limits, Scaled
-from sfumato.plan.expressions import Call, Column, Expression
+from sfumato.plan.expressions import Call, Column, Expression, Key, Reference, Result
 from sfumato.plan.measures import Measure
 from sfumato.plan.nodes import Aggregate
 from sfumato.policy import Type
 from sfumato.privacy.numbers import shown, text
 
 
-def words(expression: Expression, names: Mapping[str, str] | None = None) -> str:
+def words(expression: Expression, names: Mapping[Reference, str] | None = None) -> str:
     """An expression as SQL, columns called by these names where they have one."""
     if isinstance(expression, Column):
-        return (names or {}).get(expression.name, expression.name)
+        return (names or {}).get(expression.reference) or str(expression.reference)
     if not isinstance(expression, Call):
         return _literal(expression.value, expression.domain.type)
     arguments = [words(each, names) for each in expression.arguments]
@@ -29,10 +29,10 @@ def words(expression: Expression, names: Mapping[str, str] | None = None) -> str
     return f"{name}({', '.join(arguments)})"
 
 
-def names(plan: Aggregate) -> dict[str, str]:
+def names(plan: Aggregate) -> dict[Reference, str]:
     """What the columns of a Finish stand for."""
-    keys = {f"k{index}": words(key) for index, key in enumerate(plan.keys)}
-    return keys | {f"m{index}": measured(each) for index, each in enumerate(plan.measures)}
+    keys: dict[Reference, str] = {Key(index): words(key) for index, key in enumerate(plan.keys)}
+    return keys | {Result(index): measured(each) for index, each in enumerate(plan.measures)}
 
 
 def measured(measure: Measure) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.plan.expressions import Call, Column, Expression, Literal, walk
+from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Reference, Result, walk
 from sfumato.plan.measures import Estimate, Floats
 from sfumato.plan.nodes import Finish, GroupKey
 from sfumato.policy import Type
@@ -68,14 +68,14 @@ def finish(query: Finish, groups: Sequence[GroupKey], estimated: Estimated, *, j
     A range holds for its own cell, made of so many noises; or for all cells at once when they are asked for
     together, or when rows are picked by what their noisy numbers are.
     """
-    keys: dict[str, Evaluated] = {
-        f"k{index}": Keys(_objects([group[index] for group in groups])) for index in range(len(groups[0]))
+    keys: dict[Reference, Evaluated] = {
+        Key(index): Keys(_objects([group[index] for group in groups])) for index in range(len(groups[0]))
     }
     together = simultaneous(query, len(groups)) if joint or picks(query) else None
 
     def evaluated(expression: Expression) -> Evaluated:
         found = estimated(max(1, together or _parts(expression)))
-        names = keys | {f"m{index}": Numbers(each.value, each.low, each.high) for index, each in enumerate(found)}
+        names = keys | {Result(index): Numbers(each.value, each.low, each.high) for index, each in enumerate(found)}
         return _evaluate(expression, names, len(groups))
 
     columns = tuple(evaluated(output.expression) for output in query.outputs)
@@ -102,7 +102,7 @@ def simultaneous(query: Finish, groups: int) -> int:
 
 def _parts(expression: Expression) -> int:
     """How many noises an expression is made of: a mean is made of two."""
-    measures = {node for node in walk(expression) if isinstance(node, Column) and node.name.startswith("m")}
+    measures = {node for node in walk(expression) if isinstance(node, Column) and isinstance(node.reference, Result)}
     return sum(2 if node.domain.nullable else 1 for node in measures)
 
 
@@ -112,9 +112,9 @@ def _objects(values: Sequence[Any]) -> NDArray[Any]:
     return made
 
 
-def _evaluate(expression: Expression, names: dict[str, Evaluated], count: int) -> Evaluated:
+def _evaluate(expression: Expression, names: dict[Reference, Evaluated], count: int) -> Evaluated:
     if isinstance(expression, Column):
-        return names[expression.name]
+        return names[expression.reference]
     if isinstance(expression, Literal):
         return _constant(expression, count)
     arguments = [_evaluate(each, names, count) for each in expression.arguments]
