@@ -253,7 +253,13 @@ class Curve:
         return best_line(self.delta, min(700.0, self.epsilon(floor)), alpha)
 
     def loss(self) -> PrivacyLoss:
-        """The privacy-loss random variable of the dominating pair, in the worse direction: mean, tail, quantiles."""
+        """The privacy-loss random variable of the dominating pair, in the worse direction: mean, tail, quantiles.
+
+        It is the pair's loss, not the mechanism's. A dominating pair bounds δ(ε), which is what composes; it does not
+        bound how often the loss of a dominated pair passes a value: the pair of ``bounded_range(1)`` passes 0.5 with
+        probability 0.35, some exponential mechanisms do with 0.62. What holds for every mechanism with this curve is
+        P(L > t) ≤ δ(ε)/(1 − e^{ε−t}) for any ε < t; ``reading`` uses the best.
+        """
         sides = self._directions
         worse = max(sides, key=lambda parts: (composition.failure(parts), composition.renyi(parts, 1.0)))
         return PrivacyLoss(worse, sides[-1] if worse is sides[0] else sides[0])

@@ -6,16 +6,22 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.privacy import codec
 from sfumato.privacy.curve import Curve, compose, counted
-from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, Number, exact
+from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, charge_units, exact, from_units
 
 TIGHT = "parameters fixed in advance"
 ADAPTIVE = "holds at all times at once, parameters chosen along the way"
 
+Real = NDArray[np.floating[Any]]
+
+_UP = 1 + 2.0**-40  # sums of floats are known to far better than this
 _POINTS = 100  # the tight line recomposes everything at each of its points
 
 
@@ -27,18 +33,24 @@ class Odometer:
     delta: Fraction
     order: Fraction
     """The Rényi order of the adaptive line, fixed before the first release."""
+    margin: Fraction
+    """What the adaptive line adds once releases can fail, fixed before the first release."""
     steps: tuple[int, ...]
     tight: tuple[float, ...]
     """ε of the recorded releases composed: true if their parameters were fixed in advance."""
     adaptive: tuple[float, ...]
-    """With probability ≥ 1 − δ, for all steps at once, the privacy loss is at most this."""
+    """The privacy loss is at most this, for all steps at once, except with the probability in ``exceptions``."""
+    exceptions: tuple[float, ...]
+    """δ, and more once releases can fail: Σδᵢ/(1 − e^{−margin}) of the failures so far."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", exact(self.delta, "delta", INSIDE_UNIT))
         object.__setattr__(self, "order", exact(self.order, "order", ABOVE_ONE))
+        object.__setattr__(self, "margin", exact(self.margin, "margin", POSITIVE))
         object.__setattr__(self, "steps", tuple(self.steps))
         object.__setattr__(self, "tight", tuple(float(epsilon) for epsilon in self.tight))
         object.__setattr__(self, "adaptive", tuple(float(epsilon) for epsilon in self.adaptive))
+        object.__setattr__(self, "exceptions", tuple(float(share) for share in self.exceptions))
 
     def __str__(self) -> str:
         head = [
@@ -47,41 +59,63 @@ class Odometer:
             f"  adaptive: {ADAPTIVE} (order {float(self.order):.4g})",
         ]
         shown = sorted({*range(0, len(self.steps), max(1, len(self.steps) // 10)), len(self.steps) - 1} - {-1})
-        rows = [f"{self.steps[i]:>10,}  {self.tight[i]:>12.6g}  {self.adaptive[i]:>12.6g}" for i in shown]
-        return "\n".join([*head, f"{'releases':>10}  {'tight':>12}  {'adaptive':>12}", *rows])
+        rows = [
+            f"{self.steps[i]:>10,}  {self.tight[i]:>12.6g}  {self.adaptive[i]:>12.6g}  {self.exceptions[i]:>12.3g}"
+            for i in shown
+        ]
+        return "\n".join([*head, f"{'releases':>10}  {'tight':>12}  {'adaptive':>12}  {'except with':>12}", *rows])
 
 
-def odometer(curves: Iterable[Curve | tuple[Curve, int]], delta: Number, *, order: Number | None = None) -> Odometer:
+def odometer(
+    curves: Iterable[Curve | tuple[Curve, int]], delta: Number, *, order: Number | None = None, margin: Number = 1
+) -> Odometer:
     """What releases, in this order, have cost together after each step (each of 100 steps when there are more).
 
-    The tight line composes the record; it is a statement about a plan, not a stopping rule. The adaptive line is
-    r_t + ln(1/δ′)/(α − 1), with r_t the sum of Rényi divergences of one order and δ′ what all failures leave of δ
-    (Rogers et al. 2016, Sec. 6; Feldman & Zrnic 2021), or the sum of max-divergences where that is smaller; both
-    hold for any adaptive choice. The default order is best when about ε = 1 is spent in all: it must not depend on
-    the releases.
+    The tight line composes the record; it is a statement about a plan, not a stopping rule. The adaptive line bounds
+    the privacy loss L_t for any adaptive choice and at all times at once, except with probability δ: L_t ≤ b_t =
+    r_t + ln(1/δ)/(α − 1), with r_t the sum of Rényi divergences of one order (Rogers et al. 2016, Sec. 6; Feldman &
+    Zrnic 2021), or the sum of max-divergences where that is smaller.
+
+    Releases that fail with probability δᵢ: with h the ``margin``, L_t ≤ b_t + h − Σ ln(1 − δᵢ), except with
+    probability δ + Σδᵢ/(1 − e^{−h}). Proof: where the parts outside the failures satisfy P′ ≤ e^{b}·Q′ and yet
+    P > e^{b+h}·Q, they make up at most e^{−h} of P, so P ≤ P_failed/(1 − e^{−h}); the logarithms put parts that were
+    normalised apart on one weight. Where the failures add to more than δ nothing is claimed.
+
+    Order and margin must not depend on the releases. The default order is best when about ε = 1 is spent in all.
     """
     spare = exact(delta, "delta", INSIDE_UNIT)
     alpha = exact(order, "order", ABOVE_ONE) if order is not None else _default_order(spare)
+    slack = exact(margin, "margin", POSITIVE)
     items = [(curve, count) for curve, count in counted(curves) if count]
     compose(items)  # refuses mixed relations before anything is computed
     many = len(items)
     steps = sorted({round(x) for x in np.linspace(1, many, min(many, _POINTS))}) if many else []
     tight = [compose(items[:step]).epsilon(spare) for step in steps]
-    return Odometer(spare, alpha, tuple(steps), tuple(tight), tuple(_adaptive(items, spare, alpha, steps)))
+    lines, exceptions = _adaptive(items, spare, alpha, slack, steps)
+    return Odometer(spare, alpha, slack, tuple(steps), tuple(tight), tuple(lines), tuple(exceptions))
 
 
 def _default_order(delta: Fraction) -> Fraction:
     return 1 + Fraction(f"{max(0.1, -2 * math.log(delta)):.4g}")
 
 
-def _adaptive(items: list[tuple[Curve, int]], delta: Fraction, order: Fraction, steps: list[int]) -> list[float]:
-    pure = np.cumsum(
-        [count * (math.inf if c.max_divergence is None else float(c.max_divergence)) for c, count in items]
-    )
-    renyi = np.cumsum([count * float(c.renyi_above(order)) for c, count in items])
-    failure = np.cumsum([count * float(c.failure) for c, count in items])
-    # One δ′ for all steps, as the statement is about all of them at once: what all failures that fit leave of δ.
-    fits = int(np.searchsorted(failure, float(delta), side="right"))
-    left = float(delta) - (failure[fits - 1] if fits else 0.0)
-    tail = -math.log(left) / float(order - 1) if left > 0 else math.inf
-    return [float(min(pure[step - 1], renyi[step - 1] + tail)) if step <= fits else math.inf for step in steps]
+def _adaptive(
+    items: list[tuple[Curve, int]], delta: Fraction, order: Fraction, margin: Fraction, steps: list[int]
+) -> tuple[list[float], list[float]]:
+    """The line and what it excepts, at each of these steps."""
+    pure = _totals([math.inf if c.max_divergence is None else float(c.max_divergence) for c, _ in items], items)
+    renyi = _totals([float(c.renyi_above(order)) for c, _ in items], items)
+    failure = _totals([float(c.failure) for c, _ in items], items)
+    apart = _totals([-math.log1p(-float(c.failure)) if c.failure < 1 else math.inf for c, _ in items], items)
+    tail = -math.log(delta) / float(order - 1) * _UP
+    added = np.where(failure > 0, float(margin) + apart, 0.0)
+    fits = [from_units(total) <= delta for total in accumulate(count * charge_units(c.failure) for c, count in items)]
+    line = np.where(fits, np.minimum(pure, renyi + tail) + added, math.inf)
+    excepted = np.minimum(1.0, (float(delta) + failure / -math.expm1(-float(margin))) * np.where(failure > 0, _UP, 1.0))
+    return [float(line[step - 1]) for step in steps], [float(excepted[step - 1]) for step in steps]
+
+
+def _totals(amounts: list[float], items: list[tuple[Curve, int]]) -> Real:
+    """Running sums over all releases, rounded up."""
+    each = [count * amount for amount, (_, count) in zip(amounts, items, strict=True)]
+    return np.cumsum(np.array(each, dtype=float)) * _UP

@@ -1,15 +1,29 @@
-"""What a guarantee means for one person, in numbers and in words."""
+"""What a guarantee means for one person, in numbers and in words.
+
+(ε, δ)-DP does not say that the privacy loss L stays below ε outside an event of probability δ: a Gaussian calibrated
+to (1, 1e-6) has P(L > 1) = 2.0e-5. What follows from δ(ε), for every mechanism that has it and all neighbours:
+
+Theorem. For t > ε, P(L > t) ≤ δ(ε)/(1 − e^{ε−t}). Proof: on S = {L > t}, Q(S) ≤ e^{−t}·P(S), so
+δ(ε) ≥ P(S) − e^ε·Q(S) ≥ (1 − e^{ε−t})·P(S). ∎ So, except with probability p, the loss is at most the least
+ε − ln(1 − δ(ε)/p). With a bare (ε, δ) that is ε + h except with probability δ/(1 − e^{−h}).
+
+Odds move by e^L. The exception is counted where the guess is true; where it is false, L > t is rarer still.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
-from sfumato.privacy.numbers import BELOW_ONE, INSIDE_UNIT, Number, exact
+from sfumato.privacy.numbers import BELOW_ONE, INSIDE_UNIT, Number, exact, float_above
+
+_LEAST = Fraction(1, 10**300)
+_UP = 1 + 2.0**-45  # what is computed here is known to far better than this
 
 
 @codec.value("reading")
@@ -18,20 +32,22 @@ class Reading:
     """How far anyone's belief about one unit can move, whatever else they know (Kasiviswanathan & Smith 2014)."""
 
     epsilon: float
+    """Except with probability ``delta`` the odds that the unit is in the data (where membership is public: that a value
+    is theirs) rise at most e^epsilon times.
+    """
     delta: float
+    """The probability that the statements about belief do not hold. Not the δ of an (ε, δ) guarantee."""
     prior: float
     """What was believed before: the probability of the guess."""
     membership: float | None
-    """The most that can be believed afterwards that the unit is in the data: odds times e^ε. None when membership
-    is public.
-    """
+    """The most that can be believed afterwards that the unit is in the data. None when membership is public."""
     attribute: float
-    """The most that can be believed about a value of a unit known to be there: odds times e^{2ε} (add-remove) or
-    e^ε (replace).
+    """The most that can be believed about a value of a unit known to be there: under add-remove neighbours the unit
+    is taken out and put back with another value, which is a change of two units.
     """
     false_positive_rate: float
     true_positive_rate: float
-    """The most true positives a test for one unit can have at that false positive rate."""
+    """The most true positives a test for one unit can have at that false positive rate, without exception."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -39,19 +55,17 @@ class Reading:
             object.__setattr__(self, each.name, None if value is None else float(value))
 
     def __str__(self) -> str:
-        lines = [f"At ε = {self.epsilon:.4g}{f', δ = {self.delta:.3g}' if self.delta else ''}, for any one unit:"]
+        head = f"Except with probability {self.delta:.3g}" if self.delta else f"At ε = {self.epsilon:.4g}"
+        lines = [f"{head}, for any one unit:"]
+        belief = f"a belief of {self.prior:.3%} becomes at most"
         if self.membership is not None:
-            lines.append(f"- being in the data: a belief of {self.prior:.3%} becomes at most {self.membership:.3%}")
-        lines.append(f"- a value of theirs: a belief of {self.prior:.3%} becomes at most {self.attribute:.3%}")
-        lines.append(
-            f"- a test that is wrong {self.false_positive_rate:.1%} of the time when they are absent "
-            f"finds them at most {self.true_positive_rate:.1%} of the time"
+            lines.append(f"- being in the data: {belief} {_up_to(self.membership, 3)}")
+        lines.append(f"- a value of theirs: {belief} {_up_to(self.attribute, 3)}")
+        test = (
+            f"a test that is wrong {self.false_positive_rate:.1%} of the time when they are absent "
+            f"finds them at most {_up_to(self.true_positive_rate, 1)} of the time"
         )
-        if self.delta:
-            lines.append(
-                f"The first statements hold outside an event of probability {self.delta:.3g}; the last includes it."
-            )
-        return "\n".join(lines)
+        return "\n".join([*lines, f"Without exception, {test}" if self.delta else f"- {test}"])
 
 
 def reading(
@@ -62,33 +76,37 @@ def reading(
     neighbours: Neighbours | str | None = None,
     false_positive_rate: Number = "0.05",
 ) -> Reading:
-    """A guarantee, or a curve at a δ, read for one person who was believed with probability ``prior`` to be or to
-    have something.
+    """A guarantee, or a curve, read for one person who was believed with probability ``prior`` to be or to have
+    something.
+
+    What is said about beliefs holds except with probability ``delta``. It can be left out for what is pure, where
+    there is no exception, and for a bare (ε, δ), where it is ten times the δ of what is said about values: it must be
+    larger than δ, since what an (ε, δ) guarantee forgives can move odds without any limit.
 
     >>> print(reading(Guarantee(1)))
     At ε = 1, for any one unit:
-    - being in the data: a belief of 1.000% becomes at most 2.672%
-    - a value of theirs: a belief of 1.000% becomes at most 6.945%
+    - being in the data: a belief of 1.000% becomes at most 2.673%
+    - a value of theirs: a belief of 1.000% becomes at most 6.946%
     - a test that is wrong 5.0% of the time when they are absent finds them at most 13.6% of the time
     """
     belief = float(exact(prior, "prior", INSIDE_UNIT))
     curve = _curve(promise, neighbours)
-    if isinstance(promise, Guarantee) and delta is not None:
-        raise InvalidParameter("delta", delta, "left out for a guarantee, which has its own")
-    own = promise.delta if isinstance(promise, Guarantee) else 0
-    spare = exact(own if delta is None else delta, "delta", BELOW_ONE)
-    epsilon = curve.epsilon(spare)
-    if epsilon == math.inf:
-        raise InvalidParameter("delta", delta, f"above {float(curve.failure):.3g} for this curve: it is not pure")
     replaced = curve.neighbours is Neighbours.REPLACE
+    swapped = curve if replaced else _swapped(curve)
+    usual = _usual(curve, swapped) if isinstance(promise, Guarantee) else Fraction(0)
+    except_with = usual if delta is None else exact(delta, "delta", BELOW_ONE)
+    epsilon = _log_odds(curve, except_with)
+    if epsilon == math.inf:
+        raise InvalidParameter("delta", delta, f"above {float(curve.failure):.3g} for this promise: it is not pure")
+    attribute = epsilon if replaced else _log_odds(swapped, except_with)
     return Reading(
         epsilon=epsilon,
-        delta=float(spare),
+        delta=float(except_with),
         prior=belief,
         membership=None if replaced else _posterior(belief, epsilon),
-        attribute=_posterior(belief, epsilon if replaced else 2 * epsilon),
+        attribute=_posterior(belief, attribute),
         false_positive_rate=float(exact(false_positive_rate, "false_positive_rate", INSIDE_UNIT)),
-        true_positive_rate=1 - curve.tradeoff(false_positive_rate),
+        true_positive_rate=min(1.0, (1 - curve.tradeoff(false_positive_rate)) * _UP),
     )
 
 
@@ -104,6 +122,51 @@ def _curve(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> C
     )
 
 
+def _swapped(curve: Curve) -> Curve | None:
+    """What is known when one unit is exchanged for another; None where that is nothing."""
+    try:
+        return curve.under(Neighbours.REPLACE)
+    except InvalidParameter:
+        return None
+
+
+def _usual(curve: Curve, swapped: Curve | None) -> Fraction:
+    """Ten times the δ of the exchange, or of the one unit where that is too much to say."""
+    shares = [10 * each.failure for each in (swapped, curve) if each is not None]
+    return next((share for share in shares if share < 1), (1 + curve.failure) / 2)
+
+
+def _log_odds(curve: Curve | None, share: Fraction) -> float:
+    """The least ε − ln(1 − δ(ε)/share): what the loss stays below, except with this probability.
+
+    Any ε gives a bound. The best is searched for by what δ(ε) is of the share, in thirds of its log-odds.
+    """
+    if curve is None or (share and share <= curve.failure):
+        return math.inf
+    if not share:
+        return curve.epsilon(0)
+    floor = max(curve.failure, _LEAST)
+
+    def bound(log_odds: float) -> float:
+        spent = floor + max(_LEAST, Fraction(1 / (1 + math.exp(-log_odds))) * (share - floor))
+        return curve.epsilon(spent) - math.log1p(-float_above(spent / share)) if spent < share else math.inf
+
+    low, high = -20.0, 7.0
+    best = curve.epsilon(curve.failure) - math.log1p(-float_above(curve.failure / share))
+    while high - low > 0.05:
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        a, b = bound(left), bound(right)
+        best = min(best, a, b)
+        low, high = (low, right) if a < b else (left, high)
+    return best * _UP if curve.failure or curve.max_divergence is None else min(best * _UP, curve.epsilon(0))
+
+
 def _posterior(prior: float, log_odds: float) -> float:
-    """The probability whose odds are e^{log_odds} times those of ``prior``."""
-    return 1 / (1 + (1 - prior) / prior * math.exp(-min(700.0, log_odds)))
+    """The probability whose odds are e^{log_odds} times those of ``prior``, rounded up."""
+    return min(1.0, _UP / (1 + (1 - prior) / prior * math.exp(-log_odds)))
+
+
+def _up_to(share: float, decimals: int) -> str:
+    """A share in per cent that is not below it."""
+    scale = 10**decimals
+    return f"{min(100.0, math.ceil(share * 100 * scale * (1 - 2.0**-40)) / scale):.{decimals}f}%"

@@ -19,7 +19,10 @@ _FURTHEST = 1e200
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """The privacy loss L as a random variable: how much an outcome favours one world over the other."""
+    """The privacy loss L of a dominating pair as a random variable: how much an outcome favours one of two worlds.
+
+    Its δ(ε) bounds that of every mechanism it stands for; its tail and quantiles are its own (see ``Curve.loss``).
+    """
 
     forward: Parts
     backward: Parts
