@@ -9,6 +9,7 @@
     ├── EngineClosed                a statement after closing, or in a forked process
     ├── Unsupported                 a question outside what can be answered, by a stable code
     ├── Unanswered                  a release that was charged and then stopped
+    ├── EntropyStuck                the operating system gave the same random key twice
     ├── SessionClosed               a question to a session that has said its last
     ├── Overspent                   a charge the account cannot afford
     ├── AccountDiffers              an account opened again under other terms than it was opened with
@@ -180,6 +181,17 @@ class Unanswered(SfumatoError):
             fix="ask again: that is a new release with its own charge",
         )
         self.number = number
+
+
+class EntropyStuck(SfumatoError):
+    """The operating system's entropy gave the same key twice: noise would repeat, and could be subtracted."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "random keys must differ, but the operating system's entropy gave the same 256 bits twice",
+            place="the operating system's entropy",
+            fix="repair the machine's source of randomness; on a cloned virtual machine, let it be seeded anew",
+        )
 
 
 class SessionClosed(SfumatoError):

@@ -27,15 +27,12 @@ class Recorded:
 @contextmanager
 def recorded(chosen: bytes) -> Iterator[Recorded]:
     stream = Recorded(chosen)
-    before = getattr(bits._streams, "stream", None)
-    bits._streams.stream = stream
+    before = bits._streams.idle
+    bits._streams.idle = [stream]  # type: ignore[list-item]
     try:
         yield stream
     finally:
-        if before is None:
-            del bits._streams.stream
-        else:
-            bits._streams.stream = before
+        bits._streams.idle = before
 
 
 def words(*values: int) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -119,54 +121,175 @@ def test_large_gaussian_deviations(sigma: Fraction) -> None:
 # ── exactness at the boundaries ────────────────────────────────────────────────────────────────
 
 
-def _laplace_boundary(scale: Fraction, t: int) -> int:
-    """⌊2q^t/(1+q)·2⁶³⌋: below it |X| ≥ t, above it |X| < t; V's interval there holds the boundary itself."""
-    with mpmath.workdps(DIGITS):
+def _laplace_boundary(scale: Fraction, t: int, width: int = 63) -> int:
+    """⌊2q^t/(1+q)·2^width⌋: below it |X| ≥ t, above it |X| < t; V's interval there holds the boundary itself."""
+    with mpmath.workdps(2 * DIGITS):
         q = mpmath.exp(-mpmath.mpf(scale.denominator) / scale.numerator)
-        return int(mpmath.floor(2 * q**t / (1 + q) * mpmath.mpf(2) ** 63))
+        return int(mpmath.floor(2 * q**t / (1 + q) * mpmath.mpf(2) ** width))
+
+
+def _long(v: int, minus: int = 0) -> bytes:
+    """The 128 bits that one number is drawn from: 127 of V and a sign."""
+    return (v << 1 | minus).to_bytes(16, "little")
 
 
 @pytest.mark.parametrize(
     "scale", [Fraction(3, 10), Fraction(1), Fraction(10), Fraction(1000), Fraction(1 << 24)], ids=str
 )
 def test_laplace_is_exact_around_every_boundary(scale: Fraction) -> None:
-    """One unit of 2⁻⁶³ beside a boundary the answer is certain; on it, more bits are asked for."""
+    """One unit beside a boundary the answer is certain; on it, more bits decide where the law says."""
     tops = sorted({1, 2, 3, 7, *(int(float(scale) * f) + 1 for f in (0.5, 1, 5, 20, 39))})
     for t in tops:
-        cut = _laplace_boundary(scale, t)
-        if cut - _laplace_boundary(scale, t + 1) < 4:
-            continue  # so far out a word covers several outcomes
-        for ways in (_one_magnitude, _array_magnitude):
-            assert ways(scale, cut - 1) >= t
-            assert ways(scale, cut + 1) < t
-        with recorded(words(cut << 1)) as stream:
-            value = laplace.draw_one(scale)
-            assert abs(value) in (t - 1, t)
-            assert stream.beyond > 0
+        for width, draw in ((63, _array_magnitude), (127, _one_magnitude)):
+            cut = _laplace_boundary(scale, t, width)
+            if cut - _laplace_boundary(scale, t + 1, width) < 4:
+                continue  # so far out a word covers several outcomes
+            assert draw(scale, cut - 1) >= t
+            assert draw(scale, cut + 1) < t
+            within = _laplace_boundary(scale, t, width + 64) & (1 << 64) - 1
+            assert draw(scale, cut, words(max(0, within - 1))) == t
+            assert draw(scale, cut, words(min((1 << 64) - 1, within + 1))) == t - 1
 
 
-def _one_magnitude(scale: Fraction, v: int) -> int:
-    with recorded(words(v << 1)):
-        return abs(laplace.draw_one(scale))
+def _one_magnitude(scale: Fraction, v: int, more: bytes = b"") -> int:
+    with recorded(_long(v) + more) as stream:
+        found = abs(laplace.draw_one(scale))
+        assert not (more and stream.left)
+        return found
 
 
-def _array_magnitude(scale: Fraction, v: int) -> int:
-    with recorded(words(v << 1)):
-        return abs(int(laplace.draw(scale, 1)[0]))
+def _array_magnitude(scale: Fraction, v: int, more: bytes = b"") -> int:
+    with recorded(words(v << 1) + more) as stream:
+        found = abs(int(laplace.draw(scale, 1)[0]))
+        assert not (more and stream.left)
+        return found
 
 
-def test_refinement_on_a_boundary_has_the_right_odds() -> None:
-    """The boundary cell is split where the law says: the fraction of outcomes matches its exact position."""
-    scale, t = Fraction(10), 7
-    with mpmath.workdps(DIGITS):
-        q = mpmath.exp(-mpmath.mpf(1) / 10)
-        position = 2 * q**t / (1 + q) * mpmath.mpf(2) ** 63
-        share = float(position - mpmath.floor(position))
-    hits = 0
-    for _ in range(2000):
-        with recorded(words(_laplace_boundary(scale, t) << 1)):
-            hits += abs(laplace.draw_one(scale)) >= t
-    assert abs(hits - 2000 * share) < 5 * math.sqrt(2000 * 0.25)
+# ── large scales: a high and a low part ────────────────────────────────────────────────────────
+
+LARGE = [Fraction((1 << 24) + 1), Fraction(10**9), Fraction(10**9) / 7, Fraction(10**12)]
+
+
+def _split(scale: Fraction) -> tuple[int, int]:
+    """How many low bits there are, and a low word that is surely kept whatever they say."""
+    k = math.floor(scale).bit_length() - 23
+    assert 0 < k <= 18
+    return k, ((1 << 64) - 1) >> k << k
+
+
+def _near_one(long: bool) -> int:
+    """V so close to 1, within 2⁻²⁴, that the high part is surely 0."""
+    return (1 << (127 if long else 63)) - (1 << (103 if long else 39))
+
+
+def _drawn_apart(scale: Fraction, v: int, minus: int, *low: int, long: bool) -> tuple[int, int]:
+    """One draw from chosen words: V's first bits (63 of an array's, 127 of a single number's), and low words; also how
+    many of these were left."""
+    first = _long(v, minus) if long else words(v << 1 | minus)
+    with recorded(first + words(*low)) as stream:
+        found = laplace.draw_one(scale) if long else int(laplace.draw(scale, 1)[0])
+        assert stream.beyond == 0 or not stream.left
+        return found, len(stream.left) // 8
+
+
+@pytest.mark.parametrize("scale", LARGE, ids=str)
+@pytest.mark.parametrize("long", [False, True], ids=["array", "one"])
+def test_the_high_part_of_a_large_scale_is_exact_around_every_boundary(scale: Fraction, long: bool) -> None:
+    """P(G′ ≥ t) = e^{−t·2^k/b}: certain beside it, and exactly the chosen low bits below it."""
+    k, kept = _split(scale)
+    width = 127 if long else 63
+    for t in (1, 2, 3, 1000, 1 << 21, 1 << 22, 9 << 22):
+        with mpmath.workdps(2 * DIGITS):
+            chance = mpmath.exp(-mpmath.mpf(t << k) * scale.denominator / scale.numerator)
+            cut = int(mpmath.floor(chance * mpmath.mpf(2) ** width))
+        for low in (0, 1, (1 << k) - 1):
+            for minus in (0, 1):
+                sign = -1 if minus else 1
+                assert _drawn_apart(scale, cut - 1, minus, kept | low, long=long) == (sign * ((t << k) + low), 0)
+                found, left = _drawn_apart(scale, cut + 1, minus, kept | low, kept | 1, long=long)
+                zero = t == 1 and low == 0 and minus
+                assert (found, left) == (sign * ((t - 1 << k) + low), 1) or zero
+
+
+@pytest.mark.parametrize("scale", LARGE, ids=str)
+@pytest.mark.parametrize("long", [False, True], ids=["array", "one"])
+def test_the_low_part_of_a_large_scale_is_exact_around_every_boundary(scale: Fraction, long: bool) -> None:
+    """D is drawn anew iff W < 1 − e^{−D/b}, W the bits above it: certain beside it, refined on it."""
+    k, kept = _split(scale)
+    near_one = _near_one(long)
+    for low in (0, 1, 2, 1 << k - 1, (1 << k) - 1):
+        with mpmath.workdps(2 * DIGITS):
+            chance = -mpmath.expm1(-mpmath.mpf(low) * scale.denominator / scale.numerator)
+            cut = int(mpmath.floor(chance * mpmath.mpf(2) ** (64 - k)))
+            within = int(mpmath.floor(chance * mpmath.mpf(2) ** (128 - k))) & (1 << 64) - 1
+        for w in (cut + 1, cut + 2, 1 << 42 - k, (1 << 42 - k) + 1):
+            if w > cut:
+                assert _drawn_apart(scale, near_one, 0, w << k | low, kept | 1, long=long) == (low, 1)
+        if cut:
+            assert _drawn_apart(scale, near_one, 0, (cut - 1) << k | low, kept | 1, long=long) == (1, 0)
+        if 0 < within < (1 << 64) - 1:
+            again, keep = (cut << k | low, within - 1, kept | 1), (cut << k | low, within + 1, kept | 1)
+            assert _drawn_apart(scale, near_one, 0, *again, long=long) == (1, 0)
+            assert _drawn_apart(scale, near_one, 0, *keep, long=long) == (low, 1)
+
+
+@pytest.mark.parametrize("scale", LARGE, ids=str)
+@pytest.mark.parametrize("long", [False, True], ids=["array", "one"])
+def test_minus_zero_is_drawn_anew(scale: Fraction, long: bool) -> None:
+    _, kept = _split(scale)
+    near_one = _near_one(long)
+    assert _drawn_apart(scale, near_one, 0, kept, long=long) == (0, 0)
+    # Anew, and whole: its own V, sign and low part; an array leaves it to the draw of one number.
+    first = _long(near_one, 1) if long else words(near_one << 1 | 1)
+    for minus, expected in ((0, 1), (1, -1)):
+        with recorded(first + words(kept) + _long(_near_one(True), minus) + words(kept | 1)) as stream:
+            assert (laplace.draw_one(scale) if long else int(laplace.draw(scale, 1)[0])) == expected
+            assert not stream.left
+
+
+@pytest.mark.parametrize("law", [laplace, gaussian])
+@pytest.mark.parametrize("size", [Fraction(10), Fraction(10**6), Fraction(10**9), Fraction(10**12)], ids=str)
+def test_one_number_takes_the_same_path_whatever_is_drawn(law: Any, size: Fraction) -> None:
+    """The same bytes are read and the same instructions run, for the shortest and for the longest noise (proposals that
+    a Gaussian refuses aside: how many there are says nothing about the one that is kept)."""
+    single = law.Single(size)
+    kept = words((1 << 64) - 1) if law is gaussian else b""
+    low = words((1 << 64) - 1) if math.floor(size) > 1 << 24 else b""
+    paths, sizes = set(), []
+    for exponent in (1, 2, 3, 5, 8, 13, 21, 34, 55):
+        v = (1 << 127) * 3 // 4 >> exponent - 1
+        if law is gaussian:
+            kept = words(0x123456789 if exponent > 5 else 1 << 40)
+        with recorded(_long(v) + low + kept) as stream:
+            steps: list[int] = []
+            found = _instructions(lambda: single.added(0), steps)
+            if stream.left or stream.beyond:
+                continue  # a proposal that was refused
+        sizes.append(found)
+        paths.add(tuple(steps))
+    assert len(sizes) >= 3
+    assert len(paths) == 1
+    assert max(sizes) > 2 * min(sizes)
+
+
+def _instructions(call: Callable[[], int], into: list[int]) -> int:
+    """Runs a call and notes every instruction of the samplers that it passes."""
+    files = {laplace.__file__, gaussian.__file__}
+
+    def trace(frame: Any, event: str, _: object) -> Any:
+        if frame.f_code.co_filename not in files:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            into.append(frame.f_lasti)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return call()
+    finally:
+        sys.settrace(before)
 
 
 LAWS = [("laplace", Fraction(5, 2)), ("laplace", Fraction(64)), ("gaussian", Fraction(3)), ("gaussian", Fraction(64))]
@@ -179,7 +302,7 @@ def test_tables_are_exact_around_every_cut(kind: str, size: Fraction, long: bool
     assert guide is not None
     with mpmath.workdps(DIGITS):
         scale = mpmath.mpf(size.numerator) / size.denominator
-        reach = int(size * (80 if kind == "laplace" else 16)) + 5
+        reach = int(size * (130 if kind == "laplace" else 16)) + 5
 
         def weight(x: int) -> mpmath.mpf:
             return (
@@ -188,10 +311,11 @@ def test_tables_are_exact_around_every_cut(kind: str, size: Fraction, long: bool
 
         weights = [weight(x) for x in range(-reach, reach + 1)]
         total = mpmath.fsum(weights)
-        below, cuts = mpmath.mpf(0), {}
+        below, cuts, finer = mpmath.mpf(0), {}, {}
         for x, w in zip(range(-reach, reach + 1), weights, strict=True):
             below += w
             cuts[x] = int(mpmath.floor(below / total * mpmath.mpf(2) ** 64))
+            finer[x] = int(mpmath.floor(below / total * mpmath.mpf(2) ** 128)) & (1 << 64) - 1
     step = 1 if long else max(1, len(guide.cuts) // 25)
     for index in range(0, len(guide.cuts), step):
         x, cut = guide.first + index, int(guide.cuts[index])
@@ -200,12 +324,16 @@ def test_tables_are_exact_around_every_cut(kind: str, size: Fraction, long: bool
             beside = cuts.get(x - 1, 0) < word and word < cuts.get(x + 1, 1 << 64)
             if beside:
                 assert _table_draw(guide, word) in expected
+        if cuts.get(x - 1, 0) < cut < cuts.get(x + 1, 1 << 64):
+            # The word is the cut's own: the next 64 bits decide where F(x) lies within it.
+            assert _table_draw(guide, cut, max(0, finer[x] - 1)) == x
+            assert _table_draw(guide, cut, min((1 << 64) - 1, finer[x] + 1)) == x + 1
 
 
-def _table_draw(guide: tables.Guide, word: int) -> int:
+def _table_draw(guide: tables.Guide, word: int, *more: int) -> int:
     """The table's answer to one 64-bit word: its first 16 bits are the cell, the other 48 the refinement."""
     cell = np.array([word >> 48], np.uint16).tobytes()
-    with recorded(cell + words((word & ((1 << 48) - 1)) << 16)):
+    with recorded(cell + words((word & ((1 << 48) - 1)) << 16, *more)):
         return int(guide.draw(1)[0])
 
 

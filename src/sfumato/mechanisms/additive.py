@@ -214,13 +214,13 @@ def _in_steps(size: Size, grid: Fraction | None) -> tuple[Fraction, ...]:
 def _apply(mechanism: Laplace | Gaussian, values: Any) -> Any:
     sampler = mechanism.sampler
     if type(values) is int and mechanism.grid is None and len(sampler.sizes) == 1:
-        return values + sampler.one()
+        return sampler.added(values)
     single = type(values) is int or isinstance(values, Fraction)
     array: Any = values if single else grids.as_numbers(values, mechanism.grid, "values")
     if len(sampler.sizes) > 1 and np.shape(array)[-1:] != (len(sampler.sizes),):
         rule = f"as many as there are scales ({len(sampler.sizes)}), or rows of as many"
         raise InvalidParameter("values", grids.described(np.asarray(array)), rule)
-    return grids.noisy(array, mechanism.grid, sampler.one, sampler.planned(np.size(array)))
+    return grids.noisy(array, mechanism.grid, sampler.added, sampler.planned(np.size(array)))
 
 
 class Sampler:
@@ -235,9 +235,9 @@ class Sampler:
         return laplace if self.kind == "laplace" else gaussian
 
     @cached_property
-    def one(self) -> Callable[[], int]:
-        """A function that draws one number."""
-        return self._law.Single(self.sizes[0]).draw
+    def added(self) -> Callable[[int], int]:
+        """A function that adds one number to a value."""
+        return self._law.Single(self.sizes[0]).added
 
     def planned(self, count: int) -> Any:
         """A function (start, length) → noise, for ``count`` draws in all."""

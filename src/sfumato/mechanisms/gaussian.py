@@ -45,7 +45,9 @@ def kept(y: int, sigma: Fraction, v: int) -> bool:
 
 
 class Single:
-    """One deviation, drawn one number at a time without numpy."""
+    """One deviation, drawn one number at a time without numpy, in a time that does not tell the number's size: how many
+    proposals were refused is independent of the one that is kept.
+    """
 
     def __init__(self, sigma: Fraction) -> None:
         self.sigma = sigma
@@ -54,15 +56,21 @@ class Single:
 
     def draw(self) -> int:
         """One discrete Gaussian number."""
+        return self.added(0)
+
+    def added(self, value: int) -> int:
+        """The value plus one discrete Gaussian number."""
+        proposal = self._proposal
         while True:
-            y, v = self._proposal.draw(), bits.integer(_WIDTH)
-            gamma = (abs(y) - self._centre) ** 2 / self._twice
+            parts, v = proposal.parts(), bits.integer(_WIDTH)
+            away = parts[0] * proposal.unit + parts[1] - self._centre
+            gamma = away * away / self._twice
             gap = math.log(max(v, 1)) - _WIDTH * _LN2 + gamma  # γ − (−ln V)
             if v < _SURE or abs(gap) < _MARGIN * (1 + gamma):
-                if kept(y, self.sigma, v):
-                    return y
+                if kept(proposal.whole(0, *parts), self.sigma, v):
+                    return proposal.whole(value, *parts)
             elif gap < 0:
-                return y
+                return proposal.whole(value, *parts)
 
 
 def draw_one(sigma: Fraction) -> int:

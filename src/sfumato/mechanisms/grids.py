@@ -49,13 +49,15 @@ def in_steps(change: Sensitivity, grid: Fraction | None) -> Sensitivity:
     return Sensitivity(change.groups, per_group, total, None, change.neighbours)
 
 
-def noisy(values: Any, grid: Fraction | None, draw_one: Callable[[], int], draw: Callable[[int, int], Integers]) -> Any:
-    """Values plus noise in grid steps; ``draw(start, count)`` gives the noise of a run of elements."""
+def noisy(values: Any, grid: Fraction | None, added: Callable[[int], int], draw: Callable[[int, int], Integers]) -> Any:
+    """Values plus noise in grid steps: ``added`` adds it to one number, ``draw(start, count)`` gives the noise of a run
+    of elements.
+    """
     if type(values) is int or isinstance(values, Fraction):
         if grid is None:
             _need_whole(values)
-            return values + draw_one()
-        return float(_held(_nearest(Fraction(values) / grid) + draw_one()) * grid)
+            return added(int(values))
+        return _held(added(_nearest(Fraction(values) / grid))) * float(grid)  # 2⁵³ steps at most: a float each, exactly
     array = as_numbers(values, grid, "values")
     flat = array.reshape(-1)
     found = np.empty(flat.size, np.int64 if grid is None else np.float64)

@@ -29,13 +29,15 @@ Floats = NDArray[np.float64]
 
 DIRECT = Fraction(1 << 24)  # the largest scale computed in one piece
 _WIDTH = 63  # bits of V; the last of a 64-bit word is the sign
+_LONG = 127  # bits of V where one number is drawn
+_FAR = 1 << 45  # above every high part: 127·ln 2 times 2²⁴ is below 2³¹
 _SURE = 2.0**45  # a V below this many units of 2^-63 is left to exact arithmetic: its interval is too wide
 _LN2 = math.log(2)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A scale as floating point needs it: |X| = ⌊lift − scale·ln v⌋ for v units of 2⁻⁶³, unless within the margin
+    """A scale as floating point needs it: |X| = ⌊lift − scale·ln v⌋ for v units of 2^−width, unless within the margin
     of an integer.
     """
 
@@ -46,14 +48,14 @@ class Piece:
     """Values above this come from too small a v to be decided here."""
 
     @classmethod
-    def of(cls, scale: Fraction, *, folded: bool) -> Piece:
+    def of(cls, scale: Fraction, *, folded: bool, width: int = _WIDTH) -> Piece:
         """``folded``: the magnitude of a two-sided draw (with C); otherwise a plain geometric number."""
         b = float(scale)
         c = _LN2 - math.log1p(math.exp(-1 / b)) if folded else 0.0
-        # scale·ln v and lift are each below 46·b in size and computed within 8 units in the last place
-        # (the float of a 63-bit v, the logarithm, two products); v's interval adds b/v ≤ b·2⁻⁴⁵.
+        # scale·ln v and lift are each below 90·b in size and computed within 8 units in the last place
+        # (the float of v, the logarithm, two products); v's interval adds b/v ≤ b·2⁻⁴⁵.
         margin = b * 2.0**-42 + 2.0**-50
-        return cls(b, b * (c + _WIDTH * _LN2), margin, b * (c + (_WIDTH - 45) * _LN2))
+        return cls(b, b * (c + width * _LN2), margin, b * (c + (width - 45) * _LN2))
 
 
 @lru_cache(maxsize=4096)
@@ -61,8 +63,8 @@ def _piece(scale: Fraction, folded: bool) -> Piece:
     return Piece.of(scale, folded=folded)
 
 
-def exact_magnitude(v: int, scale: Fraction, *, folded: bool) -> int:
-    """⌊b·(C − ln V)⌋, at least 0, for V in [v, v+1)/2⁶³ and as many further bits as it takes."""
+def exact_magnitude(v: int, scale: Fraction, *, folded: bool, width: int = _WIDTH) -> int:
+    """⌊b·(C − ln V)⌋, at least 0, for V in [v, v+1)/2^width and as many further bits as it takes."""
 
     def decide(v: int, width: int, context: Context) -> int | None:
         b = lazily.decimal(scale, context)
@@ -75,37 +77,56 @@ def exact_magnitude(v: int, scale: Fraction, *, folded: bool) -> int:
         value = lazily.floor_of(ends, context.multiply(b, Decimal(2 * width)), context)
         return None if value is None else max(0, value)
 
-    return lazily.settle(v, _WIDTH, decide)
+    return lazily.settle(v, width, decide)
 
 
 class Single:
-    """One scale, drawn one number at a time without numpy; what floating point needs is computed once."""
+    """One scale, drawn one number at a time without numpy; what floating point needs is computed once.
+
+    A draw's time must not tell its size. So every draw reads 128 bits, of which 127 are V, more than the longest noise
+    needs; its parts are floats, or lie far above zero (``_FAR``), where whole numbers are equally long; and the value
+    it is added to takes that distance off again.
+    """
 
     def __init__(self, scale: Fraction) -> None:
         self.scale = scale
         self._low = 0 if scale <= DIRECT else _low_width(scale)
+        self.unit = float(1 << self._low)
         self._high_scale = scale / (1 << self._low)
-        self._piece = Piece.of(self._high_scale, folded=not self._low)
+        self._piece = Piece.of(self._high_scale, folded=not self._low, width=_LONG)
+        self._far = _FAR << self._low
 
     def draw(self) -> int:
         """One discrete Laplace number."""
-        word = bits.integer(64)
-        size = self._magnitude(word >> 1)
-        if not self._low:
-            return -size if word & 1 else size
-        size = (size << self._low) + _low_part(self.scale, self._low)
-        if not word & 1:
-            return size
-        return -size if size else self.draw()  # minus zero is drawn anew
+        return self.added(0)
 
-    def _magnitude(self, v: int) -> int:
+    def added(self, value: int) -> int:
+        """The value plus one discrete Laplace number."""
+        return self.whole(value, *self.parts())
+
+    def parts(self) -> tuple[float, int, int]:
+        """One draw as (high, low, minus): its size is high·unit + low."""
+        while True:
+            word = bits.integer(_LONG + 1)
+            high = self._magnitude(word >> 1)
+            if not self._low:
+                return high, 0, word & 1
+            low, minus = _low_part(self.scale, self._low), word & 1
+            if high or low or not minus:  # minus zero is drawn anew
+                return high, low, minus
+
+    def whole(self, value: int, high: float, low: int, minus: int) -> int:
+        """The value plus a draw given by its parts."""
+        size = (int(high + _FAR) << self._low) + low  # and as much more as is taken off here
+        return value + self._far - size if minus else value - self._far + size
+
+    def _magnitude(self, v: int) -> float:
         piece = self._piece
         if v >= _SURE:
-            x = piece.lift - piece.scale * math.log(v)
-            floor = math.floor(x)
-            if piece.margin < x - floor < 1 - piece.margin:
-                return max(0, floor)
-        return exact_magnitude(v, self._high_scale, folded=not self._low)
+            fraction, size = math.modf(piece.lift - piece.scale * math.log(v))
+            if piece.margin < fraction < 1 - piece.margin:
+                return size
+        return float(exact_magnitude(v, self._high_scale, folded=not self._low, width=_LONG))
 
 
 def draw_one(scale: Fraction) -> int:

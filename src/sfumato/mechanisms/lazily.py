@@ -42,7 +42,7 @@ def log_uniform(v: int, width: int, context: Context) -> tuple[Decimal, Decimal]
 
 def settle(v: int, width: int, decide: Callable[[int, int, Context], _T | None]) -> _T:
     """Ask ``decide(v, width, context)`` with ever more bits and digits until it answers."""
-    precision = 40
+    precision = 20 - 20 * (-width // 64)
     while (answer := decide(v, width, digits(precision))) is None:
         v, width, precision = (v << 64) | bits.integer(64), width + 64, precision + 20
     return answer
