@@ -484,6 +484,48 @@ def test_public_csv_files_tell_their_types(tmp_path: Path) -> None:
         assert sources.multiplicity("p", ["n"]) == 1
 
 
+def test_a_type_that_few_rows_suggest_is_tried_on_all(tmp_path: Path) -> None:
+    """Types are guessed from some rows and proved by every one; what is missing in them proves nothing."""
+    late = {"n": "x", "r": "1.5", "i": "7", "d": "2024-01-01 10:00", "b": "maybe", "e": "3", "z": ""}
+    early = {"n": "1", "r": "1", "i": "7", "d": "2024-01-01", "b": "true", "e": "", "z": ""}
+    lines = [",".join(row.values()) for row in (early, *[early] * 2000, late)]
+    with Sources(public(in_csv_as_written(tmp_path, "\n".join([",".join(late), *lines])))) as sources:
+        kinds = {each: (domain.type.value, domain.nullable) for each, domain in sources.columns("p").items()}
+    assert kinds == {
+        "n": ("text", False),
+        "r": ("real", False),
+        "i": ("integer", False),
+        "d": ("timestamp", False),
+        "b": ("text", False),
+        "e": ("integer", True),
+        "z": ("text", True),
+    }
+
+
+def test_a_public_file_is_read_once_however_wide_it_is(tmp_path: Path) -> None:
+    path = in_csv_as_written(tmp_path, ",".join(f"c{i}" for i in range(48)) + "\n" + ",".join(["1"] * 48) + "\n")
+    with Sources(public(path)) as sources:
+        sources.statements.clear()
+        assert len(sources.columns("p")) == 48
+        reading = [each for each in sources.statements if "read_csv" in each and "CREATE OR REPLACE VIEW" not in each]
+        assert len(reading) == 1
+        assert len(sources.statements) <= 8
+        assert sources.run("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE 'sf reading%'") == [(0,)]
+
+
+def test_a_public_table_has_a_column_that_can_be_named(tmp_path: Path) -> None:
+    for source in (in_csv_as_written(tmp_path, "odd name\n1\n"), pa.table({"odd name": [1]})):
+        with Sources(public(source)) as sources, pytest.raises(InvalidPolicy, match="can be named"):
+            sources.columns("p")
+
+
+@pytest.mark.parametrize("count", [9_999, 10_000, 10_001, 15_000])
+def test_the_most_values_a_public_column_lists_is_exact(count: int) -> None:
+    with Sources(public(pa.table({"n": range(count), "t": [str(i) for i in range(count)]}))) as sources:
+        found = sources.columns("p")
+    assert (found["n"].values is not None, found["t"].values is not None) == (count <= 10_000, count <= 10_000)
+
+
 def test_large_public_columns_get_bounds() -> None:
     many = pa.table(
         {

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from sfumato.engine import discovery, files, memory, relations
 from sfumato.engine.literals import listed, literal, name
 from sfumato.engine.relations import Relation
-from sfumato.engine.scan import Scan
-from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, SourceChanged
+from sfumato.engine.scan import Cell, Scan
+from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy.numbers import whole
 
@@ -216,14 +216,29 @@ class Sources:
                 self._define(declared, self._discovered(declared))
 
     def _discovered(self, table: Table) -> dict[str, Domain]:
+        """What the data of a public table say of its columns; a CSV file is read once, into a copy for the while."""
         relation = self._relations[table.name]
-        written = table.name in self._files and self._files[table.name].kind == "csv"
-        kinds = {
-            true: discovery.written_kind(cell, relation.sql, self.run) if written else discovery.stored_kind(cell)
-            for true, cell in relation.plain_columns()
-        }
-        self._define(table, {each: Domain(kind) for each, kind in kinds.items()})
-        return {each: discovery.domain(each, kind, f"sf_{table.name}", self.run) for each, kind in kinds.items()}
+        cells = dict(relation.plain_columns())
+        if not cells:
+            raise InvalidPolicy(
+                "no column of this table can be named in a question",
+                place=f"tables.{table.name}.source",
+                fix="rename them: letters, digits, _",
+            )
+        if table.name not in self._files or self._files[table.name].kind != "csv":
+            return self._domains(
+                relation.sql, cells, {each: discovery.stored_kind(cell) for each, cell in cells.items()}
+            )
+        copy = name(f"sf reading of {table.name}")  # no view can be called so
+        self._execute(f"CREATE TABLE {copy} AS SELECT * FROM {relation.sql}")
+        try:
+            return self._domains(copy, cells, discovery.written_kinds(cells, copy, self.run))
+        finally:
+            self._execute(f"DROP TABLE {copy}")
+
+    def _domains(self, source: str, cells: Mapping[str, Cell], kinds: Mapping[str, Type]) -> dict[str, Domain]:
+        typed = {each: (cell, Domain(kinds[each]), None) for each, cell in cells.items()}
+        return discovery.domains(kinds, f"({Scan(source, typed, None).statement})", self.run)
 
     def _define(self, table: Table, columns: Mapping[str, Domain]) -> None:
         place, relation = f"tables.{table.name}", self._relations[table.name]
