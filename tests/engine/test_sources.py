@@ -72,6 +72,23 @@ def test_two_tables_of_one_database(tmp_path: Path) -> None:
         assert sources.run(f"SELECT (SELECT sum(age) FROM {one}), (SELECT sum(age) FROM {other})") == [(150, 240)]
 
 
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_source_has_no_more_rows_than_its_ceiling(kind: str, tmp_path: Path) -> None:
+    source, relation = SOURCES[kind](PEOPLE, tmp_path), {"relation": "t"} if kind == "duckdb" else {}
+    for make in (lambda **more: private(source, AGE, unit="who", **more), lambda **more: public(source, **more)):
+        for ceiling in (3, 4):
+            with Sources(make(row_ceiling=ceiling, **relation)) as sources:
+                table = next(each for each in sources.policy.tables.values() if each.row_ceiling == ceiling)
+                assert sources.run(f"SELECT count(*) FROM {sources.scan(table.name)}") == [(3,)]
+        refusals = []
+        for ceiling in (1, 2):
+            with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling") as refusal:
+                Sources(make(row_ceiling=ceiling, **relation))
+            refusals.append(str(refusal.value))
+        assert refusals[0] == refusals[1]  # how many there are is not told
+        assert f"tables.{table.name}.row_ceiling" in refusals[0]
+
+
 def test_odd_names_of_files_and_columns_are_only_text(tmp_path: Path) -> None:
     odd = tmp_path / 'it\'s "odd"; DROP é'
     odd.mkdir()
@@ -541,7 +558,8 @@ def test_large_public_columns_get_bounds() -> None:
         assert found["n"] == Domain("integer", bounds=(-5, 19_999))
         assert found["far"] == Domain("integer", bounds=(2**62, 2**62))
         assert sources.run("SELECT max(far) FROM sf_p") == [(2**62,)]
-        assert found["t"] == found["long"] == Domain("text")
+        assert found["t"] == Domain("text")
+        assert found["long"] == Domain("text", values=("", "x" * 1000))
         assert found["d"].bounds == (dt.date(1970, 1, 1), dt.date(1970, 1, 1) + dt.timedelta(20_004))
 
 

@@ -98,7 +98,8 @@ def domains(kinds: Mapping[str, Type], source: str, run: Run) -> dict[str, Domai
     Two statements over all columns, whatever their number.
     """
     spreads = _spreads(kinds, source, run)
-    few = [each for each, spread in spreads.items() if spread.distinct <= 2 * MOST_VALUES]  # the count is about 10 % off
+    # The count is some 10 % off: twice as many are too many for sure.
+    few = [each for each, spread in spreads.items() if spread.distinct <= 2 * MOST_VALUES]
     listed = ", ".join(f"list(DISTINCT {name(each)})" for each in few)
     values = dict(zip(few, run(f"SELECT {listed} FROM {source}")[0], strict=True)) if few else {}
     return {each: _domain(kind, spreads[each], values.get(each) or ()) for each, kind in kinds.items()}

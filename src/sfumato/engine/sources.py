@@ -26,6 +26,7 @@ from sfumato.engine.relations import Relation
 from sfumato.engine.scan import Cell, Scan
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Policy, Table, Type
+from sfumato.policy.values import MOST_ROWS
 from sfumato.privacy.numbers import whole
 
 if TYPE_CHECKING:
@@ -178,6 +179,22 @@ class Sources:
         for table in self.policy.tables.values():
             if table.columns:
                 self._define(table, table.columns)
+            self._check_ceiling(table)
+
+    def _check_ceiling(self, table: Table) -> None:
+        """Refuses a source with more rows than declared: now, when its owner opens it, and never in a question.
+
+        Rows are not cut to the ceiling: which ones are left would depend on other units' rows.
+        """
+        if table.row_ceiling == MOST_ROWS:
+            return
+        counted = self.run(f"SELECT count(*) FROM {self._relations[table.name].sql}")[0][0]
+        if counted > table.row_ceiling:
+            raise InvalidPolicy(
+                f"the source of {table.name} has more rows than its row_ceiling",
+                place=f"tables.{table.name}.row_ceiling",
+                fix="raise it if a question may take longer, or give a source with fewer rows",
+            )
 
     def _open(self, table: Table) -> Relation:
         if not isinstance(table.source, Path):
