@@ -6,6 +6,8 @@ import datetime as dt
 import os
 import random
 import shutil
+import signal
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -647,11 +649,61 @@ def test_spilled_rows_are_private_and_removed(tmp_path: Path) -> None:
     with Sources(
         private(in_parquet(table, tmp_path), {"age": {"type": "integer"}}), memory_limit="60MB", threads=1
     ) as sources:
-        assert os.stat(sources._spill).st_mode & 0o77 == 0
+        assert os.stat(sources._spill.path).st_mode & 0o77 == 0
         rows = sources.run("SELECT count(*) FROM (SELECT age, row_number() OVER (ORDER BY hash(age)) FROM sf_t)")
         assert rows == [(3_000_000,)]
-        spill = sources._spill
+        spill = sources._spill.path
     assert not os.path.exists(spill)
+
+
+def _forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """A process with open sources that waits, and the folder in which it works on disk."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        sources = Sources(private(PEOPLE, AGE))
+        (Path(sources._spill.path) / "rows").write_text("rows of people")
+        os.write(writing, sources._spill.path.encode())
+        time.sleep(600)
+        os._exit(0)
+    os.close(writing)
+    folder = os.read(reading, 1000).decode()
+    os.close(reading)
+    return child, folder
+
+
+def test_the_folders_of_killed_processes_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child, folder = _forked(tmp_path, monkeypatch)
+    (tmp_path / "sfumato-other").mkdir()  # nobody knows whose: it is left alone
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "in-use").touch()
+    (tmp_path / "sfumato-link").symlink_to(tmp_path / "elsewhere")
+    try:
+        with Sources(private(PEOPLE, AGE)) as sources:
+            assert (Path(folder) / "rows").exists()  # its process is alive
+            own = sources._spill.path
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert os.path.exists(folder)
+    with Sources(private(PEOPLE, AGE)) as sources:
+        left = {"sfumato-other", "elsewhere", "sfumato-link", os.path.basename(sources._spill.path)}
+        assert set(os.listdir(tmp_path)) == left
+        assert os.listdir(tmp_path / "elsewhere") == ["in-use"]
+    assert not os.path.exists(own)
+
+
+def test_a_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child, folder = _forked(tmp_path, monkeypatch)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        Sources(private(PEOPLE, AGE)).close()
+    assert os.path.exists(folder)
+    Sources(private(PEOPLE, AGE)).close()
+    assert not os.path.exists(folder)
 
 
 @pytest.mark.parametrize("limits", [{"memory_limit": "lots"}, {"memory_limit": 5}, {"threads": 0}, {"threads": "many"}])

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
-import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +21,7 @@ from sfumato.engine import discovery, files, memory, relations
 from sfumato.engine.literals import listed, literal, name
 from sfumato.engine.relations import Relation
 from sfumato.engine.scan import Cell, Scan
+from sfumato.engine.spilling import Spill
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.values import MOST_ROWS
@@ -51,8 +49,7 @@ class Sources:
         self.statements: deque[str] = deque(maxlen=_REMEMBERED)
         self._lock, self._defining = Lock(), RLock()
         self._process = os.getpid()
-        self._spill = tempfile.mkdtemp(prefix="sfumato-")
-        self._tidy = weakref.finalize(self, _remove, self._spill, self._process)
+        self._spill = Spill()
         self._connection = duckdb.connect(":memory:")
         self._active: dict[duckdb.DuckDBPyConnection, int] = {}
         self._files: dict[str, files.Files] = {}
@@ -161,7 +158,7 @@ class Sources:
             with self._lock:
                 self._process = 0
                 self._connection.close()
-            self._tidy()
+            self._spill.close()
 
     def __enter__(self) -> Self:
         return self
@@ -170,7 +167,7 @@ class Sources:
         self.close()
 
     def _set_up(self, memory_limit: str | None, threads: int | None) -> None:
-        for setting, value in _settings(self._spill, memory_limit, threads).items():
+        for setting, value in _settings(self._spill.path, memory_limit, threads).items():
             self._execute(f"SET GLOBAL {setting} = {value}")
         self._relations = {each: self._open(table) for each, table in self.policy.tables.items()}
         paths = [path for found in self._files.values() for path in found.paths]
@@ -329,12 +326,6 @@ def _one(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyCo
     if [each.type.name for each in found] != ["SELECT"]:
         raise ValueError("not one SELECT")
     return cursor
-
-
-def _remove(spill: str, process: int) -> None:
-    """A forked process leaves its parent's files alone."""
-    if os.getpid() == process:
-        shutil.rmtree(spill, ignore_errors=True)
 
 
 _LOCK = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
