@@ -23,7 +23,7 @@ import pytest
 
 from engine.tables import DATA, SOURCES, in_csv, in_database, in_parquet, policy_of, private, public
 from sfumato.engine import files
-from sfumato.engine.sources import Sources, schema
+from sfumato.engine.sources import Sources, schema, tables
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Table, Type
 
@@ -64,6 +64,18 @@ def test_globs_schemas_and_views(tmp_path: Path) -> None:
         connection.execute("CREATE SCHEMA ward; CREATE VIEW ward.v AS SELECT 1 AS age, 'a' AS \"odd name\"")
     with Sources(private(tmp_path / "c.duckdb", AGE, relation="ward.v")) as sources:
         assert sources.run(SUM) == [(1,)]
+
+
+def test_the_tables_of_a_database_are_listed(tmp_path: Path) -> None:
+    path = in_database(PEOPLE, tmp_path)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            'CREATE SCHEMA ward; CREATE VIEW ward.v AS SELECT 1; CREATE TABLE a(b INT); CREATE TABLE "c.d"(b INT)'
+        )
+    assert tables(path) == ["a", "t", "ward.v"]
+    assert tables(in_parquet(PEOPLE, tmp_path)) == []
+    with pytest.raises(InvalidPolicy, match=r"one of a, t, ward\.v"):
+        Sources(private(path, AGE))
 
 
 def test_two_tables_of_one_database(tmp_path: Path) -> None:
@@ -143,7 +155,8 @@ MISSING: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "empty CSV": ("empty.csv", {}, "tables.t.source", "column names"),
     "semicolons": ("semicolons.csv", {}, "tables.t.source", "by semicolons"),
     "tabs": ("tabs.csv", {}, "tables.t.source", "by tabs"),
-    "no relation": ("t.duckdb", {}, "tables.t.relation", "several tables"),
+    "no relation": ("t.duckdb", {}, "tables.t.relation", "several tables.*\\n.*\\n.*one of t$"),
+    "no table": ("empty.duckdb", {}, "tables.t.relation", "create a table"),
     "no such relation": ("t.duckdb", {"relation": "u"}, "tables.t.relation", "no readable table"),
     "an object": (object(), {}, "tables.t.source", "file or a table in memory"),
     "a list": ([1, 2], {}, "tables.t.source", "file or a table in memory"),
@@ -157,6 +170,7 @@ def test_what_cannot_be_opened_is_a_mistake_in_the_policy(case: str, tmp_path: P
     for name in ("fake.parquet", "fake.duckdb"):
         (tmp_path / name).write_text("nothing of the kind" * 1000)
     (tmp_path / "empty.csv").touch()
+    duckdb.connect(str(tmp_path / "empty.duckdb")).close()
     (tmp_path / "semicolons.csv").write_text("who;age\na;10,5\n")
     (tmp_path / "tabs.csv").write_text("who\tage\na\t10\n")
     (tmp_path / "folder.csv").mkdir()

@@ -363,6 +363,19 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
         }
 
 
+def tables(source: Path) -> list[str]:
+    """The tables and views of a DuckDB database; none for a file of another kind. No row is read."""
+    import duckdb
+
+    found = files.find(source, str(source))
+    if found.kind != "duckdb":
+        return []
+    with duckdb.connect(":memory:") as connection:
+        execute = partial(_described, connection)
+        relations.attach(found, "sf database", str(source), execute)
+        return relations.tables_in("sf database", execute)
+
+
 def _described(connection: duckdb.DuckDBPyConnection, statement: str) -> list[tuple[Any, ...]]:
     try:
         return connection.execute(statement).fetchall()
