@@ -6,6 +6,8 @@ import datetime as dt
 import os
 import random
 import shutil
+import signal
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -21,7 +23,7 @@ import pytest
 
 from engine.tables import DATA, SOURCES, in_csv, in_database, in_parquet, policy_of, private, public
 from sfumato.engine import files
-from sfumato.engine.sources import Sources, schema
+from sfumato.engine.sources import Sources, schema, tables
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Table, Type
 
@@ -64,12 +66,41 @@ def test_globs_schemas_and_views(tmp_path: Path) -> None:
         assert sources.run(SUM) == [(1,)]
 
 
+def test_the_tables_of_a_database_are_listed(tmp_path: Path) -> None:
+    path = in_database(PEOPLE, tmp_path)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            'CREATE SCHEMA ward; CREATE VIEW ward.v AS SELECT 1; CREATE TABLE a(b INT); CREATE TABLE "c.d"(b INT)'
+        )
+    assert tables(path) == ["a", "t", "ward.v"]
+    assert tables(in_parquet(PEOPLE, tmp_path)) == []
+    with pytest.raises(InvalidPolicy, match=r"one of a, t, ward\.v"):
+        Sources(private(path, AGE))
+
+
 def test_two_tables_of_one_database(tmp_path: Path) -> None:
     path = in_database(PEOPLE, tmp_path)
     first = Table("t", path, AGE, id="row", relation="t")
     with Sources(policy_of(first, Table("u", path, public=True, relation="t"))) as sources:
         one, other = sources.scan("t"), sources.scan("u")
         assert sources.run(f"SELECT (SELECT sum(age) FROM {one}), (SELECT sum(age) FROM {other})") == [(150, 240)]
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_source_has_no_more_rows_than_its_ceiling(kind: str, tmp_path: Path) -> None:
+    source, relation = SOURCES[kind](PEOPLE, tmp_path), {"relation": "t"} if kind == "duckdb" else {}
+    for make in (lambda **more: private(source, AGE, unit="who", **more), lambda **more: public(source, **more)):
+        for ceiling in (3, 4):
+            with Sources(make(row_ceiling=ceiling, **relation)) as sources:
+                table = next(each for each in sources.policy.tables.values() if each.row_ceiling == ceiling)
+                assert sources.run(f"SELECT count(*) FROM {sources.scan(table.name)}") == [(3,)]
+        refusals = []
+        for ceiling in (1, 2):
+            with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling") as refusal:
+                Sources(make(row_ceiling=ceiling, **relation))
+            refusals.append(str(refusal.value))
+        assert refusals[0] == refusals[1]  # how many there are is not told
+        assert f"tables.{table.name}.row_ceiling" in refusals[0]
 
 
 def test_odd_names_of_files_and_columns_are_only_text(tmp_path: Path) -> None:
@@ -124,7 +155,8 @@ MISSING: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "empty CSV": ("empty.csv", {}, "tables.t.source", "column names"),
     "semicolons": ("semicolons.csv", {}, "tables.t.source", "by semicolons"),
     "tabs": ("tabs.csv", {}, "tables.t.source", "by tabs"),
-    "no relation": ("t.duckdb", {}, "tables.t.relation", "several tables"),
+    "no relation": ("t.duckdb", {}, "tables.t.relation", "several tables.*\\n.*\\n.*one of t$"),
+    "no table": ("empty.duckdb", {}, "tables.t.relation", "create a table"),
     "no such relation": ("t.duckdb", {"relation": "u"}, "tables.t.relation", "no readable table"),
     "an object": (object(), {}, "tables.t.source", "file or a table in memory"),
     "a list": ([1, 2], {}, "tables.t.source", "file or a table in memory"),
@@ -138,6 +170,7 @@ def test_what_cannot_be_opened_is_a_mistake_in_the_policy(case: str, tmp_path: P
     for name in ("fake.parquet", "fake.duckdb"):
         (tmp_path / name).write_text("nothing of the kind" * 1000)
     (tmp_path / "empty.csv").touch()
+    duckdb.connect(str(tmp_path / "empty.duckdb")).close()
     (tmp_path / "semicolons.csv").write_text("who;age\na;10,5\n")
     (tmp_path / "tabs.csv").write_text("who\tage\na\t10\n")
     (tmp_path / "folder.csv").mkdir()
@@ -484,6 +517,48 @@ def test_public_csv_files_tell_their_types(tmp_path: Path) -> None:
         assert sources.multiplicity("p", ["n"]) == 1
 
 
+def test_a_type_that_few_rows_suggest_is_tried_on_all(tmp_path: Path) -> None:
+    """Types are guessed from some rows and proved by every one; what is missing in them proves nothing."""
+    late = {"n": "x", "r": "1.5", "i": "7", "d": "2024-01-01 10:00", "b": "maybe", "e": "3", "z": ""}
+    early = {"n": "1", "r": "1", "i": "7", "d": "2024-01-01", "b": "true", "e": "", "z": ""}
+    lines = [",".join(row.values()) for row in (early, *[early] * 2000, late)]
+    with Sources(public(in_csv_as_written(tmp_path, "\n".join([",".join(late), *lines])))) as sources:
+        kinds = {each: (domain.type.value, domain.nullable) for each, domain in sources.columns("p").items()}
+    assert kinds == {
+        "n": ("text", False),
+        "r": ("real", False),
+        "i": ("integer", False),
+        "d": ("timestamp", False),
+        "b": ("text", False),
+        "e": ("integer", True),
+        "z": ("text", True),
+    }
+
+
+def test_a_public_file_is_read_once_however_wide_it_is(tmp_path: Path) -> None:
+    path = in_csv_as_written(tmp_path, ",".join(f"c{i}" for i in range(48)) + "\n" + ",".join(["1"] * 48) + "\n")
+    with Sources(public(path)) as sources:
+        sources.statements.clear()
+        assert len(sources.columns("p")) == 48
+        reading = [each for each in sources.statements if "read_csv" in each and "CREATE OR REPLACE VIEW" not in each]
+        assert len(reading) == 1
+        assert len(sources.statements) <= 8
+        assert sources.run("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE 'sf reading%'") == [(0,)]
+
+
+def test_a_public_table_has_a_column_that_can_be_named(tmp_path: Path) -> None:
+    for source in (in_csv_as_written(tmp_path, "odd name\n1\n"), pa.table({"odd name": [1]})):
+        with Sources(public(source)) as sources, pytest.raises(InvalidPolicy, match="can be named"):
+            sources.columns("p")
+
+
+@pytest.mark.parametrize("count", [9_999, 10_000, 10_001, 15_000])
+def test_the_most_values_a_public_column_lists_is_exact(count: int) -> None:
+    with Sources(public(pa.table({"n": range(count), "t": [str(i) for i in range(count)]}))) as sources:
+        found = sources.columns("p")
+    assert (found["n"].values is not None, found["t"].values is not None) == (count <= 10_000, count <= 10_000)
+
+
 def test_large_public_columns_get_bounds() -> None:
     many = pa.table(
         {
@@ -499,7 +574,8 @@ def test_large_public_columns_get_bounds() -> None:
         assert found["n"] == Domain("integer", bounds=(-5, 19_999))
         assert found["far"] == Domain("integer", bounds=(2**62, 2**62))
         assert sources.run("SELECT max(far) FROM sf_p") == [(2**62,)]
-        assert found["t"] == found["long"] == Domain("text")
+        assert found["t"] == Domain("text")
+        assert found["long"] == Domain("text", values=("", "x" * 1000))
         assert found["d"].bounds == (dt.date(1970, 1, 1), dt.date(1970, 1, 1) + dt.timedelta(20_004))
 
 
@@ -587,11 +663,61 @@ def test_spilled_rows_are_private_and_removed(tmp_path: Path) -> None:
     with Sources(
         private(in_parquet(table, tmp_path), {"age": {"type": "integer"}}), memory_limit="60MB", threads=1
     ) as sources:
-        assert os.stat(sources._spill).st_mode & 0o77 == 0
+        assert os.stat(sources._spill.path).st_mode & 0o77 == 0
         rows = sources.run("SELECT count(*) FROM (SELECT age, row_number() OVER (ORDER BY hash(age)) FROM sf_t)")
         assert rows == [(3_000_000,)]
-        spill = sources._spill
+        spill = sources._spill.path
     assert not os.path.exists(spill)
+
+
+def _forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """A process with open sources that waits, and the folder in which it works on disk."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        sources = Sources(private(PEOPLE, AGE))
+        (Path(sources._spill.path) / "rows").write_text("rows of people")
+        os.write(writing, sources._spill.path.encode())
+        time.sleep(600)
+        os._exit(0)
+    os.close(writing)
+    folder = os.read(reading, 1000).decode()
+    os.close(reading)
+    return child, folder
+
+
+def test_the_folders_of_killed_processes_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child, folder = _forked(tmp_path, monkeypatch)
+    (tmp_path / "sfumato-other").mkdir()  # nobody knows whose: it is left alone
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "in-use").touch()
+    (tmp_path / "sfumato-link").symlink_to(tmp_path / "elsewhere")
+    try:
+        with Sources(private(PEOPLE, AGE)) as sources:
+            assert (Path(folder) / "rows").exists()  # its process is alive
+            own = sources._spill.path
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert os.path.exists(folder)
+    with Sources(private(PEOPLE, AGE)) as sources:
+        left = {"sfumato-other", "elsewhere", "sfumato-link", os.path.basename(sources._spill.path)}
+        assert set(os.listdir(tmp_path)) == left
+        assert os.listdir(tmp_path / "elsewhere") == ["in-use"]
+    assert not os.path.exists(own)
+
+
+def test_a_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child, folder = _forked(tmp_path, monkeypatch)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        Sources(private(PEOPLE, AGE)).close()
+    assert os.path.exists(folder)
+    Sources(private(PEOPLE, AGE)).close()
+    assert not os.path.exists(folder)
 
 
 @pytest.mark.parametrize("limits", [{"memory_limit": "lots"}, {"memory_limit": 5}, {"threads": 0}, {"threads": "many"}])
