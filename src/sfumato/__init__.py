@@ -87,7 +87,7 @@ if TYPE_CHECKING:
         TopK as TopK,
         best_selection as best_selection,
     )
-    from sfumato.plan.bounding import Bounding as Bounding
+    from sfumato.plan.limits import Bounding as Bounding
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
     from sfumato.release.answers import Answer as Answer
     from sfumato.release.receipts import Receipt as Receipt
@@ -176,7 +176,7 @@ _LATER = {
         "AboveThreshold", "Exponential", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax", "OptimalLocalHashing",
         "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
     ),
-    "sfumato.plan.bounding": ("Bounding",),
+    "sfumato.plan.limits": ("Bounding",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),

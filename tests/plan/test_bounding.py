@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 import sfumato as sf
 from plan.described import CATALOG, VISITS
-from sfumato.plan.bounding import Bounded, Bounding, Limits, boundings, under
+from sfumato.plan.bounding import Bounded, boundings, under
+from sfumato.plan.limits import Bounding, Limits
 from sfumato.plan.sql import parse
 from sfumato.policy import Table
 from sfumato.privacy import Neighbours
@@ -21,8 +23,9 @@ ROWS = Table("visits", Path("visits.parquet"), VISITS, id="row")
 
 
 def ways(text: str, table: Table = USERS, groups: int = 4) -> dict[Bounding, Bounded]:
-    query = parse(text, CATALOG)
-    return {each.bounding: each for each in boundings(query.plan, table, Limits.of(table), groups)}
+    known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
+    query = parse(text, replace(CATALOG, tables=known))
+    return {each.bounding: each for each in boundings(query.plan, Limits.of(table), groups)}
 
 
 def change(bounded: Bounded, index: int = 0) -> tuple[Fraction, float, Fraction]:

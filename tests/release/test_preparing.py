@@ -10,7 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from plan.test_bounding import ROWS, USERS, ways
-from sfumato.plan.bounding import Bounding, under
+from sfumato.plan.bounding import under
+from sfumato.plan.limits import Bounding
 from sfumato.privacy import Neighbours
 from sfumato.release.preparing import prepare
 from sfumato.release.prices import Price

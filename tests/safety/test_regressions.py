@@ -17,7 +17,7 @@ from sfumato.curator.curators import Curator
 from sfumato.curator.questions import Question
 from sfumato.engine.duckdb import DuckDB
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.plan.bounding import Bounding
+from sfumato.plan.limits import Bounding
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.release.preparing import prepare

@@ -37,7 +37,7 @@ def _compared(place: str, random: Random, asked: str, tables: dict[str, DuckDB])
         return 0
     engine = tables[""]
     plan = question(engine, engine._policy, asked)
-    made = boundings(plan.query.plan, plan.table, plan.limits, len(plan.groups))
+    made = boundings(plan.query.plan, plan.limits, len(plan.groups))
     key, compared = random.getrandbits(62), 0
     for bounded in made:
         totals = {name: each.totals(bounded, plan.groups, key) for name, each in tables.items()}

@@ -18,7 +18,8 @@ from safety.worlds import Change, Row, World, changes, question
 from sfumato.engine import duckdb, scan
 from sfumato.engine.duckdb import DuckDB
 from sfumato.engine.totals import statement
-from sfumato.plan.bounding import Bounded, Bounding, boundings, under
+from sfumato.plan.bounding import Bounded, boundings, under
+from sfumato.plan.limits import Bounding
 from sfumato.privacy import Neighbours, Sensitivity
 
 LIMITS = (5, 3, 2)
@@ -71,7 +72,7 @@ def _worst(
     engine = tables[""]
     plan = question(engine, engine._policy, asked)
     limits = plan.limits.tighten(None, None, per_group)
-    made = boundings(plan.query.plan, plan.table, limits, len(plan.groups))
+    made = boundings(plan.query.plan, limits, len(plan.groups))
     claimed = claim(under(next(each for each in made if each.bounding is way), Neighbours(relation)))
     totals = {name: each.totals(claimed, plan.groups, 7) for name, each in tables.items()}
     names = [name for name in tables if name]

@@ -18,7 +18,8 @@ from sfumato.curator.questions import Question
 from sfumato.curator.setting import Setting
 from sfumato.engine.duckdb import DuckDB
 from sfumato.engine.sources import Sources
-from sfumato.plan.bounding import Bounded, Limits
+from sfumato.plan.bounding import Bounded
+from sfumato.plan.limits import Limits
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit

@@ -15,7 +15,7 @@ from sfumato.curator.setting import Setting
 from sfumato.engine.duckdb import DuckDB
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Ledger
-from sfumato.plan.bounding import Limits
+from sfumato.plan.limits import Limits
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy
 from sfumato.policy.reading import read

@@ -6,7 +6,8 @@ import html
 import json
 from dataclasses import asdict, dataclass
 
-from sfumato.plan.bounding import Bounding, Scaled
+from sfumato.plan.bounding import Scaled
+from sfumato.plan.limits import Bounding
 from sfumato.plan.nodes import Filter, Join, Query, Scan, relations
 from sfumato.plan.words import bounds, limits, many, measured, names, words
 from sfumato.policy import Policy

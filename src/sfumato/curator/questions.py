@@ -13,9 +13,10 @@ from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, half_widths
 from sfumato.curator.setting import Setting
 from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
-from sfumato.plan.bounding import Bounded, Bounding, Limits, boundings, under
+from sfumato.plan.bounding import Bounded, boundings, under
 from sfumato.plan.canonical import digest
 from sfumato.plan.keys import groups
+from sfumato.plan.limits import Bounding, Limits
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
@@ -65,7 +66,7 @@ class Question:
                 f"an answer is made of at most {MOST_NUMBERS:,} noisy numbers",
                 fix="ask for fewer columns or coarser groups",
             )
-        found = boundings(self.query.plan, self.table, self.limits, len(self.groups))
+        found = boundings(self.query.plan, self.limits, len(self.groups))
         if self.bounding is not None:
             found = tuple(each for each in found if each.bounding is self.bounding)
             if not found:

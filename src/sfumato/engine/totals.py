@@ -13,10 +13,11 @@ from fractions import Fraction
 
 from sfumato.engine.expressions import render
 from sfumato.engine.literals import name
-from sfumato.plan.bounding import Bounded, Bounding, Limits, Scaled, longest
+from sfumato.plan.bounding import Bounded, Scaled, longest
 from sfumato.plan.expressions import Column, Expression, Field, Reference
+from sfumato.plan.limits import Bounding, Limits
 from sfumato.plan.measures import Contribution
-from sfumato.plan.nodes import Filter, Join, Relation, relations
+from sfumato.plan.nodes import Filter, Join, Relation, Scan as Scanned, relations
 from sfumato.policy import Type
 
 Scan = Callable[[str], str]
@@ -241,7 +242,7 @@ def _names(source: Relation, scan: Scan) -> tuple[Callable[[Reference], str], st
         assert isinstance(reference, Field)
         return f"{_alias(reference.source)}.{name(reference.name)}"
 
-    scanned = next(node.table for node in relations(source) if not isinstance(node, (Join, Filter)))
+    scanned = next(node.table for node in relations(source) if isinstance(node, Scanned))
     text = f"{scan(scanned)} AS t"
     for join in joins:
         alias = _alias(join.source)

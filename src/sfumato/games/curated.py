@@ -19,10 +19,11 @@ from sfumato.curator import Curator, Question
 from sfumato.errors import InvalidParameter
 from sfumato.games.auctions import Auction, price_list
 from sfumato.mechanisms import Exponential, Laplace
-from sfumato.plan.bounding import Bounded, Bounding, Limits
+from sfumato.plan.bounding import Bounded
 from sfumato.plan.canonical import digest
 from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.functions import call, literal
+from sfumato.plan.limits import Bounding, Limits
 from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, Finish, Query, Scan
 from sfumato.plan.words import many
@@ -154,8 +155,9 @@ def sell(curator: Curator, table: str, column: str, prices: Sequence[Number]) ->
     domain = declared.columns[column]
     if not domain.type.numeric:
         raise InvalidParameter("column", f"{table}.{column}", "a column of numbers in a private table")
-    reached = _reaching(Column(Field(0, table, column), domain), listed, 0, len(listed))
-    query = Query(Aggregate(Scan(table), (reached,), (Count(),)), Finish(()))
+    bid = Field(0, table, column)
+    reached = _reaching(Column(bid, domain), listed, 0, len(listed))
+    query = Query(Aggregate(Scan(table, declared.every_row, {bid: domain}), (reached,), (Count(),)), Finish(()))
     limits = Limits.of(declared)
     bounding = None if declared.every_row else Bounding.SAMPLE  # whole bids: a price is reached or it is not
     words = f"an auction among {table}.{column} at {len(listed)} prices up to {text(listed[-1])}"

@@ -20,69 +20,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from enum import Enum
 from fractions import Fraction
 
-from sfumato.errors import InvalidParameter
+from sfumato.plan.limits import Bounding, Limits
 from sfumato.plan.measures import MOST_STEPS, Contribution, Estimator, Measure
-from sfumato.plan.nodes import Aggregate, multiplicity
-from sfumato.policy import Table
-from sfumato.privacy import Neighbours, Sensitivity, codec
-from sfumato.privacy.numbers import whole
+from sfumato.plan.nodes import Aggregate, Bound
+from sfumato.privacy import Neighbours, Sensitivity
 
 _FRACTION_BITS = 20
-
-
-class Bounding(Enum):
-    """How the limits of one unit are enforced in the query."""
-
-    WHOLE = "whole"
-    REWEIGHT = "reweight"
-    CLIP_L1 = "clip-l1"
-    CLIP_L2 = "clip-l2"
-    SAMPLE = "sample"
-
-    @property
-    def order(self) -> int | None:
-        """The norm it cuts a unit's contributions to; None where it is good for either."""
-        return {Bounding.CLIP_L1: 1, Bounding.CLIP_L2: 2}.get(self)
-
-    @property
-    def fractional(self) -> bool:
-        """Whether it scales contributions, which then are fractions of a row."""
-        return self in (Bounding.REWEIGHT, Bounding.CLIP_L1, Bounding.CLIP_L2)
-
-
-@codec.value("limits")
-@dataclass(frozen=True)
-class Limits:
-    """At most so many rows, groups, and rows in one group, of one unit."""
-
-    rows: int
-    groups: int
-    rows_per_group: int
-
-    @classmethod
-    def of(cls, table: Table) -> Limits:
-        rows = table.max_rows or 1
-        return cls(rows, min(table.max_groups or rows, rows), min(table.max_rows_per_group or rows, rows))
-
-    def tighten(self, rows: int | None, groups: int | None, rows_per_group: int | None) -> Limits:
-        """The same or smaller limits; larger ones are refused: the policy's are the owner's."""
-        asked = {"rows": rows, "groups": groups, "rows_per_group": rows_per_group}
-        for name, value in asked.items():
-            if value is not None and whole(value, name, at_least=1) > getattr(self, name):
-                raise InvalidParameter(name, value, f"at most {getattr(self, name)}: limits can only be tightened")
-        found = replace(self, **{name: int(value) for name, value in asked.items() if value is not None})
-        return Limits(found.rows, min(found.groups, found.rows), min(found.rows_per_group, found.rows))
-
-    @property
-    def total(self) -> int:
-        return min(self.rows, self.groups * self.rows_per_group)
-
-    def of_measure(self, measure: Measure) -> Limits:
-        """What of one unit counts in a measure: its rows, or the unit itself once in every group."""
-        return Limits(self.groups, self.groups, 1) if measure.once_per_unit else self
 
 
 @dataclass(frozen=True)
@@ -137,18 +82,31 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Bounded:
-    """A plan with its limits enforced one way: what the engine computes and what one unit can change."""
+    """A plan whose rows are bounded: what the engine computes, and what one unit can change."""
 
     plan: Aggregate
-    bounding: Bounding
-    limits: Limits
     measures: tuple[Scaled, ...]
 
+    @property
+    def bound(self) -> Bound:
+        """The node under the aggregate, which limits what one unit contributes."""
+        found = self.plan.source
+        assert isinstance(found, Bound)
+        return found
 
-def boundings(plan: Aggregate, table: Table, limits: Limits, groups: int) -> tuple[Bounded, ...]:
-    """Every sound way to limit one unit in this plan, cheapest first."""
-    if table.every_row:
-        most = multiplicity(plan.source)
+    @property
+    def bounding(self) -> Bounding:
+        return self.bound.strategy
+
+    @property
+    def limits(self) -> Limits:
+        return self.bound.limits
+
+
+def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ...]:
+    """Every sound way to limit one unit in this plan, cheapest first; where the plan limits it already, that one."""
+    most = plan.source.most_rows
+    if most is not None:
         return (_bounded(plan, Bounding.WHOLE, Limits(most, most, most), groups),)
     clips = [Bounding.CLIP_L1, Bounding.CLIP_L2]
     ways = [*clips, Bounding.SAMPLE]
@@ -174,8 +132,10 @@ def _under(scaled: Scaled, neighbours: Neighbours) -> Sensitivity:
 
 
 def _bounded(plan: Aggregate, way: Bounding, limits: Limits, groups: int) -> Bounded:
+    """The rewrite: a Bound is put between the aggregate and its rows."""
     effective = replace(limits, groups=min(limits.groups, groups))
-    return Bounded(plan, way, effective, tuple(_scaled(each, way, effective, groups) for each in plan.measures))
+    measures = tuple(_scaled(each, way, effective, groups) for each in plan.measures)
+    return Bounded(replace(plan, source=Bound(plan.source, way, effective)), measures)
 
 
 def _scaled(measure: Measure, way: Bounding, limits: Limits, groups: int) -> Scaled:

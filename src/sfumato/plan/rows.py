@@ -11,7 +11,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.functions import call
-from sfumato.plan.nodes import Filter, Join, Relation, Scan, relations
+from sfumato.plan.nodes import Columns, Filter, Join, Relation, Scan, relations
 from sfumato.plan.places import nearest, refuse, shown
 from sfumato.plan.sql_expressions import expression
 from sfumato.policy import Domain, Type
@@ -210,10 +210,14 @@ def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | _Public:
         raise refuse(node, "unknown-table", f"no declared table is called {name[:60]}", nearest(name, catalog.tables))
     if table.public:
         return _Public(alias, table)
-    columns: dict[str, Expression] = {
-        column: Column(Field(0, table.name, column), domain) for column, domain in table.columns.items()
-    }
-    return Rows(Scan(table.name), {alias: columns}, table)
+    scan = Scan(
+        table.name, table.id is None, {Field(0, table.name, name): domain for name, domain in table.columns.items()}
+    )
+    return Rows(scan, {alias: _named(scan.columns)}, table)
+
+
+def _named(columns: Columns) -> dict[str, Expression]:
+    return {reference.name: Column(reference, domain) for reference, domain in columns.items()}
 
 
 def _only(node: exp.Expr, allowed: set[str], what: str) -> None:
@@ -242,17 +246,12 @@ def _join(left: Rows, right: _Public, node: exp.Join, catalog: Catalog) -> Rows:
         raise refuse(node, "too-many-joins", f"at most {MOST_JOINS} public tables are joined", "join fewer tables")
     pairs, using = _pairs(left, right, node)
     source = 1 + sum(isinstance(each, Join) for each in relations(left.relation))
-    outer = node.side == "LEFT"
-    columns: dict[str, Expression] = {
-        name: Column(Field(source, right.table.name, name), replace(domain, nullable=domain.nullable or outer))
-        for name, domain in right.table.columns.items()
-    }
     most = max(1, catalog.multiplicity(right.table.name, tuple(sorted({column for _, column in pairs}))))
-    join = Join(left.relation, right.table.name, source, pairs, outer, most)
+    join = Join(left.relation, right.table.name, source, pairs, node.side == "LEFT", most, right.table.columns)
     return replace(
         left,
         relation=join,
-        scope={**left.scope, right.alias: columns},
+        scope={**left.scope, right.alias: _named(join.joined)},
         merged=left.merged | {(right.alias, name) for name in using},
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfumato.plan.bounding import Limits, Scaled
+from sfumato.plan.bounding import Scaled
 from sfumato.plan.expressions import Call, Column, Expression, Key, Reference, Result
+from sfumato.plan.limits import Limits
 from sfumato.plan.measures import Measure
 from sfumato.plan.nodes import Aggregate
 from sfumato.policy import Type

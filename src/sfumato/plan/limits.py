@@ -1,0 +1,64 @@
+"""How much of one unit may count, and by which strategy that is enforced: ``bounding`` proves what each one costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from sfumato.errors import InvalidParameter
+from sfumato.plan.measures import Measure
+from sfumato.policy import Table
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import whole
+
+
+class Bounding(Enum):
+    """How the limits of one unit are enforced in the query."""
+
+    WHOLE = "whole"
+    REWEIGHT = "reweight"
+    CLIP_L1 = "clip-l1"
+    CLIP_L2 = "clip-l2"
+    SAMPLE = "sample"
+
+    @property
+    def order(self) -> int | None:
+        """The norm it cuts a unit's contributions to; None where it is good for either."""
+        return {Bounding.CLIP_L1: 1, Bounding.CLIP_L2: 2}.get(self)
+
+    @property
+    def fractional(self) -> bool:
+        """Whether it scales contributions, which then are fractions of a row."""
+        return self in (Bounding.REWEIGHT, Bounding.CLIP_L1, Bounding.CLIP_L2)
+
+
+@codec.value("limits")
+@dataclass(frozen=True)
+class Limits:
+    """At most so many rows, groups, and rows in one group, of one unit."""
+
+    rows: int
+    groups: int
+    rows_per_group: int
+
+    @classmethod
+    def of(cls, table: Table) -> Limits:
+        rows = table.max_rows or 1
+        return cls(rows, min(table.max_groups or rows, rows), min(table.max_rows_per_group or rows, rows))
+
+    def tighten(self, rows: int | None, groups: int | None, rows_per_group: int | None) -> Limits:
+        """The same or smaller limits; larger ones are refused: the policy's are the owner's."""
+        asked = {"rows": rows, "groups": groups, "rows_per_group": rows_per_group}
+        for name, value in asked.items():
+            if value is not None and whole(value, name, at_least=1) > getattr(self, name):
+                raise InvalidParameter(name, value, f"at most {getattr(self, name)}: limits can only be tightened")
+        found = replace(self, **{name: int(value) for name, value in asked.items() if value is not None})
+        return Limits(found.rows, min(found.groups, found.rows), min(found.rows_per_group, found.rows))
+
+    @property
+    def total(self) -> int:
+        return min(self.rows, self.groups * self.rows_per_group)
+
+    def of_measure(self, measure: Measure) -> Limits:
+        """What of one unit counts in a measure: its rows, or the unit itself once in every group."""
+        return Limits(self.groups, self.groups, 1) if measure.once_per_unit else self
