@@ -66,9 +66,11 @@ class DuckDB:
         late: list[bool] = []
 
         def watch() -> None:
-            if not done.wait(FREE_SECONDS):
+            wait: float = FREE_SECONDS
+            while not done.wait(wait):  # again and again: what has not begun yet is not ended
                 late.append(True)
                 self.sources.interrupt(thread)
+                wait = 0.01
 
         watcher = Thread(target=watch, daemon=True)
         watcher.start()

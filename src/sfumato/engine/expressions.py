@@ -1,8 +1,9 @@
 """Expressions as DuckDB SQL that never fails, whatever the row holds.
 
-A column arrives in the engine's own type (``TYPES``), and inside its range or among its values where they are declared:
-the scan sees to it. Every rendered expression then has its declared type, lies in its domain, is a finite number or
-a date from year 1 to 9999, or is NULL. A guard is written only where the domains do not already prove that.
+A column arrives in the engine's own type (``TYPES``), inside its range or among its values where they are declared, a
+text no longer than its most letters: the scan sees to it. Every rendered expression then has its declared type, lies
+in its domain, is a finite number or a date from year 1 to 9999, or is NULL. A guard is written only where the domains
+do not already prove that.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def _world(expressions: tuple[Expression, ...]) -> World | None:
 def _printed(expression: Expression) -> tuple[Value | None, ...]:
     """A key's values from its own domain."""
     found = _starts(expression) or _listed(expression.domain)
-    if found is None or len(found) > MOST_GROUPS:
+    if found is None:
         raise Unsupported(
             "unknown-keys",
             f"the values to group by are not declared ({', '.join(columns(expression))})",
@@ -180,10 +180,14 @@ def _listed(domain: Domain) -> Choices | None:
         return None
     low, high = domain.bounds
     if domain.type is Type.INTEGER:
-        return Span(int(low), int(high) - int(low) + 1)  # type: ignore[arg-type]
+        return _span(int(low), int(high) - int(low) + 1)  # type: ignore[arg-type]
     if domain.type is Type.DATE and isinstance(low, dt.date) and isinstance(high, dt.date):
-        return Span(low, (high - low).days + 1)
+        return _span(low, (high - low).days + 1)
     return None
+
+
+def _span(first: int | dt.date | dt.datetime, count: int) -> Span | None:
+    return Span(first, count) if count <= MOST_COMBINATIONS else None
 
 
 def _hours(domain: Domain) -> Choices | None:
@@ -192,7 +196,7 @@ def _hours(domain: Domain) -> Choices | None:
     if not isinstance(low, dt.datetime) or not isinstance(high, dt.datetime):
         return None
     first = low.replace(minute=0, second=0, microsecond=0)
-    return Span(first, int((high - first) / dt.timedelta(hours=1)) + 1)
+    return _span(first, int((high - first) / dt.timedelta(hours=1)) + 1)
 
 
 _HOURLY_PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "doy", "hour", "isodow", "isoyear"])
