@@ -58,6 +58,8 @@ class DuckDB:
         asked = f"SELECT DISTINCT {selected} FROM {', '.join(tables)}"
         found = self._in_time(lambda: self.sources.run(asked, lists))
         kinds = [each.domain.type for each in world.expressions]
+        if Type.REAL not in kinds:
+            return found
         return [tuple(_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
 
     def _in_time(self, action: Callable[[], list[Any]]) -> list[Any]:

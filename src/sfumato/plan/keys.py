@@ -79,6 +79,8 @@ def groups(keys: tuple[Expression, ...], evaluate: Evaluate) -> tuple[GroupKey, 
             f"an answer has at most {MOST_GROUPS:,} groups",
             fix="group by fewer columns or coarser values",
         )
+    if len(found) == 1:  # keys found together are in their order
+        return tuple(found[0][1])
     return tuple(
         _arranged(found, combination, len(keys)) for combination in itertools.product(*(values for _, values in found))
     )
@@ -119,9 +121,13 @@ def _values(expressions: tuple[Expression, ...], evaluate: Evaluate) -> list[Gro
             f"finding all groups may cost at most {MOST_STEPS:,} steps",
             fix="group by a simpler expression, or by columns with fewer declared values",
         )
+    found = evaluate(world)
+    plain = [key for key in found if None not in key]
+    if not any(made.domain.nullable for made in expressions):
+        return sorted(plain)  # type: ignore[type-var]
     kept = [
         key
-        for key in evaluate(world)
+        for key in found
         if all(value is not None or made.domain.nullable for value, made in zip(key, expressions, strict=True))
     ]
     return sorted(kept, key=_sorting)
