@@ -124,7 +124,7 @@ def _values(expressions: tuple[Expression, ...], evaluate: Evaluate) -> list[Gro
     found = evaluate(world)
     plain = [key for key in found if None not in key]
     if not any(made.domain.nullable for made in expressions):
-        return sorted(plain)  # type: ignore[type-var]
+        return sorted(plain)
     kept = [
         key
         for key in found
