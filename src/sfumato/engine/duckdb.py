@@ -59,6 +59,8 @@ class DuckDB:
         asked = f"SELECT DISTINCT {selected} FROM {', '.join(tables)}"
         found = self._in_time(lambda: self.sources.run(asked, lists))
         kinds = [each.domain.type for each in world.expressions]
+        if Type.REAL not in kinds:
+            return found
         return [tuple(_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
 
     def _in_time(self, action: Callable[[], list[Any]]) -> list[Any]:
@@ -67,9 +69,11 @@ class DuckDB:
         late: list[bool] = []
 
         def watch() -> None:
-            if not done.wait(FREE_SECONDS):
+            wait: float = FREE_SECONDS
+            while not done.wait(wait):  # again and again: what has not begun yet is not ended
                 late.append(True)
                 self.sources.interrupt(thread)
+                wait = 0.01
 
         watcher = Thread(target=watch, daemon=True)
         watcher.start()

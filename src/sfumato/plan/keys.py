@@ -79,6 +79,8 @@ def groups(keys: tuple[Expression, ...], evaluate: Evaluate) -> tuple[GroupKey, 
             f"an answer has at most {MOST_GROUPS:,} groups",
             fix="group by fewer columns or coarser values",
         )
+    if len(found) == 1:  # keys found together are in their order
+        return tuple(found[0][1])
     return tuple(
         _arranged(found, combination, len(keys)) for combination in itertools.product(*(values for _, values in found))
     )
@@ -119,9 +121,13 @@ def _values(expressions: tuple[Expression, ...], evaluate: Evaluate) -> list[Gro
             f"finding all groups may cost at most {MOST_STEPS:,} steps",
             fix="group by a simpler expression, or by columns with fewer declared values",
         )
+    found = evaluate(world)
+    plain = [key for key in found if None not in key]
+    if not any(made.domain.nullable for made in expressions):
+        return sorted(plain)
     kept = [
         key
-        for key in evaluate(world)
+        for key in found
         if all(value is not None or made.domain.nullable for value, made in zip(key, expressions, strict=True))
     ]
     return sorted(kept, key=_sorting)
@@ -142,7 +148,7 @@ def _world(expressions: tuple[Expression, ...]) -> World | None:
 def _printed(expression: Expression) -> tuple[Value | None, ...]:
     """A key's values from its own domain."""
     found = _starts(expression) or _listed(expression.domain)
-    if found is None or len(found) > MOST_GROUPS:
+    if found is None:
         raise Unsupported(
             "unknown-keys",
             f"the values to group by are not declared ({', '.join(map(str, columns(expression)))})",
@@ -180,10 +186,14 @@ def _listed(domain: Domain) -> Choices | None:
         return None
     low, high = domain.bounds
     if domain.type is Type.INTEGER:
-        return Span(int(low), int(high) - int(low) + 1)  # type: ignore[arg-type]
+        return _span(int(low), int(high) - int(low) + 1)  # type: ignore[arg-type]
     if domain.type is Type.DATE and isinstance(low, dt.date) and isinstance(high, dt.date):
-        return Span(low, (high - low).days + 1)
+        return _span(low, (high - low).days + 1)
     return None
+
+
+def _span(first: int | dt.date | dt.datetime, count: int) -> Span | None:
+    return Span(first, count) if count <= MOST_COMBINATIONS else None
 
 
 def _hours(domain: Domain) -> Choices | None:
@@ -192,7 +202,7 @@ def _hours(domain: Domain) -> Choices | None:
     if not isinstance(low, dt.datetime) or not isinstance(high, dt.datetime):
         return None
     first = low.replace(minute=0, second=0, microsecond=0)
-    return Span(first, int((high - first) / dt.timedelta(hours=1)) + 1)
+    return _span(first, int((high - first) / dt.timedelta(hours=1)) + 1)
 
 
 _HOURLY_PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "doy", "hour", "isodow", "isoyear"])

@@ -264,7 +264,9 @@ class Mean:
 
     def step(self, rows: int) -> Fraction:
         low, high = value_range(self.value)
-        return _step(self.value.domain, low, high, max(high - low, Fraction(0)), rows)
+        if low == high:  # so small a step that the mean of one number is that number
+            return (abs(low) or Fraction(1)) / 2**40
+        return _step(self.value.domain, low, high, high - low, rows)
 
     def held(self, step: Fraction) -> tuple[int, int]:
         return _held(self.value, step)

@@ -147,6 +147,7 @@ class Aggregate:
         return next(node.table for node in relations(self.source) if isinstance(node, Scan))
 
 
+@codec.value("output")
 @dataclass(frozen=True)
 class Output:
     """One column of the answer, over keys and results."""
@@ -155,6 +156,7 @@ class Output:
     expression: Expression
 
 
+@codec.value("order")
 @dataclass(frozen=True)
 class Order:
     expression: Expression
@@ -162,6 +164,7 @@ class Order:
     nulls_first: bool
 
 
+@codec.value("finish")
 @dataclass(frozen=True)
 class Finish:
     outputs: tuple[Output, ...]
@@ -171,6 +174,7 @@ class Finish:
     offset: int = 0
 
 
+@codec.value("query")
 @dataclass(frozen=True)
 class Query:
     plan: Aggregate

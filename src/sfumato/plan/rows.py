@@ -34,6 +34,8 @@ class Rows:
     table: Described
     merged: frozenset[tuple[str, str]] = frozenset()
     """(alias, column) of the right sides of USING: not ambiguous with the left."""
+    public: frozenset[str] = frozenset()
+    """Aliases of public tables, in small letters: no unit has rows there."""
 
     def resolve(self, qualifier: str | None, name: str) -> Expression:
         """The expression a column name stands for; names are compared without case, as in SQL."""
@@ -138,7 +140,7 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
             if name.lower() in {each.lower() for each in columns}:
                 raise refuse(item, "duplicate-column", f"two columns are called {name}", "rename one with AS")
             columns[name] = made
-    return replace(source, scope={"": columns}, merged=frozenset())
+    return replace(source, scope={"": columns}, merged=frozenset(), public=frozenset())
 
 
 def _selected(item: exp.Expr, source: Rows) -> list[tuple[str, Expression]]:
@@ -253,6 +255,7 @@ def _join(left: Rows, right: _Public, node: exp.Join, catalog: Catalog) -> Rows:
         relation=join,
         scope={**left.scope, right.alias: _named(join.joined)},
         merged=left.merged | {(right.alias, name) for name in using},
+        public=left.public | {right.alias.lower()},
     )
 
 

@@ -268,8 +268,10 @@ def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, 
 
 def _is_unit(node: exp.Column, source: Rows, unit: str) -> bool:
     """Whether a column is the one that says whose row it is: undeclared, or declared and not redefined."""
-    if node.name.lower() != unit.lower():
+    if node.name.lower() != unit.lower() or node.table.lower() in source.public:
         return False
+    if node.table and node.table.lower() not in {alias.lower() for alias in source.scope}:
+        expression(node, source.resolve)  # says that there is no such table
     made = expression(node, source.resolve) if _names_column(node, source) else None
     return made is None or (isinstance(made, Column) and str(made.reference).lower() == unit.lower())
 

@@ -155,7 +155,10 @@ def _literal(node: exp.Literal, _: Read) -> Expression:
 
 def _number(written: str) -> Literal:
     """Numbers are exact; digits alone are a whole number."""
-    if written.isdecimal() and len(written) < 20 and int(written) <= LARGEST_INTEGER:
+    if written.isdecimal() and len(written) <= 100:
+        if int(written) > LARGEST_INTEGER:
+            rule = "a whole number is at most 2^62 in size"
+            raise Unsupported("literal", rule, fix="write a real, with a point or an exponent: 1e30")
         return literal(Type.INTEGER, int(written))
     if len(written) > 100 or len(written.lower().partition("e")[2]) > 5:
         raise Unsupported("literal", "a number is written in at most 100 characters", fix="write fewer digits")

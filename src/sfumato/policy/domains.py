@@ -18,6 +18,10 @@ Value = int | Fraction | str | bool | dt.date | dt.datetime
 
 LARGEST_INTEGER = 2**62
 """Whole numbers are held in 64 bits with room for one addition."""
+LARGEST_REAL, SMALLEST_REAL = Fraction(2**500), Fraction(1, 2**500)
+"""A real is 0 or between these in size, in data, policies and questions: the product and the quotient of two of them
+are doubles, and every engine can keep to it. What is computed and larger is NULL, what is smaller is 0.
+"""
 MOST_VALUES = 100_000
 MOST_LETTERS = 1_000
 """Of a text that nothing is declared about: what is longer is cut at the scan."""
@@ -91,7 +95,7 @@ class Domain:
         if self.grid is not None:
             if kind is not Type.REAL:
                 raise InvalidParameter("grid", self.grid, "left out unless the type is real")
-            object.__setattr__(self, "grid", exact(self.grid, "grid", POSITIVE))
+            object.__setattr__(self, "grid", _real(exact(self.grid, "grid", POSITIVE), "grid"))
 
     def __hash__(self) -> int:
         """Of a long list the ends alone: it is asked for again and again."""
@@ -164,7 +168,10 @@ def _integer(value: object, name: str) -> int:
 
 
 def _real(value: object, name: str) -> Fraction:
-    return exact(value, name)  # type: ignore[arg-type]
+    number = exact(value, name)  # type: ignore[arg-type]
+    if number and not SMALLEST_REAL <= abs(number) <= LARGEST_REAL:
+        raise InvalidParameter(name, value, "a number that is 0 or between 2^-500 and 2^500 in size")
+    return number
 
 
 def _text(value: object, name: str) -> str:

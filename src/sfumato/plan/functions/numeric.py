@@ -21,7 +21,7 @@ Limits = tuple[Any, Any]
 """The least and the greatest value, each None where unknown."""
 
 MOST_BUCKETS = 10_000
-_SMALLEST_LOGARITHM = -745  # of the least positive double
+_SMALLEST_LOGARITHM = -347  # of the least positive real
 
 
 def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expression], Made]:
@@ -149,8 +149,10 @@ def _round(x: Expression, digits: Expression | None = None) -> Expression | Made
         whole = intervals.whole(low, high, nullable=x.domain.nullable)
         if whole is not None:
             return (x, places), whole
-    (x,), domain = _monotone(real(x), lambda value: _rounded(value, count))
-    return (x, places), domain
+    x = real(x)
+    found = intervals.ends(x.domain)
+    rounded = found and [_rounded(float(each), count) for each in found]
+    return (x, places), intervals.computed(rounded, nullable=x.domain.nullable)
 
 
 def _nearest_multiple(value: int, step: int) -> int:

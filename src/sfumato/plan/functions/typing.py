@@ -40,7 +40,7 @@ def literal(kind: Type, value: Value) -> Literal:
     try:
         return Literal(value, Domain(kind, values=(value,)))
     except InvalidParameter as error:
-        raise Unsupported("literal", f"a literal must be {error.allowed}", fix="write a smaller one") from None
+        raise Unsupported("literal", f"a literal must be {error.allowed}", fix="write one that is") from None
 
 
 def null(kind: Type = Type.TEXT) -> Literal:
