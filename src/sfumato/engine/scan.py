@@ -6,7 +6,7 @@ that unit's rows after the scan too: it is stable with factor 1 under both neigh
 A cell that is not of its declared type becomes NULL, as do NaN and a value outside ``values`` (or the column's
 ``other``); ±infinity and numbers outside ``bounds`` become the bound, and texts are cut at their ``max_length``. A row
 without an id is dropped. No rule can raise: casts of unproved cells are TRY_CASTs, and a stored type that proves a
-property costs nothing. Texts arrive without the collation of their source.
+property costs nothing.
 """
 
 from __future__ import annotations
