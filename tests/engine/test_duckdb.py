@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,3 +63,38 @@ def test_a_broken_engine_charges_nothing(curator: sf.Curator) -> None:
 def test_a_file_that_cannot_be_read_any_more_charges_nothing(curator: sf.Curator, tmp_path: Path) -> None:
     (tmp_path / "t.csv").unlink()
     assert _refused(curator) is SourceChanged
+
+
+def test_a_process_forked_beside_releasing_threads_is_refused_and_never_waits(tmp_path: Path, long: bool) -> None:
+    policy = replace(private(PEOPLE, AGE, unit="who"), budget=sf.Budget(10_000, "1e-6"))
+    done = threading.Event()
+    with sf.Curator(policy, tmp_path / "books.ledger") as curator:
+
+        def ask() -> None:
+            while not done.is_set():
+                curator.sql("SELECT age, COUNT(*) FROM t GROUP BY age").release(epsilon="0.1", fresh=True)
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for each in threads:
+            each.start()
+        try:
+            ends = [_forked(curator) for _ in range(50 if long else 5)]
+        finally:
+            done.set()
+            for each in threads:
+                each.join()
+    assert set(ends) == {0}
+
+
+def _forked(curator: sf.Curator) -> int:
+    """How a child ends that asks what its parent's sources would have to answer: 0 when it is refused."""
+    child = os.fork()
+    if not child:
+        signal.alarm(60)  # a child that waits for a lock of its parent's threads is ended
+        try:
+            curator.sql("SELECT age > 5, COUNT(*) FROM t GROUP BY 1").release(epsilon="0.1", fresh=True)
+        except EngineClosed:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]

@@ -48,11 +48,10 @@ def _name_misquoted(found: Files) -> None:
 
 
 def _describe(name: str, table: Table, sources: Sources) -> None:
-    """What everybody may know: the hash of private rows would tell whether a guess at all of them is right."""
-    kind = "every row a unit" if table.every_row else f"id {table.id}"
-    shown = f"public, content {sources.fingerprint(name)[:16]}" if table.public else kind
+    kind = "public" if table.public else "every row a unit" if table.every_row else f"id {table.id}"
     click.secho(f"\n{name}", bold=True, nl=False)
-    click.echo(f" ({shown})")
+    # A hash of private rows would let whoever reads it test a guess of them.
+    click.echo(f" ({kind}), content {sources.fingerprint(name)[:16]}" if table.public else f" ({kind})")
     for column, domain in sources.columns(name).items():
         click.echo(f"  {column:<20} {shorten(domain, 90)}")
 
