@@ -146,9 +146,10 @@ def test_written_and_read_back() -> None:
 # ── the mechanism's own law, with its own rate, on every small world ───────────────────────────
 
 
-def joint_law(
-    mechanism: sf.Quantiles, data: list[int], monkeypatch: pytest.MonkeyPatch
-) -> dict[tuple[int, ...], float]:
+Law = dict[tuple[int, ...], float]
+
+
+def joint_law(mechanism: sf.Quantiles, data: list[int], monkeypatch: pytest.MonkeyPatch) -> Law:
     """P of every list of quantiles: the release is run with each choice forced in turn, and each forced choice has the
     probability that its own race gives it."""
     low, high = mechanism.bounds
