@@ -5,6 +5,7 @@ Run with: .venv/bin/python bench/noise.py
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -67,6 +68,18 @@ def scalars() -> None:
             line(f"one {noise!r}", per_draw(lambda n=noise: [n.apply(0) for _ in range(2000)], 2000), {}, 15_000)
 
 
+def time_and_size() -> None:
+    """The rank correlation of a single draw's time with the size of its noise (0.01 is chance)."""
+    for noise in (sf.Laplace(1000), sf.Laplace(10**9), sf.Laplace(10**12), sf.Gaussian(10**9)):
+        spent, sizes = np.empty(50_000), np.empty(50_000)
+        for i in range(spent.size):
+            start = time.perf_counter_ns()
+            value = noise.apply(0)
+            spent[i], sizes[i] = time.perf_counter_ns() - start, abs(value)
+        ranks = [np.argsort(np.argsort(each)) for each in (spent, sizes)]
+        print(f"one {noise!r}: rank correlation of time and size {np.corrcoef(*ranks)[0, 1]:+.3f}")
+
+
 def new_scales() -> None:
     for kind in ("laplace", "gaussian"):
         for size in ("10", "64"):
@@ -89,5 +102,6 @@ if __name__ == "__main__":
     print(f"CPU per draw, vectors of {COUNT:,} and warm; numpy's noise is inexact and predictable")
     vectors()
     scalars()
+    time_and_size()
     new_scales()
     auditing()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.audit import falsifying
 
 Sampler = Callable[[int], Any]
 
@@ -47,6 +48,51 @@ def test_confidence_is_kept_on_a_tight_mechanism(long: bool) -> None:
     runs = 600 if long else 150
     alarms = sum(not sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), 5_000, "0.95").holds for _ in range(runs))
     assert alarms <= 0.05 * runs + 5 * math.sqrt(0.05 * runs) + 3
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_the_chances_of_all_limits_to_miss_add_up_to_what_confidence_leaves(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim is wrongly refuted only if one of the limits misses, so all of them share 1 − confidence: two for every
+    event, over all events and both directions."""
+    spent: list[float] = []
+
+    def counted(limit: Callable[[int, int, float], float]) -> Callable[[int, int, float], float]:
+        return lambda successes, trials, miss: spent.append(miss) or limit(successes, trials, miss)  # type: ignore[func-returns-value]
+
+    for name in ("at_least", "at_most"):
+        monkeypatch.setattr(falsifying, name, counted(getattr(falsifying, name)))
+    row = (0,) * columns if columns > 1 else 0
+    moved = (1, *row[1:]) if isinstance(row, tuple) else 1
+    sf.audit.falsify(sf.Laplace(1), sf.Guarantee(1), 2000, "0.95", inputs=(row, moved))
+    assert len(spent) >= 8
+    assert 0.04 < math.fsum(spent) <= 0.05 * (1 + 1e-12)
+
+
+def _one_of_many_columns(x: int, columns: int, epsilon: float) -> Sampler:
+    """A column picked in public holds a bit that is told with odds e^ε: ε-DP, and tight in every column."""
+    odds = 1 / (1 + math.exp(-epsilon))
+
+    def run(n: int) -> Any:
+        told = _rng.random(n) < (odds if x else 1 - odds)
+        rows = np.zeros((n, columns), np.int64)
+        rows[np.arange(n), _rng.integers(0, columns, n)] = np.where(told, 1, -1)
+        return rows
+
+    return run
+
+
+@pytest.mark.long
+def test_many_tight_events_do_not_add_up_to_a_false_alarm() -> None:
+    """Sixteen columns, each with its own chance to look worse than it is: refuted in at most a tenth of the runs.
+
+    Binomial(100, 0.1) exceeds 27 with probability below 1e-6. With one event's confidence for each of them, 45 in a
+    hundred runs refute.
+    """
+    worlds = _one_of_many_columns(0, 16, 2), _one_of_many_columns(1, 16, 2)
+    alarms = sum(not sf.audit.falsify(worlds, sf.Guarantee(2), 20_000, "0.9").holds for _ in range(100))
+    assert alarms <= 27
 
 
 def test_the_verdict_reads_well() -> None:

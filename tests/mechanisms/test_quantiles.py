@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -8,6 +9,7 @@ import pytest
 
 import sfumato as sf
 from mechanisms.test_laws import passes
+from sfumato.mechanisms import quantiles
 
 
 def law(data: list[int], q: float, rate: float, low: int, high: int) -> np.ndarray:
@@ -39,8 +41,6 @@ def test_draws_follow_the_exact_law(data: list[int], q: str) -> None:
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_the_curve_covers_every_small_world(neighbours: str) -> None:
     """All data of up to four rows in 0…3: adding, or exchanging, one row."""
-    import itertools
-
     q, epsilon = 0.3, 1.1
     mechanism = sf.Quantiles(str(q), str(epsilon), (0, 3), neighbours=neighbours)
     sensitivity = 1.0 if neighbours == "replace" else 0.7
@@ -141,3 +141,90 @@ def test_written_and_read_back() -> None:
     mechanism = sf.Quantiles(["0.75", "0.25"], "0.5", (0, 9), rows_per_unit=2)
     assert sf.loads(sf.dumps(mechanism)) == mechanism
     assert repr(mechanism).startswith("Quantiles([0.25, 0.75]")
+
+
+# ── the mechanism's own law, with its own rate, on every small world ───────────────────────────
+
+
+Law = dict[tuple[int, ...], float]
+
+
+def joint_law(mechanism: sf.Quantiles, data: list[int], monkeypatch: pytest.MonkeyPatch) -> Law:
+    """P of every list of quantiles: the release is run with each choice forced in turn, and each forced choice has the
+    probability that its own race gives it."""
+    low, high = mechanism.bounds
+    law: Law = {}
+    for forced in itertools.product(range(low, high + 1), repeat=len(mechanism.probabilities)):
+        left, chance = list(forced), [1.0]
+
+        def winner(race: quantiles._Race, left: list[int] = left, chance: list[float] = chance) -> int:
+            value = left.pop()
+            weights = [m * math.exp(-g * race.rate) for m, g in zip(race.places, race.distance, strict=True)]
+            inside = (race.starts <= value) & (value < race.starts + race.places)
+            chance[0] *= float((np.array(weights) / race.places)[inside].sum()) / sum(weights)
+            return value
+
+        with monkeypatch.context() as patch:
+            patch.setattr(quantiles._Race, "winner", winner)
+            found = tuple(mechanism.choose(sorted(data)))
+        if chance[0]:
+            assert sorted(found) == list(found)
+            law[found] = law.get(found, 0.0) + chance[0]
+    return law
+
+
+def _neighbours(data: tuple[int, ...], rows: int, values: range, relation: str) -> list[list[int]]:
+    """What a unit of so many rows makes of a table: it comes, or its rows become others."""
+    many = list(itertools.combinations_with_replacement(values, rows))
+    if relation == "replace":
+        return [[*data[rows:], *other] for other in many] if len(data) >= rows else []
+    return [[*data, *other] for other in many]
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("q", ["0.3", "0.5", "0.9"])
+def test_one_quantile_loses_what_its_own_rate_says(
+    q: str, rows: int, relation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses span at most ε, and somewhere nearly ε: half the sensitivity, or twice, would be seen."""
+    epsilon, values = 1.2, range(4)
+    mechanism = sf.Quantiles(q, str(epsilon), (0, 3), rows, relation)
+    span = 0.0
+    for size in range(5):
+        for data in itertools.combinations_with_replacement(values, size):
+            p = joint_law(mechanism, list(data), monkeypatch)
+            assert sum(p.values()) == pytest.approx(1)
+            for other in _neighbours(data, rows, values, relation):
+                r = joint_law(mechanism, other, monkeypatch)
+                losses = [math.log(p[y] / r[y]) for y in p]
+                span = max(span, max(losses) - min(losses))
+    assert 0.45 * epsilon < span <= epsilon + 1e-9
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("chances", [["0.25", "0.5", "0.75"], ["0.1", "0.5"], ["0.5", "0.9"]], ids=str)
+def test_several_quantiles_lose_what_they_cost_together(
+    chances: list[str], relation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The joint law of all of them, over every table of up to three rows and every neighbour."""
+    values = range(3)
+    mechanism = sf.Quantiles(chances, 2, (0, 2), 1, relation)
+    worst = 0.0
+    for size in range(4):
+        for data in itertools.combinations_with_replacement(values, size):
+            p = joint_law(mechanism, list(data), monkeypatch)
+            for other in _neighbours(data, 1, values, relation):
+                r = joint_law(mechanism, other, monkeypatch)
+                assert p.keys() == r.keys()
+                worst = max(worst, *(abs(math.log(p[y] / r[y])) for y in p))
+    assert 0.4 < worst <= 2 + 1e-9
+    assert mechanism.curve().epsilon(0) >= worst - 1e-9
+
+
+def test_distances_are_in_a_public_unit() -> None:
+    """The unit is the share's own denominator, whatever the number of rows has in common with it."""
+    for rows in (1, 2, 3, 6):
+        race = quantiles._Race.of(np.array([0]), np.array([0, rows]), (0, 2), Fraction(1, 6), Fraction(1), (0, 1), None)
+        assert race.rate == Fraction(1, 6)
+        assert race.distance.tolist() == [0, 5 * rows]
