@@ -254,8 +254,10 @@ class Inversion:
         """Not above δ(ε), failure apart."""
         if self.wider is None:
             return max(0.0, self._between(epsilon, -1))
-        share = math.erf(self.smoothing / math.sqrt(8)) / math.erf(self.wider.smoothing / math.sqrt(8))
-        weight = share / (1 - share) * (1 + 2.0**-40)
+        narrow, wide = math.erf(self.smoothing / math.sqrt(8)), math.erf(self.wider.smoothing / math.sqrt(8))
+        if not narrow < wide:
+            return 0.0  # parameters beyond floating point: nothing is claimed
+        weight = narrow / (wide - narrow) * (1 + 2.0**-40)
         found = (1 + weight) * self.at(epsilon, -1) - weight * self.wider.at(epsilon, +1)
         return max(0.0, found * (1 - 2.0**-50))
 

@@ -351,7 +351,7 @@ class DiscreteGaussianLoss(Loss):
         sign = 1j * math.pi * ((turns * s) % 2)
         theta = np.zeros(near.shape, complex)
         # Where the waves of the dual sum are below e^{−50} beside 1 the ratio is 1 to the last bit.
-        waves = 2 * math.pi * (np.abs(near.imag).max(1) * s[:, 0] - math.pi * variance[:, 0])
+        waves = 2 * math.pi * (np.abs(near.imag).max(1, initial=0.0) * s[:, 0] - math.pi * variance[:, 0])
         for row in np.flatnonzero((waves > -50) | (variance[:, 0] < 1)):
             theta[row] = log_theta_ratio(near[row] * s[row, 0], float(variance[row, 0]))
         return near * (near + 1) * s * s / (2 * variance) + theta + sign
