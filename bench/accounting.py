@@ -9,6 +9,7 @@ import logging
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
@@ -20,26 +21,37 @@ DELTA = "1e-6"
 
 
 def heterogeneous() -> None:
-    scales = [float(s) for s in np.linspace(100, 200, 500)]
-    curves = [make(scale) for make in (sf.Curve.laplace, sf.Curve.gaussian) for scale in scales]
-    low, high = sf.compose(curves).epsilon_range(DELTA)
+    """500 Laplace and 500 Gaussian, all scales different: continuous, and the discrete noise that is drawn."""
+    scales = [100 + i / 5 for i in range(500)]
+    kinds = {
+        "500 Laplace + 500 Gaussian, all different": (
+            (sf.Curve.laplace, sf.Curve.gaussian),
+            (pld.from_laplace_mechanism, pld.from_gaussian_mechanism),
+        ),
+        "500 + 500 discrete, all different": (
+            (lambda s: sf.Laplace(s).curve(1), lambda s: sf.Gaussian(s).curve(1)),
+            (lambda s, **how: pld.from_discrete_laplace_mechanism(1 / s, **how), pld.from_discrete_gaussian_mechanism),
+        ),
+    }
+    for name, (ours, peers) in kinds.items():
+        curves = [make(scale) for make in ours for scale in scales]
+        low, high = sf.compose(curves).epsilon_range(DELTA)
+        row(
+            name,
+            cpu_seconds(lambda c=curves: sf.compose(c).epsilon_range(DELTA)),
+            cpu_seconds(lambda p=peers: theirs(p, scales), 1),
+            f"[{low:.10f}, {high:.10f}] width {high - low:.1e}; theirs ≤ {theirs(peers, scales):.7f}",
+        )
 
-    def theirs() -> float:
-        total = None
-        for scale in scales:
-            for make in (pld.from_laplace_mechanism, pld.from_gaussian_mechanism):
-                one = make(scale, value_discretization_interval=1e-4)
-                total = one if total is None else total.compose(one)
-        assert total is not None
-        return float(total.get_epsilon_for_delta(float(DELTA)))
 
-    bound = theirs()
-    row(
-        "500 Laplace + 500 Gaussian, all different",
-        cpu_seconds(lambda: sf.compose(curves).epsilon_range(DELTA)),
-        cpu_seconds(theirs, 1),
-        f"[{low:.10f}, {high:.10f}] width {high - low:.1e}; theirs ≤ {bound:.7f}",
-    )
+def theirs(makers: tuple[Callable[..., pld.PrivacyLossDistribution], ...], scales: list[float]) -> float:
+    total = None
+    for scale in scales:
+        for make in makers:
+            one = make(scale, value_discretization_interval=1e-4)
+            total = one if total is None else total.compose(one)
+    assert total is not None
+    return float(total.get_epsilon_for_delta(float(DELTA)))
 
 
 def equal() -> None:

@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 import sfumato as sf
 from privacy import exact
 from privacy.families import distributions
+from sfumato.privacy import inversion
 
 
 def _holds(curve: sf.Curve, truth: exact.Pairs, *, gap: float) -> None:
@@ -67,6 +68,11 @@ def test_losses_without_a_common_lattice_by_enumeration() -> None:
         curves = [sf.Curve.pure("0.31415926535"), sf.Curve.pure("0.27182818284"), sf.Curve.pure("0.1414213562")]
         parts = [(exact.response(e), 1) for e in ("0.31415926535", "0.27182818284", "0.1414213562")]
         _holds(sf.compose(curves), exact.together(parts), gap=2e-3)
+        # At a loss that has mass of its own smoothing raises δ the most.
+        corner = Fraction("0.31415926535") + Fraction("0.27182818284") - Fraction("0.1414213562")
+        low, high = sf.compose(curves).delta_range(corner)
+        assert exact.number(low) <= exact.hockey_stick(exact.together(parts), corner) <= exact.number(high)
+        assert high - low < 1e-3 * high
 
 
 @given(
@@ -165,6 +171,38 @@ def test_the_field_s_benchmark_composition() -> None:
     low, high = curve.epsilon_range("1e-6")
     assert high - low <= 1e-9
     assert high == pytest.approx(0.939319984, abs=1e-8)
+
+
+def test_the_same_with_the_noise_that_is_drawn() -> None:
+    """500 discrete Laplace and 500 discrete Gaussian, all scales different: no lattice and no decay ends the sum."""
+    scales = [100 + Fraction(i, 5) for i in range(500)]
+    curve = sf.compose([f(scale) for f in (sf.Curve.discrete_laplace, sf.Curve.discrete_gaussian) for scale in scales])
+    low, high = curve.epsilon_range("1e-6")
+    smooth = sf.compose([f(scale) for f in (sf.Curve.laplace, sf.Curve.gaussian) for scale in scales])
+    assert 0 < high - low <= 1e-6
+    assert (
+        low > smooth.epsilon("1e-6") - 1e-6
+    )  # a discrete Laplace of shift 1 leaks a little more than a continuous one
+    assert high == pytest.approx(0.9404535, abs=1e-6)
+
+
+@pytest.mark.parametrize("mu", ["0.0001", "0.01", "0.3", "1.5"])
+def test_two_smoothings_bound_what_is_smoothed_from_below(mu: str) -> None:
+    """(1+λ)·smooth_μ − λ·smooth_{rμ} ≤ (1 − e^k)⁺ at every k, with equality at 0; with a smaller λ it fails there."""
+    with mpmath.workdps(40):
+        narrow, wide = mpmath.mpf(mu), inversion._WIDER * mpmath.mpf(mu)
+        share = mpmath.erf(narrow / mpmath.sqrt(8)) / mpmath.erf(wide / mpmath.sqrt(8))
+        weight = share / (1 - share)
+
+        def smooth(k: mpmath.mpf, size: mpmath.mpf) -> mpmath.mpf:
+            return mpmath.ncdf(size / 2 - k / size) - mpmath.exp(k) * mpmath.ncdf(-size / 2 - k / size)
+
+        for step in range(-60, 61):
+            k = step * narrow / 10
+            found = (1 + weight) * smooth(k, narrow) - weight * smooth(k, wide)
+            assert found <= max(mpmath.mpf(0), 1 - mpmath.exp(k)) + mpmath.mpf(10) ** -35
+        less = weight * mpmath.mpf("0.999")
+        assert (1 + less) * smooth(mpmath.mpf(0), narrow) - less * smooth(mpmath.mpf(0), wide) > 0
 
 
 def test_a_million_equal_mechanisms() -> None:

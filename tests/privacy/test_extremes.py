@@ -123,12 +123,14 @@ def test_a_tail_is_never_below_the_truth() -> None:
     assert C.gaussian(10**9).loss().tail(10**4) < 1e-8
 
 
-def test_one_delta_for_all_steps_of_the_adaptive_line() -> None:
-    """Failures that come later are paid for from the start."""
+def test_later_failures_are_excepted_and_change_no_earlier_step() -> None:
+    """δ of the line is fixed in advance: what failures add is in the exception, step by step."""
     calm, leak = C.gaussian(10), C.approximate("0.0001", "0.000999")
-    before = sf.odometer([calm], "0.001", order=20).adaptive[0]
-    beside = sf.odometer([calm, leak], "0.001", order=20).adaptive[0]
-    assert beside == pytest.approx(before + (math.log(0.001) - math.log(1e-6)) / 19, rel=1e-6)
+    before = sf.odometer([calm], "0.001", order=20)
+    beside = sf.odometer([calm, leak], "0.001", order=20)
+    assert beside.adaptive[0] == before.adaptive[0]
+    assert beside.exceptions[0] == before.exceptions[0] == 0.001
+    assert beside.exceptions[1] == pytest.approx(0.001 + 0.000999 / (1 - math.exp(-1)), rel=1e-9)
 
 
 def test_mappings_of_curves_are_refused() -> None:

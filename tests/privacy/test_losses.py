@@ -174,6 +174,34 @@ def test_concentrating_a_change_raises_the_laplace_profile(a: int, b: int, scale
             assert exact.hockey_stick(even, epsilon) <= exact.hockey_stick(uneven, epsilon) + mpmath.mpf(10) ** -25
 
 
+DECAYING = [
+    sf.Curve.discrete_laplace("3"),
+    sf.Curve.discrete_laplace("0.7", 4),
+    sf.Curve.laplace("1.3"),
+    sf.Curve.pure("0.8"),
+    sf.Curve.approximate("0.8", "0.1"),
+    sf.Curve.randomized_response("0.8", 5),
+    sf.Curve.discrete_gaussian("1"),
+    sf.Curve.discrete_gaussian("1.05", 3),
+    sf.Curve.discrete_gaussian("30", 2),
+    sf.Curve.discrete_gaussian("0.6"),
+    sf.Curve.bounded_range(1),
+    sf.Curve.pair(["0.2", "0.3", "0.5"], ["0.5", "0.4", "0.1"]),
+]
+
+
+@pytest.mark.parametrize("curve", DECAYING, ids=repr)
+@pytest.mark.parametrize("c", [0.01, 1.0, 30.0])
+def test_cheap_bounds_of_decay_are_bounds(curve: sf.Curve, c: float) -> None:
+    ((loss, _),) = curve.parts
+    parameters = loss.parameters if isinstance(loss, PairLoss) else [np.array([[x]]) for x in loss.parameters]
+    heights = np.concatenate([np.linspace(0, 40, 4001), np.linspace(0, 12000, 4001), [1e7]])
+    cheap = type(loss).log_decay(c, heights, *parameters)
+    at_c = type(loss).log_moment(np.array([c + 0j]), *parameters).real
+    truth = type(loss).log_moment(c + 1j * heights, *parameters).real - at_c
+    assert (cheap >= truth - 1e-7).all()
+
+
 @pytest.mark.parametrize("y", [0.0, 1e-9, -1e-4, 0.29, 0.31, -0.9, 1.1, -5.0, 20.0])
 def test_small_functions(y: float) -> None:
     with mpmath.workdps(60):

@@ -32,11 +32,12 @@ def test_beyond_all_floats() -> None:
     assert above(Fraction(3, 10)) == 0.3
 
 
+@pytest.mark.parametrize("digits", ["0.3333333333333333", "0.33333333333333332"])
 @pytest.mark.parametrize("kind", ["laplace", "bounded_range"])
-def test_just_below_the_largest_loss_something_still_leaks(kind: str) -> None:
-    """ε = 0.3333333333333333 is below 1/3, though both are one float."""
+def test_just_below_the_largest_loss_something_still_leaks(kind: str, digits: str) -> None:
+    """These ε are below 1/3, though all three are one float."""
     curve = sf.Curve.laplace(3) if kind == "laplace" else sf.Curve.bounded_range("1/3")
-    epsilon = Fraction("0.3333333333333333")
+    epsilon = Fraction(digits)
     with mpmath.workdps(50):
         gap = 1 - mpmath.exp((number(epsilon) - mpmath.mpf(1) / 3) / 2)
         truth = gap if kind == "laplace" else gap**2 / (1 - mpmath.exp(-mpmath.mpf(1) / 3))

@@ -14,11 +14,12 @@ step h on that line, and every error it makes is known in sign or in size:
 - *Lattices.* When L lives on offset + a·ℤ, δ is linear in e^ε between lattice points; on them the same sum with the
   kernel a·[1/(1 − e^{−za}) − 1/(1 − e^{−(z+1)a})] over one period 2π/a is complete: there is nothing to truncate.
 - *Smoothing.* Where neither decay nor a lattice ends the sum, we compose with one more release, a small μ-GDP one.
-  That can only raise δ, so the upper bound stays one. For the lower, see δ as a function of x = e^ε: it is convex and
-  falling, and smoothing averages it over x·V with EV = 1, where V = e^{−G} and G is the extra loss. On [x, xe^{2g}] the
-  chord lies above δ, so around xe^g, with the chord's weights λ = e^g/(1 + e^g) and 1 − λ,
-  smooth(xe^g) ≤ λ·δ(x) + (1−λ)·δ(xe^{2g}) + P(G > g) + δ(x)·E(V − e^g)⁺/(2g). Solved for δ(x), with
-  δ(xe^{2g}) ≤ smooth(xe^{2g}), this is a lower bound whose gap is of second order in g.
+  That can only raise δ, so the upper bound stays one. For the lower we smooth twice, with μ and with rμ, r > 1. At a
+  fixed loss l, with k = ε − l, smoothing raises (1 − e^k)⁺ by the time value of an option,
+  e^{k/2}·∫₀^μ w(v)·e^{−k²/2v²} dv with w(v) = e^{−v²/8}/√(2π), because that is what its derivative in μ integrates to.
+  Larger |k| favours larger v, so the ratio of the raises with μ and with rμ is largest at k = 0, where it is
+  R = erf(μ/√8)/erf(rμ/√8). With λ = R/(1 − R), (1+λ)·smooth_μ − λ·smooth_{rμ} is therefore not above δ, whatever the
+  law of L, and its gap is of second order in μ.
 - *Rounding.* Each term is computed within a known number of units in the last place of its largest possible size, and
   that is added (the elementary functions of numpy are taken to be within 8 units).
 
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -39,6 +40,7 @@ from numpy.typing import NDArray
 
 from sfumato.privacy.losses import (
     ConcentratedLoss,
+    DiscreteGaussianLoss,
     GaussianLoss,
     Loss,
     PairLoss,
@@ -50,11 +52,15 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 Real = NDArray[np.floating[Any]]
 
 _NODES = 1 << 12  # the most nodes on the half line before smoothing ends it
+_FAR_NODES = 1 << 13  # the nodes on the half line when smoothing ends it
 _LATTICE_NODES = 1 << 13  # the most nodes on half a period of a lattice
 _PRECISION = 1e-11  # what aliasing and truncation may add, relative to δ
-_ROUGH = 1e-6  # the same where smoothing is the larger error anyway
+_ROUGH = 1e-7  # the same where smoothing is the larger error anyway
+_WIDER = 1.5  # r: how much wider the second smoothing is
 _ROUNDING = 32 * 2.0**-52
 _CHUNK = 1 << 18  # complex numbers held at once
+_PIECE = 1 << 14  # numbers computed between two looks at which nodes still matter
+_FEW = 256  # nodes that need no cheaper bounds
 _LEAST_C, _MOST_C = 1e-7, 1e15
 
 
@@ -79,16 +85,27 @@ class _Stack:
     def log_bound(self, c: float, t: float) -> float:
         return float((self.counts * self.family.log_bound(c, t, *self.parameters)).sum())
 
-    def pieces(self, nodes: int) -> list[_Stack]:
+    def log_decay(self, c: float, heights: Real) -> Real:
+        return (self.counts * self.family.log_decay(c, heights, *self.parameters)).sum(0)
+
+    def pieces(self, nodes: int, numbers: int = _CHUNK) -> list[_Stack]:
         """Cut into runs of members small enough to look, between them, which nodes still matter."""
         if self.family is PairLoss:
             return [self]
-        size = max(1, _CHUNK // max(1, nodes))
+        size = max(1, numbers // max(1, nodes))
         cuts = range(0, len(self.counts), size)
         return [
             _Stack(self.family, tuple(p[i : i + size] for p in self.parameters), self.counts[i : i + size])
             for i in cuts
         ]
+
+    def spread(self) -> _Stack:
+        """The same members in an order in which the first few are spread over all of them."""
+        if self.family is PairLoss:
+            return self
+        many = len(self.counts)
+        order = np.argsort(np.arange(many) * 0.6180339887498949 % 1.0)
+        return _Stack(self.family, tuple(p[order] for p in self.parameters), self.counts[order])
 
 
 @dataclass(frozen=True)
@@ -158,13 +175,14 @@ def _stacked(group: list[tuple[Loss, int]]) -> _Stack:
 
 def _common_lattice(parts: Sequence[tuple[Loss, int]]) -> tuple[Fraction, Fraction] | None:
     """The coarsest lattice that holds every sum, if each part has one and a common one is not absurdly fine."""
-    # Not by the largest loss: that of a pair whose finite losses are all negative is 0, and it lies on no lattice.
-    lattices = [(loss.lattice, count) for loss, count in parts if not loss.flat]
     spacing, offset = Fraction(0), Fraction(0)
-    if any(lattice is None for lattice, _ in lattices):
-        return None
-    for lattice, count in lattices:
-        step, start = lattice or (spacing, offset)
+    for loss, count in parts:
+        # Not by the largest loss: that of a pair whose finite losses are all negative is 0, and it lies on no lattice.
+        if loss.flat:
+            continue
+        if (lattice := loss.lattice) is None:
+            return None
+        step, start = lattice
         spacing = Fraction(
             math.gcd(spacing.numerator * step.denominator, step.numerator * spacing.denominator),
             spacing.denominator * step.denominator,
@@ -223,6 +241,8 @@ class Inversion:
     offset: float
     above: tuple[float, float]
     """(s, b): the aliases above ε add at most e^{b − sε}."""
+    wider: Inversion | None = None
+    """The same with the second smoothing, when there is one."""
 
     def upper(self, epsilon: float) -> float:
         """Not below δ(ε), failure apart."""
@@ -232,25 +252,26 @@ class Inversion:
 
     def lower(self, epsilon: float) -> float:
         """Not above δ(ε), failure apart."""
-        if self.smoothing == 0:
+        if self.wider is None:
             return max(0.0, self._between(epsilon, -1))
-        most = self.upper(epsilon)
-        log_tail = math.log(max(most, 1e-300) * 1e-6)  # P(G > g) ≤ e^{log_tail}/2, and so is E(V − e^g)⁺
-        g = self.smoothing**2 / 2 + self.smoothing * math.sqrt(-2 * log_tail)
-        tails = 0.5 * math.exp(log_tail) * (1 + most / (2 * g))
-        near = self._at(epsilon + g, -1)
-        return max(0.0, near - tails + (near - tails - self.upper(epsilon + 2 * g)) * math.exp(-g))
+        narrow, wide = math.erf(self.smoothing / math.sqrt(8)), math.erf(self.wider.smoothing / math.sqrt(8))
+        if not narrow < wide:
+            return 0.0  # parameters beyond floating point: nothing is claimed
+        weight = narrow / (wide - narrow) * (1 + 2.0**-40)
+        found = (1 + weight) * self.at(epsilon, -1) - weight * self.wider.at(epsilon, +1)
+        return max(0.0, found * (1 - 2.0**-50))
 
     def _between(self, epsilon: float, side: int) -> float:
         """δ at ε: from the two lattice points around it, or directly."""
         if not self.spacing:
-            return self._at(epsilon, side)
+            return self.at(epsilon, side)
         below = self.offset + self.spacing * math.floor((epsilon - self.offset) / self.spacing)
         over = max(0.0, epsilon - below)
         share = min(1.0, math.exp(over - self.spacing) * math.expm1(-over) / math.expm1(-self.spacing))
-        return (1 - share) * self._at(below, side) + share * self._at(below + self.spacing, side)
+        return (1 - share) * self.at(below, side) + share * self.at(below + self.spacing, side)
 
-    def _at(self, epsilon: float, side: int) -> float:
+    def at(self, epsilon: float, side: int) -> float:
+        """A bound, from above (side +1) or below (−1), of δ(ε) with the smoothing."""
         if (log_scale := self.log_peak - self.c * epsilon) > 600:
             return 1.0 if side > 0 else 0.0  # this contour was made for larger ε and says nothing here
         scale = math.exp(log_scale)
@@ -284,7 +305,7 @@ def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inve
         spacing = offset = 0.0
         half, lost = _decayed(moments, c, 2 * math.pi / wrap, log_peak, _PRECISION * relative)
         if half > _NODES:
-            half = _NODES
+            half = _FAR_NODES
             wrap = _unaliased(moments, c, epsilon, log_delta + math.log(_ROUGH))
             smoothing, lost = _smoothed(half * 2 * math.pi / wrap, _ROUGH * relative)
     step = 2 * math.pi / wrap
@@ -293,9 +314,10 @@ def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inve
     weights[0] /= 2
     log_peak += smoothing**2 / 2 * c * (c + 1)
     size, sizes = np.abs(nodes), np.abs(weights)
-    rounding = moments.rounding(size) + _ROUNDING * smoothing**2 * size * (size + 1)
-    kept, values, dropped = _pruned(moments, nodes, smoothing, sizes)
-    return Inversion(
+    rounding = moments.rounding(size) + _ROUNDING * (_WIDER * smoothing) ** 2 * size * (size + 1)
+    floor = (1e-3 * _ROUGH * relative if smoothing else 2.0**-64 * sizes[0]) / nodes.size
+    kept, values, dropped = _pruned(moments, nodes, smoothing, sizes, floor)
+    inversion = Inversion(
         moments=moments,
         c=c,
         wrap=wrap,
@@ -308,6 +330,20 @@ def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inve
         spacing=spacing,
         offset=offset,
         above=_aliases_above(moments, c, wrap, epsilon, smoothing),
+    )
+    return replace(inversion, wider=_widened(inversion)) if smoothing else inversion
+
+
+def _widened(inversion: Inversion) -> Inversion:
+    """The same sum with the second smoothing, which makes every term smaller beside the largest."""
+    more = (_WIDER**2 - 1) * inversion.smoothing**2 / 2
+    c = inversion.c
+    z = c + 1j * inversion.heights
+    return replace(
+        inversion,
+        terms=inversion.terms * np.exp(more * (z * (z + 1) - c * (c + 1))),
+        log_peak=inversion.log_peak + more * c * (c + 1),
+        smoothing=_WIDER * inversion.smoothing,
     )
 
 
@@ -342,6 +378,8 @@ def _unaliased(moments: Moments, c: float, epsilon: float, goal: float) -> float
 def _decayed(moments: Moments, c: float, step: float, log_peak: float, allowed: float) -> tuple[int, float]:
     """How many nodes until the rest is provably below what is allowed, and that rest, both relative to M(c)."""
     half, lost = 16, math.inf
+    if moments.log_bound(c, step * _NODES) - log_peak > math.log(allowed * math.pi * step * _NODES):
+        return 2 * _NODES, lost  # the bound falls along the line: it is not met before either
     while half <= _NODES:
         t = step * half
         lost = math.exp(min(0.0, moments.log_bound(c, t) - log_peak)) / (math.pi * t)
@@ -357,18 +395,18 @@ def _smoothed(t: float, allowed: float) -> tuple[float, float]:
     return math.sqrt(2 * decay) / t, math.exp(-decay) / (math.pi * t)
 
 
-def _pruned(moments: Moments, nodes: Complex, smoothing: float, sizes: Real) -> tuple[NDArray[np.intp], Complex, float]:
-    """The nodes that matter, M(z)/M(c) there, and the sum of the terms left out.
+def _pruned(
+    moments: Moments, nodes: Complex, smoothing: float, sizes: Real, floor: float
+) -> tuple[NDArray[np.intp], Complex, float]:
+    """The nodes that matter, M(z)/M(c) there, and the sum of the terms left out, each of them below the floor.
 
     Each factor is largest on the real axis, so a product of some factors bounds the product of all: nodes already
     negligible are dropped before the remaining, possibly many, factors are computed.
     """
     c = nodes[:1]
-    kept = np.arange(nodes.size)
-    total = (moments.gaussian + smoothing**2) / 2 * (nodes * (nodes + 1) - c * (c + 1))
-    floor = 2.0**-64 * sizes[0] / nodes.size
-    dropped = 0.0
-    pieces = [piece for stack in moments.stacks for piece in stack.pieces(nodes.size)]
+    kept, dropped = _near(moments, nodes, smoothing, sizes, floor)
+    total = (moments.gaussian + smoothing**2) / 2 * (nodes[kept] * (nodes[kept] + 1) - c * (c + 1))
+    pieces = [piece for stack in moments.stacks for piece in stack.spread().pieces(kept.size, 2 * _PIECE)]
     for piece in [None, *pieces]:
         if piece:
             total = total + piece.log_moment(nodes[kept]) - piece.log_moment(c).real
@@ -377,6 +415,27 @@ def _pruned(moments: Moments, nodes: Complex, smoothing: float, sizes: Real) -> 
         dropped += float(bounds[~large].sum())
         kept, total = kept[large], total[large]
     return kept, np.exp(total), dropped
+
+
+def _near(
+    moments: Moments, nodes: Complex, smoothing: float, sizes: Real, floor: float
+) -> tuple[NDArray[np.intp], float]:
+    """The nodes that cheap bounds of a few factors cannot rule out, and a bound of the sum of the others' terms."""
+    heights, kept = nodes.imag, np.arange(nodes.size)
+    c, dropped = float(nodes[0].real), 0.0
+    total = -(moments.gaussian + smoothing**2) / 2 * heights * heights
+    by_decay = sorted(moments.stacks, key=lambda stack: stack.family is not DiscreteGaussianLoss)
+    pieces = (piece for stack in by_decay for piece in stack.spread().pieces(nodes.size, 4 * _PIECE))
+    while kept.size > _FEW:
+        bounds = np.exp(total) * sizes[kept] * (1 + 2.0**-10)  # more than rounding can take from any of them
+        large = bounds >= floor
+        dropped += float(bounds[~large].sum())
+        kept, total = kept[large], total[large]
+        piece = next(pieces, None)
+        if piece is None:
+            break
+        total = total + piece.log_decay(c, heights[kept])
+    return kept, dropped
 
 
 def _log_chernoff(moments: Moments, c: float, epsilon: float) -> float:
