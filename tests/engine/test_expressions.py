@@ -461,7 +461,7 @@ def a_domain(source: random.Random, kind: Type) -> Domain:
         size = 10 ** source.choice([0, 1, 2, 5, 10, 18])
         return Domain(kind, bounds=tuple(sorted(source.randint(-size, size) for _ in "lh")))
     if kind is Type.REAL:
-        size = 10.0 ** source.choice([-148, -3, 0, 1, 2, 10, 150])
+        size = 10.0 ** source.choice([-140, -3, 0, 1, 2, 10, 150])
         return Domain(kind, bounds=_reals(source, size))
     days = sorted(dt.date.fromordinal(source.randint(1, 3_652_059)) for _ in "lh")
     return Domain(kind, bounds=tuple(days)) if kind is Type.DATE else Domain(kind)

@@ -55,7 +55,8 @@ class DuckDB:
             missing = f"SELECT CAST(NULL AS {kind})"
             tables.append(f"({listed} UNION ALL {missing}) AS d{index}({quoted(reference)})")
         selected = ", ".join(render(each) for each in world.expressions)
-        asked = f"SELECT DISTINCT {selected} FROM {', '.join(tables)}"
+        met = " AND ".join(f"({render(each)})" for each in world.conditions) or "TRUE"
+        asked = f"SELECT DISTINCT {selected} FROM {', '.join(tables)} WHERE {met}"
         found = self._in_time(lambda: self.sources.run(asked, lists))
         kinds = [each.domain.type for each in world.expressions]
         if Type.REAL not in kinds:

@@ -2,7 +2,8 @@
 
 A key's values are found by evaluating its expression on every combination of the declared values of the columns it
 reads, when there are few; else from the range rule. Keys that read the same columns are found together, so that no
-impossible combination is printed.
+impossible combination is printed. A condition of WHERE that reads no other columns than some keys is evaluated beside
+them, and groups in which it never holds are left out: no row of any table is in them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from sfumato.errors import Unsupported
 from sfumato.plan import calendar, costs
 from sfumato.plan.expressions import Call, Column, Expression, Literal, Reference, columns, walk
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import Filter, GroupKey, Relation, relations
 from sfumato.policy import Domain, Type, Value
 
 MOST_GROUPS = 200_000
@@ -53,10 +54,13 @@ Choices = tuple[Value, ...] | Span
 
 @dataclass(frozen=True)
 class World:
-    """Every combination of a few columns' declared values and NULL, and the expressions to evaluate on it."""
+    """Every combination of a few columns' declared values and NULL that meets the conditions, and the expressions to
+    evaluate on it.
+    """
 
     choices: tuple[tuple[Reference, Domain, Choices], ...]
     expressions: tuple[Expression, ...]
+    conditions: tuple[Expression, ...] = ()
 
     @property
     def combinations(self) -> int:
@@ -67,23 +71,51 @@ Evaluate = Callable[[World], Sequence[GroupKey]]
 """The distinct results on a world: public values only, no private row."""
 
 
-def groups(keys: tuple[Expression, ...], evaluate: Evaluate) -> tuple[GroupKey, ...]:
-    """Every key of the answer, in a fixed order; one empty key when nothing is grouped."""
+def groups(
+    keys: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...] = ()
+) -> tuple[GroupKey, ...]:
+    """Every key of the answer that rows meeting the conditions can have, in a fixed order; one empty key when nothing
+    is grouped.
+    """
     found: list[tuple[tuple[int, ...], list[GroupKey]]] = []
     for members in _together(keys):
         part = tuple(keys[index] for index in members)
-        found.append((members, _values(part, evaluate)))
-    if math.prod(len(values) for _, values in found) > MOST_GROUPS:
-        raise Unsupported(
-            "too-many-groups",
-            f"an answer has at most {MOST_GROUPS:,} groups",
-            fix="group by fewer columns or coarser values",
-        )
+        found.append((members, _values(part, evaluate, _about(part, conditions))))
+    count = math.prod(len(values) for _, values in found)
+    if count > MOST_GROUPS:
+        raise _too_many()
+    if not count:
+        rule, fix = "the conditions leave no group: no row can meet them", "widen WHERE, or what the policy declares"
+        raise Unsupported("no-groups", rule, fix=fix)
     if len(found) == 1:  # keys found together are in their order
         return tuple(found[0][1])
     return tuple(
         _arranged(found, combination, len(keys)) for combination in itertools.product(*(values for _, values in found))
     )
+
+
+def conditions(relation: Relation) -> tuple[Expression, ...]:
+    """What every row of a relation meets: the parts of its conditions that are joined by AND."""
+    waiting: list[Expression] = [node.predicate for node in relations(relation) if isinstance(node, Filter)]
+    found = []
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Call) and each.function == "AND":
+            waiting.extend(each.arguments)
+        else:
+            found.append(each)
+    return tuple(dict.fromkeys(found))
+
+
+def _about(part: tuple[Expression, ...], conditions: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """The conditions that read columns of these keys and no others."""
+    names = {name for each in part for name in columns(each)}
+    return tuple(each for each in conditions if (read := columns(each)) and names.issuperset(read))
+
+
+def _too_many() -> Unsupported:
+    rule = f"an answer has at most {MOST_GROUPS:,} groups"
+    return Unsupported("too-many-groups", rule, fix="group by fewer columns or coarser values")
 
 
 def _arranged(
@@ -109,22 +141,34 @@ def _together(keys: tuple[Expression, ...]) -> list[tuple[int, ...]]:
     return sorted(tuple(sorted(members)) for _, members in parts)
 
 
-def _values(expressions: tuple[Expression, ...], evaluate: Evaluate) -> list[GroupKey]:
-    if len(expressions) == 1 and isinstance(expressions[0], Column):
-        return [(value,) for value in _printed(expressions[0])]
-    world = _world(expressions)
+def _values(
+    expressions: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...]
+) -> list[GroupKey]:
+    column = expressions[0] if len(expressions) == 1 and isinstance(expressions[0], Column) else None
+    if column is not None and not conditions:
+        return [(value,) for value in _printed(column)]
+    world = _world(expressions, conditions)
     if world is None or world.combinations > MOST_COMBINATIONS:
-        return [tuple(key) for key in itertools.product(*(_printed(each) for each in expressions))]
-    if world.combinations * costs.steps(expressions) > MOST_STEPS:
+        return _values(expressions, evaluate, ()) if conditions else _product(expressions)
+    if world.combinations * costs.steps((*expressions, *conditions)) > MOST_STEPS:
+        if conditions:  # they may only leave out groups, so without them every group is still there
+            return _values(expressions, evaluate, ())
         raise Unsupported(
             "keys-too-costly",
             f"finding all groups may cost at most {MOST_STEPS:,} steps",
             fix="group by a simpler expression, or by columns with fewer declared values",
         )
     found = evaluate(world)
-    plain = [key for key in found if None not in key]
+    if column is not None:  # declared values keep the order in which they are declared
+        met = {_told(key[0]) for key in found}
+        return [(value,) for value in _printed(column) if _told(value) in met]
+    return _ordered(found, expressions)
+
+
+def _ordered(found: Sequence[GroupKey], expressions: tuple[Expression, ...]) -> list[GroupKey]:
+    """By value, without NULL where there is no group for it."""
     if not any(made.domain.nullable for made in expressions):
-        return sorted(plain)
+        return sorted(key for key in found if None not in key)
     kept = [
         key
         for key in found
@@ -133,16 +177,24 @@ def _values(expressions: tuple[Expression, ...], evaluate: Evaluate) -> list[Gro
     return sorted(kept, key=_sorting)
 
 
-def _world(expressions: tuple[Expression, ...]) -> World | None:
+def _product(expressions: tuple[Expression, ...]) -> list[GroupKey]:
+    """Every combination of what each key can be by itself."""
+    printed = [_printed(each) for each in expressions]
+    if math.prod(map(len, printed)) > MOST_GROUPS:
+        raise _too_many()
+    return [tuple(key) for key in itertools.product(*printed)]
+
+
+def _world(expressions: tuple[Expression, ...], conditions: tuple[Expression, ...]) -> World | None:
     """Every combination of what the columns read may hold; None when that is not declared."""
     read = {reference: domain for each in expressions for reference, domain in columns(each).items()}
     choices = []
     for reference, domain in read.items():
-        found = _choices(domain, reference, expressions)
+        found = _choices(domain, reference, (*expressions, *conditions))
         if found is None:
             return None
         choices.append((reference, domain, found))
-    return World(tuple(choices), expressions)
+    return World(tuple(choices), expressions, conditions)
 
 
 def _printed(expression: Expression) -> tuple[Value | None, ...]:
@@ -230,7 +282,9 @@ def _hour_or_coarser(node: Call) -> bool:
 
 def _sorting(key: GroupKey) -> tuple[tuple[bool, object], ...]:
     """NULL last; numbers as numbers."""
-    return tuple(
-        (value is None, float(value) if isinstance(value, Fraction) else value if value is not None else 0)
-        for value in key
-    )
+    return tuple((value is None, _told(value) if value is not None else 0) for value in key)
+
+
+def _told(value: Value | None) -> Value | float | None:
+    """A real as the double that the engine tells it by."""
+    return float(value) if isinstance(value, Fraction) else value
