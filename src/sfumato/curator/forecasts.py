@@ -12,7 +12,7 @@ import numpy as np
 
 from sfumato.plan.bounding import Scaled
 from sfumato.plan.nodes import Count, Distinct, Finish, Query
-from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, shown as number, text
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, text
 from sfumato.release.finishing import Numbers, finish, picks, simultaneous
 from sfumato.release.measured import Measured, Scale, estimates, scales
 from sfumato.release.preparing import Prepared
@@ -54,7 +54,7 @@ def half_widths(
     A column whose width depends on what is in the group is evaluated as if a group held so many rows, spread evenly
     over the range of what is averaged, and added up at the middle of its range.
     """
-    level = exact(confidence, "confidence", INSIDE_UNIT)
+    level = exact(confidence, "confidence", CONFIDENCE)
     sizes = (size,) if size is not None else SIZES
     found = [_widths(query, prepared, groups, level, each) for each in sizes]
     columns: dict[str, Width] = {}

@@ -19,7 +19,7 @@ from sfumato.plan.keys import groups
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, text
 from sfumato.release import door
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
@@ -124,6 +124,7 @@ class Question:
 
     def price(self, within: Within, *, confidence: Number = "0.95") -> float:
         """The least ε at which these columns (one number: every column) are within these half-widths. Free."""
+        exact(confidence, "confidence", CONFIDENCE)
         return float(self._least_price(within, confidence, 0, None))
 
     def release(
@@ -141,13 +142,13 @@ class Question:
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read."""
         prepared = self._prepared(self._priced(epsilon, delta, rho, within, confidence, mechanism), mechanism)
-        exact(confidence, "confidence", INSIDE_UNIT)  # refused while it costs nothing
         account, engine = self.setting.account, self.setting.engine
         asked = door.Asked(
             self.text, self.identity, engine.identity(), self.setting.version, self.setting.analyst, request_id
         )
         found = None if fresh else door.stored(prepared, asked, account)
         if found is None:
+            self._rehearse(prepared, asked, confidence, joint)
             _warn(prepared.price)
             found = door.release(
                 prepared,
@@ -158,7 +159,7 @@ class Question:
                 seconds=self.setting.seconds,
                 progress=self.setting.progress,
             )
-        return self._answer(found, confidence, joint)
+        return self._answer(found, self.groups, confidence, joint)
 
     @cached_property
     def identity(self) -> str:
@@ -169,9 +170,21 @@ class Question:
         shown = " ".join(self.text.split())
         return f"<Question {shorten(shown, 100)}: .explain() .error() .price() .limit() are free, .release() asks>"
 
-    def _answer(self, found: door.Released, confidence: Number, joint: bool) -> Answer:
+    def _rehearse(self, prepared: Prepared, asked: door.Asked, confidence: Number, joint: bool) -> None:
+        """Go the whole way of an answer without data: what cannot be computed, written or shown is refused for free."""
+        try:
+            found = door.rehearse(prepared, asked)
+            repr(self._answer(found, self.groups[:1] * len(found.measured.totals), confidence, joint))
+        except (InvalidParameter, ArithmeticError):
+            raise Unsupported(
+                "extreme-numbers",
+                "the numbers of an answer and their errors are 0 or between 1e-300 and 1e300 in size",
+                fix="scale the values in the question, or declare bounds and a grid of moderate size",
+            ) from None
+
+    def _answer(self, found: door.Released, groups: tuple[GroupKey, ...], confidence: Number, joint: bool) -> Answer:
         finished = finish(
-            self.query.finish, self.groups, lambda parts: estimates(found.measured, confidence, parts), joint=joint
+            self.query.finish, groups, lambda parts: estimates(found.measured, confidence, parts), joint=joint
         )
         return answer(self.query, finished, self._receipt(found, confidence))
 
@@ -185,6 +198,7 @@ class Question:
         mechanism: Family | None,
     ) -> Price:
         """The price that is named, or the least that is accurate enough."""
+        exact(confidence, "confidence", CONFIDENCE)
         if within is None:
             return Price(epsilon, delta, rho)
         if epsilon is not None or rho is not None:

@@ -27,7 +27,7 @@ from sfumato.plan.nodes import Aggregate, Count, Finish, Query, Scan
 from sfumato.plan.words import many
 from sfumato.policy import Type
 from sfumato.privacy import Curve, Sensitivity, codec, compose
-from sfumato.privacy.numbers import BELOW_ONE, POSITIVE, Number, exact, text
+from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, text
 from sfumato.release import door
 
 
@@ -72,7 +72,7 @@ class TableAuction:
                 f"one of {len(self.prices)} prices up to {float(self.prices[-1]):g}, by Exponential",
                 f"privacy: ε = {said} for {policy.unit}, {policy.neighbours.value}",
                 f"at most {many(self.bounded.limits.rows, 'bid')} of one unit count",
-                f"revenue: with confidence {float(exact(confidence, 'confidence')):g} at most "
+                f"revenue: with confidence {float(exact(confidence, 'confidence', CONFIDENCE)):g} at most "
                 f"{self.error(epsilon, counting, confidence):.6g} below the best of them",
             ]
         )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import gaussian, grids, laplace, tables
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec, compose
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, text, whole
 
 Size = Fraction | tuple[Fraction, ...]
 
@@ -245,7 +245,7 @@ def _miss(confidence: Number, k: int) -> float:
     """The probability with which one of k independent noises may lie outside, so that all lie inside with
     ``confidence``.
     """
-    outside = float(1 - exact(confidence, "confidence", INSIDE_UNIT))
+    outside = float(1 - exact(confidence, "confidence", CONFIDENCE))
     return -math.expm1(math.log1p(-outside) / whole(k, "k", at_least=1)) * (1 - 1e-14)
 
 

@@ -11,18 +11,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from sfumato.engine.seam import Engine
 from sfumato.errors import Unanswered
-from sfumato.ledger import Account, Entry, Line, StoredAnswer
+from sfumato.ledger import Account, Entry, Line, StoredAnswer, entries
 from sfumato.mechanisms import bits
 from sfumato.plan import words
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.nodes import GroupKey
+from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.measured import Measured, scales
@@ -76,6 +77,17 @@ def stored(prepared: Prepared, asked: Asked, account: Account) -> Released | Non
             return _read(found)
     found = account.stored(plan=asked.plan, data=asked.data, accuracy=_accuracy(prepared))
     return None if found is None else _read(found)
+
+
+def rehearse(prepared: Prepared, asked: Asked) -> Released:
+    """Everything that becomes of totals, with totals at the ends of what they can be: what cannot be written down and
+    read back is refused here, before the charge.
+    """
+    width = sum(each.coordinates for each in prepared.bounded.measures)
+    ends = [(end,) * width for end in (0, LARGEST_INTEGER, -LARGEST_INTEGER)]
+    measured = _measured(prepared, ends, asked.version)
+    entries.write_widths(entries.widths(_accuracy(prepared)))
+    return Released(codec.loads(codec.dumps(measured)), 0, datetime.now(UTC), "", free=False)
 
 
 def release(
