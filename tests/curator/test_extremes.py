@@ -123,13 +123,13 @@ def test_confidence_has_a_range_that_is_said_before_the_charge(tmp_path: Path) -
     with curator(tmp_path / "a.ledger", UNIT, SMALL) as made:
         ask = made.sql("SELECT COUNT(*) AS n FROM people")
         before = list(made.ledger.lines())
-        for wrong in ("1e-300", 0, 1, "0.001", 1 - Fraction(1, 10**13), "nan", -1, "0.95%", None, True):
+        for wrong in ("1e-300", 0, 1, "0.001", 1 - Fraction(1, 10**31), "nan", -1, "0.95%", None, True):
             for call in (ask.release, ask.error, ask.explain):
                 with pytest.raises(sf.InvalidParameter, match="confidence must be a number from 0"):
                     call(epsilon=1, confidence=wrong)
             with pytest.raises(sf.InvalidParameter, match="confidence must be a number from 0"):
                 ask.price(10, confidence=wrong)  # type: ignore[arg-type]
         assert list(made.ledger.lines()) == before
-        for right in ("0.01", 1 - Fraction(1, 10**12)):
+        for right in ("0.01", 1 - Fraction(1, 10**30)):
             assert ask.release(epsilon=1, confidence=right).intervals["n"][0] is not None
             assert ask.explain(confidence=right)
