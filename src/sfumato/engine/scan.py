@@ -3,9 +3,10 @@
 Every rule works on one cell (an id: on one row) by itself, so two tables that differ in one unit's rows differ in
 that unit's rows after the scan too: it is stable with factor 1 under both neighbour relations.
 
-A cell that is not of its declared type becomes NULL, as do NaN and a value outside ``values``; ±infinity and numbers
-outside ``bounds`` become the bound. A row without an id is dropped. No rule can raise: casts of unproved cells are
-TRY_CASTs, and a stored type that proves a property costs nothing.
+A cell that is not of its declared type becomes NULL, as do NaN and a value outside ``values`` (or the column's
+``other``); ±infinity and numbers outside ``bounds`` become the bound, and texts are cut at their ``max_length``. A row
+without an id is dropped. No rule can raise: casts of unproved cells are TRY_CASTs, and a stored type that proves a
+property costs nothing.
 """
 
 from __future__ import annotations
@@ -88,11 +89,20 @@ def _unit(unit: Cell) -> str:
 def cleaned(cell: Cell, domain: Domain, choices: str | None = None) -> str:
     """The cell as its domain says. ``choices`` names an enumeration of the domain's values."""
     if choices is not None:  # a hash look-up, several times faster than IN
-        return f"CAST(TRY_CAST({typed(cell, domain.type)} AS {choices}) AS VARCHAR)"
+        return _or_other(cell, domain, f"CAST(TRY_CAST({typed(cell, domain.type)} AS {choices}) AS VARCHAR)")
     if domain.values is not None:
         limited = _LIMITED[domain.type](cell, None)
-        return f"CASE WHEN {limited} IN ({listed(domain.values)}) THEN {limited} END"
+        return _or_other(cell, domain, f"CASE WHEN {limited} IN ({listed(domain.values)}) THEN {limited} END")
+    if domain.type is Type.TEXT:
+        return f"left({_text(cell)}, {domain.letters})"
     return _LIMITED[domain.type](cell, domain.bounds)
+
+
+def _or_other(cell: Cell, domain: Domain, sql: str) -> str:
+    """What is there and not declared as the value that stands for it, where the column names one."""
+    if domain.other is None:
+        return sql
+    return f"COALESCE({sql}, CASE WHEN {cell.sql} IS NOT NULL THEN {literal(domain.other)} END)"
 
 
 def typed(cell: Cell, kind: Type) -> str:

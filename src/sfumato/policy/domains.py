@@ -19,6 +19,10 @@ Value = int | Fraction | str | bool | dt.date | dt.datetime
 LARGEST_INTEGER = 2**62
 """Whole numbers are held in 64 bits with room for one addition."""
 MOST_VALUES = 100_000
+MOST_LETTERS = 1_000
+"""Of a text that nothing is declared about: what is longer is cut at the scan."""
+LONGEST_TEXT = 10_000
+"""Letters that any text may have."""
 _WHOLE = Range("a whole number of at most 2^62 in size", Fraction(-LARGEST_INTEGER), Fraction(LARGEST_INTEGER))
 
 
@@ -53,9 +57,10 @@ class Type(Enum):
 class Domain:
     """What is publicly known of a column or an expression.
 
-    ``bounds`` are enforced by clamping at the scan, ``values`` by turning anything else into NULL. ``grid`` is the
-    step to which a real is rounded before it is added up. ``nullable`` says that NULL is a key of its own when
-    grouping; any value may be missing.
+    ``bounds`` are enforced by clamping at the scan, ``values`` by turning anything else into NULL, or into ``other``
+    where that is named: it is then the last of the values. ``grid`` is the step to which a real is rounded before it
+    is added up. ``nullable`` says that NULL is a key of its own when grouping; any value may be missing. A text without
+    ``values`` is cut at ``max_length`` letters.
 
     >>> Domain("integer", bounds=(0, 110))
     Domain(type='integer', bounds=(0, 110))
@@ -66,6 +71,8 @@ class Domain:
     values: tuple[Value, ...] | None = None
     grid: Fraction | None = None
     nullable: bool = False
+    max_length: int | None = None
+    other: Value | None = None
 
     def __post_init__(self) -> None:
         kind = Type.of(self.type)
@@ -74,12 +81,31 @@ class Domain:
             raise InvalidParameter("nullable", self.nullable, "true or false")
         object.__setattr__(self, "bounds", _bounds(kind, self.bounds))
         object.__setattr__(self, "values", _values(kind, self.values))
+        object.__setattr__(self, "max_length", _length(kind, self.max_length, self.values))
+        self._take_other()
         if self.bounds is not None and self.values is not None:
             raise InvalidParameter("bounds", self.bounds, "left out when values are listed")
         if self.grid is not None:
             if kind is not Type.REAL:
                 raise InvalidParameter("grid", self.grid, "left out unless the type is real")
             object.__setattr__(self, "grid", exact(self.grid, "grid", POSITIVE))
+
+    def _take_other(self) -> None:
+        if self.other is None:
+            return
+        if self.values is None:
+            raise InvalidParameter("other", self.other, "left out unless values are listed")
+        other = as_value(self.type, self.other, "other")
+        object.__setattr__(self, "other", other)
+        if other not in self.values:
+            object.__setattr__(self, "values", _values(self.type, (*self.values, other)))
+
+    @property
+    def letters(self) -> int:
+        """The most letters a text has: those of its longest value, or where it is cut."""
+        if self.values is None:
+            return MOST_LETTERS if self.max_length is None else self.max_length
+        return max(len(str(each)) for each in self.values)
 
     @property
     def range(self) -> tuple[Value, Value] | None:
@@ -92,7 +118,8 @@ class Domain:
         return ordered[0], ordered[-1]
 
     def __repr__(self) -> str:
-        shown = {"bounds": self.bounds, "values": self.values, "grid": self.grid}
+        names = ("bounds", "values", "grid", "max_length", "other")
+        shown = {name: getattr(self, name) for name in names}
         parts = [f"{name}={_shown(value)}" for name, value in shown.items() if value is not None]
         parts += ["nullable=True"] if self.nullable else []
         return f"Domain({', '.join([f'type={self.type.value!r}', *parts])})"
@@ -140,7 +167,12 @@ def _real(value: object, name: str) -> Fraction:
 
 
 def _text(value: object, name: str) -> str:
-    if not isinstance(value, str) or len(value) > 10_000 or "\0" in value or (not value.isascii() and _broken(value)):
+    if (
+        not isinstance(value, str)
+        or len(value) > LONGEST_TEXT
+        or "\0" in value
+        or (not value.isascii() and _broken(value))
+    ):
         raise InvalidParameter(name, value, "a text of at most 10,000 characters")
     return value
 
@@ -217,6 +249,16 @@ def _values(kind: Type, values: object) -> tuple[Value, ...] | None:
     if len(told) != len(found):
         raise InvalidParameter("values", values, "a list in which no value stands twice")
     return found
+
+
+def _length(kind: Type, length: object, values: object) -> int | None:
+    if length is None:
+        return None
+    if kind is not Type.TEXT or values is not None:
+        raise InvalidParameter("max_length", length, "left out unless the type is text, without values")
+    if type(length) is not int or not 1 <= length <= LONGEST_TEXT:
+        raise InvalidParameter("max_length", length, f"a whole number between 1 and {LONGEST_TEXT:,}")
+    return length
 
 
 def _shown(value: object) -> str:
