@@ -14,7 +14,7 @@ from sfumato.plan.bounding import Scaled
 from sfumato.plan.nodes import Count, Distinct, Finish, Query
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, text
 from sfumato.release.finishing import Numbers, finish, picks, simultaneous
-from sfumato.release.measured import Measured, Scale, estimates, scales
+from sfumato.release.measured import Measured, Scale, estimator, scales
 from sfumato.release.preparing import Prepared
 
 Width = float | Mapping[int, float]
@@ -76,9 +76,8 @@ def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size
     measured = Measured(shape, (totals,))
     together = simultaneous(query.finish, groups) if picks(query.finish) else None
     key = (None,) * len(query.plan.keys)
-    made = finish(
-        Finish(query.finish.outputs), [key], lambda parts: estimates(measured, level, together or parts), joint=False
-    )
+    estimates = estimator(measured, level)
+    made = finish(Finish(query.finish.outputs), [key], lambda parts: estimates(together or parts), joint=False)
     return {
         output.name: float(max((column.high - column.value)[0], (column.value - column.low)[0]))
         for output, column in zip(query.finish.outputs, made.columns, strict=True)

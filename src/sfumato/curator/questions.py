@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, text
 from sfumato.release import door
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
-from sfumato.release.measured import estimates
+from sfumato.release.measured import estimator
 from sfumato.release.preparing import Family, Prepared, prepare
 from sfumato.release.prices import Price
 from sfumato.release.receipts import Receipt
@@ -164,7 +165,8 @@ class Question:
     @cached_property
     def identity(self) -> str:
         """The hash of what is measured: equal for questions that differ only in what is done with the numbers."""
-        return digest(self.query.plan, self.limits, self.bounding, self.groups, self.setting.declared)
+        listed = hashlib.sha256(repr(self.groups).encode()).hexdigest()  # a text of their own: there may be many
+        return digest(self.query.plan, self.limits, self.bounding, listed, self.setting.declared)
 
     def __repr__(self) -> str:
         shown = " ".join(self.text.split())
@@ -183,9 +185,7 @@ class Question:
             ) from None
 
     def _answer(self, found: door.Released, groups: tuple[GroupKey, ...], confidence: Number, joint: bool) -> Answer:
-        finished = finish(
-            self.query.finish, groups, lambda parts: estimates(found.measured, confidence, parts), joint=joint
-        )
+        finished = finish(self.query.finish, groups, estimator(found.measured, confidence), joint=joint)
         return answer(self.query, finished, self._receipt(found, confidence))
 
     def _priced(

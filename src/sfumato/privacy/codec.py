@@ -20,6 +20,7 @@ from sfumato.privacy.numbers import text
 
 VERSION = 1
 _LONGEST = 1 << 22
+_PLAIN = frozenset([int, str, bool])
 
 _types: dict[str, type] = {}
 _later: list[str] = []
@@ -88,6 +89,8 @@ def _write(item: object) -> Any:
     if isinstance(item, datetime.date):
         return item.isoformat()
     if isinstance(item, (tuple, list)):
+        if _PLAIN.issuperset(map(type, item)):
+            return item  # many numbers: nothing in them to write otherwise
         return [_write(each) for each in item]
     if type(item).__name__ in _types and dataclasses.is_dataclass(item):
         fields = {f.name: _write(getattr(item, f.name)) for f in dataclasses.fields(item) if f.init}
@@ -97,6 +100,8 @@ def _write(item: object) -> Any:
 
 def _read(data: Any) -> Any:
     if isinstance(data, list):
+        if _PLAIN.issuperset(map(type, data)):
+            return tuple(data)
         return tuple(_read(each) for each in data)
     if not isinstance(data, dict):
         return data

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.plan.nodes import Query
@@ -153,8 +154,7 @@ def answer(query: Query, finished: Finished, receipt: Receipt) -> Answer:
     names = tuple(output.name for output in query.finish.outputs)
     columns, intervals, keys = [], {}, []
     for output, made in zip(query.finish.outputs, finished.columns, strict=True):
-        whole = output.expression.domain.type is Type.INTEGER
-        columns.append(_values(made, finished.shown, whole))
+        columns.append(_values(made, finished.shown, output.expression.domain.type))
         if isinstance(made, Numbers):
             intervals[output.name] = _ranges(made, finished.shown)
         elif isinstance(made, Keys):
@@ -163,22 +163,32 @@ def answer(query: Query, finished: Finished, receipt: Receipt) -> Answer:
     return Answer(names, rows, intervals, tuple(keys), receipt)
 
 
-def _values(made: Numbers | Truths | Keys, shown: Any, whole: bool) -> list[Any]:
+def _values(made: Numbers | Truths | Keys, shown: NDArray[np.intp], kind: Type) -> list[Any]:
     if isinstance(made, Keys):
-        return [_shown_key(each) for each in made.value[shown]]
+        values = made.value[shown].tolist()
+        return [None if value is None else float(value) for value in values] if kind is Type.REAL else values
     if isinstance(made, Truths):
         return [bool(true) if known else None for true, known in zip(made.true[shown], made.known[shown], strict=True)]
-    values = made.value[shown].tolist()
-    return [None if math.isnan(value) else round(value) if whole else value for value in values]
+    numbers = made.value[shown]
+    missing = np.isnan(numbers)
+    values = (
+        [round(value) for value in numbers[~missing].tolist()] if kind is Type.INTEGER else numbers[~missing].tolist()
+    )
+    return _with_nulls(values, missing)
 
 
-def _ranges(made: Numbers, shown: Any) -> tuple[Interval, ...]:
-    ends = zip(np.isnan(made.value[shown]), made.low[shown].tolist(), made.high[shown].tolist(), strict=True)
-    return tuple(None if missing else (low, high) for missing, low, high in ends)
+def _ranges(made: Numbers, shown: NDArray[np.intp]) -> tuple[Interval, ...]:
+    missing = np.isnan(made.value[shown])
+    ends = zip(made.low[shown][~missing].tolist(), made.high[shown][~missing].tolist(), strict=True)
+    return tuple(_with_nulls(list(ends), missing))
 
 
-def _shown_key(value: Any) -> Any:
-    return float(value) if isinstance(value, Fraction) else value
+def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
+    """The values of what is not missing, and None elsewhere."""
+    if not missing.any():
+        return values
+    known = iter(values)
+    return [None if gone else next(known) for gone in missing]
 
 
 def _plain(values: list[Any]) -> list[Any]:

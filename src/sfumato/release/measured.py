@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -83,24 +84,42 @@ class Estimate:
     high: Floats
 
 
-def estimates(measured: Measured, confidence: Number, parts: int) -> list[Estimate]:
-    """Every measure, with ranges that hold for ``parts`` noises at once with this confidence.
+def estimator(measured: Measured, confidence: Number) -> Callable[[int], list[Estimate]]:
+    """A function from ``parts`` to every measure, with ranges that hold for so many noises at once.
 
     A mean is low + (high − low)·a/(a + b) of its two sums a = Σ(x − low), b = Σ(high − x): rising in a, falling in b,
     both of which are known to be ≥ 0. Where the noisy number of rows is not positive the mean is NULL.
     """
-    numbers = np.array(measured.totals, dtype=object).reshape(len(measured.totals), -1)
-    found, index = [], 0
+    totals = np.array(measured.totals, dtype=np.float64).reshape(len(measured.totals), -1)
+    columns, index = [], 0
     for scale in measured.scales:
-        width = float(scale.mechanism.error(confidence, parts) * scale.worth)
-        columns = [(numbers[:, index + k] * scale.worth).astype(np.float64) for k in range(scale.coordinates)]
+        columns.append([_worth(totals[:, index + k], scale.worth) for k in range(scale.coordinates)])
         index += scale.coordinates
-        if scale.mean is None:
-            (value,) = columns
-            found.append(Estimate(np.round(value) if scale.whole else value, value - width, value + width))
-        else:
-            found.append(_mean(columns[0], columns[1], width, float(scale.mean[0]), float(scale.mean[1])))
-    return found
+    found: dict[int, list[Estimate]] = {}
+
+    def estimates(parts: int) -> list[Estimate]:
+        if parts not in found:
+            scaled = zip(measured.scales, columns, strict=True)
+            found[parts] = [_estimate(scale, own, confidence, parts) for scale, own in scaled]
+        return found[parts]
+
+    return estimates
+
+
+def _worth(totals: Floats, worth: Fraction) -> Floats:
+    """Whole totals in the measure's own terms: rounded once where both are moderate, so that 5 × 0.01 is 0.05."""
+    with np.errstate(over="raise"):  # found by the rehearsal, whose totals are the largest
+        if max(worth.numerator, worth.denominator) < 2**900:
+            return totals * float(worth.numerator) / float(worth.denominator)
+        return totals * float(worth)
+
+
+def _estimate(scale: Scale, columns: list[Floats], confidence: Number, parts: int) -> Estimate:
+    width = float(scale.mechanism.error(confidence, parts) * scale.worth)
+    if scale.mean is not None:
+        return _mean(columns[0], columns[1], width, float(scale.mean[0]), float(scale.mean[1]))
+    (value,) = columns
+    return Estimate(np.round(value) if scale.whole else value, value - width, value + width)
 
 
 def _mean(above: Floats, below: Floats, width: float, low: float, high: float) -> Estimate:
