@@ -33,6 +33,8 @@ class Forecast:
     price: str
     accepted: bool
     """Whether the account, and the analyst's share of it, would accept this release now."""
+    warnings: tuple[str, ...] = ()
+    """What the answer may miss because nobody declared it."""
 
     def __getitem__(self, name: str) -> Width:
         return self.columns[name]
@@ -41,7 +43,8 @@ class Forecast:
         return json.dumps({"version": 1, **asdict(self), "confidence": text(self.confidence)}, ensure_ascii=False)
 
     def __str__(self) -> str:
-        return "; ".join(f"{name} {shown(width)}" for name, width in self.columns.items())
+        widths = "; ".join(f"{name} {shown(width)}" for name, width in self.columns.items())
+        return "\n".join([widths, *(f"warning: {each}" for each in self.warnings)])
 
     __repr__ = __str__
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,11 +12,12 @@ from functools import cached_property
 from sfumato.curator.explaining import Explanation, explain, noise_in_words
 from sfumato.curator.forecasts import Forecast, Width, half_widths
 from sfumato.curator.setting import Setting
-from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
+from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, Bounding, Limits, boundings, under
 from sfumato.plan.canonical import digest
 from sfumato.plan.keys import groups
 from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.warnings import undeclared
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, text
@@ -26,7 +26,7 @@ from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
 from sfumato.release.measured import estimator
 from sfumato.release.preparing import Family, Prepared, prepare
-from sfumato.release.prices import Price
+from sfumato.release.prices import Price, warn_if_weak
 from sfumato.release.receipts import Receipt
 from sfumato.version import __version__
 
@@ -35,7 +35,6 @@ Within = Mapping[str, Number] | Number
 
 MOST_NUMBERS = 1_000_000
 """So that every answer can be written down: refused before anything is charged."""
-LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,21 @@ class Question:
     @cached_property
     def groups(self) -> tuple[GroupKey, ...]:
         """Every group of the answer: from the policy, whatever the data hold."""
-        return groups(self.query.plan.keys, self.setting.engine.values)
+        engine, seconds = self.setting.engine, self.setting.seconds
+        try:
+            with door.limited(engine, seconds):
+                return groups(self.query.plan.keys, engine.values)
+        except (TimeoutError, EngineFailed):
+            raise Unsupported(
+                "slow-groups",
+                f"finding the groups of a question takes at most {seconds:g} seconds",
+                fix="group by fewer columns or coarser values, or ask the owner for a longer time limit",
+            ) from None
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What the answer may miss because nobody declared it: from the policy alone, free."""
+        return undeclared(self.query)
 
     @cached_property
     def options(self) -> tuple[Bounded, ...]:
@@ -107,7 +120,8 @@ class Question:
         named = epsilon is not None or rho is not None or within is not None
         price = self._priced(epsilon if named else 1, delta, rho, within, confidence, mechanism)
         prepared = self._prepared(price, mechanism)
-        return explain(self.text, self.query, self.setting.policy, len(self.groups), prepared, confidence)
+        found = explain(self.text, self.query, self.setting.policy, len(self.groups), prepared, confidence)
+        return replace(found, warnings=self.warnings)
 
     def error(
         self,
@@ -150,7 +164,7 @@ class Question:
         found = None if fresh else door.stored(prepared, asked, account)
         if found is None:
             self._rehearse(prepared, asked, confidence, joint)
-            _warn(prepared.price)
+            warn_if_weak(prepared.price)
             found = door.release(
                 prepared,
                 self.groups,
@@ -186,7 +200,7 @@ class Question:
 
     def _answer(self, found: door.Released, groups: tuple[GroupKey, ...], confidence: Number, joint: bool) -> Answer:
         finished = finish(self.query.finish, groups, estimator(found.measured, confidence), joint=joint)
-        return answer(self.query, finished, self._receipt(found, confidence))
+        return answer(self.query, finished, self._receipt(found, confidence), self.warnings)
 
     def _priced(
         self,
@@ -220,7 +234,7 @@ class Question:
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
         accepted = all(purse.affords(prepared.curve) for purse in self.setting.purses)
         widths = self._widths(prepared, confidence)
-        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted)
+        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, self.warnings)
 
     def _widths(self, prepared: Prepared, confidence: Number) -> dict[str, Width]:
         # the declared size is of units: it is a number of rows only where each row is one
@@ -284,18 +298,3 @@ def _rounded(epsilon: Fraction) -> Fraction:
     """Up, to four digits: a price that can be said aloud."""
     power = Fraction(10) ** (4 - math.ceil(math.log10(epsilon)))
     return Fraction(math.ceil(epsilon * power)) / power
-
-
-def _warn(price: Price) -> None:
-    if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
-        warnings.warn(
-            f"ε = {float(price.epsilon):.3g} is a weak promise: an attacker's odds may grow e^ε-fold",
-            WeakPrivacy,
-            stacklevel=3,
-        )
-    if price.delta > LARGE_DELTA:
-        warnings.warn(
-            f"δ = {float(price.delta):.3g} is large: with that probability nothing is promised",
-            WeakPrivacy,
-            stacklevel=3,
-        )

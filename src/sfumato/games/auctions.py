@@ -24,6 +24,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace, PermuteAndFlip
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, NONNEGATIVE, POSITIVE, Number, above, exact, text, whole
+from sfumato.release.prices import Price, warn_if_weak
 
 _MOST_PRICES = 1_000_000
 _MOST_SCORE = (1 << 62) - 1
@@ -158,6 +159,7 @@ def digital_goods(
     Fraction(7, 10)
     """
     total = exact(epsilon, "epsilon", POSITIVE)
+    warn_if_weak(Price(total))
     held, share = whole(per_bidder, "per_bidder", at_least=1), exact(counting, "counting", BELOW_ONE)
     if mechanism not in (Exponential, PermuteAndFlip):
         raise InvalidParameter("mechanism", mechanism, "Exponential or PermuteAndFlip")

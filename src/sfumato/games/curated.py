@@ -29,6 +29,7 @@ from sfumato.policy import Type
 from sfumato.privacy import Curve, Sensitivity, codec, compose
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, text
 from sfumato.release import door
+from sfumato.release.prices import Price, warn_if_weak
 
 
 @codec.value
@@ -106,6 +107,7 @@ class TableAuction:
         found = None if fresh else setting.account.stored(plan=asked.plan, data=asked.data, accuracy=accuracy)
         if found is not None:
             return cast("Sold", codec.loads(found.body))
+        warn_if_weak(Price(epsilon))
 
         def draw(totals: list[tuple[int, ...]]) -> door.Written[Sold]:
             counts = self._reached(totals)

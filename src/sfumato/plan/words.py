@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfumato.plan.bounding import Limits, Scaled
+from sfumato.plan.bounding import Bounded, Bounding, Limits, Scaled
 from sfumato.plan.expressions import Call, Column, Expression
 from sfumato.plan.nodes import Aggregate, Count, Distinct, Mean, Measure, Sum
 from sfumato.policy import Type
@@ -54,6 +54,13 @@ def _literal(value: object, kind: Type) -> str:
 def limits(allowed: Limits) -> str:
     rows, groups = many(allowed.rows, "row"), many(allowed.groups, "group")
     return f"≤ {rows}, ≤ {groups}, ≤ {many(allowed.rows_per_group, 'row')} in a group, of one unit"
+
+
+def enforced(bounded: Bounded) -> str:
+    """The limits of one unit that a bounding keeps: weighting a unit's rows down limits their number in all."""
+    if bounded.bounding is Bounding.REWEIGHT:
+        return f"≤ {many(bounded.limits.rows, 'row')} of one unit, in all groups together"
+    return limits(bounded.limits)
 
 
 def bounds(scaled: Scaled) -> str | None:

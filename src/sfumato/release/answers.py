@@ -7,7 +7,8 @@ import html
 import io
 import json
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.nodes import Query
+from sfumato.plan.bounding import value_range
+from sfumato.plan.expressions import Column
+from sfumato.plan.nodes import Mean, Query
 from sfumato.policy import Type
 from sfumato.privacy.numbers import text
 from sfumato.release.bars import bars
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 Cell = int | float | str | bool | None
 _SHOWN = 40
+_SMALL = "too small to tell"
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,10 @@ class Answer:
     keys: tuple[str, ...]
     """The columns that are group keys."""
     receipt: Receipt
+    warnings: tuple[str, ...] = ()
+    """What the answer may miss because nobody declared it."""
+    possible: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """For a column of means, the range it lies in whatever the data hold."""
 
     def column(self, name: str) -> list[Any]:
         index = self.columns.index(name)
@@ -53,11 +61,20 @@ class Answer:
         """The rows as text, each number with ± its half-width and no more digits than that leaves meaningful."""
         return [
             [
-                _cell(cell, self.intervals[name][index] if name in self.intervals else None)
+                _SMALL
+                if self._tells_nothing(name, index)
+                else _cell(cell, self.intervals[name][index] if name in self.intervals else None)
                 for name, cell in zip(self.columns, row, strict=True)
             ]
             for index, row in enumerate(self.rows[:most])
         ]
+
+    def _tells_nothing(self, name: str, index: int) -> bool:
+        """Whether a mean is of a group so small that its range is all that is possible."""
+        if name not in self.possible:
+            return False
+        interval, (low, high) = self.intervals[name][index], self.possible[name]
+        return interval is None or (interval[0] <= low and interval[1] >= high)
 
     def nonnegative(self) -> Answer:
         """With every number below zero shown as zero: free, and no longer unbiased."""
@@ -99,6 +116,7 @@ class Answer:
                     name: [None if each is None else [_json(end) for end in each] for each in ranges]
                     for name, ranges in self.intervals.items()
                 },
+                "warnings": self.warnings,
                 "receipt": json.loads(self.receipt.to_json()),
             },
             ensure_ascii=False,
@@ -139,7 +157,7 @@ class Answer:
         )
 
     def __repr__(self) -> str:
-        return "\n".join([_table(self), "", str(self.receipt)])
+        return "\n".join([_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
@@ -147,10 +165,11 @@ class Answer:
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.cells(_SHOWN)
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"{table}<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
+        noted = "".join(f"<p>{html.escape(each)}</p>" for each in self.warnings)
+        return f"{table}{noted}<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
 
 
-def answer(query: Query, finished: Finished, receipt: Receipt) -> Answer:
+def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[str, ...] = ()) -> Answer:
     names = tuple(output.name for output in query.finish.outputs)
     columns, intervals, keys = [], {}, []
     for output, made in zip(query.finish.outputs, finished.columns, strict=True):
@@ -160,7 +179,19 @@ def answer(query: Query, finished: Finished, receipt: Receipt) -> Answer:
         elif isinstance(made, Keys):
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
-    return Answer(names, rows, intervals, tuple(keys), receipt)
+    return Answer(names, rows, intervals, tuple(keys), receipt, warnings, _possible(query))
+
+
+def _possible(query: Query) -> dict[str, tuple[float, float]]:
+    """The bounds of every column that is a mean and nothing else."""
+    means = {f"m{index}": each for index, each in enumerate(query.plan.measures) if isinstance(each, Mean)}
+    found: dict[str, tuple[float, float]] = {}
+    for output in query.finish.outputs:
+        measure = means.get(output.expression.name) if isinstance(output.expression, Column) else None
+        if measure is not None:
+            low, high = map(float, value_range(measure))
+            found |= {output.name: (low, high)} if low < high else {}
+    return found
 
 
 def _values(made: Numbers | Truths | Keys, shown: NDArray[np.intp], kind: Type) -> list[Any]:

@@ -151,7 +151,7 @@ def spend(
     try:
         charge = account.charge(entry)
         progress("reading")
-        with _limited(engine, seconds):
+        with limited(engine, seconds):
             totals = engine.totals(bounded, groups, bits.integer(62))
         progress("adding noise")
         found = draw(totals)
@@ -177,7 +177,7 @@ def _measured(prepared: Prepared, totals: list[tuple[int, ...]], version: str) -
         _noisy_totals(prepared, totals),
         str(prepared.price),
         bounded.bounding.value,
-        words.limits(bounded.limits),
+        words.enforced(bounded),
         tuple(known for each in bounded.measures if (known := words.bounds(each)) is not None),
         version,
         f"{bits.integer(128):032x}",
@@ -189,8 +189,8 @@ def _accuracy(prepared: Prepared) -> dict[str, Any]:
 
 
 @contextmanager
-def _limited(engine: Engine, seconds: float | None) -> Iterator[None]:
-    """Ends this thread's reading when its time is up: others have charges, and times, of their own."""
+def limited(engine: Engine, seconds: float | None) -> Iterator[None]:
+    """Ends this thread's statement when its time is up: others have charges, and times, of their own."""
     if seconds is None:
         yield
         return

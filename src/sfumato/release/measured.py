@@ -88,7 +88,8 @@ def estimator(measured: Measured, confidence: Number) -> Callable[[int], list[Es
     """A function from ``parts`` to every measure, with ranges that hold for so many noises at once.
 
     A mean is low + (high − low)·a/(a + b) of its two sums a = Σ(x − low), b = Σ(high − x): rising in a, falling in b,
-    both of which are known to be ≥ 0. Where the noisy number of rows is not positive the mean is NULL.
+    both of which are known to be ≥ 0, so each is moved there before its range is laid around it: no range is narrower
+    than its noise. Where the noisy number of rows is not positive the mean is NULL.
     """
     totals = np.array(measured.totals, dtype=np.float64).reshape(len(measured.totals), -1)
     columns, index = [], 0
@@ -127,8 +128,8 @@ def _mean(above: Floats, below: Floats, width: float, low: float, high: float) -
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(a + b > 0, low + (high - low) * (a / (a + b)), nothing)
 
-    least, most = np.maximum(above - width, 0), np.maximum(above + width, 0)
-    fewest, many = np.maximum(below - width, 0), np.maximum(below + width, 0)
+    least, most = np.maximum(above - width, 0), np.maximum(above, 0) + width
+    fewest, many = np.maximum(below - width, 0), np.maximum(below, 0) + width
     value, lower, upper = between(above, below, np.nan), between(least, many, low), between(most, fewest, high)
     lower, upper = np.maximum(lower, low), np.minimum(upper, high)
     return Estimate(np.clip(value, lower, upper), lower, upper)
