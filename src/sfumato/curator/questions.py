@@ -267,7 +267,7 @@ class Question:
         )
 
     def _least_price(self, within: Within, confidence: Number, delta: Number, mechanism: Family | None) -> Fraction:
-        known = self._forecast(self._prepared(Price(1)), confidence).columns
+        known = self._forecast(self._prepared(Price(1, delta), mechanism), confidence).columns
         wanted = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
         if not wanted:
             raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")

@@ -10,18 +10,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.plan.bounding import value_range
 from sfumato.plan.expressions import Column
 from sfumato.plan.nodes import Mean, Query
 from sfumato.policy import Type
 from sfumato.privacy.numbers import text
 from sfumato.release.bars import bars
+from sfumato.release.cells import cell, defused, key, outward, printable
 from sfumato.release.finishing import Finished, Keys, Numbers, Truths
 from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-Cell = int | float | str | bool | None
 _SHOWN = 40
 _SMALL = "too small to tell"
 
@@ -63,8 +64,8 @@ class Answer:
             [
                 _SMALL
                 if self._tells_nothing(name, index)
-                else _cell(cell, self.intervals[name][index] if name in self.intervals else None)
-                for name, cell in zip(self.columns, row, strict=True)
+                else cell(value, self.intervals[name][index] if name in self.intervals else None)
+                for name, value in zip(self.columns, row, strict=True)
             ]
             for index, row in enumerate(self.rows[:most])
         ]
@@ -89,21 +90,24 @@ class Answer:
         }
         return replace(self, rows=rows, intervals=cut)
 
-    def to_arrow(self) -> pyarrow.Table:
+    def to_arrow(self, *, ranges: bool = True) -> pyarrow.Table:
+        """A column for each column, and two more for the range of each number."""
         import pyarrow
 
-        columns = {name: self.column(name) for name in self.columns}
-        return pyarrow.table({name: pyarrow.array(_plain(values)) for name, values in columns.items()})
+        return pyarrow.table({name: pyarrow.array(values) for name, values in self._columns(ranges).items()})
 
-    def to_pandas(self) -> pandas.DataFrame:
-        import pandas
+    def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
+        """As ``to_arrow``."""
+        return _frames("pandas").DataFrame(self._columns(ranges))
 
-        return pandas.DataFrame({name: _plain(self.column(name)) for name in self.columns})
+    def to_polars(self, *, ranges: bool = True) -> polars.DataFrame:
+        """As ``to_arrow``."""
+        return _frames("polars").DataFrame(self._columns(ranges))
 
-    def to_polars(self) -> polars.DataFrame:
-        import polars
-
-        return polars.DataFrame({name: _plain(self.column(name)) for name in self.columns})
+    def _columns(self, ranges: bool) -> dict[str, list[Any]]:
+        """Every column by its name, and the ends of ranges."""
+        found = {name: self.column(name) for name in self.columns}
+        return found | _ends(self.columns, self.intervals) if ranges else found
 
     def to_json(self) -> str:
         """Rows, ranges and receipt, in one text."""
@@ -123,14 +127,19 @@ class Answer:
         )
 
     def to_csv(self) -> str:
-        """Rows, with two columns more for the range of each number."""
+        """Rows, with two columns more for the range of each number, of no more digits than it means. Texts that a
+        spreadsheet would compute begin with an apostrophe.
+        """
+        short = {name: tuple(each and outward(each) for each in found) for name, found in self.intervals.items()}
+        ends = _ends(self.columns, short)
+        columns = [
+            [_written(value, name not in self.intervals) for value in self.column(name)] for name in self.columns
+        ]
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        ranged = [name for name in self.columns if name in self.intervals]
-        writer.writerow([*self.columns, *(f"{name}_{end}" for name in ranged for end in ("low", "high"))])
-        for index, row in enumerate(self.rows):
-            ends = [end for name in ranged for end in (self.intervals[name][index] or ("", ""))]
-            writer.writerow([*("" if cell is None else _json(cell) for cell in row), *ends])
+        writer.writerow([defused(name) for name in (*self.columns, *ends)])
+        columns += [[_written(end, is_key=True) for end in found] for found in ends.values()]
+        writer.writerows(zip(*columns, strict=True))
         return out.getvalue()
 
     def bars(self, column: str, width: int = 50) -> str:
@@ -148,8 +157,8 @@ class Answer:
         place, cells = self.columns.index(column), self.cells()
         keys = [self.columns.index(key) for key in self.keys]
         return Series(
-            column,
-            " · ".join(self.keys),
+            printable(column),
+            " · ".join(map(printable, self.keys)),
             tuple(" · ".join(row[key] for key in keys) or "all" for row in cells),
             tuple(self.column(column)),
             self.intervals[column],
@@ -160,7 +169,7 @@ class Answer:
         return "\n".join([_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        head = "".join(f"<th>{html.escape(printable(name))}</th>" for name in self.columns)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.cells(_SHOWN)
         )
@@ -222,8 +231,35 @@ def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
     return [None if gone else next(known) for gone in missing]
 
 
-def _plain(values: list[Any]) -> list[Any]:
-    return values
+def _ends(columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]]) -> dict[str, list[float | None]]:
+    """The ends of ranges as columns, under names that no column has."""
+    found: dict[str, list[float | None]] = {}
+    for name in (each for each in columns if each in intervals):
+        for place, end in enumerate(("low", "high")):
+            called = f"{name}_{end}"
+            while called in columns or called in found:
+                called += "_"
+            found[called] = [None if each is None else each[place] for each in intervals[name]]
+    return found
+
+
+def _frames(name: str) -> Any:
+    """A library of data frames, which is an extra."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise SfumatoError(
+            f"{name} is not installed", place=f"Answer.to_{name}", fix=f"pip install 'sfumato[{name}]'"
+        ) from None
+
+
+def _written(value: Any, is_key: bool) -> Any:
+    """A cell of a CSV file."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return defused(value)
+    return key(value) if is_key else _json(value)
 
 
 def _json(cell: Any) -> Any:
@@ -236,7 +272,7 @@ def _json(cell: Any) -> Any:
 
 def _table(made: Answer) -> str:
     """The rows in aligned columns, each number with ± its half-width."""
-    lines = [list(made.columns), *made.cells(_SHOWN)]
+    lines = [[printable(name) for name in made.columns], *made.cells(_SHOWN)]
     numeric = [name in made.intervals for name in made.columns]
     widths = [max(len(line[index]) for line in lines) for index in range(len(made.columns))]
     shown = [
@@ -249,25 +285,3 @@ def _table(made: Answer) -> str:
     rule = "  ".join("─" * width for width in widths)
     more = [f"… {len(made.rows) - _SHOWN} more rows"] if len(made.rows) > _SHOWN else []
     return "\n".join([shown[0], rule, *shown[1:], *more])
-
-
-def _cell(cell: Any, interval: Interval) -> str:
-    if cell is None:
-        return "NULL"
-    if isinstance(cell, bool) or not isinstance(cell, (int, float)):
-        return str(cell)
-    if interval is None:
-        return _number(cell, 0)
-    if not all(map(math.isfinite, interval)):
-        return f"{_number(cell, abs(cell))} ± ∞"  # divided by a number that may be zero, say
-    low, high = interval
-    reach = max(cell - low, high - cell)
-    return f"{_number(cell, reach)} ± {_number(reach, reach)}"
-
-
-def _number(value: float, reach: float) -> str:
-    """As many digits as its error leaves meaningful."""
-    if isinstance(value, int) or (reach >= 10 and abs(value) < 1e15):
-        return f"{round(value):,}"
-    digits = max(0, min(6, 1 - math.floor(math.log10(reach)))) if reach > 0 else 4
-    return f"{value:,.{digits}f}"

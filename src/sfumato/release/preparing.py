@@ -58,11 +58,26 @@ def prepare(
         raise InvalidParameter("mechanism", family, "sf.Laplace or sf.Gaussian, the classes themselves")
     if family is Gaussian and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
-    best = [_best(options, price, each) for each in ([family] if family is not None else _families(price, account))]
+    wanted = [family] if family is not None else _families(price, account)
+    best = [_best(options, price, each) for each in wanted if _suited(options, each)]
+    if not best:
+        raise _unsuited(options[0].bounding)
     chosen = min(best, key=_noise)
     if family is None and isinstance(chosen.mechanisms[0], Gaussian):
         chosen = _kept_pure(best, chosen, account)
     return chosen
+
+
+def _suited(options: Sequence[Bounded], family: Family) -> list[Bounded]:
+    """Lengths are clipped for Gaussian noise, sums of sizes for Laplace noise; all other ways suit both."""
+    unsuited = Bounding.CLIP_L1 if family is Gaussian else Bounding.CLIP_L2
+    return [each for each in options if each.bounding is not unsuited]
+
+
+def _unsuited(way: Bounding) -> InvalidParameter:
+    law, named = ("Gaussian", "a delta or a rho") if way is Bounding.CLIP_L2 else ("Laplace", "mechanism=sf.Laplace")
+    rule = f"left out, or one that suits the noise: {way.value} goes with {law} noise alone"
+    return InvalidParameter("bounding", way.value, rule, fix=f"name {named}, or another bounding")
 
 
 def _families(price: Price, account: Budget | None) -> list[Family]:
@@ -91,8 +106,7 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
 
 def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
     """The way with the least sensitivity: noise grows with Δ₁ (Laplace) or Δ₂ (Gaussian), all else being equal."""
-    unsuited = Bounding.CLIP_L1 if family is Gaussian else Bounding.CLIP_L2
-    suited = [each for each in options if each.bounding is not unsuited]
+    suited = _suited(options, family)
     chosen = min(suited, key=lambda each: round(_reach(each, family), 9))  # the first, and cheapest, among equals
     others = [each.bounding.value for each in suited if each is not chosen]
     reason = f"{chosen.bounding.value}, " + (
