@@ -80,3 +80,40 @@ def test_the_help_of_budget_shows_every_option_that_works() -> None:
     found = run("budget", "--help").output
     for option in ("--analyst", "--ledger", "--json", "amend"):
         assert option in found, option
+
+
+def test_the_tour_ends_with_the_line_that_makes_the_command_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from sfumato.cli.demo import _next
+
+    (tmp_path / "bin").mkdir()
+    activate = tmp_path / "bin" / "activate"
+    activate.touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nowhere")
+    _next(None)
+    assert f". {activate}" in capsys.readouterr().out
+    command = tmp_path / "bin" / "sfumato"
+    command.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    _next(None)
+    assert "activate" not in capsys.readouterr().out
+
+
+def test_the_command_beside_the_demo_runs_where_it_is_called(tmp_path: Path) -> None:
+    """Relative paths are the caller's, and what setting up says stays out of the answer."""
+    checkout = tmp_path / "checkout"
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / "scripts").mkdir()
+    script = Path(__file__).parent.parent.parent / "sfumato"
+    (checkout / "sfumato").write_text(script.read_text())
+    (checkout / "scripts" / "setup.sh").write_text("set_up() { echo setting up $1; }\n")
+    (checkout / ".venv" / "bin" / "sfumato").write_text('#!/bin/sh\necho "$PWD" "$@"\n')
+    for name in ("sfumato", ".venv/bin/sfumato"):
+        (checkout / name).chmod(0o755)
+    done = subprocess.run(
+        ["checkout/sfumato", "query", "a b"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"{tmp_path} query a b\n"
+    assert done.stderr == "setting up demo\n"
