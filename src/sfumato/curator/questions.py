@@ -15,7 +15,7 @@ from sfumato.curator.setting import Setting
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, Bounding, Limits, boundings, under
 from sfumato.plan.canonical import digest
-from sfumato.plan.keys import groups
+from sfumato.plan.keys import conditions, groups
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.warnings import undeclared
 from sfumato.policy import Table
@@ -54,15 +54,17 @@ class Question:
     @cached_property
     def groups(self) -> tuple[GroupKey, ...]:
         """Every group of the answer: from the policy, whatever the data hold."""
-        engine, seconds = self.setting.engine, self.setting.seconds
+        plan, engine, seconds = self.query.plan, self.setting.engine, self.setting.seconds
         try:
             with door.limited(engine, seconds):
-                return groups(self.query.plan.keys, engine.values)
+                return groups(plan.keys, engine.values, conditions(plan.source))
         except (TimeoutError, EngineFailed):
+            if seconds is None:
+                raise
             raise Unsupported(
                 "slow-groups",
-                f"finding the groups of a question takes at most {seconds:g} seconds",
-                fix="group by fewer columns or coarser values, or ask the owner for a longer time limit",
+                f"the groups of a question are found within {seconds:g} seconds and the memory allowed",
+                fix="group by fewer columns or coarser values, or ask the owner for more time",
             ) from None
 
     @cached_property

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime as dt
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from threading import Event, Thread, get_ident
 from typing import Any
 
-from sfumato.engine.expressions import quoted, render, render_value
+from sfumato.engine.expressions import TYPES, quoted, render
+from sfumato.engine.literals import literal
 from sfumato.engine.sources import Sources
 from sfumato.engine.totals import statement
+from sfumato.errors import EngineFailed, Unsupported
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.keys import World
+from sfumato.plan.intervals import nearest
+from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey
-from sfumato.policy import Policy, Type
+from sfumato.policy import Policy, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 
 _REMEMBERED = 1000
+FREE_SECONDS = 5
+"""How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
 
 
 class DuckDB:
@@ -37,14 +44,49 @@ class DuckDB:
 
     def values(self, world: World) -> Sequence[GroupKey]:
         """The distinct results of expressions on every combination of declared values: reads no table."""
-        tables = []
+        tables, lists = [], []
         for index, (name, domain, choices) in enumerate(world.choices):
-            listed = ", ".join(f"({render_value(value, domain.type)})" for value in choices)
-            tables.append(f"(VALUES {listed}) AS d{index}({quoted(name)})")
+            kind = TYPES[domain.type]
+            if isinstance(choices, Span):
+                listed = _span(choices, kind)
+            else:
+                lists.append([_parameter(value) for value in choices])
+                listed = f"SELECT unnest(CAST(${len(lists)} AS {kind}[]))"
+            missing = f"SELECT CAST(NULL AS {kind})"
+            tables.append(f"({listed} UNION ALL {missing}) AS d{index}({quoted(name)})")
         selected = ", ".join(render(each) for each in world.expressions)
-        found = self.sources.run(f"SELECT DISTINCT {selected} FROM {', '.join(tables)}")
+        met = " AND ".join(f"({render(each)})" for each in world.conditions) or "TRUE"
+        asked = f"SELECT DISTINCT {selected} FROM {', '.join(tables)} WHERE {met}"
+        found = self._in_time(lambda: self.sources.run(asked, lists))
         kinds = [each.domain.type for each in world.expressions]
+        if Type.REAL not in kinds:
+            return found
         return [tuple(_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
+
+    def _in_time(self, action: Callable[[], list[Any]]) -> list[Any]:
+        """What the action gives, unless it takes longer than what is free may take."""
+        done, thread = Event(), get_ident()
+        late: list[bool] = []
+
+        def watch() -> None:
+            wait: float = FREE_SECONDS
+            while not done.wait(wait):  # again and again: what has not begun yet is not ended
+                late.append(True)
+                self.sources.interrupt(thread)
+                wait = 0.01
+
+        watcher = Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            return action()
+        except EngineFailed:
+            if not late:
+                raise
+        finally:
+            done.set()
+            watcher.join()  # so that nothing that runs later is ended by it
+        rule = f"finding all groups may take at most {FREE_SECONDS} seconds"
+        raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression")
 
     def check(self, bounded: Bounded) -> None:
         """Bind the statement and see that the sources are those that were opened: no row is read."""
@@ -81,6 +123,20 @@ class DuckDB:
 
     def close(self) -> None:
         self.sources.close()
+
+
+def _span(span: Span, kind: str) -> str:
+    """Numbers, days or hours one after another, made by the engine itself."""
+    first = literal(span.first)
+    if isinstance(span.first, int):
+        return f"SELECT CAST({first} + i AS {kind}) FROM range({span.count}) AS r(i)"
+    step = "to_hours" if isinstance(span.first, dt.datetime) else "to_days"
+    return f"SELECT CAST({first} + {step}(CAST(i AS INTEGER)) AS {kind}) FROM range({span.count}) AS r(i)"
+
+
+def _parameter(value: Value) -> Any:
+    """A real is the double nearest to it."""
+    return nearest(value) if isinstance(value, Fraction) else value
 
 
 def _held(total: int) -> int:

@@ -1,8 +1,9 @@
 """Expressions as DuckDB SQL that never fails, whatever the row holds.
 
-A column arrives in the engine's own type (``TYPES``), and inside its range or among its values where they are declared:
-the scan sees to it. Every rendered expression then has its declared type, lies in its domain, is a finite number or
-a date from year 1 to 9999, or is NULL. A guard is written only where the domains do not already prove that.
+A column arrives in the engine's own type (``TYPES``), inside its range or among its values where they are declared, a
+text no longer than its most letters: the scan sees to it. Every rendered expression then has its declared type, lies
+in its domain, is a real that is 0 or between 2^-500 and 2^500 in size, or a date from year 1 to 9999, or is NULL. A
+guard is written only where the domains do not already prove that.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from fractions import Fraction
 
 from sfumato.engine.literals import literal, name, real
 from sfumato.plan.expressions import Call, Column, Expression, Literal
+from sfumato.plan.functions import FUNCTIONS
 from sfumato.plan.functions.textual import LONGEST
 from sfumato.plan.intervals import ends, nearest
 from sfumato.policy import Domain, Type, Value
+from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 
 TYPES = {
     Type.INTEGER: "BIGINT",
@@ -28,6 +31,9 @@ TYPES = {
 _SHORT = 200
 """SQL up to this many characters is written twice: the engine finds the common part."""
 
+
+_BOUND = "sf_bound"
+"""The name of a value that is named more than once: no column may be called so."""
 
 quoted = name
 """A column by its own name."""
@@ -56,7 +62,7 @@ def _let(sql: str, body: Callable[[str], str]) -> str:
     Writing the value again each time would double the text at every level of nesting, so a long one is bound to a
     name; a list of one is the engine's only way to do that, at about 20 ns a row.
     """
-    return body(sql) if len(sql) <= _SHORT else f"list_transform([{sql}], lambda v: {body('v')})[1]"
+    return body(sql) if len(sql) <= _SHORT else f"list_transform([{sql}], lambda {_BOUND}: {body(_BOUND)})[1]"
 
 
 def _guarded(sql: str, domain: Domain) -> str:
@@ -64,12 +70,21 @@ def _guarded(sql: str, domain: Domain) -> str:
     if domain.range is not None:
         return sql
     if domain.type is Type.REAL:
-        return _finite(sql)
+        return _sized(sql)
     return _dated(sql, domain.type) if domain.type.temporal else sql
 
 
-def _finite(sql: str) -> str:
-    return _let(sql, lambda x: f"CASE WHEN isfinite({x}) THEN {x} END")
+def _sized(sql: str) -> str:
+    """Sizes that a real may have: what is larger is NULL, as is NaN, which the engine takes for the largest number."""
+    return _let(sql, lambda x: f"CASE WHEN abs({x}) < {_SMALLEST} THEN 0 WHEN abs({x}) <= {_LARGEST} THEN {x} END")
+
+
+def _flushed(sql: str) -> str:
+    """What is smaller than a real may be is 0."""
+    return _let(sql, lambda x: f"CASE WHEN abs({x}) < {_SMALLEST} THEN 0 ELSE {x} END")
+
+
+_SMALLEST, _LARGEST = (real(float(each)) for each in (SMALLEST_REAL, LARGEST_REAL))
 
 
 def _dated(sql: str, kind: Type) -> str:
@@ -92,8 +107,49 @@ def _prefix(name: str) -> Writer:
 
 
 def _computed(write: Writer) -> Writer:
-    """Arithmetic: guarded unless the result has a range."""
-    return lambda node, *written: _guarded(write(node, *written), node.domain)
+    """Arithmetic: guarded unless the result has a range; small results are 0 unless there can be none."""
+
+    def writer(node: Call, *written: str) -> str:
+        sql = write(node, *written)
+        if node.domain.type is not Type.REAL or node.domain.range is None:
+            return _guarded(sql, node.domain)
+        return sql if _never_small(node) else _flushed(sql)
+
+    return writer
+
+
+def _never_small(node: Call) -> bool:
+    """Whether the result is surely 0 or no smaller than a real may be.
+
+    It is when its range ends before 0, when a number is multiplied by one of at least 1 (or divided by at most 1) in
+    size, and when one of two numbers that are added is 0 or far from being small: where they nearly cancel the other is
+    as large, and their difference is a multiple of its last place.
+    """
+    found = ends(node.domain)
+    if found is not None and (found[0] >= SMALLEST_REAL or found[1] <= -SMALLEST_REAL):
+        return True
+    match node.function:
+        case "+" | "-":
+            return any(_size(each) >= _FAR for each in node.arguments)
+        case "*":
+            return any(_size(each) >= 1 for each in node.arguments)
+        case "/":
+            divisor = ends(node.arguments[1].domain)
+            return divisor is not None and max(map(abs, divisor)) <= 1
+    return False
+
+
+_FAR = Fraction(1, 2**400)
+
+
+def _size(expression: Expression) -> Fraction:
+    """The least size that a value has if it is not 0."""
+    if isinstance(expression, Call) and expression.function == "CAST":
+        return Fraction(expression.arguments[0].domain.type in (Type.INTEGER, Type.BOOLEAN))
+    found = ends(expression.domain)
+    if found is None or found[0] <= 0 <= found[1]:
+        return Fraction(0)
+    return min(map(abs, found))
 
 
 def _reaching(write: Writer, outside: Callable[[Domain], bool]) -> Writer:
@@ -101,7 +157,7 @@ def _reaching(write: Writer, outside: Callable[[Domain], bool]) -> Writer:
 
     def writer(node: Call, *written: str) -> str:
         sql = write(node, *written)
-        return _finite(sql) if node.domain.range is None or outside(node.arguments[0].domain) else sql
+        return _sized(sql) if node.domain.range is None or outside(node.arguments[0].domain) else sql
 
     return writer
 
@@ -116,11 +172,11 @@ def _below(low: int, *, strictly: bool) -> Callable[[Domain], bool]:
 
 def _remainder(node: Call, x: str, y: str) -> str:
     """The remainder by 0 is an error for whole numbers and NaN for doubles."""
+    if node.domain.type is Type.REAL:
+        return _sized(f"({x} % {y})")
     divisor = ends(node.arguments[1].domain)
     if divisor is not None and not divisor[0] <= 0 <= divisor[1]:
         return f"({x} % {y})"
-    if node.domain.type is Type.REAL:
-        return _finite(f"({x} % {y})")
     return f"({x} % {_let(y, lambda v: f'CASE WHEN {v} <> 0 THEN {v} END')})"
 
 
@@ -132,7 +188,7 @@ def _case(_: Call, *written: str) -> str:
 def _nullif(_: Call, x: str, y: str) -> str:
     if len(x) <= _SHORT:
         return f"nullif({x}, {y})"
-    return f"list_transform([struct_pack(x := {x}, y := {y})], lambda v: nullif(v.x, v.y))[1]"
+    return f"list_transform([struct_pack(x := {x}, y := {y})], lambda {_BOUND}: nullif({_BOUND}.x, {_BOUND}.y))[1]"
 
 
 def _in(_: Call, x: str, *choices: str) -> str:
@@ -140,7 +196,7 @@ def _in(_: Call, x: str, *choices: str) -> str:
 
 
 def _round(node: Call, x: str, _: str) -> str:
-    return f"round({x}, {_literal(node, 1)})"
+    return _guarded(f"round({x}, {_literal(node, 1)})", node.domain)
 
 
 def _literal(node: Call, place: int) -> Value | None:
@@ -164,18 +220,15 @@ def _bucket(node: Call, x: str, low: str, high: str, _: str) -> str:
     return _let(x, body)
 
 
-def _cut(sql: str) -> str:
-    return f"left({sql}, {LONGEST})"
+def _cut(write: Writer) -> Writer:
+    """Texts made longer than any may be are cut; how long they get is known before."""
 
+    def writer(node: Call, *written: str) -> str:
+        sql = write(node, *written)
+        longer = FUNCTIONS[node.function].held(node) > 4 * LONGEST
+        return f"left({sql}, {LONGEST})" if longer else sql
 
-def _cut_arguments(node: Call, written: tuple[str, ...]) -> list[str]:
-    """Texts from the table may have any length; what is written or declared may not."""
-    pairs = zip(node.arguments, written, strict=True)
-    return [sql if each.domain.values is not None else _cut(sql) for each, sql in pairs]
-
-
-def _joined(write: Writer) -> Writer:
-    return lambda node, *written: _cut(write(node, *_cut_arguments(node, written)))
+    return writer
 
 
 def _part(_: Call, part: str, x: str) -> str:
@@ -222,9 +275,9 @@ _WRITERS: dict[str, Writer] = {
     "EXP": _computed(_prefix("exp")),
     "POW": _computed(_prefix("pow")),
     "WIDTH_BUCKET": _bucket,
-    "CONCAT": _joined(_prefix("concat")),
-    "||": _joined(_infix("||")),
-    "REPLACE": _joined(_prefix("replace")),
+    "CONCAT": _cut(_prefix("concat")),
+    "||": _cut(_infix("||")),
+    "REPLACE": _cut(_prefix("replace")),
     "EXTRACT": _part,
     "DATE_TRUNC": _trunc,
     "DATE_ADD": _add,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sfumato.plan.costs import expressions
 from sfumato.plan.expressions import Call, Column, Expression, Literal, walk
 from sfumato.plan.functions import never_null
-from sfumato.plan.nodes import Count, Distinct, Filter, Join, Query, relations
+from sfumato.plan.nodes import Query
 from sfumato.plan.words import words
 from sfumato.policy import Type
 
@@ -23,25 +24,10 @@ _MOST = 10
 
 def undeclared(query: Query) -> tuple[str, ...]:
     """Sentences about literals that no row equals, and about rows that conditions and groups leave out."""
-    found = [sentence for made in _rows(query) for sentence in _literals(made)]
-    found += [sentence for made in _rows(query) for sentence in _conditions(made, positive=True)]
+    found = [sentence for made in expressions(query.plan) for sentence in _literals(made)]
+    found += [sentence for made in expressions(query.plan) for sentence in _conditions(made, positive=True)]
     found += [sentence for key in query.plan.keys for sentence in _group(key)]
     return tuple(dict.fromkeys(found))[:_MOST]
-
-
-def _rows(query: Query) -> Iterator[Expression]:
-    """Every expression that is evaluated on private rows."""
-    for node in relations(query.plan.source):
-        if isinstance(node, Filter):
-            yield node.predicate
-        elif isinstance(node, Join):
-            yield from (made for made, _ in node.pairs)
-    yield from query.plan.keys
-    for measure in query.plan.measures:
-        if measure.where is not None:
-            yield measure.where
-        if not isinstance(measure, (Count, Distinct)):
-            yield measure.value
 
 
 def _literals(made: Expression) -> Iterator[str]:

@@ -13,7 +13,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan import intervals
 from sfumato.plan.expressions import Call, Expression, Literal
 from sfumato.plan.functions.declaring import function, never_null
-from sfumato.plan.functions.typing import any_nullable, literal, mismatch, number, real, same, written
+from sfumato.plan.functions.typing import LISTED, any_nullable, length, literal, mismatch, number, real, same, written
 from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
 
 Made = tuple[Sequence[Expression], Domain]
@@ -21,7 +21,7 @@ Limits = tuple[Any, Any]
 """The least and the greatest value, each None where unknown."""
 
 MOST_BUCKETS = 10_000
-_SMALLEST_LOGARITHM = -745  # of the least positive double
+_SMALLEST_LOGARITHM = -347  # of the least positive real
 
 
 def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expression], Made]:
@@ -101,13 +101,13 @@ def _mirrored(x: Expression, apply: Callable[[Any], Any]) -> Made:
     if x.domain.type is Type.INTEGER and x.domain.range is None:
         x = real(x)
     shown = x.domain
-    if shown.values is not None:
+    if shown.values is not None and len(shown.values) <= LISTED:
         values = tuple(dict.fromkeys(map(apply, shown.values)))
         return (x,), Domain(shown.type, values=values, grid=shown.grid, nullable=shown.nullable)
     bounds = None
-    if shown.bounds is not None:
-        found = [apply(each) for each in shown.bounds]
-        crossing = shown.bounds[0] < 0 < shown.bounds[1]  # type: ignore[operator]
+    if shown.range is not None:
+        found = [apply(each) for each in shown.range]
+        crossing = shown.range[0] < 0 < shown.range[1]  # type: ignore[operator]
         bounds = (min([*found, 0] if crossing else found), max(found))
     return (x,), Domain(shown.type, bounds=bounds, grid=shown.grid, nullable=shown.nullable)
 
@@ -149,8 +149,10 @@ def _round(x: Expression, digits: Expression | None = None) -> Expression | Made
         whole = intervals.whole(low, high, nullable=x.domain.nullable)
         if whole is not None:
             return (x, places), whole
-    (x,), domain = _monotone(real(x), lambda value: _rounded(value, count))
-    return (x, places), domain
+    x = real(x)
+    found = intervals.ends(x.domain)
+    rounded = found and [_rounded(float(each), count) for each in found]
+    return (x, places), intervals.computed(rounded, nullable=x.domain.nullable)
 
 
 def _nearest_multiple(value: int, step: int) -> int:
@@ -173,6 +175,10 @@ def _half_away(value: float) -> int:
     return size if value >= 0 else -size
 
 
+def _curved(_: Call) -> int:
+    return 40
+
+
 @function("SQRT", "SQRT(x)", "the square root; NULL below 0")
 def _sqrt(x: Expression) -> Made:
     x = real(x)
@@ -182,7 +188,7 @@ def _sqrt(x: Expression) -> Made:
     return (x,), intervals.real(roots, nullable=nullable)
 
 
-@function("LN", "LN(x)", "the natural logarithm; NULL at 0 and below")
+@function("LN", "LN(x)", "the natural logarithm; NULL at 0 and below", steps=_curved)
 def _ln(x: Expression) -> Made:
     x = real(x)
     found = intervals.ends(x.domain)
@@ -193,14 +199,14 @@ def _ln(x: Expression) -> Made:
     return (x,), intervals.real(logarithms, nullable=x.domain.nullable or found[0] <= 0)
 
 
-@function("EXP", "EXP(x)", "e to the power x; NULL where no double holds it")
+@function("EXP", "EXP(x)", "e to the power x; NULL where no double holds it", steps=_curved)
 def _exp(x: Expression) -> Made:
     x = real(x)
     found = intervals.corners(lambda a, _: math.exp(a), intervals.ends(x.domain), (Fraction(0), Fraction(0)))
     return (x,), intervals.computed(intervals.widened(found, exact=(0, 1)), nullable=x.domain.nullable)
 
 
-@function("POW", "POW(x, y), x ** y", "x to the power y; NULL where there is none")
+@function("POW", "POW(x, y), x ** y", "x to the power y; NULL where there is none", steps=_curved)
 def _pow(x: Expression, y: Expression) -> Made:
     x, y = real(x), real(y)
     base, power = intervals.ends(x.domain), intervals.ends(y.domain)
@@ -237,7 +243,8 @@ def _extreme(least: bool) -> Callable[..., Made]:
         nullable = all(each.domain.nullable for each in typed)
         low, high = _limits_of(least, typed)
         fits = low is not None and high is not None and _fits(kind, low, high)
-        return typed, Domain(kind, bounds=(low, high) if fits else None, nullable=nullable)
+        bounds = (low, high) if fits else None
+        return typed, Domain(kind, bounds=bounds, nullable=nullable, max_length=length(kind, [x.domain for x in typed]))
 
     return rule
 
