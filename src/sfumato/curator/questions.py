@@ -55,6 +55,8 @@ class Question:
     def groups(self) -> tuple[GroupKey, ...]:
         """Every group of the answer: from the policy, whatever the data hold."""
         plan, engine, seconds = self.query.plan, self.setting.engine, self.setting.seconds
+        if not plan.keys:
+            return groups((), engine.values)
         try:
             with door.limited(engine, seconds):
                 return groups(plan.keys, engine.values, conditions(plan.source))
