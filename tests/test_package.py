@@ -66,9 +66,9 @@ def test_errors_say_rule_place_and_fix() -> None:
 
 
 def test_the_scripts_are_executable_and_plain_sh() -> None:
-    for name in ("demo", "test", ".ci/run"):
+    for name in ("demo", "sfumato", "test", ".ci/run"):
         assert os.stat(ROOT / name).st_mode & stat.S_IXUSR
-    for name in ("demo", "test", "scripts/setup.sh"):
+    for name in ("demo", "sfumato", "test", "scripts/setup.sh"):
         assert subprocess.run(["sh", "-n", str(ROOT / name)], check=False).returncode == 0
 
 
@@ -112,8 +112,11 @@ def test_shell_examples_name_commands_that_exist() -> None:
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.S):
             for line in block.strip().replace("\\\n", " ").splitlines():
                 command = line.split("#")[0].split()[0]
-                assert command in {"./demo", "./test", "sfumato", "git", "cd", ".venv/bin/python"}, (page, line)
-                if command in {"./demo", "./test"}:
+                assert command in {"./demo", "./test", "./sfumato", "sfumato", ".", "git", "cd", ".venv/bin/python"}, (
+                    page,
+                    line,
+                )
+                if command in {"./demo", "./test", "./sfumato"}:
                     assert (ROOT / command).exists()
                 for word in line.split("#")[0].split()[1:]:
                     if "/" in word and word.endswith(".py"):

@@ -194,3 +194,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What there is, also what is imported only when it is named."""
+    return [*__all__, "__all__", "__doc__"]

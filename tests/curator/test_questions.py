@@ -178,7 +178,7 @@ def test_exports(shop: sf.Curator, tmp_path: Path) -> None:
     answer = shop.sql("SELECT day, COUNT(*) AS n FROM visits GROUP BY day").release(epsilon=1)
     assert answer.to_pandas()["day"].tolist() == [1, 2, 3, 4, 5, 6, 7]
     assert answer.to_polars()["n"].to_list() == answer.column("n")
-    assert answer.to_arrow().column_names == ["day", "n"]
+    assert answer.to_arrow().column_names == ["day", "n", "n_low", "n_high"]
     assert json.loads(answer.to_json())["receipt"]["line"] == 4
     assert answer.to_csv().splitlines()[0] == "day,n,n_low,n_high"
     assert "<table>" in answer._repr_html_()

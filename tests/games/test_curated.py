@@ -47,7 +47,7 @@ def test_the_price_is_charged_and_near_the_best(tmp_path: Path, neighbours: str)
         best, revenue = (max(p * sum(bid >= p for bid in meant) for p in among) for among in (PRICES, [sold.price]))
         assert revenue >= best - proposal.error(4, "0.25", confidence=1 - 1e-7)
         low, high = sold.revenue_range() or (0, 0)
-        assert low <= revenue <= high + 200  # P(outside) ≤ 5 %, and by 200 more below 1e-6
+        assert low - 200 <= revenue <= high + 200  # P(outside) ≤ 5 %, and by 200 more below 1e-6
         assert sf.loads(next(line for line in made.ledger if line.kind == "answer").body) == sold
         assert proposal.release(epsilon=4, counting="0.25") == sold  # bought already
         assert proposal.release(epsilon=2) == sold  # and as accurate
@@ -82,7 +82,7 @@ def test_what_is_no_column_of_bids_is_refused(tmp_path: Path) -> None:
         for table, column in (("none", "bid"), ("bids", "none")):
             with pytest.raises(sf.InvalidParameter, match="column of numbers"):
                 games.sell(made, table, column, PRICES)
-        with pytest.raises(sf.Overspent):
+        with pytest.raises(sf.Overspent), pytest.warns(sf.WeakPrivacy):
             games.sell(made, "bids", "bid", PRICES).release(epsilon=11)
         assert made.budget.remaining["pure"] == 10
 

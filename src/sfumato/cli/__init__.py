@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
 from sfumato import __version__
-from sfumato.cli.exits import EXIT_CODES, refusals
+from sfumato.cli.exits import EXIT_CODES, refusals, streams
 
 _ORDER = ("demo", "init", "check", "query", "budget", "history", "ledger", "auction")
 _LATER = ("demo", "query", "budget", "history", "ledger", "auction")
@@ -28,10 +30,16 @@ class Commands(click.Group):
             return found
         return super().get_command(ctx, cmd_name)
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        with streams():
+            return super().main(*args, **options)
+
     def invoke(self, ctx: click.Context) -> object:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")  # a terminal without ε still gets its answer
+        if os.environ.get("NO_COLOR"):  # https://no-color.org
+            ctx.color = False
         with refusals():
             return super().invoke(ctx)
 

@@ -19,6 +19,13 @@ class _Budget(click.Group):
             args = ["show", *args]
         return super().parse_args(ctx, args)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Those of ``show``, which is what a policy alone means."""
+        shown = [record for each in self.commands["show"].params if (record := each.get_help_record(ctx)) is not None]
+        with formatter.section("Options"):
+            formatter.write_dl([*shown, ("-h, --help", "Show this message and exit.")])
+        self.format_commands(ctx, formatter)
+
 
 @click.group(
     cls=_Budget,

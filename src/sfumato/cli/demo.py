@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import shlex
+import shutil
 import sys
 import tempfile
 import textwrap
@@ -212,5 +214,12 @@ def _next(kept: Path | None) -> None:
         "docs/tutorials/getting-started.md       the same in Python, step by step",
         "docs/explanation/threat-model.md        what is promised, and what is not",
     ]
-    click.echo("\n".join(f"   {line}" for line in lines))
-    sys.stdout.flush()
+    click.echo("\n".join(f"   {line}" for line in [*_found(), *lines]))
+
+
+def _found() -> list[str]:
+    """The line after which a shell finds the command, unless it does already."""
+    activate = Path(sys.prefix) / "bin" / "activate"
+    if shutil.which("sfumato") is not None or not activate.exists():
+        return []
+    return [f". {shlex.quote(str(activate))}", "   makes this shell find sfumato (or write ./sfumato beside ./demo)"]

@@ -1,11 +1,18 @@
-"""How a command ends: refusals as rule, place and fix on stderr, and an exit code for scripts."""
+"""How a command ends: refusals as rule, place and fix on stderr, and an exit code for scripts.
+
+Streams may be closed or full: a command then ends without a traceback, and says where it still can that an answer
+that was charged is stored and free to ask for again.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import NoReturn, TextIO
 
 import click
 
@@ -13,8 +20,18 @@ from sfumato.errors import SfumatoError, WeakPrivacy, outcome
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 refused (the question, the policy or a file), 2 wrong usage, 3 overspent, 4 charged but "
-    "not answered, 5 the ledger is damaged or cannot be used."
+    "not answered, 5 the ledger is damaged or cannot be used, 70 a fault of sfumato itself, 74 the output could not be "
+    "written."
 )
+_STREAM_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT, errno.EFBIG}
+INTERNAL, UNWRITTEN = 70, 74
+"""As in sysexits.h: EX_SOFTWARE, EX_IOERR."""
+_LOST = """the output could not be written: the stream is closed or full
+  place: stdout or stderr
+  fix:   ask again once it can be: an answer that was charged is stored, and free"""
+_FAULT = """this is a fault of sfumato itself ({kind} in {module}, line {line})
+  place: the command
+  fix:   report it with this text; an answer that was charged is stored, and free to ask for again"""
 
 
 @contextmanager
@@ -22,9 +39,92 @@ def refusals() -> Iterator[None]:
     """Whatever the library refuses ends the command, without a traceback."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", WeakPrivacy)
-        warnings.showwarning = lambda message, *_, **__: click.secho(f"warning: {message}", fg="yellow", err=True)
+        warnings.showwarning = lambda message, *_, **__: warn(str(message))
         try:
             yield
         except SfumatoError as refusal:
-            click.secho(str(refusal), fg="red", err=True)
+            _say(str(refusal))
             sys.exit(outcome(refusal).exit_code)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as fault:
+            if _of_a_stream(fault):
+                raise
+            _say(_described(fault))
+            sys.exit(INTERNAL)
+
+
+@contextmanager
+def streams() -> Iterator[None]:
+    """Streams that are closed lead nowhere, and what they cannot take ends the command with its own exit code."""
+    closed = _opened()
+    try:
+        yield
+    except SystemExit as leaving:
+        lost = not _flushed() or "stdout" in closed
+        if lost and leaving.code in (0, None):
+            _unwritten()
+        raise
+    except OSError as error:
+        if not _of_a_stream(error):
+            raise
+        _unwritten()
+
+
+def _opened() -> list[str]:
+    """The names of the streams that were closed, which are now open: no file of ours is given their number."""
+    closed = [name for name in ("stdout", "stderr") if getattr(sys, name) is None]
+    for name in closed:
+        setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)
+    return closed
+
+
+def _of_a_stream(error: Exception) -> bool:
+    """Whether writing failed, and not opening or reading a file, which has a name."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in _STREAM_ERRORS
+
+
+def _flushed() -> bool:
+    """Whether everything is written; what cannot be is thrown away, or Python would try once more when it ends."""
+    whole = True
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            whole = False
+            _discard(stream)
+    return whole
+
+
+def warn(words: str) -> None:
+    _say(f"warning: {words}", "yellow")
+
+
+def _say(words: str, colour: str = "red") -> None:
+    """On stderr, or nowhere when that cannot be written."""
+    with suppress(OSError, ValueError):
+        click.secho(words, fg=colour, err=True)
+
+
+def _unwritten() -> NoReturn:
+    _flushed()
+    _say(_LOST)
+    _flushed()
+    sys.exit(UNWRITTEN)
+
+
+def _described(fault: Exception) -> str:
+    """The kind and the place of a fault: its own text may hold anything."""
+    place = fault.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    module = "sfumato" if place is None else place.tb_frame.f_globals.get("__name__", "sfumato")
+    return _FAULT.format(kind=type(fault).__name__, module=module, line=0 if place is None else place.tb_lineno)
+
+
+def _discard(stream: TextIO) -> None:
+    """Point a stream that cannot be written to nowhere: Python flushes it once more when it ends."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

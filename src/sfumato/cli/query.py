@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli import options
-from sfumato.cli.exits import EXIT_CODES
+from sfumato.cli.exits import EXIT_CODES, warn
 from sfumato.cli.phases import Phases
 
 if TYPE_CHECKING:
@@ -42,7 +42,13 @@ _MOST_BYTES = 1 << 20
 )
 @options.analyst
 @options.ledger
-@click.option("--time-limit", metavar="SECONDS", help="Stop reading after this long; the charge stands.")
+@click.option(
+    "--time-limit",
+    metavar="SECONDS",
+    default="600",
+    show_default=True,
+    help="Stop checking, and reading, after this long; a charge stands.",
+)
 @click.option("--explain", is_flag=True, help="Only say what would happen, operator by operator. Spends nothing.")
 @click.option("--dry-run", is_flag=True, help="Only say what it costs and how wrong it will be. Spends nothing.")
 @options.as_json
@@ -56,7 +62,7 @@ def command(
     sql: str,
     analyst: str | None,
     ledger: Path | None,
-    time_limit: str | None,
+    time_limit: str,
     explain: bool,
     dry_run: bool,
     as_json: bool,
@@ -92,6 +98,8 @@ def command(
         elif dry_run:
             _forecast(question, asked, as_json)
         else:
+            for each in question.warnings:
+                warn(each)
             answer = question.release(**asked, fresh=fresh, request_id=request_id)
             _show(answer, as_json, as_csv, receipt)
             if plot is not None:
@@ -139,8 +147,10 @@ def _forecast(question: Question, asked: dict[str, Any], as_json: bool) -> None:
     click.echo(
         f"price   {found.price}; the account {'would accept it now' if found.accepted else 'would REFUSE it now'}"
     )
-    for index, part in enumerate(str(found).split("; ")):
+    for index, part in enumerate(str(found).splitlines()[0].split("; ")):
         click.echo(f"{'' if index else 'error':<6}  {part}")
+    for each in found.warnings:
+        click.echo(f"warning: {each}")
     click.echo("Nothing was spent, and no row was read.")
 
 

@@ -17,15 +17,17 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterabl
     from rich.table import Table
     from rich.text import Text
 
+    from sfumato.release.cells import printable
+
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=_WIDE)
     right = set(numeric)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in columns:
-        table.add_column(Text(name), justify="right" if name in right else "left", overflow="fold")
+        table.add_column(Text(printable(name)), justify="right" if name in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     with console.capture() as made:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in made.get().splitlines()))

@@ -23,12 +23,16 @@ from sfumato.privacy import Budget
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.door import Progress, quietly
 
+SECONDS = 600
+"""What one question may take unless it is said otherwise: nobody's question stops the others for ever."""
+
 
 class Curator:
     """A trusted curator for one population. Safe to use from threads; closes its files when done.
 
     Whoever holds one in their own process is the owner: the same process can read the same files. ``seconds`` and
-    ``memory`` (such as "4GB") are what one question may take; beyond the memory it works on disk.
+    ``memory`` (such as "4GB") are what one question may take, checking and reading each; None is no limit of time, and
+    beyond the memory it works on disk.
     """
 
     def __init__(
@@ -36,7 +40,7 @@ class Curator:
         policy: Policy | str | os.PathLike[str],
         ledger: Ledger | str | os.PathLike[str] | None = None,
         *,
-        seconds: Number | None = None,
+        seconds: Number | None = SECONDS,
         memory: str | None = None,
         progress: Progress = quietly,
     ) -> None:

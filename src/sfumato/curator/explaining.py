@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from sfumato.plan.bounding import Scaled
 from sfumato.plan.limits import Bounding
 from sfumato.plan.nodes import Filter, Join, Query, Scan, relations
-from sfumato.plan.words import bounds, limits, many, measured, names, words
+from sfumato.plan.words import bounds, enforced, many, measured, names, words
 from sfumato.policy import Policy
 from sfumato.privacy.numbers import Number, percent, shown
+from sfumato.release.finishing import picks, simultaneous
 from sfumato.release.preparing import Prepared
 
 
@@ -32,6 +33,8 @@ class Explanation:
     price: str
     operators: tuple[Operator, ...]
     reason: str
+    warnings: tuple[str, ...] = ()
+    """What the answer may miss because nobody declared it."""
 
     def to_json(self) -> str:
         return json.dumps({"version": 1, **asdict(self)}, ensure_ascii=False)
@@ -39,7 +42,8 @@ class Explanation:
     def __str__(self) -> str:
         width = max(len(each.name) for each in self.operators)
         lines = [f"{each.name:<{width}}  {each.what}\n{'':<{width}}    {each.effect}" for each in self.operators]
-        return "\n".join([f"at {self.price}:", *lines, f"{'chosen':<{width}}  {self.reason}"])
+        noted = [f"{'warning':<{width}}  {each}" for each in self.warnings]
+        return "\n".join([f"at {self.price}:", *lines, f"{'chosen':<{width}}  {self.reason}", *noted])
 
     __repr__ = __str__
 
@@ -48,20 +52,23 @@ class Explanation:
             f"<tr><th>{html.escape(each.name)}</th><td>{html.escape(each.what)}</td><td>{html.escape(each.effect)}</td></tr>"
             for each in self.operators
         )
-        return f"<table><caption>at {html.escape(self.price)}</caption>{rows}</table><p>{html.escape(self.reason)}</p>"
+        below = "".join(f"<p>{html.escape(each)}</p>" for each in (self.reason, *self.warnings))
+        return f"<table><caption>at {html.escape(self.price)}</caption>{rows}</table>{below}"
 
 
 def explain(
     text: str, query: Query, policy: Policy, groups: int, prepared: Prepared, confidence: Number = "0.95"
 ) -> Explanation:
     operators = [*_sources(query, policy), _limit(prepared), _group(query, groups)]
-    widths = prepared.half_widths(confidence)
-    sure = f"with {percent(confidence)} confidence"
+    picked = picks(query.finish)
+    sure = f"with {percent(confidence)} confidence{', all at once since rows are picked by them' if picked else ''}"
     share = len(prepared.mechanisms)
-    for scaled, mechanism, width in zip(prepared.bounded.measures, prepared.mechanisms, widths, strict=True):
+    for scaled, mechanism in zip(prepared.bounded.measures, prepared.mechanisms, strict=True):
+        together = simultaneous(query.finish, groups) if picked else scaled.coordinates
+        width = mechanism.error(confidence, max(1, together)) * scaled.worth
         operators.append(Operator("measure", measured(scaled.measure), _sensitivity(scaled)))
         price = f"1/{share} of the price" if share > 1 else "the whole price"
-        on = f" on {scaled.measure.noised}" if scaled.coordinates > 1 else ""
+        on = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""
         operators.append(
             Operator(
                 "noise",
@@ -94,7 +101,7 @@ def _sources(query: Query, policy: Policy) -> list[Operator]:
 
 
 def _limit(prepared: Prepared) -> Operator:
-    return Operator("limit", limits(prepared.bounded.limits), _HOW[prepared.bounded.bounding])
+    return Operator("limit", enforced(prepared.bounded), _HOW[prepared.bounded.bounding])
 
 
 _HOW = {

@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 
 from sfumato.plan.nodes import Finish, Query
-from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, shown as number, text
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, text
 from sfumato.release.finishing import Numbers, finish, picks, simultaneous
-from sfumato.release.measured import Measured, estimates, scales
+from sfumato.release.measured import Measured, estimating, scales
 from sfumato.release.preparing import Prepared
 
 Width = float | Mapping[int, float]
@@ -32,6 +32,8 @@ class Forecast:
     price: str
     accepted: bool
     """Whether the account, and the analyst's share of it, would accept this release now."""
+    warnings: tuple[str, ...] = ()
+    """What the answer may miss because nobody declared it."""
 
     def __getitem__(self, name: str) -> Width:
         return self.columns[name]
@@ -40,7 +42,8 @@ class Forecast:
         return json.dumps({"version": 1, **asdict(self), "confidence": text(self.confidence)}, ensure_ascii=False)
 
     def __str__(self) -> str:
-        return "; ".join(f"{name} {shown(width)}" for name, width in self.columns.items())
+        widths = "; ".join(f"{name} {shown(width)}" for name, width in self.columns.items())
+        return "\n".join([widths, *(f"warning: {each}" for each in self.warnings)])
 
     __repr__ = __str__
 
@@ -53,7 +56,7 @@ def half_widths(
     A column whose width depends on what is in the group is evaluated as if a group held so many rows, spread evenly
     over the range of what is averaged, and added up at the middle of its range.
     """
-    level = exact(confidence, "confidence", INSIDE_UNIT)
+    level = exact(confidence, "confidence", CONFIDENCE)
     sizes = (size,) if size is not None else SIZES
     found = [_widths(query, prepared, groups, level, each) for each in sizes]
     columns: dict[str, Width] = {}
@@ -70,9 +73,8 @@ def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size
     measured = Measured(scales(prepared), (totals,))
     together = simultaneous(query.finish, groups) if picks(query.finish) else None
     key = (None,) * len(query.plan.keys)
-    made = finish(
-        Finish(query.finish.outputs), [key], lambda parts: estimates(measured, level, together or parts), joint=False
-    )
+    estimates = estimating(measured, level)
+    made = finish(Finish(query.finish.outputs), [key], lambda parts: estimates(together or parts), joint=False)
     return {
         output.name: float(max((column.high - column.value)[0], (column.value - column.low)[0]))
         for output, column in zip(query.finish.outputs, made.columns, strict=True)

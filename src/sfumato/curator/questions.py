@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,21 +12,22 @@ from sfumato.caching import cached_property
 from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, half_widths
 from sfumato.curator.setting import Setting
-from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
+from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, under
 from sfumato.plan.canonical import digest
 from sfumato.plan.keys import conditions, groups
 from sfumato.plan.limits import Bounding, Limits
 from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.warnings import undeclared
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, text
 from sfumato.release import door
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
-from sfumato.release.measured import estimates
+from sfumato.release.measured import estimating
 from sfumato.release.preparing import Family, Prepared, prepare
-from sfumato.release.prices import Price
+from sfumato.release.prices import Price, warn_if_weak
 from sfumato.release.receipts import Receipt
 from sfumato.version import __version__
 
@@ -35,7 +36,6 @@ Within = Mapping[str, Number] | Number
 
 MOST_NUMBERS = 1_000_000
 """So that every answer can be written down: refused before anything is charged."""
-LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,25 @@ class Question:
     @cached_property
     def groups(self) -> tuple[GroupKey, ...]:
         """Every group of the answer: from the policy, whatever the data hold."""
-        plan = self.query.plan
-        return groups(plan.keys, self.setting.engine.values, conditions(plan.source))
+        plan, engine, seconds = self.query.plan, self.setting.engine, self.setting.seconds
+        if not plan.keys:
+            return groups((), engine.values)
+        try:
+            with door.limited(engine, seconds):
+                return groups(plan.keys, engine.values, conditions(plan.source))
+        except (TimeoutError, EngineFailed):
+            if seconds is None:
+                raise
+            raise Unsupported(
+                "slow-groups",
+                f"the groups of a question are found within {seconds:g} seconds and the memory allowed",
+                fix="group by fewer columns or coarser values, or ask the owner for more time",
+            ) from None
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What the answer may miss because nobody declared it: from the policy alone, free."""
+        return undeclared(self.query)
 
     @cached_property
     def options(self) -> tuple[Bounded, ...]:
@@ -108,7 +125,8 @@ class Question:
         named = epsilon is not None or rho is not None or within is not None
         price = self._priced(epsilon if named else 1, delta, rho, within, confidence, mechanism)
         prepared = self._prepared(price, mechanism)
-        return explain(self.text, self.query, self.setting.policy, len(self.groups), prepared, confidence)
+        found = explain(self.text, self.query, self.setting.policy, len(self.groups), prepared, confidence)
+        return replace(found, warnings=self.warnings)
 
     def error(
         self,
@@ -126,6 +144,7 @@ class Question:
 
     def price(self, within: Within, *, confidence: Number = "0.95") -> float:
         """The least ε at which these columns (one number: every column) are within these half-widths. Free."""
+        exact(confidence, "confidence", CONFIDENCE)
         return float(self._least_price(within, confidence, 0, None))
 
     def release(
@@ -143,14 +162,14 @@ class Question:
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read."""
         prepared = self._prepared(self._priced(epsilon, delta, rho, within, confidence, mechanism), mechanism)
-        exact(confidence, "confidence", INSIDE_UNIT)  # refused while it costs nothing
         account, engine = self.setting.account, self.setting.engine
         asked = door.Asked(
             self.text, self.identity, engine.identity(), self.setting.version, self.setting.analyst, request_id
         )
         found = None if fresh else door.stored(prepared, asked, account)
         if found is None:
-            _warn(prepared.price)
+            self._rehearse(prepared, asked, confidence, joint)
+            warn_if_weak(prepared.price)
             found = door.release(
                 prepared,
                 self.groups,
@@ -160,22 +179,33 @@ class Question:
                 seconds=self.setting.seconds,
                 progress=self.setting.progress,
             )
-        return self._answer(found, confidence, joint)
+        return self._answer(found, self.groups, confidence, joint)
 
     @cached_property
     def identity(self) -> str:
         """The hash of what is measured: equal for questions that differ only in what is done with the numbers."""
-        return digest(self.query.plan, self.limits, self.bounding, self.groups, self.setting.declared)
+        listed = hashlib.sha256(repr(self.groups).encode()).hexdigest()  # a text of their own: there may be many
+        return digest(self.query.plan, self.limits, self.bounding, listed, self.setting.declared)
 
     def __repr__(self) -> str:
         shown = " ".join(self.text.split())
         return f"<Question {shorten(shown, 100)}: .explain() .error() .price() .limit() are free, .release() asks>"
 
-    def _answer(self, found: door.Released, confidence: Number, joint: bool) -> Answer:
-        finished = finish(
-            self.query.finish, self.groups, lambda parts: estimates(found.measured, confidence, parts), joint=joint
-        )
-        return answer(self.query, finished, self._receipt(found, confidence))
+    def _rehearse(self, prepared: Prepared, asked: door.Asked, confidence: Number, joint: bool) -> None:
+        """Go the whole way of an answer without data: what cannot be computed, written or shown is refused for free."""
+        try:
+            found = door.rehearse(prepared, asked)
+            repr(self._answer(found, self.groups[:1] * len(found.measured.totals), confidence, joint))
+        except (InvalidParameter, ArithmeticError):
+            raise Unsupported(
+                "extreme-numbers",
+                "the numbers of an answer and their errors are 0 or between 1e-300 and 1e300 in size",
+                fix="scale the values in the question, or declare bounds and a grid of moderate size",
+            ) from None
+
+    def _answer(self, found: door.Released, groups: tuple[GroupKey, ...], confidence: Number, joint: bool) -> Answer:
+        finished = finish(self.query.finish, groups, estimating(found.measured, confidence), joint=joint)
+        return answer(self.query, finished, self._receipt(found, confidence), self.warnings)
 
     def _priced(
         self,
@@ -187,6 +217,7 @@ class Question:
         mechanism: Family | None,
     ) -> Price:
         """The price that is named, or the least that is accurate enough."""
+        exact(confidence, "confidence", CONFIDENCE)
         if within is None:
             return Price(epsilon, delta, rho)
         if epsilon is not None or rho is not None:
@@ -208,7 +239,7 @@ class Question:
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
         accepted = all(purse.affords(prepared.curve) for purse in self.setting.purses)
         widths = self._widths(prepared, confidence)
-        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted)
+        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, self.warnings)
 
     def _widths(self, prepared: Prepared, confidence: Number) -> dict[str, Width]:
         # the declared size is of units: it is a number of rows only where each row is one
@@ -241,7 +272,7 @@ class Question:
         )
 
     def _least_price(self, within: Within, confidence: Number, delta: Number, mechanism: Family | None) -> Fraction:
-        known = self._forecast(self._prepared(Price(1)), confidence).columns
+        known = self._forecast(self._prepared(Price(1, delta), mechanism), confidence).columns
         wanted = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
         if not wanted:
             raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
@@ -272,18 +303,3 @@ def _rounded(epsilon: Fraction) -> Fraction:
     """Up, to four digits: a price that can be said aloud."""
     power = Fraction(10) ** (4 - math.ceil(math.log10(epsilon)))
     return Fraction(math.ceil(epsilon * power)) / power
-
-
-def _warn(price: Price) -> None:
-    if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
-        warnings.warn(
-            f"ε = {float(price.epsilon):.3g} is a weak promise: an attacker's odds may grow e^ε-fold",
-            WeakPrivacy,
-            stacklevel=3,
-        )
-    if price.delta > LARGE_DELTA:
-        warnings.warn(
-            f"δ = {float(price.delta):.3g} is large: with that probability nothing is promised",
-            WeakPrivacy,
-            stacklevel=3,
-        )

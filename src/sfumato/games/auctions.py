@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace, PermuteAndFlip
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
-from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, POSITIVE, Number, above, exact, text, whole
+from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, NONNEGATIVE, POSITIVE, Number, above, exact, text, whole
+from sfumato.release.prices import Price, warn_if_weak
 
 _MOST_PRICES = 1_000_000
 _MOST_SCORE = (1 << 62) - 1
@@ -107,7 +108,7 @@ class Auction:
         """Free, in words: what is promised to the bidders, and to the seller."""
         top = float(self.prices[-1])
         gain = self.price_curve.delta(0) * self.per_bidder * top
-        sure = f"{float(exact(confidence, 'confidence')):.4g}"
+        sure = f"{float(exact(confidence, 'confidence', CONFIDENCE)):.4g}"
         bidder = "a bid is" if self.per_bidder == 1 else f"a bidder's {self.per_bidder} bids are"
         return "\n".join(
             [
@@ -158,6 +159,7 @@ def digital_goods(
     Fraction(7, 10)
     """
     total = exact(epsilon, "epsilon", POSITIVE)
+    warn_if_weak(Price(total))
     held, share = whole(per_bidder, "per_bidder", at_least=1), exact(counting, "counting", BELOW_ONE)
     if mechanism not in (Exponential, PermuteAndFlip):
         raise InvalidParameter("mechanism", mechanism, "Exponential or PermuteAndFlip")

@@ -29,8 +29,9 @@ from sfumato.plan.nodes import Aggregate, Finish, Query, Scan
 from sfumato.plan.words import many
 from sfumato.policy import Type
 from sfumato.privacy import Curve, Sensitivity, codec, compose
-from sfumato.privacy.numbers import BELOW_ONE, POSITIVE, Number, exact, text
+from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, text
 from sfumato.release import door
+from sfumato.release.prices import Price, warn_if_weak
 
 
 @codec.value("sold")
@@ -74,7 +75,7 @@ class TableAuction:
                 f"one of {len(self.prices)} prices up to {float(self.prices[-1]):g}, by Exponential",
                 f"privacy: ε = {said} for {policy.unit}, {policy.neighbours.value}",
                 f"at most {many(self.bounded.limits.rows, 'bid')} of one unit count",
-                f"revenue: with confidence {float(exact(confidence, 'confidence')):g} at most "
+                f"revenue: with confidence {float(exact(confidence, 'confidence', CONFIDENCE)):g} at most "
                 f"{self.error(epsilon, counting, confidence):.6g} below the best of them",
             ]
         )
@@ -108,6 +109,7 @@ class TableAuction:
         found = None if fresh else setting.account.stored(plan=asked.plan, data=asked.data, accuracy=accuracy)
         if found is not None:
             return cast("Sold", codec.loads(found.body))
+        warn_if_weak(Price(epsilon))
 
         def draw(totals: list[tuple[int, ...]]) -> door.Written[Sold]:
             counts = self._reached(totals)

@@ -16,7 +16,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import gaussian, grids, laplace, tables
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec, compose
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 
 Size = Fraction | tuple[Fraction, ...]
 
@@ -290,7 +290,7 @@ def _miss(confidence: Number, k: int) -> float:
     """The probability with which one of k independent noises may lie outside, so that all lie inside with
     ``confidence``.
     """
-    outside = float(1 - exact(confidence, "confidence", INSIDE_UNIT))
+    outside = float(1 - exact(confidence, "confidence", CONFIDENCE))
     return -math.expm1(math.log1p(-outside) / whole(k, "k", at_least=1)) * (1 - 1e-14)
 
 

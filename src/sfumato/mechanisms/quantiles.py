@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits, grids, lazily, races
 from sfumato.privacy import Curve, Neighbours, codec, compose
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, text, whole
 
 _FAR_BITS = 100
 _LARGEST = 1 << 61
@@ -183,7 +183,7 @@ class Quantiles:
         The exponential mechanism's bound with as many candidates as there are numbers, summed over the levels; for
         several quantiles it supposes that no value is shared by many rows.
         """
-        miss = (1 - exact(confidence, "confidence", INSIDE_UNIT)) / len(self.probabilities)
+        miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / len(self.probabilities)
         candidates = self.bounds[1] - self.bounds[0] + 1
         rate = float(self._level_epsilon / (2 * self.rows_per_unit))
         log_miss = math.log(miss.numerator) - math.log(miss.denominator)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits, grids, lazily
 from sfumato.privacy import Curve, codec
-from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, text, whole
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -282,5 +282,5 @@ def _normal_width(deviation: float, confidence: Number, k: int) -> float:
     """A union bound over k normal estimates."""
     from statistics import NormalDist
 
-    miss = float((1 - exact(confidence, "confidence", INSIDE_UNIT)) / (2 * whole(k, "k", at_least=1)))
+    miss = float((1 - exact(confidence, "confidence", CONFIDENCE)) / (2 * whole(k, "k", at_least=1)))
     return -NormalDist().inv_cdf(max(miss, 1e-300)) * deviation

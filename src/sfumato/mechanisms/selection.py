@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import grids, races, scores as scoring
 from sfumato.privacy import Curve, Neighbours, codec, compose
-from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, text, whole
 
 _EPSILON = (Fraction(1, 10**9), Fraction(1000))
 _SENSITIVITY = (Fraction(1, 10**9), Fraction(10**15))
@@ -249,7 +249,7 @@ class TopK(Selection):
 
     def _lost(self, candidates: int, confidence: Number) -> float:
         """A union bound over the k rounds: each choice is this close to the best of what was left."""
-        miss = 1 - exact(confidence, "confidence", INSIDE_UNIT)
+        miss = 1 - exact(confidence, "confidence", CONFIDENCE)
         return _tail(candidates, 1 - miss / self.k) / float(self.rate / self.k)
 
     def _more(self) -> list[str]:
@@ -258,7 +258,7 @@ class TopK(Selection):
 
 def _tail(candidates: int, confidence: Number) -> float:
     """ln n + ln(1/β)."""
-    miss = 1 - exact(confidence, "confidence", INSIDE_UNIT)
+    miss = 1 - exact(confidence, "confidence", CONFIDENCE)
     return math.log(whole(candidates, "candidates", at_least=1)) - _log(miss)
 
 

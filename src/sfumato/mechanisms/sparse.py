@@ -13,7 +13,7 @@ from typing import Self
 from sfumato.errors import InvalidParameter, SessionClosed
 from sfumato.mechanisms import laplace
 from sfumato.privacy import Curve, Neighbours, codec
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, text, whole
 
 _AHEAD = 512  # noises drawn at once: the session is secret state anyway, and a vector is cheap
 
@@ -95,7 +95,7 @@ class AboveThreshold:
 
         All question noises lie within s₂·ln(2k/β) and the threshold's within s₁·ln(2/β).
         """
-        miss = max(1e-300, float(1 - exact(confidence, "confidence", INSIDE_UNIT)))
+        miss = max(1e-300, float(1 - exact(confidence, "confidence", CONFIDENCE)))
         first, second, _ = (float(scale) for scale in self.scales)
         return first * math.log(2 / miss) + second * math.log(2 * whole(questions, "questions", at_least=1) / miss)
 

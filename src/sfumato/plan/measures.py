@@ -85,8 +85,9 @@ class Total:
 class Ratio:
     """A mean is low + (high − low)·a/(a + b) of its two sums a = Σ(x − low), b = Σ(high − x).
 
-    It rises in a and falls in b, both of which are known to be ≥ 0, so its range is reached at the corners of theirs.
-    Where the noisy number of rows is not positive the mean is NULL.
+    It rises in a and falls in b, so its range is reached at the corners of theirs. Both are known to be ≥ 0, so each is
+    moved there before its range is laid around it: no range is narrower than its noise. Where the noisy number of rows
+    is not positive the mean is NULL.
     """
 
     low: Fraction
@@ -105,8 +106,8 @@ class Ratio:
             with np.errstate(invalid="ignore", divide="ignore"):
                 return np.where(a + b > 0, low + (high - low) * (a / (a + b)), nothing)
 
-        least, most = np.maximum(above - width, 0), np.maximum(above + width, 0)
-        fewest, many = np.maximum(below - width, 0), np.maximum(below + width, 0)
+        least, most = np.maximum(above - width, 0), np.maximum(above, 0) + width
+        fewest, many = np.maximum(below - width, 0), np.maximum(below, 0) + width
         value, lower, upper = between(above, below, np.nan), between(least, many, low), between(most, fewest, high)
         lower, upper = np.maximum(lower, low), np.minimum(upper, high)
         return Estimate(np.clip(value, lower, upper), lower, upper)
@@ -135,6 +136,11 @@ class Measure(Protocol):
     @property
     def result(self) -> Domain:
         """What is known of the noisy number: its type; noise knows no bounds."""
+        ...
+
+    @property
+    def possible(self) -> tuple[Fraction, Fraction] | None:
+        """The range of the exact number whatever the data hold; None where it grows with the rows."""
         ...
 
     def step(self, rows: int) -> Fraction:
@@ -180,6 +186,10 @@ class Count:
     def result(self) -> Domain:
         return Domain(Type.INTEGER)
 
+    @property
+    def possible(self) -> tuple[Fraction, Fraction] | None:
+        return None
+
     def step(self, rows: int) -> Fraction:  # noqa: ARG002
         return Fraction(1)
 
@@ -223,6 +233,10 @@ class Sum:
     def result(self) -> Domain:
         return Domain(Type.INTEGER if self.value.domain.type is Type.INTEGER else Type.REAL)
 
+    @property
+    def possible(self) -> tuple[Fraction, Fraction] | None:
+        return None
+
     def step(self, rows: int) -> Fraction:
         low, high = value_range(self.value)
         return _step(self.value.domain, low, high, max(abs(low), abs(high)), rows)
@@ -261,6 +275,10 @@ class Mean:
     @property
     def result(self) -> Domain:
         return Domain(Type.REAL, nullable=True)
+
+    @property
+    def possible(self) -> tuple[Fraction, Fraction] | None:
+        return value_range(self.value)
 
     def step(self, rows: int) -> Fraction:
         low, high = value_range(self.value)

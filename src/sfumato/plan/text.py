@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -29,7 +34,8 @@ def select(text: object) -> exp.Select:
         raise Unsupported("not-text", "a question is plain text", fix="remove what is no character")
     try:
         _check_tokens(sqlglot.tokenize(text, dialect="duckdb"))
-        statements = [each for each in sqlglot.parse(text, dialect="duckdb") if each is not None]
+        with _quietly():
+            statements = [each for each in sqlglot.parse(text, dialect="duckdb") if each is not None]
     except RecursionError:
         raise _too_deep() from None
     except SqlglotError as error:
@@ -47,6 +53,22 @@ def select(text: object) -> exp.Select:
         )
         raise refuse(statement, "not-select", what, "ask with SELECT … FROM … [WHERE] [GROUP BY]")
     return statement
+
+
+_parsing = ContextVar("_parsing", default=False)
+logging.getLogger("sqlglot").addFilter(lambda _: not _parsing.get())
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """The parser writes what it does not know into the log, and an analyst's text belongs to nobody else: while we
+    parse, in this thread, it writes nothing.
+    """
+    before = _parsing.set(True)
+    try:
+        yield
+    finally:
+        _parsing.reset(before)
 
 
 def _encodable(text: str) -> bool:

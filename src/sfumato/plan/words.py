@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sfumato.plan.bounding import Scaled
+from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.expressions import Call, Column, Expression, Key, Reference, Result
-from sfumato.plan.limits import Limits
+from sfumato.plan.limits import Bounding, Limits
 from sfumato.plan.measures import Measure
 from sfumato.plan.nodes import Aggregate
 from sfumato.policy import Type
@@ -51,6 +51,13 @@ def _literal(value: object, kind: Type) -> str:
 def limits(allowed: Limits) -> str:
     rows, groups = many(allowed.rows, "row"), many(allowed.groups, "group")
     return f"≤ {rows}, ≤ {groups}, ≤ {many(allowed.rows_per_group, 'row')} in a group, of one unit"
+
+
+def enforced(bounded: Bounded) -> str:
+    """The limits of one unit that a bounding keeps: weighting a unit's rows down limits their number in all."""
+    if bounded.bounding is Bounding.REWEIGHT:
+        return f"≤ {many(bounded.limits.rows, 'row')} of one unit, in all groups together"
+    return limits(bounded.limits)
 
 
 def bounds(scaled: Scaled) -> str | None:

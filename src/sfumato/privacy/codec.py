@@ -24,6 +24,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import text
 
 _LONGEST = 1 << 22
+_PLAIN = frozenset([int, str, bool])
 
 _types: dict[str, type] = {}
 _kinds: dict[type, str] = {}
@@ -106,6 +107,8 @@ def _write(item: object) -> Any:
     if isinstance(item, datetime.date):
         return item.isoformat()
     if isinstance(item, (tuple, list)):
+        if _PLAIN.issuperset(map(type, item)):
+            return item  # many numbers: nothing in them to write otherwise
         return [_write(each) for each in item]
     if type(item) in _kinds and dataclasses.is_dataclass(item):
         fields = ((f, getattr(item, f.name)) for f in dataclasses.fields(item) if f.init)
@@ -120,6 +123,8 @@ def _default(field: dataclasses.Field[Any], found: object) -> bool:
 
 def _read(data: Any) -> Any:
     if isinstance(data, list):
+        if _PLAIN.issuperset(map(type, data)):
+            return tuple(data)
         return tuple(_read(each) for each in data)
     if not isinstance(data, dict):
         return data

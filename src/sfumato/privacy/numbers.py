@@ -53,6 +53,9 @@ NONNEGATIVE = Range("a finite number ≥ 0", Fraction(0))
 PROBABILITY = Range("a number in [0, 1]", Fraction(0), Fraction(1))
 BELOW_ONE = Range("a number in [0, 1)", Fraction(0), Fraction(1), high_open=True)
 INSIDE_UNIT = Range("a number in (0, 1)", Fraction(0), Fraction(1), low_open=True, high_open=True)
+CONFIDENCE = Range(
+    "a number from 0.01 to 1 - 1e-30", Fraction(1, 100), 1 - Fraction(1, 10**30)
+)  # beyond these a range is empty, or says nothing that a double can hold
 ABOVE_ONE = Range("a finite number > 1", Fraction(1), low_open=True)
 
 

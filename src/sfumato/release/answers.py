@@ -7,17 +7,22 @@ import html
 import io
 import json
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.plan.expressions import Column, Reference, Result
 from sfumato.plan.nodes import Query
 from sfumato.policy import Type
 from sfumato.privacy.numbers import text
 from sfumato.release.bars import bars
+from sfumato.release.cells import cell, defused, key, outward, printable
 from sfumato.release.finishing import Finished, Keys, Numbers, Truths
 from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
@@ -28,8 +33,8 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-Cell = int | float | str | bool | None
 _SHOWN = 40
+_SMALL = "too small to tell"
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,10 @@ class Answer:
     keys: tuple[str, ...]
     """The columns that are group keys."""
     receipt: Receipt
+    warnings: tuple[str, ...] = ()
+    """What the answer may miss because nobody declared it."""
+    possible: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """For a column of means, the range it lies in whatever the data hold."""
 
     def column(self, name: str) -> list[Any]:
         index = self.columns.index(name)
@@ -52,11 +61,20 @@ class Answer:
         """The rows as text, each number with ± its half-width and no more digits than that leaves meaningful."""
         return [
             [
-                _cell(cell, self.intervals[name][index] if name in self.intervals else None)
-                for name, cell in zip(self.columns, row, strict=True)
+                _SMALL
+                if self._tells_nothing(name, index)
+                else cell(value, self.intervals[name][index] if name in self.intervals else None)
+                for name, value in zip(self.columns, row, strict=True)
             ]
             for index, row in enumerate(self.rows[:most])
         ]
+
+    def _tells_nothing(self, name: str, index: int) -> bool:
+        """Whether a mean is of a group so small that its range is all that is possible."""
+        if name not in self.possible:
+            return False
+        interval, (low, high) = self.intervals[name][index], self.possible[name]
+        return interval is None or (interval[0] <= low and interval[1] >= high)
 
     def nonnegative(self) -> Answer:
         """With every number below zero shown as zero: free, and no longer unbiased."""
@@ -71,21 +89,24 @@ class Answer:
         }
         return replace(self, rows=rows, intervals=cut)
 
-    def to_arrow(self) -> pyarrow.Table:
+    def to_arrow(self, *, ranges: bool = True) -> pyarrow.Table:
+        """A column for each column, and two more for the range of each number."""
         import pyarrow
 
-        columns = {name: self.column(name) for name in self.columns}
-        return pyarrow.table({name: pyarrow.array(_plain(values)) for name, values in columns.items()})
+        return pyarrow.table({name: pyarrow.array(values) for name, values in self._columns(ranges).items()})
 
-    def to_pandas(self) -> pandas.DataFrame:
-        import pandas
+    def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
+        """As ``to_arrow``."""
+        return _frames("pandas").DataFrame(self._columns(ranges))
 
-        return pandas.DataFrame({name: _plain(self.column(name)) for name in self.columns})
+    def to_polars(self, *, ranges: bool = True) -> polars.DataFrame:
+        """As ``to_arrow``."""
+        return _frames("polars").DataFrame(self._columns(ranges))
 
-    def to_polars(self) -> polars.DataFrame:
-        import polars
-
-        return polars.DataFrame({name: _plain(self.column(name)) for name in self.columns})
+    def _columns(self, ranges: bool) -> dict[str, list[Any]]:
+        """Every column by its name, and the ends of ranges."""
+        found = {name: self.column(name) for name in self.columns}
+        return found | _ends(self.columns, self.intervals) if ranges else found
 
     def to_json(self) -> str:
         """Rows, ranges and receipt, in one text."""
@@ -98,20 +119,26 @@ class Answer:
                     name: [None if each is None else [_json(end) for end in each] for each in ranges]
                     for name, ranges in self.intervals.items()
                 },
+                "warnings": self.warnings,
                 "receipt": json.loads(self.receipt.to_json()),
             },
             ensure_ascii=False,
         )
 
     def to_csv(self) -> str:
-        """Rows, with two columns more for the range of each number."""
+        """Rows, with two columns more for the range of each number, of no more digits than it means. Texts that a
+        spreadsheet would compute begin with an apostrophe.
+        """
+        short = {name: tuple(each and outward(each) for each in found) for name, found in self.intervals.items()}
+        ends = _ends(self.columns, short)
+        columns = [
+            [_written(value, name not in self.intervals) for value in self.column(name)] for name in self.columns
+        ]
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        ranged = [name for name in self.columns if name in self.intervals]
-        writer.writerow([*self.columns, *(f"{name}_{end}" for name in ranged for end in ("low", "high"))])
-        for index, row in enumerate(self.rows):
-            ends = [end for name in ranged for end in (self.intervals[name][index] or ("", ""))]
-            writer.writerow([*("" if cell is None else _json(cell) for cell in row), *ends])
+        writer.writerow([defused(name) for name in (*self.columns, *ends)])
+        columns += [[_written(end, is_key=True) for end in found] for found in ends.values()]
+        writer.writerows(zip(*columns, strict=True))
         return out.getvalue()
 
     def bars(self, column: str, width: int = 50) -> str:
@@ -129,8 +156,8 @@ class Answer:
         place, cells = self.columns.index(column), self.cells()
         keys = [self.columns.index(key) for key in self.keys]
         return Series(
-            column,
-            " · ".join(self.keys),
+            printable(column),
+            " · ".join(map(printable, self.keys)),
             tuple(" · ".join(row[key] for key in keys) or "all" for row in cells),
             tuple(self.column(column)),
             self.intervals[column],
@@ -138,51 +165,98 @@ class Answer:
         )
 
     def __repr__(self) -> str:
-        return "\n".join([_table(self), "", str(self.receipt)])
+        return "\n".join([_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        head = "".join(f"<th>{html.escape(printable(name))}</th>" for name in self.columns)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.cells(_SHOWN)
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"{table}<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
+        noted = "".join(f"<p>{html.escape(each)}</p>" for each in self.warnings)
+        return f"{table}{noted}<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
 
 
-def answer(query: Query, finished: Finished, receipt: Receipt) -> Answer:
+def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[str, ...] = ()) -> Answer:
     names = tuple(output.name for output in query.finish.outputs)
     columns, intervals, keys = [], {}, []
     for output, made in zip(query.finish.outputs, finished.columns, strict=True):
-        whole = output.expression.domain.type is Type.INTEGER
-        columns.append(_values(made, finished.shown, whole))
+        columns.append(_values(made, finished.shown, output.expression.domain.type))
         if isinstance(made, Numbers):
             intervals[output.name] = _ranges(made, finished.shown)
         elif isinstance(made, Keys):
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
-    return Answer(names, rows, intervals, tuple(keys), receipt)
+    return Answer(names, rows, intervals, tuple(keys), receipt, warnings, _possible(query))
 
 
-def _values(made: Numbers | Truths | Keys, shown: Any, whole: bool) -> list[Any]:
+def _possible(query: Query) -> dict[str, tuple[float, float]]:
+    """The bounds of every column that is a result and nothing else, where the result has bounds."""
+    known: dict[Reference, tuple[Fraction, Fraction] | None] = {
+        Result(index): each.possible for index, each in enumerate(query.plan.measures)
+    }
+    columns = ((each.name, each.expression) for each in query.finish.outputs if isinstance(each.expression, Column))
+    ends = ((name, known.get(column.reference)) for name, column in columns)
+    return {name: (float(end[0]), float(end[1])) for name, end in ends if end is not None and end[0] < end[1]}
+
+
+def _values(made: Numbers | Truths | Keys, shown: NDArray[np.intp], kind: Type) -> list[Any]:
     if isinstance(made, Keys):
-        return [_shown_key(each) for each in made.value[shown]]
+        values = made.value[shown].tolist()
+        return [None if value is None else float(value) for value in values] if kind is Type.REAL else values
     if isinstance(made, Truths):
         return [bool(true) if known else None for true, known in zip(made.true[shown], made.known[shown], strict=True)]
-    values = made.value[shown].tolist()
-    return [None if math.isnan(value) else round(value) if whole else value for value in values]
+    numbers = made.value[shown]
+    missing = np.isnan(numbers)
+    values = (
+        [round(value) for value in numbers[~missing].tolist()] if kind is Type.INTEGER else numbers[~missing].tolist()
+    )
+    return _with_nulls(values, missing)
 
 
-def _ranges(made: Numbers, shown: Any) -> tuple[Interval, ...]:
-    ends = zip(np.isnan(made.value[shown]), made.low[shown].tolist(), made.high[shown].tolist(), strict=True)
-    return tuple(None if missing else (low, high) for missing, low, high in ends)
+def _ranges(made: Numbers, shown: NDArray[np.intp]) -> tuple[Interval, ...]:
+    missing = np.isnan(made.value[shown])
+    ends = zip(made.low[shown][~missing].tolist(), made.high[shown][~missing].tolist(), strict=True)
+    return tuple(_with_nulls(list(ends), missing))
 
 
-def _shown_key(value: Any) -> Any:
-    return float(value) if isinstance(value, Fraction) else value
+def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
+    """The values of what is not missing, and None elsewhere."""
+    if not missing.any():
+        return values
+    known = iter(values)
+    return [None if gone else next(known) for gone in missing]
 
 
-def _plain(values: list[Any]) -> list[Any]:
-    return values
+def _ends(columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]]) -> dict[str, list[float | None]]:
+    """The ends of ranges as columns, under names that no column has."""
+    found: dict[str, list[float | None]] = {}
+    for name in (each for each in columns if each in intervals):
+        for place, end in enumerate(("low", "high")):
+            called = f"{name}_{end}"
+            while called in columns or called in found:
+                called += "_"
+            found[called] = [None if each is None else each[place] for each in intervals[name]]
+    return found
+
+
+def _frames(name: str) -> Any:
+    """A library of data frames, which is an extra."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise SfumatoError(
+            f"{name} is not installed", place=f"Answer.to_{name}", fix=f"pip install 'sfumato[{name}]'"
+        ) from None
+
+
+def _written(value: Any, is_key: bool) -> Any:
+    """A cell of a CSV file."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return defused(value)
+    return key(value) if is_key else _json(value)
 
 
 def _json(cell: Any) -> Any:
@@ -195,7 +269,7 @@ def _json(cell: Any) -> Any:
 
 def _table(made: Answer) -> str:
     """The rows in aligned columns, each number with ± its half-width."""
-    lines = [list(made.columns), *made.cells(_SHOWN)]
+    lines = [[printable(name) for name in made.columns], *made.cells(_SHOWN)]
     numeric = [name in made.intervals for name in made.columns]
     widths = [max(len(line[index]) for line in lines) for index in range(len(made.columns))]
     shown = [
@@ -208,25 +282,3 @@ def _table(made: Answer) -> str:
     rule = "  ".join("─" * width for width in widths)
     more = [f"… {len(made.rows) - _SHOWN} more rows"] if len(made.rows) > _SHOWN else []
     return "\n".join([shown[0], rule, *shown[1:], *more])
-
-
-def _cell(cell: Any, interval: Interval) -> str:
-    if cell is None:
-        return "NULL"
-    if isinstance(cell, bool) or not isinstance(cell, (int, float)):
-        return str(cell)
-    if interval is None:
-        return _number(cell, 0)
-    if not all(map(math.isfinite, interval)):
-        return f"{_number(cell, abs(cell))} ± ∞"  # divided by a number that may be zero, say
-    low, high = interval
-    reach = max(cell - low, high - cell)
-    return f"{_number(cell, reach)} ± {_number(reach, reach)}"
-
-
-def _number(value: float, reach: float) -> str:
-    """As many digits as its error leaves meaningful."""
-    if isinstance(value, int) or (reach >= 10 and abs(value) < 1e15):
-        return f"{round(value):,}"
-    digits = max(0, min(6, 1 - math.floor(math.log10(reach)))) if reach > 0 else 4
-    return f"{value:,.{digits}f}"

@@ -11,19 +11,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from sfumato.engine.seam import Engine
 from sfumato.errors import Unanswered
-from sfumato.ledger import Account, Entry, Line, StoredAnswer
+from sfumato.ledger import Account, Entry, Line, StoredAnswer, entries
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan import words
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.nodes import GroupKey
+from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.measured import Measured, scales
@@ -77,6 +78,17 @@ def stored(prepared: Prepared, asked: Asked, account: Account) -> Released | Non
             return _read(found)
     found = account.stored(plan=asked.plan, data=asked.data, accuracy=_accuracy(prepared))
     return None if found is None else _read(found)
+
+
+def rehearse(prepared: Prepared, asked: Asked) -> Released:
+    """Everything that becomes of totals, with totals at the ends of what they can be: what cannot be written down and
+    read back is refused here, before the charge.
+    """
+    width = sum(each.coordinates for each in prepared.bounded.measures)
+    ends = [(end,) * width for end in (0, LARGEST_INTEGER, -LARGEST_INTEGER)]
+    measured = _measured(prepared, ends, asked.version)
+    entries.write_widths(entries.widths(_accuracy(prepared)))
+    return Released(codec.loads(codec.dumps(measured)), 0, datetime.now(UTC), "", free=False)
 
 
 def release(
@@ -140,7 +152,7 @@ def spend(
     try:
         charge = account.charge(entry)
         progress("reading")
-        with _limited(engine, seconds):
+        with limited(engine, seconds):
             totals = engine.totals(bounded, groups, bits.integer(62))
         progress("adding noise")
         found = draw(totals)
@@ -166,7 +178,7 @@ def _measured(prepared: Prepared, totals: list[tuple[int, ...]], version: str) -
         _noisy_totals(prepared, totals),
         str(prepared.price),
         bounded.bounding.value,
-        words.limits(bounded.limits),
+        words.enforced(bounded),
         tuple(known for each in bounded.measures if (known := words.bounds(each)) is not None),
         version,
         f"{bits.integer(128):032x}",
@@ -178,8 +190,8 @@ def _accuracy(prepared: Prepared) -> dict[str, Any]:
 
 
 @contextmanager
-def _limited(engine: Engine, seconds: float | None) -> Iterator[None]:
-    """Ends this thread's reading when its time is up: others have charges, and times, of their own."""
+def limited(engine: Engine, seconds: float | None) -> Iterator[None]:
+    """Ends this thread's statement when its time is up: others have charges, and times, of their own."""
     if seconds is None:
         yield
         return

@@ -378,18 +378,22 @@ _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
 def _ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.intp]:
     """Positions that sort a column, equal for equal values."""
     missing = _missing(column)
-    values = list(_plain(column)) if not isinstance(column, Numbers) else column.value.tolist()
-    distinct = sorted({value for value, gone in zip(values, missing, strict=True) if not gone}, key=_comparable)
-    place = {value: index for index, value in enumerate(distinct)}
-    last = len(distinct)
-    empty = -1 if nulls_first else last
-    return np.array(
-        [
-            empty if gone else (last - 1 - place[value] if descending else place[value])
-            for value, gone in zip(values, missing, strict=True)
-        ],
-        dtype=np.intp,
-    )
+    ranks = _places(column, ~missing)
+    last = ranks.max(initial=-1) + 1
+    return np.where(missing, -1 if nulls_first else last, last - 1 - ranks if descending else ranks)
+
+
+def _places(column: Evaluated, known: Bools) -> NDArray[np.intp]:
+    """For each known value, how many smaller ones there are."""
+    ranks = np.zeros(len(known), np.intp)
+    if isinstance(column, Keys):
+        values = column.value[known].tolist()
+        place = {value: index for index, value in enumerate(sorted(set(values), key=_comparable))}
+        ranks[known] = [place[value] for value in values]
+    else:
+        numbers = column.value if isinstance(column, Numbers) else column.true
+        ranks[known] = np.unique(numbers[known], return_inverse=True)[1]
+    return ranks
 
 
 def _comparable(value: Any) -> Any:

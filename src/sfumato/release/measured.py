@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.measures import Estimate, Estimator
+from sfumato.plan.measures import Estimate, Estimator, Floats
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 from sfumato.release.preparing import Prepared
@@ -54,13 +55,29 @@ def scales(prepared: Prepared) -> tuple[Scale, ...]:
     )
 
 
-def estimates(measured: Measured, confidence: Number, parts: int) -> list[Estimate]:
-    """Every measure, with ranges that hold for ``parts`` noises at once with this confidence."""
-    numbers = np.array(measured.totals, dtype=object).reshape(len(measured.totals), -1)
-    found, index = [], 0
+def estimating(measured: Measured, confidence: Number) -> Callable[[int], list[Estimate]]:
+    """A function from ``parts`` to every measure, with ranges that hold for so many noises at once."""
+    totals = np.array(measured.totals, dtype=np.float64).reshape(len(measured.totals), -1)
+    columns, index = [], 0
     for scale in measured.scales:
-        width = float(scale.mechanism.error(confidence, parts) * scale.worth)
         own = range(index, index + scale.estimator.coordinates)
-        found.append(scale.estimator.estimate([(numbers[:, k] * scale.worth).astype(np.float64) for k in own], width))
+        columns.append([_worth(totals[:, k], scale.worth) for k in own])
         index = own.stop
-    return found
+    found: dict[int, list[Estimate]] = {}
+
+    def estimates(parts: int) -> list[Estimate]:
+        if parts not in found:
+            widths = (float(scale.mechanism.error(confidence, parts) * scale.worth) for scale in measured.scales)
+            scaled = zip(measured.scales, columns, widths, strict=True)
+            found[parts] = [scale.estimator.estimate(own, width) for scale, own, width in scaled]
+        return found[parts]
+
+    return estimates
+
+
+def _worth(totals: Floats, worth: Fraction) -> Floats:
+    """Whole totals in the measure's own terms: rounded once where both are moderate, so that 5 × 0.01 is 0.05."""
+    with np.errstate(over="raise"):  # found by the rehearsal, whose totals are the largest
+        if max(worth.numerator, worth.denominator) < 2**900:
+            return totals * float(worth.numerator) / float(worth.denominator)
+        return totals * float(worth)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Sequence
@@ -9,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidParameter, SfumatoError
-from sfumato.release.series import Series
+from sfumato.release.series import Interval, Series
 
 _BAR, _ERROR = "#7a8ca5", "#2b3a4f"
 _MOST_BARS = 200
+_STEP, _PAGE = 20, 800
+"""Pixels of one bar, and of all of them: more bars are thinner."""
 KINDS = (".svg", ".png", ".html", ".json")
 
 
@@ -60,7 +63,7 @@ def _altair() -> Any:
 def _chart(columns: Sequence[Series], altair: Any) -> Any:
     if not columns or not columns[0].values:
         raise InvalidParameter("answer", "no numbers", "one with a column of numbers and a row")
-    charts = [_bars(each, altair) for each in columns]
+    charts = [_bars(each, altair, labelled=index == 0) for index, each in enumerate(columns)]
     return (
         altair.hconcat(*charts)
         .configure_view(stroke=None)
@@ -68,20 +71,50 @@ def _chart(columns: Sequence[Series], altair: Any) -> Any:
     )
 
 
-def _bars(series: Series, altair: Any) -> Any:
+def _bars(series: Series, altair: Any, *, labelled: bool) -> Any:
+    """One panel: a row for every row of the answer, also for those without a number, so that panels stay in line."""
+    count = min(len(series.values), _MOST_BARS)
+    step = min(_STEP, _PAGE / count)
     rows = [
-        {"group": label, "value": value, "low": _end(interval[0]), "high": _end(interval[1])}
-        for label, value, interval in zip(series.labels, series.values, series.intervals, strict=True)
-        if value is not None and interval is not None
-    ][:_MOST_BARS]
-    base = altair.Chart(altair.Data(values=rows), title=series.name, width=280)
-    place = altair.Y("group:N", sort=None, title=series.by or None)
-    bars = base.mark_bar(color=_BAR, size=14).encode(y=place, x=altair.X("value:Q", title=None))
-    reach = base.mark_rule(color=_ERROR, strokeWidth=2).encode(y=place, x="low:Q", x2="high:Q")
-    ends = [base.mark_tick(color=_ERROR, size=8, thickness=2).encode(y=place, x=f"{end}:Q") for end in ("low", "high")]
+        {"row": row, "value": value, "low": _end(interval, 0), "high": _end(interval, 1)}
+        for row, value, interval in zip(range(count), series.values, series.intervals, strict=False)
+    ]
+    base = altair.Chart(altair.Data(values=rows), title=_title(series, count, altair), width=280, height=step * count)
+    axis = altair.Axis(**_axis(series, count), **({} if labelled else _BARE))
+    place = altair.Y("row:O", scale=altair.Scale(domain=list(range(count))), axis=axis)
+    bars = base.mark_bar(color=_BAR, size=0.7 * step).encode(y=place, x=altair.X("value:Q", title=None))
+    reach = base.mark_rule(color=_ERROR, strokeWidth=min(2, step / 4)).encode(y=place, x="low:Q", x2="high:Q")
+    ends = [
+        base.mark_tick(color=_ERROR, size=0.4 * step, thickness=min(2, step / 4)).encode(y=place, x=f"{end}:Q")
+        for end in ("low", "high")
+    ]
     return altair.layer(bars, reach, *ends)
 
 
-def _end(value: float) -> float | None:
+def _axis(series: Series, count: int) -> dict[str, Any]:
+    """Labels beside the bars; what they are stands above them, where it can overlap none of them."""
+    return {
+        "labelExpr": f"{json.dumps(series.labels[:count])}[datum.value]",
+        "labelOverlap": "greedy",
+        "labelLimit": 260,
+        "title": series.by or None,
+        "titleAngle": 0,
+        "titleAlign": "right",
+        "titleBaseline": "bottom",
+        "titleX": -10,
+        "titleY": -8,
+    }
+
+
+_BARE = {"labels": False, "ticks": False, "domain": False, "titleOpacity": 0}
+"""An axis that takes the same height and shows nothing: the titles of all panels stay in line."""
+
+
+def _title(series: Series, count: int, altair: Any) -> Any:
+    more = f"the first {count} of {len(series.values):,} rows" if count < len(series.values) else ""
+    return altair.TitleParams(series.name, subtitle=more, anchor="middle", offset=12)
+
+
+def _end(interval: Interval, place: int) -> float | None:
     """No whisker reaches infinity."""
-    return value if math.isfinite(value) else None
+    return interval[place] if interval is not None and math.isfinite(interval[place]) else None

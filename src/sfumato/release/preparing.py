@@ -15,6 +15,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Bounded
+from sfumato.plan.limits import Bounding
 from sfumato.privacy import Budget, Curve, compose
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import Number
@@ -62,9 +63,23 @@ def prepare(
         raise InvalidParameter("mechanism", family, "sf.Laplace or sf.Gaussian, the classes themselves")
     if family is not None and not family.pure and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
-    best = [_best(options, price, each) for each in ([family] if family is not None else _families(price, account))]
+    wanted = [family] if family is not None else _families(price, account)
+    best = [_best(options, price, each) for each in wanted if _suited(options, each)]
+    if not best:
+        raise _unsuited(options[0].bounding)
     chosen = min(best, key=_noise)
     return chosen if family is not None or chosen.pure else _kept_pure(best, chosen, account)
+
+
+def _suited(options: Sequence[Bounded], family: Family) -> list[Bounded]:
+    """Lengths are clipped for Gaussian noise, sums of sizes for Laplace noise; all other ways suit both."""
+    return [each for each in options if each.bounding.order in (None, family.order)]
+
+
+def _unsuited(way: Bounding) -> InvalidParameter:
+    law, named = ("Gaussian", "a delta or a rho") if way is Bounding.CLIP_L2 else ("Laplace", "mechanism=sf.Laplace")
+    rule = f"left out, or one that suits the noise: {way.value} goes with {law} noise alone"
+    return InvalidParameter("bounding", way.value, rule, fix=f"name {named}, or another bounding")
 
 
 def _families(price: Price, account: Budget | None) -> list[Family]:
@@ -93,7 +108,7 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
 
 def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
     """The way with the least sensitivity: noise grows with Δ₁ (Laplace) or Δ₂ (Gaussian), all else being equal."""
-    suited = [each for each in options if each.bounding.order in (None, family.order)]
+    suited = _suited(options, family)
     chosen = min(suited, key=lambda each: round(_reach(each, family), 9))  # the first, and cheapest, among equals
     others = [each.bounding.value for each in suited if each is not chosen]
     reason = f"{chosen.bounding.value}, " + (

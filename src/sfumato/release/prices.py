@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, WeakPrivacy
 from sfumato.privacy import Curve, Guarantee, codec
 from sfumato.privacy.calibration import meets
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, text
+
+LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
 
 
 @codec.value("price")
@@ -51,3 +54,15 @@ class Price:
             return f"ρ = {text(self.rho)}"
         words = f"ε = {text(self.epsilon or Fraction(0))}"
         return f"{words}, δ = {float(self.delta):.3g}" if self.delta else words
+
+
+def warn_if_weak(price: Price) -> None:
+    """Say aloud, before it is charged, that a price promises little."""
+    if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
+        _warn(f"ε = {float(price.epsilon):.3g} is a weak promise: an attacker's odds may grow e^ε-fold")
+    if price.delta > LARGE_DELTA:
+        _warn(f"δ = {float(price.delta):.3g} is large: with that probability nothing is promised")
+
+
+def _warn(words: str) -> None:
+    warnings.warn(words, WeakPrivacy, stacklevel=4)  # at the caller of release

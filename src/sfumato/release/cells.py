@@ -1,0 +1,72 @@
+"""Values as text: with no more digits than their errors leave meaningful, and nothing that a terminal or a spreadsheet
+would obey.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from sfumato.release.series import Interval
+
+_FORMULA = ("=", "+", "-", "@")
+"""A text that begins so is computed when a spreadsheet opens it."""
+_MOST_DIGITS = 300
+
+
+def printable(text: str) -> str:
+    """The same text, with what is no visible letter written as an escape: nothing moves a cursor or hides a word.
+
+    >>> printable("caf\u00e9 \x1b[31m")
+    'caf\u00e9 \\\\x1b[31m'
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def defused(text: str) -> str:
+    """For spreadsheets: an apostrophe before what would be a formula, escapes for what is no letter."""
+    shown = printable(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+
+
+def key(value: Any) -> str:
+    """A value that has no error: a year is 1985, a decade 1980, a price 2.5."""
+    if value is None:
+        return "NULL"
+    return repr(value).removesuffix(".0") if isinstance(value, float) else printable(str(value))
+
+
+def cell(value: Any, interval: Interval) -> str:
+    """A number with ± its half-width."""
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, float)) or interval is None:
+        return key(value)
+    if not all(map(math.isfinite, interval)):
+        return f"{_number(value, abs(value))} ± ∞"  # divided by a number that may be zero, say
+    low, high = interval
+    reach = max(value - low, high - value)
+    return f"{_number(value, reach)} ± {_number(reach, reach)}" if reach > 0 else key(value)
+
+
+def _number(value: float, reach: float) -> str:
+    """As many digits as its error leaves meaningful."""
+    if isinstance(value, int) or (reach >= 10 and abs(value) < 1e15):
+        return f"{round(value):,}"
+    if not 1e-6 < abs(reach) < 1e15:
+        return f"{value:.3g}"
+    return f"{value:,.{max(0, 1 - math.floor(math.log10(reach)))}f}"
+
+
+def outward(interval: tuple[float, float]) -> tuple[float, float]:
+    """The ends of a range with three digits of its half-width, moved outward: it still holds what it held."""
+    low, high = interval
+    reach = (high - low) / 2
+    if not (math.isfinite(reach) and reach > 0):
+        return interval
+    digits = 2 - math.floor(math.log10(reach))
+    if not -_MOST_DIGITS < digits < _MOST_DIGITS:
+        return interval
+    step = 10.0**-digits
+    ends = round(math.floor(low / step) * step, digits), round(math.ceil(high / step) * step, digits)
+    return ends if ends[0] <= low and ends[1] >= high else interval

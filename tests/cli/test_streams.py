@@ -1,0 +1,119 @@
+"""Streams that are closed or full, colours that nobody wants, faults of our own: no traceback, an exit code, a fix."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.running import COUNTS, run, spent
+from sfumato.cli import main
+from sfumato.cli.exits import INTERNAL, UNWRITTEN
+
+QUERY = ("--epsilon", "0.5", "--csv")
+
+
+def _shell(redirected: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A real process whose streams the shell redirects."""
+    words = [sys.executable, "-m", "sfumato", *map(str, arguments)]
+    return subprocess.run(["sh", "-c", f'"$@" {redirected}', "sh", *words], capture_output=True, text=True, check=False)
+
+
+def test_a_full_stdout_says_that_the_answer_is_stored(policy: Path) -> None:
+    done = _shell("> /dev/full", "query", policy, COUNTS, *QUERY)
+    assert done.returncode == UNWRITTEN
+    assert "stored, and free" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert spent(policy) == 0.5
+    again = run("query", policy, COUNTS, *QUERY)
+    assert again.exit_code == 0
+    assert spent(policy) == 0.5
+
+
+@pytest.mark.parametrize("redirected", [">&-", "2>&-", ">&- 2>&-", "2> /dev/full", "> /dev/full 2> /dev/full"])
+def test_closed_and_full_streams_are_no_traceback(policy: Path, redirected: str) -> None:
+    for arguments in (("query", policy, COUNTS, *QUERY), ("query", policy, COUNTS, "--epsilon", "9"), ("--help",)):
+        done = _shell(redirected, *arguments)
+        assert "Traceback" not in done.stdout + done.stderr
+        assert "Exception ignored" not in done.stdout + done.stderr
+        assert done.returncode in (0, 3, UNWRITTEN)
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault(policy: Path) -> None:
+    done = _shell("| head -c 1", "query", policy, COUNTS, *QUERY)
+    assert "Traceback" not in done.stderr
+
+
+def test_what_the_parser_does_not_know_is_not_logged(policy: Path) -> None:
+    done = _shell("", "query", policy, "VACUUM patient_number_17", *QUERY)
+    assert done.returncode == 1
+    assert "patient_number_17" not in done.stderr
+    assert "Falling back" not in done.stderr
+
+
+def test_faults_of_our_own_have_an_exit_code_and_no_text_of_theirs(
+    policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a private value")
+
+    monkeypatch.setattr("sfumato.curator.Curator.sql", broken)
+    done = run("query", policy, COUNTS, *QUERY)
+    assert done.exit_code == INTERNAL
+    assert "ZeroDivisionError" in done.stderr
+    assert "private value" not in done.stderr
+    assert "fix:" in done.stderr
+
+
+def test_no_color_is_obeyed(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from click.testing import CliRunner
+
+    for wanted, coloured in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", wanted)
+        done = CliRunner().invoke(main, ["query", str(policy), COUNTS, "--epsilon", "9"], color=True)
+        assert ("\x1b[" in done.stderr) is coloured
+
+
+def test_the_help_of_budget_shows_every_option_that_works() -> None:
+    found = run("budget", "--help").output
+    for option in ("--analyst", "--ledger", "--json", "amend"):
+        assert option in found, option
+
+
+def test_the_tour_ends_with_the_line_that_makes_the_command_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from sfumato.cli.demo import _next
+
+    (tmp_path / "bin").mkdir()
+    activate = tmp_path / "bin" / "activate"
+    activate.touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nowhere")
+    _next(None)
+    assert f". {activate}" in capsys.readouterr().out
+    command = tmp_path / "bin" / "sfumato"
+    command.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    _next(None)
+    assert "activate" not in capsys.readouterr().out
+
+
+def test_the_command_beside_the_demo_runs_where_it_is_called(tmp_path: Path) -> None:
+    """Relative paths are the caller's, and what setting up says stays out of the answer."""
+    checkout = tmp_path / "checkout"
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / "scripts").mkdir()
+    script = Path(__file__).parent.parent.parent / "sfumato"
+    (checkout / "sfumato").write_text(script.read_text())
+    (checkout / "scripts" / "setup.sh").write_text("set_up() { echo setting up $1; }\n")
+    (checkout / ".venv" / "bin" / "sfumato").write_text('#!/bin/sh\necho "$PWD" "$@"\n')
+    for name in ("sfumato", ".venv/bin/sfumato"):
+        (checkout / name).chmod(0o755)
+    done = subprocess.run(
+        ["checkout/sfumato", "query", "a b"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"{tmp_path} query a b\n"
+    assert done.stderr == "setting up demo\n"

@@ -1,0 +1,115 @@
+"""What is told before anything is spent: what nobody declared, how long it may take, and one story in every place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+import sfumato as sf
+from sfumato.engine.duckdb import DuckDB
+
+STATES = sf.Domain("text", values=("CA", "NY", "TX"))
+AGES = sf.Domain("integer", bounds=(0, 100))
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Iterator[sf.Curator]:
+    rows = pyarrow.table({"state": ["CA", "WA", "NY"] * 5, "age": [30] * 15, "who": list(range(15))})
+    table = sf.Table(
+        "people", rows, {"state": STATES, "age": AGES}, id="who", max_rows=20, max_groups=20, max_rows_per_group=1
+    )
+    policy = sf.Policy(sf.PrivacyUnit("person"), sf.Budget(100, "1e-6"), {"people": table})
+    with sf.Curator(policy, tmp_path / "a.ledger") as made:
+        yield made
+
+
+LOST = "SELECT COUNT(*) AS n FROM people WHERE state NOT IN ('CA', 'NY')"
+NEVER = "SELECT COUNT(*) AS n FROM people WHERE state = 'Italy'"
+
+
+@pytest.mark.parametrize(("question", "word"), [(LOST, "left out"), (NEVER, "'Italy' is not among the declared")])
+def test_what_nobody_declared_is_said_in_error_explain_and_the_answer(
+    people: sf.Curator, question: str, word: str
+) -> None:
+    ask = people.sql(question)
+    forecast, explained = ask.error(epsilon=1), ask.explain(epsilon=1)
+    assert any(word in each for each in ask.warnings)
+    answer = ask.release(epsilon=1)
+    for shown in (forecast, explained, answer):
+        assert shown.warnings == ask.warnings
+        assert word in repr(shown)
+        assert any(word in each for each in json.loads(shown.to_json())["warnings"])
+    for page in (explained._repr_html_(), answer._repr_html_()):
+        assert "declared" in page
+
+
+def test_nothing_is_said_where_nothing_is_lost(people: sf.Curator) -> None:
+    ask = people.sql("SELECT COUNT(*) AS n FROM people WHERE state = 'CA'")
+    assert ask.warnings == ()
+    assert "warning" not in repr(ask.error(epsilon=1)) + repr(ask.explain()) + repr(ask.release(epsilon=1))
+
+
+def test_an_explanation_names_only_the_limits_that_are_kept(people: sf.Curator) -> None:
+    """It said at most one row in a group, then that a unit moves a group by twenty."""
+    ask = people.sql("SELECT state, COUNT(*) AS n FROM people GROUP BY state")
+    weighted = str(ask.limit(bounding="reweight").explain())
+    assert "≤ 20 rows of one unit, in all groups together" in weighted
+    assert "in a group, of one unit" not in weighted
+    assert "≤ 1 row in a group, of one unit" in str(ask.limit(bounding="sample").explain())
+    assert "in all groups together" in ask.limit(bounding="reweight").release(epsilon=1).receipt.limits
+
+
+@pytest.mark.parametrize("clause", ["", " ORDER BY n DESC LIMIT 2", " HAVING COUNT(*) > 3"])
+def test_an_explanation_and_the_answer_tell_the_same_error(people: sf.Curator, clause: str) -> None:
+    """It said ±2.996 where the answer, of rows that were picked, had ±6.4."""
+    ask = people.sql(f"SELECT state, COUNT(*) AS n FROM people GROUP BY state{clause}")
+    answer = ask.release(epsilon=1)
+    (low, high), *_ = answer.intervals["n"] or [(0.0, 0.0)]  # type: ignore[misc]
+    said = f"±{sf.privacy.numbers.shown((high - low) / 2)} with 95 % confidence"
+    if answer.rows:
+        assert said in str(ask.explain(epsilon=1))
+
+
+def test_a_group_too_small_to_tell_says_so(people: sf.Curator) -> None:
+    ask = people.sql("SELECT state, AVG(age) AS age, AVG(age) * 2 AS twice FROM people GROUP BY state")
+    answer = ask.release(epsilon="0.01")
+    for index, row in enumerate(answer.cells()):
+        interval = answer.intervals["age"][index]
+        assert (row[1] == "too small to tell") == (interval is None or interval == (0.0, 100.0))
+    assert any(row[1] == "too small to tell" for row in answer.cells())
+    assert not any("± 0.0" in cell for row in answer.cells() for cell in row)
+
+
+def test_every_question_has_a_time_limit_unless_its_owner_says_otherwise(
+    people: sf.Curator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert people.setting.seconds == 600
+    values = DuckDB.values
+
+    def slow(engine: DuckDB, world: object) -> object:
+        engine.sources.run("SELECT SUM(a.range * b.range) FROM range(1000000) a, range(1000000) b")
+        return values(engine, world)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DuckDB, "values", slow)
+    before = list(people.ledger.lines())
+    with sf.Curator(people.policy, people.ledger, seconds="0.2") as hurried:
+        with pytest.raises(sf.Unsupported) as refusal:
+            hurried.sql("SELECT age - age % 10 AS decade, COUNT(*) AS n FROM people GROUP BY 1").error(epsilon=1)
+        assert refusal.value.code == "slow-groups"
+    assert list(people.ledger.lines()) == before
+
+
+def test_a_weak_auction_is_said_to_be_one(tmp_path: Path) -> None:
+    table = sf.Table("bids", pyarrow.table({"bid": [1, 2, 3]}), {"bid": sf.Domain("integer", bounds=(0, 9))}, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("bidder", every_row=True), sf.Budget(100), {"bids": table})
+    with sf.Curator(policy, tmp_path / "a.ledger") as market:
+        proposal = sf.games.sell(market, "bids", "bid", [1, 2, 3])
+        with pytest.warns(sf.WeakPrivacy, match="weak promise"):
+            proposal.release(8)
+        proposal.release(1, fresh=True)
+    with pytest.warns(sf.WeakPrivacy, match="weak promise"):
+        sf.games.digital_goods([1, 2, 3], epsilon=8, prices=[1, 2])
