@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from ledger.desks import account, pure, script
 from sfumato.ledger import places
-from sfumato.ledger.sqlite import APPLICATION, MIGRATIONS
+from sfumato.ledger.sqlite import APPLICATION, MIGRATIONS, UNREAD
 
 
 def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_newer_ledger_is_refused_and_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     sf.Ledger.open(path).close()
     with closing(sqlite3.connect(path)) as raw:
-        raw.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+        raw.execute(f"PRAGMA user_version = {UNREAD + len(MIGRATIONS) + 1}")
     before = path.read_bytes()
     with pytest.raises(sf.LedgerUnavailable, match="newer Sfumato"):
         sf.Ledger.open(path)

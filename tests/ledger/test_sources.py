@@ -30,7 +30,7 @@ def visits(tmp_path: Path) -> Path:
 def test_the_same_path_or_content_is_refused_by_another_account(ledger: sf.Ledger, visits: Path) -> None:
     clinic, other = account(ledger), account(ledger, name="other")
     source = clinic.join(visits)
-    assert source.fingerprint == sha256(visits.read_bytes()).hexdigest()
+    assert source.fingerprint != sha256(visits.read_bytes()).hexdigest()  # a plain hash would test guesses
     copy, link = visits.with_name("copy.csv"), visits.with_name("link.csv")
     copy.write_bytes(visits.read_bytes())
     link.symlink_to(visits)
@@ -104,7 +104,7 @@ def test_other_addresses_have_a_fingerprint_of_the_owners_making(ledger: sf.Ledg
     for source, seal in ((address, None), (address, "cd34"), ("postgresql://elsewhere/x#y", "ab12")):
         with pytest.raises(sf.SourceTaken):
             other.join(source, fingerprint=seal)
-    assert other.join("postgresql://elsewhere/x#y", fingerprint="ef56").fingerprint == "ef56"
+    assert "ef56" not in repr(other.join("postgresql://elsewhere/x#y", fingerprint="ef56"))
     assert ledger.verify().holds
 
 

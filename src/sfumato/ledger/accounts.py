@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from sfumato.errors import AlreadyAnswered, InvalidParameter, RequestDiffers, SourceTaken
 from sfumato.ledger import entries, sources
+from sfumato.ledger.amending import amended
 from sfumato.ledger.book import Book
 from sfumato.ledger.desk import Desk, Terms
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
@@ -68,7 +69,7 @@ class Account:
     def charge(self, entry: Entry) -> Line:
         """Admit this release and write it down, in one step, durable on return; or ``Overspent``, and nothing."""
         entry = Entry.of(entry)
-        cost, columns = self.cost(entry.curve), entry.columns
+        cost, columns = self.cost(entry.curve), self._book.columns(entry)
 
         def write(desk: Desk) -> Row:
             self._answered(desk, entry.request_id, entry.analyst, entry.question, entry.plan)
@@ -104,7 +105,7 @@ class Account:
         """The newest answer to this very question on this very data, at least as accurate in every column asked for."""
         asked = entries.widths(accuracy or {})
         where = {"kind": "answer", "account": self.name}
-        where |= {"plan": entries.name(plan, "plan"), "data": entries.name(data, "data")}
+        where |= {"plan": entries.name(plan, "plan"), "data": self._book.data(entries.name(data, "data"))}
         before = 0
         while True:
             with self._book.reading() as desk:
@@ -152,7 +153,12 @@ class Account:
         delta: Number | None = None,
         reserve: Number | None = None,
     ) -> Line:
-        """Change what may be spent. Unit, neighbours and order stay for life: what was spent is counted in them."""
+        """Change what may be spent. Unit, neighbours and order stay for life: what was spent is counted in them.
+
+        What was answered cannot be taken back, so a budget below what is spent and held is refused. If ε is raised
+        after answers were seen, only the largest ε that the owner would ever have allowed is a guarantee: the account's
+        theorem is about an ε that no answer decides.
+        """
         entries.reason(reason)
         with self._book.writing() as desk:
             terms = self._book.terms(desk, self.name)
@@ -164,17 +170,17 @@ class Account:
             if kept != part and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
                 rule = "the same part of δ as before once something was spent: the proof fixes it"
                 raise InvalidParameter("reserve", kept, rule)
-            budget = Budget(
-                old.epsilon if epsilon is None else epsilon,
-                most,
-                reserve=kept,
-                order=old.order,
-                neighbours=old.neighbours,
-            )
+            budget = amended(old, old.epsilon if epsilon is None else epsilon, most, kept, spent)
             if (budget.order is None) is not (old.order is None):
                 raise InvalidParameter("reserve", kept, "all of δ in an account that was opened without an order")
             columns = {"question": reason, "detail": codec.dumps(Terms(terms.unit, budget))}
             return Line.of(desk.append("amend", self.name, columns))
+
+    @property
+    def epsilons(self) -> tuple[Fraction, ...]:
+        """The account's ε since it was opened, oldest first; the last is in force."""
+        with self._book.reading() as desk:
+            return tuple(terms.budget.epsilon for terms in self._book.every_terms(desk, self.name))
 
     def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:
         """Add what was spent beyond what was charged, whatever it leaves. There is no line that takes away."""
@@ -206,21 +212,21 @@ class Account:
     def join(self, source: str | os.PathLike[str], *, fingerprint: str | None = None) -> Source:
         """Say that these data are about this account's people. A file is read whole unless nothing about it changed.
 
-        Data that another account knows, by path or by content, are refused; new content under a known path stays.
+        Data that another account knows, by path, content or file, are refused; new content under a known path stays.
         """
         with self._book.reading() as desk:
             known = sources.known(desk, self.name)
-        found = sources.look(source, fingerprint, known)
+        found = sources.look(source, fingerprint, known, self._book.keyed)
         with self._book.writing() as desk:
-            taken = sources.taken(desk, self.name, found)
+            taken = sources.taken(desk, self.name, found, self._book.keyed)
             if taken is not None:
                 raise SourceTaken(
                     f"these data belong to the account {taken!r}",
                     place=f"account {self.name!r}",
                     fix=f"ask for them in {taken!r}: the same people have one budget, whatever their data are called",
                 )
-            if found not in sources.known(desk, self.name):
-                desk.append("source", self.name, {"data": found.fingerprint, "detail": codec.dumps(found)})
+            if sources.changed(found, sources.known(desk, self.name)):
+                desk.append("source", self.name, {"detail": codec.dumps(found)})
         return found
 
     @property
@@ -228,6 +234,11 @@ class Account:
         """Every version of the data that was joined, oldest first."""
         with self._book.reading() as desk:
             return tuple(sources.known(desk, self.name))
+
+    @property
+    def version(self) -> int:
+        """Which version of the data is joined, as readers may be told: how often they have changed."""
+        return sources.version(self.sources)
 
     # ── tabs ───────────────────────────────────────────────────────────────────────────────────
 
@@ -241,7 +252,7 @@ class Account:
         """
         entry, vector = self._hold(hold, analyst, question)
         spends = whole or entry.interactive
-        columns = entry.columns
+        columns = self._book.columns(entry)
 
         def write(desk: Desk) -> Row:
             cost, left = (vector, NOTHING) if spends else (NOTHING, vector)

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from sfumato.errors import LedgerBehind, LedgerDamaged
 from sfumato.ledger.anchors import Anchor
 from sfumato.ledger.desk import Desk, Terms
-from sfumato.ledger.entries import Line
+from sfumato.ledger.entries import Entry, Line
+from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.purse import read_purse
 from sfumato.ledger.rows import Row
 from sfumato.ledger.store import Store
@@ -18,9 +19,11 @@ from sfumato.privacy import Budget, Cost
 class Book:
     """A store, and what is known about its lines from elsewhere: an anchor, and what this process wrote itself."""
 
-    def __init__(self, store: Store, anchors: tuple[Anchor, ...]) -> None:
+    def __init__(self, store: Store, anchors: tuple[Anchor, ...], keyed: KeyedHash) -> None:
         self.store = store
         self.anchors = anchors
+        self.keyed = keyed
+        """What identifies private rows is written through this."""
         self.damage: LedgerDamaged | None = None
         """What was found wrong when it was opened: it can be read, and nothing more is written."""
         self.wrote = False
@@ -30,12 +33,12 @@ class Book:
     @contextmanager
     def reading(self) -> Iterator[Desk]:
         with self.store.reading() as rows:
-            yield Desk(rows)
+            yield Desk(rows, self.keyed.origin)
 
     @contextmanager
     def writing(self, *, acknowledging: bool = False) -> Iterator[Desk]:
         with self.store.writing() as rows:
-            desk = Desk(rows)
+            desk = Desk(rows, self.keyed.origin)
             start = desk.head
             self._require_whole(desk, acknowledging=acknowledging)
             yield desk
@@ -43,12 +46,29 @@ class Book:
             self._known = (desk.head.number, desk.head.hash)
             self.wrote = True
 
+    def columns(self, entry: Entry) -> dict[str, str]:
+        """An entry as a line stores it."""
+        return {**entry.columns, "data": self.data(entry.data)}
+
+    def data(self, data: str) -> str:
+        """The data of a release as a line stores them."""
+        return self.keyed("data", data) if data else ""
+
     def terms(self, desk: Desk, account: str) -> Terms:
         """The terms in force. A line never changes, so each is read once."""
         number = desk.last(account).terms
         if number not in self._terms:
             self._terms[number] = desk.terms(number)
         return self._terms[number]
+
+    def every_terms(self, desk: Desk, account: str) -> list[Terms]:
+        """The terms since the account was opened, oldest first: each amendment follows a line under the terms before."""
+        found = [self.terms(desk, account)]
+        number = desk.last(account).terms
+        while before := desk.page({"account": account}, newest=True, before=number, limit=1):
+            number = before[0].terms
+            found.append(desk.terms(number))
+        return found[::-1]
 
     def purses(self, desk: Desk, account: str, analyst: str = "") -> list[tuple[Budget, str]]:
         """Every purse that must afford a charge, at spent and held together: the account's, and the analyst's."""

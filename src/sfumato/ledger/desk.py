@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from sfumato.errors import InvalidParameter, LedgerDamaged
 from sfumato.ledger.purse import NOTHING, read_cost, read_purse, write_cost
-from sfumato.ledger.rows import FIRST, LATEST, Row
+from sfumato.ledger.rows import LATEST, Row
 from sfumato.ledger.store import Rows, Where
+from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 
 
@@ -33,8 +34,9 @@ _NO_COLUMNS: Where = {}
 class Desk:
     """What may be read and written inside one transaction. Every line it trusts, it has checked against its seal."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, origin: str) -> None:
         self._rows = rows
+        self._origin = origin
         self.head = next(iter(self.page({}, newest=True, limit=1)), None)
 
     def page(
@@ -101,7 +103,8 @@ class Desk:
             purse=str(read_purse(last.purse if last else "").after(cost, before, after)),
             own=str(read_purse(mine.own if mine else "").after(cost, before, after)) if analyst else "",
             terms=number if last is None or kind == "amend" else last.terms,
-            previous=self.head.hash if self.head else FIRST,
+            salt=f"{bits.integer(128):032x}",
+            previous=self.head.hash if self.head else self._origin,
         )
         self.head = draft._replace(hash=draft.seal())
         self._rows.append(self.head)

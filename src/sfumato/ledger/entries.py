@@ -133,6 +133,7 @@ class Line:
     """What was asked, or the owner's reason."""
     plan: str
     data: str
+    """Which data were read: a keyed hash, equal for equal data in this ledger and otherwise without meaning."""
     cost: Cost
     """What this line spent, in units of 1e-30."""
     spent: Cost
@@ -140,7 +141,7 @@ class Line:
     """What open tabs hold after it."""
     tab: int | None
     about: int | None
-    """The charge that this line answers."""
+    """The charge that this line answers, or that was stopped without an answer."""
     request_id: str | None
     mechanisms: str
     """What was run, as a JSON list."""
@@ -191,11 +192,18 @@ class Line:
             row.about or None,
             row.request or None,
             row.mechanisms or "[]",
-            row.detail,
+            _detail(row),
             row.body,
             row.previous,
             row.hash,
         )
+
+
+def _detail(row: Row) -> str:
+    """Of data that were joined, only where they are: even keyed hashes would tell whether an old content came back."""
+    if row.kind != "source":
+        return row.detail
+    return json.dumps({"path": json.loads(row.detail)["path"]}, ensure_ascii=False)
 
 
 def moment(microseconds: int) -> datetime:

@@ -56,7 +56,7 @@ class Tab:
         owner = self.opening.analyst
         if entry.analyst not in (None, owner):
             raise InvalidParameter("analyst", entry.analyst, "the one who opened the tab, or left out")
-        cost, columns = self._price(entry.curve), {**entry.columns, "analyst": owner or ""}
+        cost, columns = self._price(entry.curve), {**self._book.columns(entry), "analyst": owner or ""}
 
         def write(desk: Desk) -> Row:
             left = read_cost(self._open(desk).left)
