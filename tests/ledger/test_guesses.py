@@ -170,7 +170,7 @@ def test_the_guesser_succeeds_where_key_and_salts_are_known(tmp_path: Path, monk
     folder.mkdir()
     (folder / "visits.csv").write_text(HERE)
     stamp = os.stat(folder / "visits.csv")
-    monkeypatch.setattr(Path, "unlink", lambda self, **_: None)  # the file stays as it was read
+    monkeypatch.setattr(Path, "unlink", lambda _, **__: None)  # the file stays as it was read
     left = life(folder, HERE)
     assert stamp.st_ino == os.stat(folder / "visits.csv").st_ino
     assert guessed(left, folder, KeyedHash(bytes(32))) >= {"hash", "seal"}

@@ -7,7 +7,7 @@ from fractions import Fraction
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.purse import NOTHING
 from sfumato.privacy import Budget, Cost, Guarantee
-from sfumato.privacy.numbers import Number, allowance_units, exact, text
+from sfumato.privacy.numbers import Number, allowance_units, text
 from sfumato.privacy.theorems import renyi_allowance
 
 _AMPLE = Fraction(10**6)

@@ -62,7 +62,7 @@ class Book:
         return self._terms[number]
 
     def every_terms(self, desk: Desk, account: str) -> list[Terms]:
-        """The terms since the account was opened, oldest first: each amendment follows a line under the terms before."""
+        """All terms since the account was opened, oldest first: an amendment follows a line under the terms before."""
         found = [self.terms(desk, account)]
         number = desk.last(account).terms
         while before := desk.page({"account": account}, newest=True, before=number, limit=1):

@@ -205,7 +205,7 @@ class SQLiteStore:
             )
         if 0 < version <= UNREAD:
             raise LedgerUnavailable(
-                f"this ledger was written by an older Sfumato (schema {version}): its lines hold plain hashes of the data",
+                f"this ledger was written by an older Sfumato (schema {version}), with plain hashes of the data",
                 place=self.place,
                 fix="keep the file, which was not touched, as the record of what was spent; open a new ledger with a "
                 "budget of what is left",
