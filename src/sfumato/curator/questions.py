@@ -155,6 +155,7 @@ class Question:
                 asked,
                 account=account,
                 engine=engine,
+                fresh=fresh,
                 seconds=self.setting.seconds,
                 progress=self.setting.progress,
             )

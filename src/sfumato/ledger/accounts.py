@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.errors import AlreadyAnswered, InvalidParameter, RequestDiffers, SourceTaken
-from sfumato.ledger import entries, sources
+from sfumato.errors import AlreadyAnswered, InvalidParameter, SourceTaken
+from sfumato.ledger import asking, entries, sources
 from sfumato.ledger.amending import amended
+from sfumato.ledger.asking import Asking
 from sfumato.ledger.book import Book
 from sfumato.ledger.desk import Desk, Terms
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
@@ -20,7 +21,6 @@ from sfumato.ledger.tabs import Tab, end_tab
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
 from sfumato.privacy.numbers import BELOW_ONE, PROBABILITY, Number, exact, text
 
-_PAGE = 20
 _MOST = 10**330  # units of 1e-30: the largest number there is (privacy.numbers)
 
 
@@ -72,10 +72,18 @@ class Account:
         cost, columns = self.cost(entry.curve), self._book.columns(entry)
 
         def write(desk: Desk) -> Row:
-            self._answered(desk, entry.request_id, entry.analyst, entry.question, entry.plan)
+            asking.requested(desk, self.name, entry.request_id, entry.analyst, entry.question, entry.plan)
             return desk.append("charge", self.name, columns, cost=cost)
 
-        return self._book.admitted(self.name, columns["analyst"], cost, write)
+        return self._book.admitted(self.name, columns["analyst"], cost, write, Line.of)
+
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Asking:
+        """A question that will be answered with this accuracy: found, joined to an equal one under way, or charged.
+
+        Nothing happens before its ``begin``.
+        """
+        entry = Entry.of(entry)
+        return Asking(self._book, self.name, entry, self.cost(entry.curve), entries.widths(accuracy), fresh=fresh)
 
     def cost(self, curve: Curve) -> Cost:
         """A release's price here. Order and neighbours are fixed for life, so no amendment changes it."""
@@ -94,8 +102,11 @@ class Account:
                 raise InvalidParameter("line", line.number, "the line of a charge or a step of this account")
             if desk.newest(about=paid.number) is not None:
                 raise AlreadyAnswered(
-                    "this charge has been answered", place=f"line {paid.number}", fix="charge again for another answer"
+                    "this charge has been answered, or was stopped without an answer",
+                    place=f"line {paid.number}",
+                    fix="charge again for another answer",
                 )
+            desk.end(paid.number)
             copied = {"analyst": paid.analyst, "request": paid.request, "plan": paid.plan, "data": paid.data}
             return Line.of(
                 desk.append("answer", self.name, {**copied, "about": paid.number, "body": body, "detail": detail})
@@ -106,16 +117,8 @@ class Account:
         asked = entries.widths(accuracy or {})
         where = {"kind": "answer", "account": self.name}
         where |= {"plan": entries.name(plan, "plan"), "data": self._book.data(entries.name(data, "data"))}
-        before = 0
-        while True:
-            with self._book.reading() as desk:
-                rows = desk.page(where, newest=True, before=before, limit=_PAGE)
-            for found in map(StoredAnswer.of, rows):
-                if found.within(asked):
-                    return found
-            if len(rows) < _PAGE:
-                return None
-            before = rows[-1].number
+        found = asking.stored(self._book, where, asked)
+        return None if found is None else StoredAnswer.of(found)
 
     def requested(
         self, request_id: str, *, analyst: str | None = None, question: str | None = None, plan: str | None = None
@@ -123,25 +126,8 @@ class Account:
         """The answer this request got; None when it got none, and then it is a new charge."""
         entries.name(request_id, "request_id")
         with self._book.reading() as desk:
-            found = self._answered(desk, request_id, analyst, question, plan)
+            found = asking.requested(desk, self.name, request_id, analyst, question, plan)
         return None if found is None else StoredAnswer.of(found)
-
-    def _answered(
-        self, desk: Desk, request_id: str | None, analyst: str | None, question: str | None, plan: str | None
-    ) -> Row | None:
-        """The first answer to a request; a request id names one question for ever, by its plan or else by its text."""
-        if request_id is None:
-            return None
-        where = {"kind": "answer", "account": self.name, "analyst": analyst or "", "request": request_id}
-        rows = desk.page(where, limit=1)
-        paid = desk.line(rows[0].about) if rows else None
-        if paid is None:
-            return None
-        if (plan != paid.plan) if plan else (question is not None and question != paid.question):
-            raise RequestDiffers(
-                "this request id was used for another question", place="request_id", fix="give each question its own id"
-            )
-        return rows[0]
 
     # ── what the owner does ────────────────────────────────────────────────────────────────────
 
@@ -258,7 +244,10 @@ class Account:
             cost, left = (vector, NOTHING) if spends else (NOTHING, vector)
             return desk.append("tab-open", self.name, columns, cost=cost, left=left)
 
-        return Tab(self._book, self._book.admitted(self.name, columns["analyst"], vector, write), self.cost)
+        def given(row: Row) -> Tab:
+            return Tab(self._book, Line.of(row), self.cost)
+
+        return self._book.admitted(self.name, columns["analyst"], vector, write, given)
 
     def _hold(self, hold: Entry | Cost, analyst: str | None, question: str) -> tuple[Entry, Cost]:
         if not isinstance(hold, Cost):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sfumato.errors import InvalidParameter, LedgerDamaged
 from sfumato.ledger.purse import NOTHING, read_cost, read_purse, write_cost
 from sfumato.ledger.rows import LATEST, Row
-from sfumato.ledger.store import Rows, Where
+from sfumato.ledger.store import Rows, UnderWay, Where
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 
@@ -73,6 +74,23 @@ class Desk:
         if not isinstance(value, Terms):
             raise LedgerDamaged(number, "it does not hold an account's terms")
         return value
+
+    def under_way(self, equal: Where) -> Sequence[UnderWay]:
+        """Charges that are not answered yet, whose columns equal these."""
+        return self._rows.under_way(equal)
+
+    def begin(self, charge: UnderWay) -> None:
+        self._rows.begin(charge)
+
+    def end(self, number: int) -> None:
+        self._rows.end(number)
+
+    def stop(self, number: int) -> None:
+        """Say that a charge stays without an answer, unless it has one."""
+        paid = self.line(number)
+        if paid is not None and self.newest(about=number) is None:
+            self.append("stopped", paid.account, {"analyst": paid.analyst, "about": number})
+        self.end(number)
 
     def append(
         self,

@@ -230,13 +230,7 @@ class StoredAnswer:
 
     @classmethod
     def of(cls, row: Row) -> StoredAnswer:
-        found = json.loads(row.detail)
-        accuracy = {column: Fraction(width) for column, width in found.items()}
-        return cls(row.number, moment(row.time), row.body, accuracy, row.hash)
-
-    def within(self, asked: Mapping[str, Fraction]) -> bool:
-        """At least as accurate in every column that was asked for."""
-        return all(column in self.accuracy and self.accuracy[column] <= width for column, width in asked.items())
+        return cls(row.number, moment(row.time), row.body, read_widths(row.detail), row.hash)
 
 
 def widths(accuracy: Mapping[str, Number]) -> dict[str, Fraction]:
@@ -250,3 +244,12 @@ def widths(accuracy: Mapping[str, Number]) -> dict[str, Fraction]:
 
 def write_widths(accuracy: Mapping[str, Fraction]) -> str:
     return json.dumps({column: text(width) for column, width in accuracy.items()}, separators=(",", ":"))
+
+
+def read_widths(text: str) -> dict[str, Fraction]:
+    return {column: Fraction(width) for column, width in json.loads(text).items()}
+
+
+def within(accuracy: Mapping[str, Fraction], asked: Mapping[str, Fraction]) -> bool:
+    """Whether the accuracy is at least what was asked for, in every column that was."""
+    return all(column in accuracy and accuracy[column] <= width for column, width in asked.items())

@@ -19,14 +19,14 @@ from pathlib import Path
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
 from sfumato.ledger import places
 from sfumato.ledger.rows import COLUMNS, Row
-from sfumato.ledger.store import Flight, Where
+from sfumato.ledger.store import UnderWay, Where
 from sfumato.mechanisms import bits
 
 APPLICATION = 0x5F0A70  # in the file's header: this is a ledger of ours
 
 _TYPES = {"number": "INTEGER PRIMARY KEY"} | dict.fromkeys(("time", "tab", "about", "terms"), "INTEGER NOT NULL")
 _TABLE = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in COLUMNS)
-_FLIGHTS = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in Flight._fields)
+_UNDER_WAY = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in UnderWay._fields)
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -44,9 +44,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE header (key TEXT NOT NULL) STRICT",
         "CREATE TRIGGER one_key BEFORE UPDATE ON header BEGIN SELECT RAISE(ABORT, 'the key is never changed'); END",
         "CREATE TRIGGER kept_key BEFORE DELETE ON header BEGIN SELECT RAISE(ABORT, 'the key is never removed'); END",
-        f"CREATE TABLE flights (\n    {_FLIGHTS}\n) STRICT",
-        "CREATE INDEX by_question ON flights (account, plan, data)",
-        "CREATE INDEX by_asker ON flights (account, analyst, request)",
+        f"CREATE TABLE under_way (\n    {_UNDER_WAY}\n) STRICT",
+        "CREATE INDEX by_question ON under_way (account, plan, data)",
+        "CREATE INDEX by_asker ON under_way (account, analyst, request)",
         "CREATE TRIGGER no_update BEFORE UPDATE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never changed'); END",
         "CREATE TRIGGER no_delete BEFORE DELETE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never removed'); END",
     ),
@@ -56,7 +56,7 @@ UNREAD = 1
 """Schemas up to this one are no longer read: their lines held plain hashes of the data."""
 
 _INSERT = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-_BEGIN = f"INSERT INTO flights VALUES ({', '.join('?' * len(Flight._fields))})"
+_BEGIN = f"INSERT INTO under_way VALUES ({', '.join('?' * len(UnderWay._fields))})"
 # A partial index is used only where the query repeats its condition as a constant.
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
 _CONDITIONS |= {"request": "request <> ''"}
@@ -329,16 +329,18 @@ class SQLiteRows:
     def append(self, row: Row) -> None:
         self._connection.execute(_INSERT, row)
 
-    def flights(self, equal: Where) -> Sequence[Flight]:
+    def under_way(self, equal: Where) -> Sequence[UnderWay]:
         where = " AND ".join(f"{column} = ?" for column in equal)
-        found = self._connection.execute(f"SELECT * FROM flights WHERE {where} ORDER BY number", tuple(equal.values()))
-        return [Flight(*values) for values in found]
+        found = self._connection.execute(
+            f"SELECT * FROM under_way WHERE {where} ORDER BY number", tuple(equal.values())
+        )
+        return [UnderWay(*values) for values in found]
 
-    def begin(self, flight: Flight) -> None:
-        self._connection.execute(_BEGIN, flight)
+    def begin(self, charge: UnderWay) -> None:
+        self._connection.execute(_BEGIN, charge)
 
     def end(self, number: int) -> None:
-        self._connection.execute("DELETE FROM flights WHERE number = ?", (number,))
+        self._connection.execute("DELETE FROM under_way WHERE number = ?", (number,))
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,7 @@ Where = Mapping[str, str | int]
 """Columns and the values they must have."""
 
 
-class Flight(NamedTuple):
+class UnderWay(NamedTuple):
     """A charge on its way to its answer. Others who ask the same wait for it instead of paying."""
 
     number: int
@@ -44,10 +44,10 @@ class Rows(Protocol):
 
     def append(self, row: Row) -> None: ...
 
-    def flights(self, equal: Where) -> Sequence[Flight]:
+    def under_way(self, equal: Where) -> Sequence[UnderWay]:
         """The charges under way whose columns equal these, by number."""
 
-    def begin(self, flight: Flight) -> None: ...
+    def begin(self, charge: UnderWay) -> None: ...
 
     def end(self, number: int) -> None:
         """The charge of this number is answered or stopped; nothing happens if it was not under way."""

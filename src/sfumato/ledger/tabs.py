@@ -65,7 +65,7 @@ class Tab:
             return desk.append("step", self.opening.account, columns, cost=cost, left=left.less(cost), tab=self.number)
 
         # The step only moves what is held to what is spent; a correction may have raised the totals meanwhile.
-        return self._book.admitted(self.opening.account, columns["analyst"], NOTHING, write)
+        return self._book.admitted(self.opening.account, columns["analyst"], NOTHING, write, Line.of)
 
     def close(self) -> None:
         """End it and free what is unspent. A tab that is closed stays closed."""
