@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 
 from sfumato.errors import AlreadyAnswered, InvalidParameter, SourceTaken
 from sfumato.ledger import asking, entries, sources
@@ -164,9 +165,10 @@ class Account:
 
     @property
     def epsilons(self) -> tuple[Fraction, ...]:
-        """The account's ε since it was opened, oldest first; the last is in force."""
+        """Every ε the account has had, oldest first; the last is in force."""
         with self._book.reading() as desk:
-            return tuple(terms.budget.epsilon for terms in self._book.every_terms(desk, self.name))
+            every = [terms.budget.epsilon for terms in self._book.every_terms(desk, self.name)]
+        return tuple(epsilon for epsilon, _ in groupby(every))
 
     def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:
         """Add what was spent beyond what was charged, whatever it leaves. There is no line that takes away."""

@@ -155,7 +155,9 @@ class SQLiteStore:
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Bring an older file up to this version's schema, all of it or nothing; refuse a newer or a foreign one."""
-        if self._version(connection) == _newest():
+        version = self._version(connection)
+        places.close_to_others(self._path)
+        if version == _newest():
             return
         self._log_ahead(connection)
         connection.execute("BEGIN IMMEDIATE")
