@@ -37,9 +37,10 @@ import os, sys, sfumato as sf
 from ledger.desks import account, pure
 ledger = sf.Ledger.open(sys.argv[1])
 clinic = account(ledger)
-line = clinic.charge(pure("0.1", plan="p", data="v", request_id="r"))
+question = clinic.ask(pure("0.1", plan="p", data="v", request_id="r"), {})
+assert question.begin() is None
 os.write(1, b"charged\\n")
-clinic.answer(line, '"body"', {})
+clinic.answer(question.line, '"body"', {})
 os.write(1, b"shown\\n")
 if sys.argv[2] == "close":
     ledger.close()
@@ -63,7 +64,9 @@ def check(path: Path, output: str) -> None:
         clinic = account(ledger)
         stored = clinic.requested("r", plan="p")
         assert (stored is not None) is ("answer" in kinds)
-        clinic.charge(pure("0.1"))
+        again = clinic.ask(pure("0.1", plan="p", data="v", request_id="r"), {})
+        assert (again.begin(0) is not None) is ("answer" in kinds)  # a payer that died is not waited for
+        assert ("stopped" in {line.kind for line in ledger}) is (kinds[-1:] == ["charge"])
         assert ledger.verify().holds
 
 
@@ -162,7 +165,7 @@ def test_what_was_said_survives_a_disk_that_forgets_unsynced_writes(tmp_path: Pa
 def test_a_ledger_that_does_not_sync_is_caught(tmp_path: Path) -> None:
     careless = 'ledger._book.store._connection.execute("PRAGMA synchronous = NORMAL")'
     with pytest.raises(AssertionError):
-        _survives(CHARGE_AND_ANSWER.replace("line = ", f"{careless}\nline = "), tmp_path)
+        _survives(CHARGE_AND_ANSWER.replace("question = ", f"{careless}\nquestion = "), tmp_path)
 
 
 def _survives(code: str, tmp_path: Path) -> None:
