@@ -332,6 +332,17 @@ def test_a_stop_that_answers_nothing_or_twice_is_a_bad_line(ledger: sf.Ledger) -
     assert clinic.spent["pure"] == 0
 
 
+def test_a_backup_waits_for_nobody(ledger: sf.Ledger, tmp_path: Path) -> None:
+    clinic = account(ledger)
+    first = clinic.ask(pure(**ENTRY), {"n": 5})
+    assert first.begin() is None
+    ledger.backup(tmp_path / "copy.db")
+    with sf.Ledger.open(tmp_path / "copy.db") as copy:
+        assert copy.verify().holds
+        assert ask(account(copy), pause=0, seconds=0) == (False, "1")
+    clinic.answer(first.line, "1", {"n": 5})
+
+
 # ── processes ──────────────────────────────────────────────────────────────────────────────────────
 
 

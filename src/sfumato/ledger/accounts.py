@@ -206,7 +206,7 @@ class Account:
             known = sources.known(desk, self.name)
         found = sources.look(source, fingerprint, known, self._book.keyed)
         with self._book.writing() as desk:
-            taken = sources.taken(desk, self.name, found, self._book.keyed)
+            taken = sources.taken(sources.joined(desk), self.name, found, self._book.keyed)
             if taken is not None:
                 raise SourceTaken(
                     f"these data belong to the account {taken!r}",

@@ -94,7 +94,8 @@ class Ledger:
     def require_public(self, source: str | os.PathLike[str], *, fingerprint: str | None = None) -> None:
         """Refuse data that an account protects: declared public, they would be read for free."""
         with self._book.reading() as desk:
-            account = sources.protected(desk, source, fingerprint, self._book.keyed)
+            joined = sources.joined(desk)
+        account = sources.protected(joined, source, fingerprint, self._book.keyed)
         if account is not None:
             raise SourceTaken(
                 f"these data are private: the account {account!r} protects them",

@@ -54,8 +54,16 @@ class Source:
                 entries.name(getattr(self, what), what)
 
 
+Joined = Sequence[tuple[str, Source]]
+"""Accounts and the sources that were joined to them, oldest first."""
+
+
+def joined(desk: Desk) -> Joined:
+    return [(row.account, codec.loads(row.detail)) for row in desk.page({"kind": "source"})]
+
+
 def known(desk: Desk, account: str) -> list[Source]:
-    return [codec.loads(row.detail) for row in desk.page({"kind": "source"}) if row.account == account]
+    return [source for owner, source in joined(desk) if owner == account]
 
 
 def changed(source: Source, before: Sequence[Source]) -> bool:
@@ -65,32 +73,30 @@ def changed(source: Source, before: Sequence[Source]) -> bool:
     return source != _last(source.path, before)
 
 
-def version(joined: Sequence[Source]) -> int:
+def version(before: Sequence[Source]) -> int:
     """How many contents were joined one after another: changes are counted, whether or not an old content came back."""
     last: dict[str, str] = {}
     count = 0
-    for source in joined:
+    for source in before:
         place = f"{MEMORY}{source.fingerprint}" if source.path == MEMORY else source.path
         count += last.get(place) != source.fingerprint
         last[place] = source.fingerprint
     return count
 
 
-def taken(desk: Desk, account: str, source: Source, keyed: KeyedHash) -> str | None:
+def taken(all_joined: Joined, account: str, source: Source, keyed: KeyedHash) -> str | None:
     """The other account that knows this path, this content or this file."""
-    for row in desk.page({"kind": "source"}):
-        if row.account != account and _same(source, codec.loads(row.detail), keyed):
-            return row.account
-    return None
+    return next((owner for owner, other in all_joined if owner != account and _same(source, other, keyed)), None)
 
 
-def protected(desk: Desk, source: str | os.PathLike[str], fingerprint: str | None, keyed: KeyedHash) -> str | None:
+def protected(
+    all_joined: Joined, source: str | os.PathLike[str], fingerprint: str | None, keyed: KeyedHash
+) -> str | None:
     """The account that knows these data. A file is read only if a file of its size was joined."""
     found = _glance(source, fingerprint, keyed)
-    joined = [codec.loads(row.detail) for row in desk.page({"kind": "source"})]
-    if found.size and not found.fingerprint and any(other.size == found.size for other in joined):
+    if found.size and not found.fingerprint and any(other.size == found.size for _, other in all_joined):
         found = look(source, None, (), keyed)
-    return taken(desk, "", found, keyed)
+    return taken(all_joined, "", found, keyed)
 
 
 def _same(source: Source, other: Source, keyed: KeyedHash) -> bool:

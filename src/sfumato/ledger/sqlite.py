@@ -248,6 +248,8 @@ class SQLiteStore:
         try:
             with self._lock, self._explained(), contextlib.closing(sqlite3.connect(partial)) as copy:
                 self._opened().backup(copy)
+                copy.execute("DELETE FROM under_way")  # who answers these answers them in the original
+                copy.commit()
                 copy.execute("PRAGMA journal_mode = DELETE")
             _sync(partial)
             os.link(partial, target)  # fails where another file has appeared meanwhile
