@@ -10,6 +10,7 @@
     ├── Unsupported                 a question outside what can be answered, by a stable code
     ├── Unanswered                  a release that was charged and then stopped
     ├── EntropyStuck                the operating system gave the same random key twice
+    ├── AnswerPending               a question that waited too long for an equal one
     ├── SessionClosed               a question to a session that has said its last
     ├── Overspent                   a charge the account cannot afford
     ├── AccountDiffers              an account opened again under other terms than it was opened with
@@ -169,22 +170,43 @@ class Unsupported(SfumatoError):
 class Unanswered(SfumatoError):
     """A release was charged and then stopped: by a time limit, an interruption or a failure below.
 
-    Its text is the same whatever happened, because what happened may depend on private rows.
+    Its text is the same whatever happened, because what happened may depend on private rows. Who waited for the answer
+    of an equal question is told of that question's charge, and was not ``charged``.
     """
 
     code = "unanswered"
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, charged: bool = True) -> None:
         super().__init__(
-            "this release was charged and then stopped before it could answer",
+            "this release was charged and then stopped before it could answer"
+            if charged
+            else "this question waited for an equal one, which was charged and then stopped before it could answer; "
+            "nothing was charged for waiting",
             place=f"line {number} of the ledger",
             fix="ask again: that is a new release with its own charge",
+        )
+        self.number = number
+        self.charged = charged
+
+
+class AnswerPending(SfumatoError):
+    """An equal question is being answered, and takes longer than this one may wait."""
+
+    code = "answer-pending"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            "an equal question was asked before and is not answered yet; nothing was charged for waiting",
+            place=f"line {number} of the ledger",
+            fix="ask again later: its answer will be free",
         )
         self.number = number
 
 
 class EntropyStuck(SfumatoError):
     """The operating system's entropy gave the same key twice: noise would repeat, and could be subtracted."""
+
+    code = "entropy-stuck"
 
     def __init__(self) -> None:
         super().__init__(
@@ -332,6 +354,8 @@ OUTCOMES: Mapping[str, Outcome] = {
     "unsupported": Outcome(1, 422),
     "overspent": Outcome(3, 402),
     "unanswered": Outcome(4, 500),
+    "answer-pending": Outcome(1, 503),
+    "entropy-stuck": Outcome(1, 500),
     "engine-failed": Outcome(1, 500),
     "engine-closed": Outcome(1, 503),
     "source-changed": Outcome(1, 409),
