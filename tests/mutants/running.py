@@ -60,7 +60,7 @@ class Mutant:
     old: str
     new: str
     tests: tuple[str, ...]
-    """Under ``tests``: what must notice it."""
+    """Under ``tests``: the files, or single tests of them, that must notice it."""
     accepted: str = ""
     """Why it may survive; most may not."""
 

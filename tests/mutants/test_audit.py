@@ -12,7 +12,7 @@ MUTANTS = (
         "audit/falsifying.py",
         "float(1 - level) / max(1, len(candidates)) / 2",
         "float(1 - level) / 2",
-        _TESTS,
+        ("audit/test_false_alarms.py",),
     ),
     Mutant(
         "the chance of a mistake is not shared over the two limits",
@@ -20,7 +20,7 @@ MUTANTS = (
         "audit/falsifying.py",
         "float(1 - level) / max(1, len(candidates)) / 2",
         "float(1 - level) / max(1, len(candidates))",
-        _TESTS,
+        ("audit/test_false_alarms.py",),
     ),
     Mutant(
         "events are measured on the samples they were picked on",
@@ -28,7 +28,7 @@ MUTANTS = (
         "audit/falsifying.py",
         "(_proven(event, first[picking:], second[picking:],",
         "(_proven(event, first[:picking], second[:picking],",
-        _TESTS,
+        ("audit/test_false_alarms.py",),
     ),
 )
 

@@ -13,7 +13,7 @@ MUTANTS = (
         "ledger/purse.py",
         "return self.spent + self.held",
         "return self.spent",
-        _TABS,
+        ("ledger/test_tabs.py::test_a_hold_is_not_there_for_others_and_what_is_unspent_comes_back",),
     ),
     Mutant(
         "a step may cost more than its tab holds",
@@ -21,7 +21,7 @@ MUTANTS = (
         "ledger/tabs.py",
         "if not left.covers(cost):",
         "if False:",
-        _TABS,
+        ("ledger/test_tabs.py::test_a_step_fits_in_every_component",),
     ),
     Mutant(
         "a tab left by an error gives back",
@@ -29,7 +29,7 @@ MUTANTS = (
         "ledger/tabs.py",
         "self._end(keep=kind is not None)",
         "self._end(keep=False)",
-        _TABS,
+        ("ledger/test_tabs.py::test_a_block_left_by_an_error_gives_nothing_back",),
     ),
     Mutant(
         "a tab whose process died gives back",
@@ -37,7 +37,7 @@ MUTANTS = (
         "ledger/accounts.py",
         "end_tab(desk, last, keep=True, reason=reason)",
         "end_tab(desk, last, keep=False, reason=reason)",
-        _TABS,
+        ("ledger/test_tabs.py::test_a_dead_process_leaves_its_hold_spent",),
     ),
     Mutant(
         "hidden state is charged step by step",
@@ -45,7 +45,7 @@ MUTANTS = (
         "ledger/accounts.py",
         "spends = whole or entry.interactive",
         "spends = whole",
-        _TABS,
+        ("ledger/test_tabs.py::test_hidden_state_is_charged_whole_at_opening",),
     ),
     Mutant(
         "what has no bound costs the ledger nothing",
@@ -53,7 +53,7 @@ MUTANTS = (
         "ledger/purse.py",
         "pure = None if self.pure is None or cost.pure is None else self.pure + cost.pure",
         "pure = (self.pure or 0) + (cost.pure or 0)",
-        _ACCOUNTS,
+        ("ledger/test_accounts.py::test_every_currency_is_enforced_as_the_budget_says",),
     ),
     Mutant(
         "failures are not added up",
@@ -61,7 +61,10 @@ MUTANTS = (
         "ledger/purse.py",
         "spent = (pure, _sum(self.renyi, cost.renyi), self.failure + cost.failure)",
         "spent = (pure, _sum(self.renyi, cost.renyi), cost.failure)",
-        ("ledger/test_accounts.py", "ledger/test_chain.py"),
+        (
+            "ledger/test_accounts.py::test_every_currency_is_enforced_as_the_budget_says",
+            "ledger/test_accounts.py::test_a_share_is_of_every_allowance",
+        ),
     ),
     Mutant(
         "an analyst's share is no limit",
@@ -69,7 +72,7 @@ MUTANTS = (
         "ledger/book.py",
         "if mine is not None and mine.share:",
         "if False:",
-        _ACCOUNTS,
+        ("ledger/test_accounts.py::test_a_share_and_the_cap_must_both_afford",),
     ),
     Mutant(
         "a charge is answered twice",
@@ -77,7 +80,7 @@ MUTANTS = (
         "ledger/accounts.py",
         "if desk.newest(about=paid.number) is not None:",
         "if False:",
-        _ACCOUNTS,
+        ("ledger/test_accounts.py::test_a_charge_pays_for_one_answer",),
     ),
     Mutant(
         "the same people have two budgets",
@@ -93,7 +96,7 @@ MUTANTS = (
         "ledger/book.py",
         "if missing is not None:",
         "if False:",
-        ("ledger/test_two_histories.py", "ledger/test_chain.py"),
+        ("ledger/test_chain.py::test_a_ledger_behind_the_anchor_beside_it_refuses_until_acknowledged",),
     ),
     Mutant(
         "a line that was changed is believed",
@@ -101,7 +104,7 @@ MUTANTS = (
         "ledger/desk.py",
         "if row.hash != row.seal():",
         "if False:",
-        ("ledger/test_chain.py",),
+        ("ledger/test_accounts.py::test_a_line_that_was_tampered_with_is_not_answered",),
     ),
 )
 

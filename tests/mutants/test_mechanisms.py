@@ -11,7 +11,11 @@ MUTANTS = (
         "mechanisms/grids.py",
         "per_group = -(-change.per_group // grid)",
         "per_group = change.per_group // grid",
-        ("mechanisms/test_additive.py",),
+        (
+            "mechanisms/test_additive.py::test_rounding_to_a_grid_never_stretches_a_change",
+            "mechanisms/test_additive.py::test_grids",
+            "mechanisms/test_additive.py::test_curves_are_of_the_noise_drawn",
+        ),
     ),
     Mutant(
         "the sum of changes on a grid forgets rounding",
@@ -19,7 +23,11 @@ MUTANTS = (
         "mechanisms/grids.py",
         "total = change.total // grid + change.groups",
         "total = change.total // grid",
-        ("mechanisms/test_additive.py",),
+        (
+            "mechanisms/test_additive.py::test_rounding_to_a_grid_never_stretches_a_change",
+            "mechanisms/test_additive.py::test_grids",
+            "mechanisms/test_additive.py::test_curves_are_of_the_noise_drawn",
+        ),
     ),
     Mutant(
         "halves are rounded to even",
@@ -27,7 +35,7 @@ MUTANTS = (
         "mechanisms/grids.py",
         "(down + (held - down >= 0.5)).astype(np.int64)",
         "np.rint(held).astype(np.int64)",
-        ("mechanisms/test_additive.py",),
+        ("mechanisms/test_additive.py::test_rounding_to_a_grid_never_stretches_a_change",),
     ),
     Mutant(
         "floating point decides how large Laplace noise is",
@@ -35,7 +43,7 @@ MUTANTS = (
         "mechanisms/laplace.py",
         "margin = b * 2.0**-42 + 2.0**-50",
         "margin = 0.0",
-        ("mechanisms/test_laws.py", "mechanisms/test_additive.py"),
+        ("mechanisms/test_laws.py::test_laplace_is_exact_around_every_boundary",),
     ),
     Mutant(
         "floating point decides who wins a race",
@@ -43,7 +51,7 @@ MUTANTS = (
         "mechanisms/races.py",
         "return keys, width + 2.0**-46 * (np.abs(distance) + np.abs(keys) + e + 1)",
         "return keys, np.zeros_like(width)",
-        ("mechanisms/test_selection.py",),
+        ("mechanisms/test_selection.py::test_photo_finishes_are_decided_exactly",),
     ),
     Mutant(
         "no number is read as a number",
@@ -51,7 +59,7 @@ MUTANTS = (
         "mechanisms/grids.py",
         "np.nan_to_num(part.astype(np.float64), nan=0.0)",
         "np.nan_to_num(part.astype(np.float64), nan=np.inf)",
-        ("mechanisms/test_additive.py",),
+        ("mechanisms/test_additive.py::test_grids",),
     ),
     Mutant(
         "a score that is no number is the best",
@@ -59,7 +67,7 @@ MUTANTS = (
         "mechanisms/selection.py",
         "np.where(np.isnan(array), -np.inf, array)",
         "np.where(np.isnan(array), np.inf, array)",
-        ("mechanisms/test_selection.py",),
+        ("mechanisms/test_selection.py::test_floats_need_a_grid_and_nan_is_the_worst",),
     ),
     Mutant(
         "a sum beyond 64 bits changes its sign",
@@ -67,7 +75,7 @@ MUTANTS = (
         "mechanisms/grids.py",
         "if wrapped.any():",
         "if False:",
-        ("mechanisms/test_additive.py",),
+        ("mechanisms/test_additive.py::test_sums_saturate_and_never_wrap",),
     ),
     Mutant(
         "unsigned numbers beyond 63 bits become negative",
@@ -75,7 +83,7 @@ MUTANTS = (
         "mechanisms/grids.py",
         "np.minimum(part, np.uint64(_LIMITS.max)).astype(np.int64)",
         "part.astype(np.int64)",
-        ("mechanisms/test_additive.py",),
+        ("mechanisms/test_additive.py::test_sums_saturate_and_never_wrap",),
     ),
     Mutant(
         "bytes at the start of a pool are given out twice",
@@ -123,7 +131,7 @@ MUTANTS = (
         "mechanisms/tables.py",
         "close = (place > 0) & (self.cuts[np.maximum(place, 1) - 1] == words)",
         "close = np.zeros(words.size, bool)",
-        ("mechanisms/test_laws.py", "mechanisms/test_additive.py"),
+        ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),
     ),
     Mutant(
         "a word on a cut of a guide table lies below it",
@@ -131,7 +139,7 @@ MUTANTS = (
         "mechanisms/tables.py",
         'place = np.searchsorted(self.cuts, words, side="right")',
         'place = np.searchsorted(self.cuts, words, side="left")',
-        ("mechanisms/test_laws.py", "mechanisms/test_additive.py"),
+        ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),
     ),
     Mutant(
         "zero is drawn with either sign",
@@ -139,7 +147,10 @@ MUTANTS = (
         "mechanisms/laplace.py",
         "return -size if size else self.draw()",
         "return -size",
-        ("mechanisms/test_laws.py",),
+        (
+            "mechanisms/test_laws.py::test_large_laplace_scales_by_parts",
+            "mechanisms/test_laws.py::test_laplace_is_exact_around_every_boundary",
+        ),
     ),
     Mutant(
         "the low part of one wide draw is uniform",
@@ -147,7 +158,10 @@ MUTANTS = (
         "mechanisms/laplace.py",
         "if w > 1 << (42 - k) or not _rejected(d, w, 64 - k, scale):",
         "if True:",
-        ("mechanisms/test_laws.py",),
+        (
+            "mechanisms/test_laws.py::test_large_laplace_scales_by_parts",
+            "mechanisms/test_laws.py::test_laplace_is_exact_around_every_boundary",
+        ),
     ),
     Mutant(
         "the low parts of many wide draws are uniform",
@@ -155,7 +169,10 @@ MUTANTS = (
         "mechanisms/laplace.py",
         "for index in np.flatnonzero((words >> np.uint64(k)) <= np.uint64(1 << (42 - k))):",
         "for index in range(0):",
-        ("mechanisms/test_laws.py",),
+        (
+            "mechanisms/test_laws.py::test_large_laplace_scales_by_parts",
+            "mechanisms/test_laws.py::test_laplace_is_exact_around_every_boundary",
+        ),
     ),
     Mutant(
         "zero counts twice in the discrete Laplace law",
@@ -163,7 +180,10 @@ MUTANTS = (
         "mechanisms/laplace.py",
         "c = _LN2 - math.log1p(math.exp(-1 / b)) if folded else 0.0",
         "c = _LN2 if folded else 0.0",
-        ("mechanisms/test_laws.py",),
+        (
+            "mechanisms/test_laws.py::test_laplace_is_exact_around_every_boundary",
+            "mechanisms/test_laws.py::test_laplace_draws_follow_the_law",
+        ),
     ),
     Mutant(
         "the truth is kept more often than ε allows",
@@ -187,7 +207,7 @@ MUTANTS = (
         "mechanisms/additive.py",
         "worst = sorted(sizes)[: change.groups]",
         "worst = sorted(sizes)[-change.groups :]",
-        ("mechanisms/test_additive.py",),
+        ("mechanisms/test_additive.py::test_curves_of_unequal_scales",),
     ),
     Mutant(
         "unequal deviations are priced by the largest",
@@ -195,7 +215,7 @@ MUTANTS = (
         "mechanisms/additive.py",
         "worst = sorted(sizes)\n",
         "worst = sorted(sizes, reverse=True)\n",
-        ("mechanisms/test_additive.py",),
+        ("mechanisms/test_additive.py::test_curves_of_unequal_scales",),
     ),
     Mutant(
         "every selection is monotone",
@@ -203,7 +223,10 @@ MUTANTS = (
         "mechanisms/selection.py",
         "(1 if self.monotone else 2)",
         "1",
-        ("mechanisms/test_selection.py",),
+        (
+            "mechanisms/test_selection.py::test_choices_follow_the_law",
+            "mechanisms/test_selection.py::test_curves_cover_every_small_world",
+        ),
     ),
     Mutant(
         "every session is monotone",
@@ -219,7 +242,7 @@ MUTANTS = (
         "mechanisms/gaussian.py",
         "gamma = (abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2)",
         "gamma = (abs(y) - sigma**2 / t) ** 2 / sigma**2",
-        ("mechanisms/test_laws.py",),
+        ("mechanisms/test_laws.py::test_the_gaussian_s_acceptance_is_exact",),
     ),
     Mutant(
         "monotone selection is allowed under replace",
@@ -227,7 +250,10 @@ MUTANTS = (
         "mechanisms/selection.py",
         "if monotone and relation is Neighbours.REPLACE:",
         "if False:",
-        ("mechanisms/test_selection.py",),
+        (
+            "mechanisms/test_selection.py::test_hostile_settings",
+            "mechanisms/test_selection.py::test_hostile_prices",
+        ),
     ),
     Mutant(
         "a quantile's score moves as far under replace as under add-remove",
@@ -235,7 +261,11 @@ MUTANTS = (
         "mechanisms/quantiles.py",
         "worst = Fraction(1) if self.neighbours is Neighbours.REPLACE else max(share, 1 - share)",
         "worst = max(share, 1 - share)",
-        ("mechanisms/test_quantiles.py",),
+        (
+            "mechanisms/test_quantiles.py::test_the_curve_covers_every_small_world",
+            "mechanisms/test_quantiles.py::test_draws_follow_the_exact_law",
+            "mechanisms/test_quantiles.py::test_rows_per_unit_cost_their_number",
+        ),
     ),
     Mutant(
         "levels of quantiles cost as much under replace as under add-remove",
@@ -243,7 +273,10 @@ MUTANTS = (
         "mechanisms/quantiles.py",
         "doubled = costs and self.neighbours is Neighbours.REPLACE",
         "doubled = False",
-        ("mechanisms/test_quantiles.py",),
+        (
+            "mechanisms/test_quantiles.py::test_the_curve_covers_every_small_world",
+            "mechanisms/test_quantiles.py::test_several_quantiles_are_recursive_and_ordered",
+        ),
     ),
     Mutant(
         "a quantile takes every unit to have one row",
@@ -251,7 +284,7 @@ MUTANTS = (
         "mechanisms/quantiles.py",
         "return self.rows_per_unit * worst",
         "return worst",
-        ("mechanisms/test_quantiles.py",),
+        ("mechanisms/test_quantiles.py::test_rows_per_unit_cost_their_number",),
     ),
     Mutant(
         "a session says above once more than it was paid for",
@@ -267,7 +300,7 @@ MUTANTS = (
         "mechanisms/selection.py",
         "races.winners(races.GUMBEL, gaps, rate / self.k, self.k)",
         "races.winners(races.GUMBEL, gaps, rate, self.k)",
-        ("mechanisms/test_selection.py",),
+        ("mechanisms/test_selection.py::test_top_k_is_peeling",),
     ),
     Mutant(
         "permute-and-flip is charged as bounded range",
@@ -275,7 +308,10 @@ MUTANTS = (
         "mechanisms/selection.py",
         "if self.noise is MaxNoise.GUMBEL:",
         "if self.noise is not MaxNoise.LAPLACE:",
-        ("mechanisms/test_selection.py",),
+        (
+            "mechanisms/test_selection.py::test_curves_cover_every_small_world",
+            "mechanisms/test_selection.py::test_best_selection_compares_at_the_account_s_order",
+        ),
     ),
     Mutant(
         "values of a session are free",
@@ -291,7 +327,10 @@ MUTANTS = (
         "mechanisms/keys.py",
         "return kept & (held > 0)",
         "return kept",
-        ("mechanisms/test_keys.py",),
+        (
+            "mechanisms/test_keys.py::test_strict_at_the_boundary",
+            "mechanisms/test_keys.py::test_draws_follow_the_chances",
+        ),
     ),
     Mutant(
         "a threshold counts one of a unit's keys",

@@ -19,7 +19,7 @@ MUTANTS = (
         "privacy/losses.py",
         "return LaplaceLoss(k * self.epsilon, self.step)",
         "return LaplaceLoss(self.epsilon, self.step)",
-        ("privacy/test_curve.py",),
+        ("privacy/test_curve.py::test_group_of_randomised_response_is_the_pure_rule",),
     ),
     Mutant(
         "a replaced unit moves the sum of changes once",
@@ -43,7 +43,10 @@ MUTANTS = (
         "privacy/curve.py",
         "Curve(self.group(2).parts, wanted)",
         "Curve(self.parts, wanted)",
-        ("privacy/test_curve.py",),
+        (
+            "privacy/test_curve.py::test_relations_are_not_mixed",
+            "privacy/test_theorems.py::test_replace_is_never_costed_as_add_remove",
+        ),
     ),
     Mutant(
         "releases on disjoint parts cost one part under replace",
@@ -51,7 +54,10 @@ MUTANTS = (
         "privacy/theorems.py",
         "Neighbours.ADD_REMOVE else 2",
         "Neighbours.ADD_REMOVE else 1",
-        ("privacy/test_theorems.py",),
+        (
+            "privacy/test_theorems.py::test_replace_is_never_costed_as_add_remove",
+            "privacy/test_theorems.py::test_parallel_composition_by_enumeration",
+        ),
     ),
     Mutant(
         "an account charges curves of the other relation",
@@ -59,7 +65,7 @@ MUTANTS = (
         "privacy/budget.py",
         "if curve.neighbours is not self.neighbours:",
         "if False:",
-        ("privacy/test_budget.py",),
+        ("privacy/test_budget.py::test_replace_is_not_charged_as_add_remove",),
     ),
     Mutant(
         "only one direction of a pair is looked at",
@@ -67,7 +73,7 @@ MUTANTS = (
         "privacy/curve.py",
         "return (self.parts,) if back == self.parts else (self.parts, back)",
         "return (self.parts,)",
-        ("privacy/test_curve.py", "privacy/test_adversary.py"),
+        ("privacy/test_curve.py::test_add_and_remove_are_composed_apart",),
     ),
     Mutant(
         "charges are rounded down",
@@ -75,7 +81,10 @@ MUTANTS = (
         "privacy/numbers.py",
         "math.ceil(value * UNIT)",
         "math.floor(value * UNIT)",
-        ("privacy/test_numbers.py", "privacy/test_budget.py"),
+        (
+            "privacy/test_numbers.py",
+            "privacy/test_budget.py::test_ten_tenths_fill_a_pure_account",
+        ),
     ),
     Mutant(
         "allowances are rounded up",
@@ -83,7 +92,10 @@ MUTANTS = (
         "privacy/numbers.py",
         "math.floor(value * UNIT)",
         "math.ceil(value * UNIT)",
-        ("privacy/test_numbers.py", "privacy/test_budget.py"),
+        (
+            "privacy/test_numbers.py",
+            "privacy/test_budget.py::test_ten_tenths_fill_a_pure_account",
+        ),
     ),
     Mutant(
         "a float above a number is the nearest one",
@@ -99,7 +111,10 @@ MUTANTS = (
         "privacy/curve.py",
         "return Fraction(value * (1 + 2.0**-41) + margin)",
         "return Fraction(value)",
-        ("privacy/test_curve.py", "privacy/test_budget.py", "privacy/test_adversary.py"),
+        (
+            "privacy/test_curve.py",
+            "privacy/test_losses.py",
+        ),
     ),
     Mutant(
         "a change of half a step is no step",
@@ -107,7 +122,7 @@ MUTANTS = (
         "privacy/curve.py",
         "math.ceil(change.per_group), None, None",
         "math.floor(change.per_group), None, None",
-        ("privacy/test_curve.py",),
+        ("privacy/test_curve.py::test_sensitivity_reaches_the_noise",),
     ),
     Mutant(
         "the loss of Gaussian noise grows with k instead of its square",
@@ -115,7 +130,7 @@ MUTANTS = (
         "privacy/losses.py",
         "GaussianLoss(k * k * self.mu_squared)",
         "GaussianLoss(k * self.mu_squared)",
-        ("privacy/test_curve.py",),
+        ("privacy/test_curve.py::test_group_of_randomised_response_is_the_pure_rule",),
     ),
     Mutant(
         "half the Rényi divergence of Gaussian noise",
@@ -123,7 +138,11 @@ MUTANTS = (
         "privacy/losses.py",
         "return order * float(self.mu_squared) / 2",
         "return order * float(self.mu_squared) / 4",
-        ("privacy/test_losses.py",),
+        (
+            "privacy/test_losses.py::test_vectors_of_the_continuous_gaussian",
+            "privacy/test_curve.py::test_rho_bounds_every_order",
+            "privacy/test_losses.py",
+        ),
     ),
     Mutant(
         "half the range of the exponential mechanism",
@@ -131,7 +150,7 @@ MUTANTS = (
         "privacy/losses.py",
         "gap = -math.expm1((epsilon - eta) / 2)",
         "gap = -math.expm1((epsilon - eta) / 4)",
-        ("privacy/test_losses.py",),
+        ("privacy/test_losses.py::test_bounded_range_is_the_supremum_over_two_atom_pairs",),
     ),
     Mutant(
         "advanced composition without its two",
@@ -139,7 +158,7 @@ MUTANTS = (
         "privacy/theorems.py",
         "math.sqrt(-2 * count * math.log(extra))",
         "math.sqrt(-count * math.log(extra))",
-        ("privacy/test_theorems.py",),
+        ("privacy/test_theorems.py::test_advanced_composition",),
     ),
     Mutant(
         "discrete Laplace noise is priced as continuous",
@@ -147,7 +166,10 @@ MUTANTS = (
         "privacy/curve.py",
         "LaplaceLoss(size / b, 1 / b)",
         "LaplaceLoss(size / b)",
-        ("privacy/test_curve.py",),
+        (
+            "privacy/test_curve.py::test_sensitivity_reaches_the_noise",
+            "privacy/test_losses.py::test_renyi_vectors_of_the_discrete_laplace",
+        ),
     ),
     Mutant(
         "failures of many releases are those of one of each kind",
@@ -171,7 +193,7 @@ MUTANTS = (
         "privacy/losses.py",
         "growth = math.expm1(min(700.0, k * x)) / math.expm1(min(700.0, x)) if x else float(k)",
         "growth = float(k)",
-        ("privacy/test_curve.py", "privacy/test_theorems.py"),
+        ("privacy/test_theorems.py::test_basic_and_group",),
     ),
     Mutant(
         "failures beyond the reserve are admitted",
@@ -179,7 +201,7 @@ MUTANTS = (
         "privacy/budget.py",
         "return total.failure <= allowed.failure and (fits_pure or fits_renyi)",
         "return fits_pure or fits_renyi",
-        ("privacy/test_budget.py",),
+        ("privacy/test_budget.py::test_failures_come_from_the_reserve_alone",),
     ),
     Mutant(
         "the reserve is spent twice",
@@ -187,7 +209,11 @@ MUTANTS = (
         "privacy/budget.py",
         "backed = whole_promise.delta - kept",
         "backed = whole_promise.delta",
-        ("privacy/test_budget.py", "privacy/test_adversary.py"),
+        (
+            "privacy/test_budget.py::test_an_approximate_account_has_three_purses",
+            "privacy/test_budget.py::test_failures_come_from_the_reserve_alone",
+            "privacy/test_adversary.py",
+        ),
     ),
     Mutant(
         "a Rényi allowance ignores δ",
@@ -195,7 +221,7 @@ MUTANTS = (
         "privacy/theorems.py",
         "divergence = guarantee.epsilon - _conversion_cost(alpha, guarantee.delta, ROUND_CEILING)",
         "divergence = guarantee.epsilon",
-        ("privacy/test_theorems.py", "privacy/test_budget.py"),
+        ("privacy/test_theorems.py::test_the_rho_that_a_guarantee_allows",),
     ),
     Mutant(
         "a promise is met whatever fails",
@@ -211,7 +237,7 @@ MUTANTS = (
         "privacy/budget.py",
         "allowed, total = self.allowances, self.totals + cost",
         "allowed, total = self.allowances, self.totals",
-        ("privacy/test_budget.py",),
+        ("privacy/test_budget.py::test_ten_tenths_fill_a_pure_account",),
     ),
     Mutant(
         "what has no bound costs nothing",
@@ -219,7 +245,7 @@ MUTANTS = (
         "privacy/budget.py",
         "pure = None if self.pure is None or other.pure is None else self.pure + other.pure",
         "pure = (self.pure or 0) + (other.pure or 0)",
-        ("privacy/test_budget.py",),
+        ("privacy/test_budget.py::test_gaussian_noise_closes_the_pure_purse",),
     ),
     Mutant(
         "an attribute is as safe as membership",

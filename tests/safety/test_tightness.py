@@ -48,8 +48,15 @@ def edges(limits: tuple[int, int, int]) -> dict[str, list[Row]]:
     }
 
 
+def _signs(regions: int) -> list[Row]:
+    """A unit whose groups are alternately as large and as small as they can be: added up, they cancel."""
+    return [row for index in range(regions) for row in _rows(40, -2 if index % 2 else 10, 1, index)]
+
+
 TABLES = {
     "": [],
+    "signs": _signs(6),
+    "low spread": _rows(40, -2, 4),
     **edges(LIMITS),
     "many": _rows(40, 10),
     "seven": _rows(7, 10),
@@ -119,11 +126,12 @@ def generous(limit: str) -> Claim:
 COUNT, SUM, MEAN = "SELECT COUNT(*) FROM people", "SELECT SUM(age) FROM people", "SELECT AVG(cost) FROM people"
 GROUPED = "SELECT region, COUNT(*) FROM people GROUP BY region"
 GROUPED_SUM = "SELECT region, SUM(cost) FROM people GROUP BY region"
+GROUPED_AGE = "SELECT region, SUM(age) FROM people GROUP BY region"
 DISTINCT = "SELECT region, COUNT(DISTINCT who) FROM people GROUP BY region"
 JOINED = "SELECT COUNT(*) FROM people JOIN places USING (region)"
 UNITS = [
     (asked, way)
-    for asked in (COUNT, SUM, MEAN, GROUPED, GROUPED_SUM, DISTINCT)
+    for asked in (COUNT, SUM, MEAN, GROUPED, GROUPED_SUM, GROUPED_AGE, DISTINCT)
     for way in (Bounding.REWEIGHT, Bounding.CLIP_L1, Bounding.CLIP_L2, Bounding.SAMPLE)
     if (asked, way) != (DISTINCT, Bounding.REWEIGHT)
 ]
