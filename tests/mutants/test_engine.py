@@ -37,10 +37,9 @@ MUTANTS = (
         "engine/totals.py",
         'return f"LEAST(GREATEST({steps}, {low}), {high})"',
         "return steps",
-        (
-            "safety/test_replay.py",
-            "engine/test_expressions.py::test_results_lie_in_their_ranges",
-        ),
+        _LIMITS,
+        accepted="what is computed is clamped before it is divided into steps, and dividing is off by less than half a "
+        "step: the second clamp guards against ranges that a function's rule would get wrong, and none is known to",
     ),
     Mutant(
         "a cell that is no number counts as the largest",
@@ -187,10 +186,7 @@ MUTANTS = (
         "engine/duckdb.py",
         "self.sources.check_unchanged()  # a file replaced",
         "pass  # a file replaced",
-        (
-            "safety/test_failures.py::test_a_source_that_vanishes_after_the_charge",
-            "engine/test_sources.py::test_changed_sources_are_noticed_before_anything_is_charged",
-        ),
+        ("safety/test_order.py",),
     ),
     Mutant(
         "only groups with rows have totals",

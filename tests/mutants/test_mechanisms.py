@@ -261,11 +261,7 @@ MUTANTS = (
         "mechanisms/quantiles.py",
         "worst = Fraction(1) if self.neighbours is Neighbours.REPLACE else max(share, 1 - share)",
         "worst = max(share, 1 - share)",
-        (
-            "mechanisms/test_quantiles.py::test_the_curve_covers_every_small_world",
-            "mechanisms/test_quantiles.py::test_draws_follow_the_exact_law",
-            "mechanisms/test_quantiles.py::test_rows_per_unit_cost_their_number",
-        ),
+        ("mechanisms/test_quantile_scores.py",),
     ),
     Mutant(
         "levels of quantiles cost as much under replace as under add-remove",
@@ -284,7 +280,7 @@ MUTANTS = (
         "mechanisms/quantiles.py",
         "return self.rows_per_unit * worst",
         "return worst",
-        ("mechanisms/test_quantiles.py::test_rows_per_unit_cost_their_number",),
+        ("mechanisms/test_quantile_scores.py",),
     ),
     Mutant(
         "a session says above once more than it was paid for",
