@@ -51,7 +51,7 @@ MUTANTS = (
         "mechanisms/races.py",
         "return keys, width + 2.0**-46 * (np.abs(distance) + np.abs(keys) + e + 1)",
         "return keys, np.zeros_like(width)",
-        ("mechanisms/test_selection.py::test_photo_finishes_are_decided_exactly",),
+        ("mechanisms/test_margins.py",),
     ),
     Mutant(
         "no number is read as a number",
@@ -59,7 +59,7 @@ MUTANTS = (
         "mechanisms/grids.py",
         "np.nan_to_num(part.astype(np.float64), nan=0.0)",
         "np.nan_to_num(part.astype(np.float64), nan=np.inf)",
-        ("mechanisms/test_additive.py::test_grids",),
+        ("mechanisms/test_margins.py",),
     ),
     Mutant(
         "a score that is no number is the best",
@@ -107,7 +107,7 @@ MUTANTS = (
         "mechanisms/sparse.py",
         "self._noise.popleft()",
         "self._noise[0]",
-        ("mechanisms/test_sparse.py",),
+        ("mechanisms/test_session_noise.py",),
     ),
     Mutant(
         "many uniform numbers at once are not rejected",

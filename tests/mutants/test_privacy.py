@@ -229,7 +229,7 @@ MUTANTS = (
         "privacy/calibration.py",
         "most <= guarantee.epsilon and curve.failure <= guarantee.delta:",
         "most <= guarantee.epsilon:",
-        ("privacy/test_calibration.py",),
+        ("privacy/test_meeting.py",),
     ),
     Mutant(
         "a release is admitted by what was spent before it",
