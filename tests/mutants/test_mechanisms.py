@@ -94,14 +94,6 @@ MUTANTS = (
         ("mechanisms/test_bits.py",),
     ),
     Mutant(
-        "all threads draw from one stream",
-        Kind.REUSE,
-        "mechanisms/bits.py",
-        "\n_streams = threading.local()\n",
-        '\n_streams: Any = type("Shared", (), {})()\n',
-        ("mechanisms/test_bits.py",),
-    ),
-    Mutant(
         "one noise for all questions of a session",
         Kind.REUSE,
         "mechanisms/sparse.py",
