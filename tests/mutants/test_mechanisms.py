@@ -107,7 +107,7 @@ MUTANTS = (
         "mechanisms/bits.py",
         "good = (halves & np.uint64(0xFFFFFFFF)) >= uneven",
         "good = (halves & np.uint64(0xFFFFFFFF)) >= np.uint64(0)",
-        ("mechanisms/test_bits.py", "mechanisms/test_response.py"),
+        ("mechanisms/test_bits.py",),
     ),
     Mutant(
         "a uniform number reaches its limit",
@@ -123,7 +123,7 @@ MUTANTS = (
         "mechanisms/tables.py",
         "close = (place > 0) & (self.cuts[np.maximum(place, 1) - 1] == words)",
         "close = np.zeros(words.size, bool)",
-        ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),
+        ("mechanisms/test_laws.py",),
     ),
     Mutant(
         "a word on a cut of a guide table lies below it",
@@ -131,7 +131,7 @@ MUTANTS = (
         "mechanisms/tables.py",
         'place = np.searchsorted(self.cuts, words, side="right")',
         'place = np.searchsorted(self.cuts, words, side="left")',
-        ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),
+        ("mechanisms/test_laws.py",),
     ),
     Mutant(
         "zero is drawn with either sign",
@@ -139,10 +139,7 @@ MUTANTS = (
         "mechanisms/laplace.py",
         "return -size if size else self.draw()",
         "return -size",
-        (
-            "mechanisms/test_laws.py::test_large_laplace_scales_by_parts",
-            "mechanisms/test_laws.py::test_laplace_is_exact_around_every_boundary",
-        ),
+        ("mechanisms/test_laws.py",),
     ),
     Mutant(
         "the low part of one wide draw is uniform",
@@ -150,10 +147,7 @@ MUTANTS = (
         "mechanisms/laplace.py",
         "if w > 1 << (42 - k) or not _rejected(d, w, 64 - k, scale):",
         "if True:",
-        (
-            "mechanisms/test_laws.py::test_large_laplace_scales_by_parts",
-            "mechanisms/test_laws.py::test_laplace_is_exact_around_every_boundary",
-        ),
+        ("mechanisms/test_laws.py",),
     ),
     Mutant(
         "the low parts of many wide draws are uniform",
@@ -161,10 +155,7 @@ MUTANTS = (
         "mechanisms/laplace.py",
         "for index in np.flatnonzero((words >> np.uint64(k)) <= np.uint64(1 << (42 - k))):",
         "for index in range(0):",
-        (
-            "mechanisms/test_laws.py::test_large_laplace_scales_by_parts",
-            "mechanisms/test_laws.py::test_laplace_is_exact_around_every_boundary",
-        ),
+        ("mechanisms/test_laws.py",),
     ),
     Mutant(
         "zero counts twice in the discrete Laplace law",
