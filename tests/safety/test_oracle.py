@@ -41,7 +41,7 @@ class Subject:
     """A table, its limits (rows, groups, rows per group), and the pieces of questions about it."""
 
     name: str
-    source: str
+    source: Path | Frame
     unit: str
     limits: tuple[int, int, int]
     columns: dict[str, dict[str, Any]]
@@ -74,7 +74,7 @@ AREAS = pd.DataFrame({"origin": ["JFK", "JFK", "LGA"], "area": ["Queens", "airpo
 _ALL = Part("", lambda f: np.ones(len(f), bool))
 FLIGHTS = Subject(
     "flights",
-    "flights/flights.parquet",
+    DATA / "flights/flights.parquet",
     "tailnum",
     (12, 3, 5),
     {
@@ -114,7 +114,7 @@ FLIGHTS = Subject(
 )
 VISITS = Subject(
     "visits",
-    "visits/visits.csv",
+    DATA / "visits/visits.csv",
     "visitor",
     (3, 2, 1),
     {
@@ -140,7 +140,7 @@ VISITS = Subject(
 )
 PEOPLE = Subject(
     "people",
-    "pums/people.csv",
+    DATA / "pums/people.csv",
     "pid",
     (2, 2, 2),
     {
@@ -157,9 +157,40 @@ PEOPLE = Subject(
     ),
     (Part("age", lambda f: f.age, bounds=(0, 100)), Part("income", lambda f: f.income, bounds=(0, 100_000))),
 )
-SUBJECTS = (FLIGHTS, VISITS, PEOPLE)
+LIMITS = (5, 3, 2)
+UNITS = ((2, 1), (3, 1), (5, 1), (6, 1), (3, 3), (4, 4), (6, 3), (8, 4), (5, 5), (6, 6))
+"""Units of so many rows in so many groups: exactly as many as the limits allow, and one more; as many in each group."""
+ALIKE = 30
+"""As many of each kind: one row too many of each is far more than what rounding hides."""
+_SIDES = tuple("abcdef")
+EDGES = pd.DataFrame(
+    [
+        {"who": kind * ALIKE + copy, "side": _SIDES[row % groups], "size": 10, "balance": 7 if copy % 2 else -2}
+        for kind, (rows, groups) in enumerate(UNITS)
+        for copy in range(ALIKE)
+        for row in range(rows)
+    ]
+)
+AT_THE_LIMITS = Subject(
+    "edges",
+    EDGES,
+    "who",
+    LIMITS,
+    {
+        "side": {"values": list(_SIDES)},
+        "size": {"type": "integer", "bounds": [0, 10]},
+        "balance": {"type": "integer", "bounds": [-2, 7]},
+    },
+    lambda: EDGES,
+    (_ALL, Part("side <> 'a'", lambda f: f.side != "a"), Part("balance > 0", lambda f: f.balance > 0)),
+    (Part("side", lambda f: f.side, _SIDES), Part("balance < 0", lambda f: f.balance < 0, (False, True))),
+    (Part("size", lambda f: f["size"], bounds=(0, 10)), Part("balance", lambda f: f.balance, bounds=(-2, 7))),
+)
+SUBJECTS = (FLIGHTS, VISITS, PEOPLE, AT_THE_LIMITS)
 _AGGREGATES = {"filled": "COUNT", "sum": "SUM", "mean": "AVG"}
 WAYS = ("whole", "reweight", "clip-l1", "clip-l2")
+_UNCOUNTED = ("whole", "reweight")
+"""Ways in which units are not counted."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +323,7 @@ def curators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[st
         most, reach, per_group = subject.limits if units else (None, None, None)
         table = Table(
             subject.name,
-            DATA / subject.source,
+            subject.source,
             subject.columns,
             id=subject.unit if units else "row",
             max_rows=most,
@@ -315,7 +346,10 @@ def _noiseless(monkeypatch: pytest.MonkeyPatch) -> None:
 def compare(curators: dict[tuple[str, bool], Curator], seed: int) -> None:
     random = Random(seed)
     way = random.choice(WAYS)
-    question = asked(random, way not in ("whole", "reweight"))
+    _agree(curators, asked(random, way not in _UNCOUNTED), way, seed)
+
+
+def _agree(curators: dict[tuple[str, bool], Curator], question: Asked, way: str, seed: object) -> None:
     proposal = curators[question.subject.name, way != "whole"].sql(question.sql)
     if way != "whole":
         proposal = proposal.limit(bounding=way)
@@ -347,6 +381,38 @@ def test_answers_without_noise_equal_an_independent_reckoning(
 ) -> None:
     for seed in range(600 if long else 40):
         compare(curators, seed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        (kind, way)
+        for kind in ("rows", "sum", "mean", "units")
+        for way in WAYS
+        if kind != "units" or way not in _UNCOUNTED
+    ],
+)
+@pytest.mark.parametrize("grouped", [True, False])
+def test_units_at_the_limits_and_one_beyond(
+    curators: dict[tuple[str, bool], Curator], kind: str, way: str, grouped: bool
+) -> None:
+    keys = AT_THE_LIMITS.keys[:1] if grouped else ()
+    measures = tuple((kind, value, _ALL) for value in AT_THE_LIMITS.values)
+    _agree(curators, Asked(AT_THE_LIMITS, _ALL, keys, measures, joined=False), way, "limits")
+
+
+def test_samples_of_units_at_the_limits_and_one_beyond(curators: dict[tuple[str, bool], Curator]) -> None:
+    """Which rows are kept is random; how many is not, for units with as many rows in each of their groups."""
+    asked = "SELECT side, COUNT(*), SUM(size), COUNT(DISTINCT who) FROM edges GROUP BY side"
+    answer = curators["edges", True].sql(asked).limit(bounding="sample").release(epsilon=1, fresh=True)
+    most, reach, per_group = LIMITS
+    kept = [min(most, min(reach, groups) * min(per_group, rows // groups)) for rows, groups in UNITS]
+    assert sum(row[1] for row in answer.rows) == ALIKE * sum(kept)
+    assert sum(row[2] for row in answer.rows) == ALIKE * sum(kept) * 10
+    assert sum(row[3] for row in answer.rows) <= ALIKE * sum(min(reach, groups) for _, groups in UNITS)
+    alone = "SELECT COUNT(*) FROM edges"
+    answer = curators["edges", True].sql(alone).limit(bounding="sample").release(epsilon=1, fresh=True)
+    assert answer.rows[0][0] == ALIKE * sum(min(most, per_group, rows) for rows, _ in UNITS)
 
 
 def test_the_reckoning_tells_limits_apart(curators: dict[tuple[str, bool], Curator]) -> None:

@@ -5,6 +5,7 @@ Each twin breaks one thing in the real path: a limit, a rounding, a clamp, the r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -36,8 +37,28 @@ def _rows(count: int, age: int, regions: int = 1, first: int = 0) -> list[Row]:
     return [{"who": 1, "region": _REGIONS[first + index % regions], "age": age, "cost": 50.0} for index in range(count)]
 
 
+def edges(limits: tuple[int, int, int]) -> dict[str, list[Row]]:
+    """Units with exactly as many rows, and as many groups, as the limits say, and with one more."""
+    most, groups, per_group = limits
+    counts = sorted({per_group, per_group + 1, most, most + 1, groups * per_group, groups * per_group + 1})
+    return {
+        f"{count} rows in {reach} groups": _rows(count, 10, reach)
+        for count in counts
+        for reach in (1, groups, groups + 1)
+        if reach <= count
+    }
+
+
+def _signs(regions: int) -> list[Row]:
+    """A unit whose groups are alternately as large and as small as they can be: added up, they cancel."""
+    return [row for index in range(regions) for row in _rows(40, -2 if index % 2 else 10, 1, index)]
+
+
 TABLES = {
     "": [],
+    "signs": _signs(6),
+    "low spread": _rows(40, -2, 4),
+    **edges(LIMITS),
     "many": _rows(40, 10),
     "seven": _rows(7, 10),
     "low": _rows(40, -2),
@@ -106,11 +127,12 @@ def generous(limit: str) -> Claim:
 COUNT, SUM, MEAN = "SELECT COUNT(*) FROM people", "SELECT SUM(age) FROM people", "SELECT AVG(cost) FROM people"
 GROUPED = "SELECT region, COUNT(*) FROM people GROUP BY region"
 GROUPED_SUM = "SELECT region, SUM(cost) FROM people GROUP BY region"
+GROUPED_AGE = "SELECT region, SUM(age) FROM people GROUP BY region"
 DISTINCT = "SELECT region, COUNT(DISTINCT who) FROM people GROUP BY region"
 JOINED = "SELECT COUNT(*) FROM people JOIN places USING (region)"
 UNITS = [
     (asked, way)
-    for asked in (COUNT, SUM, MEAN, GROUPED, GROUPED_SUM, DISTINCT)
+    for asked in (COUNT, SUM, MEAN, GROUPED, GROUPED_SUM, GROUPED_AGE, DISTINCT)
     for way in (Bounding.REWEIGHT, Bounding.CLIP_L1, Bounding.CLIP_L2, Bounding.SAMPLE)
     if (asked, way) != (DISTINCT, Bounding.REWEIGHT)
 ]
@@ -137,6 +159,21 @@ def test_claims_are_reached_when_a_unit_is_replaced(asked: str, way: Bounding) -
     assert getattr(reached, _norm(way)) > 0.999
 
 
+@pytest.mark.parametrize("asked", [COUNT, SUM, MEAN, JOINED])
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_claims_are_reached_when_every_row_is_a_unit(asked: str, relation: str) -> None:
+    """A row that a public table doubles is a unit of two rows: what is claimed is what the most rows of it reach."""
+    reached = worst(asked, Bounding.WHOLE, honest, relation=relation)
+    assert reached.worst <= 1
+    assert reached.l1 == 1 or relation == "replace"
+
+
+@pytest.mark.parametrize(("asked", "way"), [each for each in UNITS if "GROUP BY" not in each[0]])
+def test_no_claim_is_exceeded_when_a_unit_is_replaced(asked: str, way: Bounding) -> None:
+    """In one group, and in both directions of a value's range, at the limits and one beyond."""
+    assert worst(asked, way, honest, relation="replace").worst <= 1
+
+
 @pytest.mark.parametrize(("asked", "way"), UNITS)
 def test_half_a_claim_is_caught(asked: str, way: Bounding) -> None:
     assert getattr(worst(asked, way, halved), _norm(way)) > 1.9
@@ -158,6 +195,41 @@ def test_half_a_claim_is_caught(asked: str, way: Bounding) -> None:
 )
 def test_a_limit_off_by_one_is_caught(asked: str, way: Bounding, limit: str) -> None:
     assert worst(asked, way, generous(limit), per_group=1 if limit == "groups" else None).worst > 1
+
+
+def one_more(old: str, new: str) -> Callable[..., str]:
+    """The twin of the statement whose limit leaves units alone that have one row more than it allows."""
+
+    def mistaken(*arguments: Any) -> str:
+        sound = statement(*arguments)
+        changed = re.sub(old, lambda match: new.format(int(match[1]) + 1), sound)
+        assert changed != sound
+        return changed
+
+    return mistaken
+
+
+HEAVY = (r"HAVING COUNT\(\*\) > (\d+)", "HAVING COUNT(*) > {}")
+SLIPS = [
+    (COUNT, Bounding.REWEIGHT, *HEAVY),
+    (GROUPED_SUM, Bounding.REWEIGHT, *HEAVY),
+    (GROUPED, Bounding.CLIP_L1, *HEAVY),
+    (GROUPED_SUM, Bounding.CLIP_L2, *HEAVY),
+    (DISTINCT, Bounding.SAMPLE, r"WHERE a <= (\d+)", "WHERE a <= {}"),
+    (GROUPED, Bounding.SAMPLE, r"AND b <= (\d+)", "AND b <= {}"),
+    (GROUPED_SUM, Bounding.SAMPLE, r"\) <= (\d+)\)", ") <= {})"),
+]
+
+
+@pytest.mark.parametrize(("asked", "way", "old", "new"), SLIPS)
+def test_a_statement_that_lets_one_row_more_pass_is_caught(
+    monkeypatch: pytest.MonkeyPatch, asked: str, way: Bounding, old: str, new: str
+) -> None:
+    """Only a unit with exactly one row, or one group, more than a limit sees some of these; when it is replaced, only
+    by one that shares no group with it."""
+    monkeypatch.setattr(duckdb, "statement", one_more(old, new))
+    assert worst(asked, way, honest).worst > 1
+    assert "GROUP BY" not in asked or worst(asked, way, honest, relation="replace").worst > 1
 
 
 def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,6 +199,11 @@ def adversaries(random: Random, made: World, who: int, many: int) -> Iterator[tu
     yield "nothing", [{"who": who, **dict.fromkeys(plain), "age": None, "cost": None}] * (3 if made.units else 1)
     yield "random", unit(random, made, who, random.randint(1, 20) if made.units else 1, 0.3)
     if made.units:
+        for rows, groups in _edges(made):
+            yield (
+                f"{rows} rows in {groups} groups",
+                [{"who": who, **plain, **high_end, **GROUPS[index % groups]} for index in range(rows)],
+            )
         spread = [
             {
                 "who": who,
@@ -216,6 +221,18 @@ def adversaries(random: Random, made: World, who: int, many: int) -> Iterator[tu
         ]
         yield "every group", spread
         yield "mixed signs", [{"who": who, **plain, **random.choice((high_end, low_end))} for _ in range(9)]
+
+
+GROUPS = tuple({"region": region, "code": code} for code in (1, 2, 3) for region in REGIONS)
+"""Cells that fall in groups of their own, whether regions or codes or both are the keys."""
+
+
+def _edges(made: World) -> list[tuple[int, int]]:
+    """How many rows in how many groups: exactly what the limits allow, and one more."""
+    most, groups, per_group = made.limits
+    reach, cap = min(groups or most, most), min(per_group or most, most)
+    one_group = {(rows, 1) for limit in (cap, most) for rows in (limit, limit + 1)}
+    return sorted(one_group | {(count, count) for count in (reach, reach + 1)} | {(most + 1, reach + 1)})
 
 
 def _shuffled(random: Random, rows: tuple[Row, ...]) -> tuple[Row, ...]:

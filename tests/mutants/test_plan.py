@@ -1,0 +1,124 @@
+"""Seeded bugs in what is said about one unit: sensitivities, limits, ranges."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+MUTANTS = (
+    Mutant(
+        "reweighting claims the norm of clipping",
+        Kind.SENSITIVITY,
+        "plan/bounding.py",
+        "return Sensitivity(coordinates, rows * size, total=rows * size)",
+        "return Sensitivity(coordinates, per_group * size, total=total * size)",
+        ("safety/test_tightness.py::test_claims_are_reached_when_a_unit_is_added",),
+    ),
+    Mutant(
+        "a sum moves by the width of its range",
+        Kind.SENSITIVITY,
+        "plan/bounding.py",
+        "return max(1, high - low if isinstance(measure, Mean) else max(abs(low), abs(high)))",
+        "return max(1, high - low)",
+        ("plan/test_bounding.py", "safety/test_replay.py"),
+    ),
+    Mutant(
+        "a sum moves by the upper end of its range",
+        Kind.SENSITIVITY,
+        "plan/bounding.py",
+        "if isinstance(measure, Mean) else max(abs(low), abs(high)))",
+        "if isinstance(measure, Mean) else abs(high))",
+        ("plan/test_bounding.py", "safety/test_replay.py"),
+    ),
+    Mutant(
+        "the longest vector forgets the group that is not full",
+        Kind.SENSITIVITY,
+        "plan/bounding.py",
+        "return full * per_group**2 + rest**2",
+        "return full * per_group**2",
+        (
+            "plan/test_bounding.py",
+            "safety/test_tightness.py::test_claims_are_reached_when_a_unit_is_added",
+        ),
+    ),
+    Mutant(
+        "the quotient by a range around zero is bounded",
+        Kind.SENSITIVITY,
+        "plan/functions/numeric.py",
+        "if divisor is None or divisor[0] <= 0 <= divisor[1]:",
+        "if divisor is None or divisor[0] == 0 == divisor[1]:",
+        (
+            "plan/test_functions.py",
+            "engine/test_expressions.py::test_results_lie_in_their_ranges",
+        ),
+    ),
+    Mutant(
+        "values of both signs are replaced as values of one",
+        Kind.NEIGHBOURS,
+        "plan/bounding.py",
+        "signed=scaled.signed)",
+        "signed=False)",
+        (
+            "plan/test_bounding.py",
+            "safety/test_tightness.py::test_claims_are_reached_when_a_unit_is_replaced",
+        ),
+    ),
+    Mutant(
+        "the ends of a range are rounded inward",
+        Kind.ROUNDING,
+        "plan/bounding.py",
+        "return math.floor(low / step), math.ceil(high / step)",
+        "return math.ceil(low / step), math.floor(high / step)",
+        ("plan/test_bounding.py", "safety/test_replay.py"),
+    ),
+    Mutant(
+        "logarithms and powers are taken to be exact",
+        Kind.ROUNDING,
+        "plan/intervals.py",
+        "        end = math.nextafter(end, toward)",
+        "        break",
+        (
+            "plan/test_functions.py",
+            "engine/test_expressions.py::test_results_lie_in_their_ranges",
+        ),
+    ),
+    Mutant(
+        "whole numbers are taken to have any size",
+        Kind.WRAP,
+        "plan/intervals.py",
+        "> LARGEST_INTEGER:",
+        "> 2**80:",
+        (
+            "plan/test_functions.py",
+            "engine/test_expressions.py::test_hostile_values_in_every_place",
+        ),
+    ),
+    Mutant(
+        "a joined row is one row",
+        Kind.LIMITS,
+        "plan/nodes.py",
+        "most *= node.multiplicity if isinstance(node, Join) else 1",
+        "most *= 1",
+        ("safety/test_tightness.py::test_claims_are_reached_when_every_row_is_a_unit",),
+    ),
+    Mutant(
+        "every join has one match",
+        Kind.LIMITS,
+        "plan/rows.py",
+        "join = Join(left.relation, right.table.name, prefix, pairs, outer, most)",
+        "join = Join(left.relation, right.table.name, prefix, pairs, outer, 1)",
+        (
+            "plan/test_sql.py",
+            "safety/test_tightness.py::test_claims_are_reached_when_every_row_is_a_unit",
+        ),
+    ),
+    Mutant(
+        "limits can be loosened",
+        Kind.LIMITS,
+        "plan/bounding.py",
+        "whole(value, name, at_least=1) > getattr(self, name):",
+        "whole(value, name, at_least=1) > 10**9:",
+        ("plan/test_bounding.py::test_limits_can_only_be_tightened",),
+    ),
+)
+
+test_the_tests_of_plans_notice = suite(MUTANTS)

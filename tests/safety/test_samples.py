@@ -1,0 +1,75 @@
+"""A sample is a function of the unit's own rows and a secret key, and every release has a key of its own."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from safety.worlds import World, question
+from sfumato.curator.curators import Curator
+from sfumato.engine.duckdb import DuckDB
+from sfumato.plan.bounding import Bounded, Bounding
+
+_REGIONS = [f"region {index}" for index in range(8)]
+_COLUMNS = {"region": {"values": _REGIONS}, "age": {"type": "integer", "bounds": [0, 100]}}
+_STORED = {"who": pa.int64(), "region": pa.string(), "age": pa.int64()}
+WORLD = World(True, (2, 2, 1), _COLUMNS, _STORED, {}, ())
+ROWS = [{"who": 1, "region": region, "age": age} for region in _REGIONS for age in range(1, 20)]
+OTHERS = [{"who": who, "region": _REGIONS[who % 8], "age": who} for who in range(2, 60) for _ in range(3)]
+KEYS = range(1, 200)
+
+
+@pytest.fixture(scope="module")
+def engines() -> Any:
+    opened = {name: DuckDB(WORLD.policy(rows)) for name, rows in (("alone", ROWS), ("others", OTHERS))}
+    opened["together"] = DuckDB(WORLD.policy([*reversed(ROWS), *OTHERS]))
+    yield opened
+    for each in opened.values():
+        each.close()
+
+
+@cache
+def _asked(engine: DuckDB) -> tuple[Bounded, tuple[Any, ...]]:
+    asked = question(engine, engine._policy, "SELECT region, COUNT(*), SUM(age) FROM people GROUP BY region")
+    return next(each for each in asked.options if each.bounding is Bounding.SAMPLE), asked.groups
+
+
+def _totals(engine: DuckDB, key: int) -> list[tuple[int, ...]]:
+    return engine.totals(*_asked(engine), key)
+
+
+def test_each_key_samples_anew(engines: dict[str, DuckDB]) -> None:
+    """Every group and every row is kept by some key."""
+    found = [_totals(engines["alone"], key) for key in KEYS]
+    kept = {tuple(count for count, _ in totals) for totals in found}
+    assert {age for totals in found for count, age in totals if count} == set(range(1, 20))
+    assert all(any(groups) for groups in zip(*kept, strict=True))
+    assert all(sum(groups) == 2 for groups in kept)
+
+
+def test_one_key_samples_the_same_rows_in_any_order_and_company(engines: dict[str, DuckDB]) -> None:
+    for key in list(KEYS)[:20]:
+        alone, others, together = (_totals(engines[name], key) for name in ("alone", "others", "together"))
+        parts = zip(alone, others, strict=True)
+        assert together == [tuple(a + b for a, b in zip(x, y, strict=True)) for x, y in parts]
+
+
+def test_every_release_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    keys: list[int] = []
+    totals = DuckDB.totals
+
+    def spied(engine: DuckDB, bounded: Bounded, groups: Any, key: int) -> Any:
+        keys.append(key)
+        return totals(engine, bounded, groups, key)
+
+    monkeypatch.setattr(DuckDB, "totals", spied)
+    with Curator(WORLD.policy(ROWS), tmp_path / "keys.ledger") as curator:
+        asked = curator.sql("SELECT region, COUNT(*) FROM people GROUP BY region").limit(bounding="sample")
+        for _ in range(5):
+            asked.release(epsilon="0.1", fresh=True)
+    assert len(set(keys)) == 5
+    assert all(key.bit_length() > 20 for key in keys)  # 62 bits: shorter with probability below 1e-11
