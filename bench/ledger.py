@@ -44,7 +44,7 @@ def lengthen(ledger: sf.Ledger, account: sf.Account, lines: int) -> None:
     """Charges as the ledger writes them, but synced once: only the length of the history matters here."""
     cost, columns = account.cost(ENTRY.curve), ENTRY.columns
     with ledger._book.store.writing() as rows:  # noqa: SLF001
-        desk = Desk(rows)
+        desk = Desk(rows, ledger._book.keyed.origin)  # noqa: SLF001
         for _ in range(lines):
             desk.append("charge", account.name, columns, cost=cost)
 

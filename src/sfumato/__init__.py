@@ -13,6 +13,7 @@ from sfumato import errors
 from sfumato.errors import (
     AccountDiffers,
     AlreadyAnswered,
+    AnswerPending,
     InvalidParameter,
     InvalidPolicy,
     LedgerBehind,
@@ -99,6 +100,7 @@ __all__ = [
     "AlreadyAnswered",
     "Anchor",
     "Answer",
+    "AnswerPending",
     "Bounding",
     "Budget",
     "Cost",

@@ -9,6 +9,7 @@
     ├── EngineClosed                a statement after closing, or in a forked process
     ├── Unsupported                 a question outside what can be answered, by a stable code
     ├── Unanswered                  a release that was charged and then stopped
+    ├── AnswerPending               a question that waited too long for an equal one
     ├── SessionClosed               a question to a session that has said its last
     ├── Overspent                   a charge the account cannot afford
     ├── AccountDiffers              an account opened again under other terms than it was opened with
@@ -150,14 +151,31 @@ class Unsupported(SfumatoError):
 class Unanswered(SfumatoError):
     """A release was charged and then stopped: by a time limit, an interruption or a failure below.
 
-    Its text is the same whatever happened, because what happened may depend on private rows.
+    Its text is the same whatever happened, because what happened may depend on private rows. Who waited for the answer
+    of an equal question is told of that question's charge, and was not ``charged``.
     """
+
+    def __init__(self, number: int, *, charged: bool = True) -> None:
+        super().__init__(
+            "this release was charged and then stopped before it could answer"
+            if charged
+            else "this question waited for an equal one, which was charged and then stopped before it could answer; "
+            "nothing was charged for waiting",
+            place=f"line {number} of the ledger",
+            fix="ask again: that is a new release with its own charge",
+        )
+        self.number = number
+        self.charged = charged
+
+
+class AnswerPending(SfumatoError):
+    """An equal question is being answered, and takes longer than this one may wait."""
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            "this release was charged and then stopped before it could answer",
+            "an equal question was asked before and is not answered yet; nothing was charged for waiting",
             place=f"line {number} of the ledger",
-            fix="ask again: that is a new release with its own charge",
+            fix="ask again later: its answer will be free",
         )
         self.number = number
 

@@ -329,4 +329,4 @@ def test_ctrl_c_while_reading_is_charged_and_says_so(policy: Path) -> None:
     assert b"charged and then stopped" in err
     assert out == b""
     with sf.Ledger.open(policy.parent / "sfumato.ledger") as ledger:
-        assert [line.kind for line in ledger] == ["account-open", "source", "charge"]
+        assert [line.kind for line in ledger] == ["account-open", "source", "charge", "stopped"]

@@ -230,9 +230,52 @@ def test_amending_needs_a_reason_and_keeps_what_spending_is_counted_in(ledger: s
     assert account(ledger, sf.Budget(2, "1e-6", order=order)).unit == PATIENT
     with pytest.raises(sf.AccountDiffers):
         account(ledger, sf.Budget(1, "1e-6"))
-    clinic.amend(epsilon="0.5", reason="and took it back")
+    with pytest.raises(sf.InvalidParameter, match="what is spent and held already: pure 2"):
+        clinic.amend(epsilon="1.9", reason="and took it back")
+    clinic.amend(epsilon="2", reason="as it was")
     assert not clinic.budget.affords(sf.Curve.pure("1e-9"))
+    assert clinic.epsilons == (1, 2)
     assert ledger.verify().holds
+
+
+@pytest.mark.parametrize("budget", [sf.Budget(5), sf.Budget(5, "1e-6"), sf.Budget(5, "1e-6", reserve="1e-6")])
+@pytest.mark.parametrize("held", [False, True])
+def test_an_account_is_never_amended_below_what_it_spent(ledger: sf.Ledger, budget: sf.Budget, held: bool) -> None:
+    """It would print "ε = 1 for life" after 4 was spent; what open tabs hold counts as spent."""
+    clinic = account(ledger, budget)
+    clinic.charge(pure("1"))
+    if held:
+        clinic.open_tab(pure("3"))
+    else:
+        clinic.charge(pure("3"))
+    for less in ("1", "3.999"):
+        with pytest.raises(sf.InvalidParameter, match="covers what is spent and held already: pure 4"):
+            clinic.amend(epsilon=less, reason="less")
+    assert clinic.epsilons == (5,)
+    clinic.amend(epsilon=4, reason="no more than this")
+    assert clinic.epsilons == (5, 4)
+    assert clinic.remaining["pure"] == 0
+
+
+def test_what_one_currency_affords_is_not_below_the_budget(ledger: sf.Ledger) -> None:
+    """The rule is the account's own: many small releases exceed ε in one currency and fit the other."""
+    clinic = account(ledger, sf.Budget(3, "1e-6"))
+    for _ in range(60):
+        clinic.charge(sf.Entry(sf.Curve.laplace(20)))
+    assert clinic.spent["pure"] == 3
+    clinic.amend(epsilon="2.9", reason="the Rényi currency covers it")
+    assert "pure" not in clinic.remaining
+    with pytest.raises(sf.InvalidParameter, match="failure 0"):
+        clinic.amend(epsilon=1, reason="neither covers it")
+
+
+def test_an_order_that_leaves_no_allowance_is_named_with_the_least_epsilon(ledger: sf.Ledger) -> None:
+    clinic = account(ledger, sf.Budget(5, "1e-6"))
+    with pytest.raises(sf.InvalidParameter, match=r"epsilon must be more than 2\.18114 at this δ.*order 6\.13204"):
+        clinic.amend(epsilon=1, reason="less")
+    with pytest.raises(sf.InvalidParameter, match=r"more than 2\.18114"):
+        clinic.amend(epsilon="2.1811", reason="less")
+    clinic.amend(epsilon="2.1812", reason="less")
 
 
 def test_an_amendment_is_seen_by_those_who_have_the_account_open(tmp_path: Path) -> None:

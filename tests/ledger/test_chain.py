@@ -131,7 +131,7 @@ def _notices(path: Path) -> bool:
 
 def edit(path: Path, *statements: str) -> None:
     """Change lines behind the ledger's back, its triggers out of the way and put back again."""
-    triggers = [text for text in MIGRATIONS[0] if "TRIGGER" in text]
+    triggers = [text for text in MIGRATIONS[0] if "TRIGGER no_" in text]
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         for name in ("no_update", "no_delete"):
             raw.execute(f"DROP TRIGGER {name}")

@@ -15,14 +15,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 import sfumato as sf
 from ledger.desks import account, pure, script
+from sfumato.release import door
+from sfumato.release.preparing import prepare
+from sfumato.release.prices import Price
 
 CALLS = ("pwrite64", "write", "fsync", "fdatasync", "ftruncate", "unlink", "unlinkat", "rename", "renameat2", "link")
 STRACE = shutil.which("strace")
@@ -33,9 +37,10 @@ import os, sys, sfumato as sf
 from ledger.desks import account, pure
 ledger = sf.Ledger.open(sys.argv[1])
 clinic = account(ledger)
-line = clinic.charge(pure("0.1", plan="p", data="v", request_id="r"))
+question = clinic.ask(pure("0.1", plan="p", data="v", request_id="r"), {})
+assert question.begin() is None
 os.write(1, b"charged\\n")
-clinic.answer(line, '"body"', {})
+clinic.answer(question.line, '"body"', {})
 os.write(1, b"shown\\n")
 if sys.argv[2] == "close":
     ledger.close()
@@ -59,7 +64,9 @@ def check(path: Path, output: str) -> None:
         clinic = account(ledger)
         stored = clinic.requested("r", plan="p")
         assert (stored is not None) is ("answer" in kinds)
-        clinic.charge(pure("0.1"))
+        again = clinic.ask(pure("0.1", plan="p", data="v", request_id="r"), {})
+        assert (again.begin(0) is not None) is ("answer" in kinds)  # a payer that died is not waited for
+        assert ("stopped" in {line.kind for line in ledger}) is (kinds[-1:] == ["charge"])
         assert ledger.verify().holds
 
 
@@ -158,7 +165,7 @@ def test_what_was_said_survives_a_disk_that_forgets_unsynced_writes(tmp_path: Pa
 def test_a_ledger_that_does_not_sync_is_caught(tmp_path: Path) -> None:
     careless = 'ledger._book.store._connection.execute("PRAGMA synchronous = NORMAL")'
     with pytest.raises(AssertionError):
-        _survives(CHARGE_AND_ANSWER.replace("line = ", f"{careless}\nline = "), tmp_path)
+        _survives(CHARGE_AND_ANSWER.replace("question = ", f"{careless}\nquestion = "), tmp_path)
 
 
 def _survives(code: str, tmp_path: Path) -> None:
@@ -281,7 +288,7 @@ def test_interrupted_anywhere_a_charge_is_made_or_not_and_the_next_one_works(tmp
 
     before = signal.signal(signal.SIGALRM, strike)
     gc.disable()  # what others have hung on the collector is not what is tested
-    generator, done, interrupted = random.Random(7), 0, 0
+    generator, done, interrupted, told = random.Random(7), 0, 0, 0
     try:
         with sf.Ledger.open(tmp_path / "ledger.db") as ledger:
             clinic = account(ledger, sf.Budget(10**6))
@@ -295,11 +302,96 @@ def test_interrupted_anywhere_a_charge_is_made_or_not_and_the_next_one_works(tmp
                         signal.setitimer(signal.ITIMER_REAL, 0)
                 except Interrupted:
                     interrupted += 1
+                except sf.Unanswered:
+                    told += 1
             charges = sum(line.kind == "charge" for line in ledger)
             assert interrupted > 0
-            assert done <= charges <= done + interrupted
+            assert done + told <= charges <= done + told + interrupted
             clinic.charge(pure("1"))
             assert ledger.verify().holds
     finally:
         gc.enable()
         signal.signal(signal.SIGALRM, before)
+
+
+# ── an interruption at every line of the code ──────────────────────────────────────────────────────
+
+
+def interrupt(call: Callable[[], object], at: int, *places: str) -> str:
+    """What comes of a call that Ctrl-C strikes before its line number ``at`` in these files; "done" when it is over."""
+    left = [at]
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., object] | None:
+        if not any(place in frame.f_code.co_filename for place in places):
+            return None
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return "interrupted"
+    except sf.Unanswered:
+        return "told"
+    finally:
+        sys.settrace(before)
+    return "done" if left[0] > 0 else "answered"
+
+
+@pytest.mark.parametrize("what", ["charge", "tab", "step"])
+def test_who_is_interrupted_after_the_commit_is_told_that_it_stands(tmp_path: Path, what: str) -> None:
+    """Before every line in turn: a bare interruption has spent nothing, and whoever spent is told so."""
+    with sf.Ledger.open(tmp_path / "ledger.db") as ledger:
+        clinic = account(ledger, sf.Budget(10**6))
+        tab = clinic.open_tab(pure("1000"))
+        call = {"charge": clinic.charge, "tab": clinic.open_tab, "step": tab.step}[what]
+        outcomes = []
+        for at in range(1, 2000):
+            before = ledger.anchor().number
+            outcomes.append(interrupt(lambda: call(pure("0.1")), at, "sfumato/ledger/", "contextlib.py"))
+            made = ledger.anchor().number - before
+            assert made == (0 if outcomes[-1] == "interrupted" else 1), (at, outcomes[-1])
+            if outcomes[-1] == "done":
+                break
+        assert outcomes[-1] == "done"
+        assert outcomes.count("interrupted") > 50
+        assert outcomes.count("told") > 5
+        assert ledger.verify().holds
+
+
+def test_a_release_that_is_interrupted_anywhere_says_whether_it_was_charged(tmp_path: Path, long: bool) -> None:
+    (tmp_path / "visits.csv").write_text("patient,cost\n1,2\n3,4\n")
+    unit = sf.PrivacyUnit("patient")
+    cost = {"type": "integer", "bounds": [0, 9]}
+    table = sf.Table("visits", tmp_path / "visits.csv", {"cost": cost}, id="patient", max_rows=2)
+    policy = sf.Policy(unit, sf.Budget(10**6), {"visits": table})
+    with sf.Curator(policy, tmp_path / "ledger.db") as clinic:
+        question, setting = clinic.sql("SELECT COUNT(*) AS n FROM visits"), clinic.setting
+        prepared = prepare(question.options, Price(1))
+        asked = door.Asked("count", question.identity, setting.engine.identity(), setting.version)
+        outcomes = []
+        for at in range(1, 5000, 1 if long else 7):
+
+            def call() -> object:
+                return door.release(
+                    prepared, question.groups, asked, account=setting.account, engine=setting.engine, fresh=True
+                )
+
+            before = [line.kind for line in clinic.ledger]
+            outcomes.append(interrupt(call, at, "sfumato/ledger/", "release/door.py", "contextlib.py"))
+            made = [line.kind for line in clinic.ledger][len(before) :]
+            assert made in {
+                "interrupted": ([], ["charge", "answer"]),  # asked again it is free
+                "told": (["charge", "stopped"], ["charge", "answer"]),
+            }.get(outcomes[-1], (["charge", "answer"],)), (at, outcomes[-1])
+            if outcomes[-1] == "done":
+                break
+        assert outcomes[-1] == "done"
+        assert outcomes.count("told") > 10
+        assert clinic.ledger._book.unsaid == {}
+        assert clinic.ledger.verify().holds

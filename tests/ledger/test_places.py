@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from ledger.desks import account, pure, script
 from sfumato.ledger import places
-from sfumato.ledger.sqlite import APPLICATION, MIGRATIONS
+from sfumato.ledger.sqlite import APPLICATION, MIGRATIONS, UNREAD
 
 
 def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -28,8 +28,10 @@ def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     os.chmod(path, 0o644)
-    with sf.Ledger.open(path):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with sf.Ledger.open(path) as ledger:
+        account(ledger).charge(pure())
+        for name in os.listdir(tmp_path):
+            assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600, name
 
 
 def test_it_is_a_write_ahead_log_with_full_syncs(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_a_newer_ledger_is_refused_and_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     sf.Ledger.open(path).close()
     with closing(sqlite3.connect(path)) as raw:
-        raw.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+        raw.execute(f"PRAGMA user_version = {UNREAD + len(MIGRATIONS) + 1}")
     before = path.read_bytes()
     with pytest.raises(sf.LedgerUnavailable, match="newer Sfumato"):
         sf.Ledger.open(path)
@@ -106,11 +108,18 @@ def test_a_file_that_is_not_a_ledger_is_left_alone(tmp_path: Path) -> None:
     text.write_text("not a database, but long enough to be read as one" * 100)
     with closing(sqlite3.connect(database)) as raw:
         raw.execute("CREATE TABLE people (name)")
-    for path in (text, database):
-        before = path.read_bytes()
+    older = tmp_path / "older"
+    sf.Ledger.open(older).close()
+    with closing(sqlite3.connect(older)) as raw:
+        raw.execute("PRAGMA user_version = 1")
+    for path in (text, database, older):
+        os.chmod(path, 0o664)
+        before, look = path.read_bytes(), os.stat(path)
         with pytest.raises(sf.LedgerUnavailable):
             sf.Ledger.open(path)
         assert path.read_bytes() == before
+        now = os.stat(path)
+        assert (now.st_mode, now.st_mtime_ns, now.st_ctime_ns) == (look.st_mode, look.st_mtime_ns, look.st_ctime_ns)
     empty = tmp_path / "empty"
     empty.touch()
     with sf.Ledger.open(empty) as ledger:

@@ -14,7 +14,7 @@ def lengthened(ledger: sf.Ledger, lines: int) -> None:
     """Many charges of several analysts in one transaction: the lines are the ledger's own, only the syncs are saved."""
     cost = ledger.account("clinic").cost(sf.Curve.pure("1e-9"))
     with ledger._book.store.writing() as rows:
-        desk = Desk(rows)
+        desk = Desk(rows, ledger._book.keyed.origin)
         for turn in range(lines):
             columns = {
                 "analyst": f"analyst {turn % 7}",
@@ -55,6 +55,9 @@ def test_a_charge_touches_as_many_rows_in_a_million_lines_as_in_ten(tmp_path: Pa
             clinic.answer(line, "1", {"n": 1})
             clinic.stored(plan="old", data="v")
             clinic.requested("old")
+            question = clinic.ask(pure("0.001", analyst="ana", plan=f"q{turn}", data="v", request_id=f"q{turn}"), {})
+            assert question.begin() is None
+            clinic.answer(question.line, "1", {})
             tab.step(pure("0.0001"))
             other.charge(pure("0.001"))
             assert clinic.budget.affords(sf.Curve.pure("0.1"))
@@ -78,6 +81,11 @@ def test_no_query_scans(tmp_path: Path) -> None:
         clinic.answer(line, "1", {})
         clinic.stored(plan="p", data="v")
         clinic.requested("r", analyst="ana")
+        for _ in range(2):
+            question = clinic.ask(pure(analyst="ana", plan="q", data="v", request_id="q"), {})
+            if question.begin() is None:
+                clinic.answer(question.line, "1", {})
+        assert clinic.epsilons == (1,)
         with clinic.open_tab(pure("0.1")) as tab:
             account(ledger, name="other").charge(pure())
             tab.step(pure("0.1"))

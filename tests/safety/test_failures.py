@@ -20,6 +20,7 @@ import pytest
 import sfumato as sf
 from sfumato.curator.curators import Curator
 from sfumato.errors import EngineFailed, Overspent, SourceChanged, Unanswered
+from sfumato.ledger.asking import Asking
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 
@@ -125,7 +126,7 @@ def test_a_failure_after_the_charge_is_charged_and_says_one_thing(
                 texts.add(_refused(curator))
         assert len(texts) == 1
         assert not any("flu" in text for text in texts)
-        assert _kinds(curator) == ["account-open", "source"] + ["charge"] * 4
+        assert _kinds(curator) == ["account-open", "source"] + ["charge", "stopped"] * 4
         assert curator.budget.remaining["pure"] == 6
         assert curator.ledger.verify().holds
         assert len(curator.sql(COUNT).release(epsilon=1).rows) == 2
@@ -136,14 +137,14 @@ def test_a_source_that_vanishes_after_the_charge(tmp_path: Path, monkeypatch: py
     path = tmp_path / "people.parquet"
     pa.parquet.write_table(_table(), path)
     with Curator(_policy(path), tmp_path / "l.ledger") as curator:
-        charge = type(curator.setting.account).charge
+        begin = Asking.begin
 
         def charged_then_gone(*arguments: Any) -> Any:
-            line = charge(*arguments)
+            found = begin(*arguments)
             path.unlink()
-            return line
+            return found
 
-        monkeypatch.setattr(type(curator.setting.account), "charge", charged_then_gone)
+        monkeypatch.setattr(Asking, "begin", charged_then_gone)
         _refused(curator)
         assert curator.budget.remaining["pure"] == 9
         assert curator.ledger.verify().holds

@@ -71,7 +71,8 @@ def show(policy: Path, analyst: str | None, ledger: Path | None, as_json: bool) 
 def amend(policy: Path, reason: str, ledger: Path | None, as_json: bool) -> None:
     """Make the budget written in POLICY the account's own. Unit and neighbours stay for life.
 
-    Edit the budget in the file first, then run this once.
+    Edit the budget in the file first, then run this once. A budget below what is spent is refused. If you raise ε after
+    answers were seen, only the largest ε that you would ever have allowed is a guarantee.
 
     \b
     Example:

@@ -31,7 +31,8 @@ def report(path: Path, *, private: bool) -> None:
 def _describe(name: str, table: Table, sources: Sources) -> None:
     kind = "public" if table.public else "every row a unit" if table.every_row else f"id {table.id}"
     click.secho(f"\n{name}", bold=True, nl=False)
-    click.echo(f" ({kind}), content {sources.fingerprint(name)[:16]}")
+    # A hash of private rows would let whoever reads it test a guess of them.
+    click.echo(f" ({kind}), content {sources.fingerprint(name)[:16]}" if table.public else f" ({kind})")
     for column, domain in sources.columns(name).items():
         click.echo(f"  {column:<20} {shorten(domain, 90)}")
 
@@ -40,6 +41,7 @@ def _costs(policy: Policy, sources: Sources) -> None:
     click.secho(f"\n{_PRIVATE}", fg="red", bold=True)
     for name, table in policy.tables.items():
         if not table.public:
+            click.echo(f"{name}: content {sources.fingerprint(name)[:16]}")
             _cost(name, table, inspect(sources, name))
     click.secho(_PRIVATE, fg="red", bold=True)
 

@@ -57,8 +57,10 @@ class Curator:
             account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)
             for address, fingerprint in engine.addresses():
                 account.join(address, fingerprint=fingerprint)
-            version = f"version {len({(source.path, source.fingerprint) for source in account.sources})}"
-            self.setting = Setting(self.policy, engine, account, progress, version, allowed)
+            for name, table in self.policy.tables.items():
+                for address, fingerprint in engine.sources.addresses(name) if table.public else ():
+                    self.ledger.require_public(address, fingerprint=fingerprint)
+            self.setting = Setting(self.policy, engine, account, progress, f"version {account.version}", allowed)
             self._catalog = engine.catalog()
             opened.pop_all()
 

@@ -175,6 +175,7 @@ class Question:
                 asked,
                 account=account,
                 engine=engine,
+                fresh=fresh,
                 seconds=self.setting.seconds,
                 progress=self.setting.progress,
             )
@@ -268,6 +269,7 @@ class Question:
             free=found.free,
             confidence=text(exact(confidence, "confidence")),
             remaining=left or "nothing",
+            epsilons=tuple(text(epsilon) for epsilon in self.setting.account.epsilons),
         )
 
     def _least_price(self, within: Within, confidence: Number, delta: Number, mechanism: Family | None) -> Fraction:

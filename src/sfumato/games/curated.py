@@ -18,6 +18,7 @@ import numpy as np
 from sfumato.curator import Curator, Question
 from sfumato.errors import InvalidParameter
 from sfumato.games.auctions import Auction, price_list
+from sfumato.ledger import StoredAnswer
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.bounding import Bounded, Bounding, Limits
 from sfumato.plan.canonical import digest
@@ -113,19 +114,21 @@ class TableAuction:
             counts = self._reached(totals)
             sale = Auction(self.prices, selection.epsilon, 1, selection, counter, 0, counts, self.unit).release()
             sold = Sold(sale.price, sale.buyers, counter)
-            return door.Written(sold, codec.dumps(sold), accuracy)
+            return door.Written(sold, codec.dumps(sold))
 
-        sold, _ = door.spend(
+        spent = door.spend(
             asked.entry(self.curve(epsilon, counting), (selection,) if counter is None else (selection, counter)),
             self.bounded,
             self.question.groups,
             draw,
+            accuracy,
             account=setting.account,
             engine=setting.engine,
+            fresh=fresh,
             seconds=setting.seconds,
             progress=setting.progress,
         )
-        return sold
+        return cast("Sold", codec.loads(spent.body)) if isinstance(spent, StoredAnswer) else spent[0]
 
     @property
     def identity(self) -> str:

@@ -6,9 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 
-from sfumato.errors import AlreadyAnswered, InvalidParameter, RequestDiffers, SourceTaken
-from sfumato.ledger import entries, sources
+from sfumato.errors import AlreadyAnswered, InvalidParameter, SourceTaken
+from sfumato.ledger import asking, entries, sources
+from sfumato.ledger.amending import amended
+from sfumato.ledger.asking import Asking
 from sfumato.ledger.book import Book
 from sfumato.ledger.desk import Desk, Terms
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
@@ -19,7 +22,6 @@ from sfumato.ledger.tabs import Tab, end_tab
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
 from sfumato.privacy.numbers import BELOW_ONE, PROBABILITY, Number, exact, text
 
-_PAGE = 20
 _MOST = 10**330  # units of 1e-30: the largest number there is (privacy.numbers)
 
 
@@ -68,13 +70,21 @@ class Account:
     def charge(self, entry: Entry) -> Line:
         """Admit this release and write it down, in one step, durable on return; or ``Overspent``, and nothing."""
         entry = Entry.of(entry)
-        cost, columns = self.cost(entry.curve), entry.columns
+        cost, columns = self.cost(entry.curve), self._book.columns(entry)
 
         def write(desk: Desk) -> Row:
-            self._answered(desk, entry.request_id, entry.analyst, entry.question, entry.plan)
+            asking.requested(desk, self.name, entry.request_id, entry.analyst, entry.question, entry.plan)
             return desk.append("charge", self.name, columns, cost=cost)
 
-        return self._book.admitted(self.name, columns["analyst"], cost, write)
+        return self._book.admitted(self.name, columns["analyst"], cost, write, Line.of)
+
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Asking:
+        """A question that will be answered with this accuracy: found, joined to an equal one under way, or charged.
+
+        Nothing happens before its ``begin``.
+        """
+        entry = Entry.of(entry)
+        return Asking(self._book, self.name, entry, self.cost(entry.curve), entries.widths(accuracy), fresh=fresh)
 
     def cost(self, curve: Curve) -> Cost:
         """A release's price here. Order and neighbours are fixed for life, so no amendment changes it."""
@@ -93,8 +103,11 @@ class Account:
                 raise InvalidParameter("line", line.number, "the line of a charge or a step of this account")
             if desk.newest(about=paid.number) is not None:
                 raise AlreadyAnswered(
-                    "this charge has been answered", place=f"line {paid.number}", fix="charge again for another answer"
+                    "this charge has been answered, or was stopped without an answer",
+                    place=f"line {paid.number}",
+                    fix="charge again for another answer",
                 )
+            desk.end(paid.number)
             copied = {"analyst": paid.analyst, "request": paid.request, "plan": paid.plan, "data": paid.data}
             return Line.of(
                 desk.append("answer", self.name, {**copied, "about": paid.number, "body": body, "detail": detail})
@@ -104,17 +117,9 @@ class Account:
         """The newest answer to this very question on this very data, at least as accurate in every column asked for."""
         asked = entries.widths(accuracy or {})
         where = {"kind": "answer", "account": self.name}
-        where |= {"plan": entries.name(plan, "plan"), "data": entries.name(data, "data")}
-        before = 0
-        while True:
-            with self._book.reading() as desk:
-                rows = desk.page(where, newest=True, before=before, limit=_PAGE)
-            for found in map(StoredAnswer.of, rows):
-                if found.within(asked):
-                    return found
-            if len(rows) < _PAGE:
-                return None
-            before = rows[-1].number
+        where |= {"plan": entries.name(plan, "plan"), "data": self._book.data(entries.name(data, "data"))}
+        found = asking.stored(self._book, where, asked)
+        return None if found is None else StoredAnswer.of(found)
 
     def requested(
         self, request_id: str, *, analyst: str | None = None, question: str | None = None, plan: str | None = None
@@ -122,25 +127,8 @@ class Account:
         """The answer this request got; None when it got none, and then it is a new charge."""
         entries.name(request_id, "request_id")
         with self._book.reading() as desk:
-            found = self._answered(desk, request_id, analyst, question, plan)
+            found = asking.requested(desk, self.name, request_id, analyst, question, plan)
         return None if found is None else StoredAnswer.of(found)
-
-    def _answered(
-        self, desk: Desk, request_id: str | None, analyst: str | None, question: str | None, plan: str | None
-    ) -> Row | None:
-        """The first answer to a request; a request id names one question for ever, by its plan or else by its text."""
-        if request_id is None:
-            return None
-        where = {"kind": "answer", "account": self.name, "analyst": analyst or "", "request": request_id}
-        rows = desk.page(where, limit=1)
-        paid = desk.line(rows[0].about) if rows else None
-        if paid is None:
-            return None
-        if (plan != paid.plan) if plan else (question is not None and question != paid.question):
-            raise RequestDiffers(
-                "this request id was used for another question", place="request_id", fix="give each question its own id"
-            )
-        return rows[0]
 
     # ── what the owner does ────────────────────────────────────────────────────────────────────
 
@@ -152,7 +140,12 @@ class Account:
         delta: Number | None = None,
         reserve: Number | None = None,
     ) -> Line:
-        """Change what may be spent. Unit, neighbours and order stay for life: what was spent is counted in them."""
+        """Change what may be spent. Unit, neighbours and order stay for life: what was spent is counted in them.
+
+        What was answered cannot be taken back, so a budget below what is spent and held is refused. If ε is raised
+        after answers were seen, only the largest ε that the owner would ever have allowed is a guarantee: the account's
+        theorem is about an ε that no answer decides.
+        """
         entries.reason(reason)
         with self._book.writing() as desk:
             terms = self._book.terms(desk, self.name)
@@ -164,17 +157,18 @@ class Account:
             if kept != part and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
                 rule = "the same part of δ as before once something was spent: the proof fixes it"
                 raise InvalidParameter("reserve", kept, rule)
-            budget = Budget(
-                old.epsilon if epsilon is None else epsilon,
-                most,
-                reserve=kept,
-                order=old.order,
-                neighbours=old.neighbours,
-            )
+            budget = amended(old, old.epsilon if epsilon is None else epsilon, most, kept, spent)
             if (budget.order is None) is not (old.order is None):
                 raise InvalidParameter("reserve", kept, "all of δ in an account that was opened without an order")
             columns = {"question": reason, "detail": codec.dumps(Terms(terms.unit, budget))}
             return Line.of(desk.append("amend", self.name, columns))
+
+    @property
+    def epsilons(self) -> tuple[Fraction, ...]:
+        """Every ε the account has had, oldest first; the last is in force."""
+        with self._book.reading() as desk:
+            every = [terms.budget.epsilon for terms in self._book.every_terms(desk, self.name)]
+        return tuple(epsilon for epsilon, _ in groupby(every))
 
     def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:
         """Add what was spent beyond what was charged, whatever it leaves. There is no line that takes away."""
@@ -206,21 +200,21 @@ class Account:
     def join(self, source: str | os.PathLike[str], *, fingerprint: str | None = None) -> Source:
         """Say that these data are about this account's people. A file is read whole unless nothing about it changed.
 
-        Data that another account knows, by path or by content, are refused; new content under a known path stays.
+        Data that another account knows, by path, content or file, are refused; new content under a known path stays.
         """
         with self._book.reading() as desk:
             known = sources.known(desk, self.name)
-        found = sources.look(source, fingerprint, known)
+        found = sources.look(source, fingerprint, known, self._book.keyed)
         with self._book.writing() as desk:
-            taken = sources.taken(desk, self.name, found)
+            taken = sources.taken(sources.joined(desk), self.name, found, self._book.keyed)
             if taken is not None:
                 raise SourceTaken(
                     f"these data belong to the account {taken!r}",
                     place=f"account {self.name!r}",
                     fix=f"ask for them in {taken!r}: the same people have one budget, whatever their data are called",
                 )
-            if found not in sources.known(desk, self.name):
-                desk.append("source", self.name, {"data": found.fingerprint, "detail": codec.dumps(found)})
+            if sources.changed(found, sources.known(desk, self.name)):
+                desk.append("source", self.name, {"detail": codec.dumps(found)})
         return found
 
     @property
@@ -228,6 +222,11 @@ class Account:
         """Every version of the data that was joined, oldest first."""
         with self._book.reading() as desk:
             return tuple(sources.known(desk, self.name))
+
+    @property
+    def version(self) -> int:
+        """Which version of the data is joined, as readers may be told: how often they have changed."""
+        return sources.version(self.sources)
 
     # ── tabs ───────────────────────────────────────────────────────────────────────────────────
 
@@ -241,13 +240,16 @@ class Account:
         """
         entry, vector = self._hold(hold, analyst, question)
         spends = whole or entry.interactive
-        columns = entry.columns
+        columns = self._book.columns(entry)
 
         def write(desk: Desk) -> Row:
             cost, left = (vector, NOTHING) if spends else (NOTHING, vector)
             return desk.append("tab-open", self.name, columns, cost=cost, left=left)
 
-        return Tab(self._book, self._book.admitted(self.name, columns["analyst"], vector, write), self.cost)
+        def given(row: Row) -> Tab:
+            return Tab(self._book, Line.of(row), self.cost)
+
+        return self._book.admitted(self.name, columns["analyst"], vector, write, given)
 
     def _hold(self, hold: Entry | Cost, analyst: str | None, question: str) -> tuple[Entry, Cost]:
         if not isinstance(hold, Cost):

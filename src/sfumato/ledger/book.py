@@ -2,46 +2,69 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from sfumato.errors import LedgerBehind, LedgerDamaged
+from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerUnavailable, Unanswered
 from sfumato.ledger.anchors import Anchor
 from sfumato.ledger.desk import Desk, Terms
-from sfumato.ledger.entries import Line
+from sfumato.ledger.entries import Entry
+from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.purse import read_purse
 from sfumato.ledger.rows import Row
 from sfumato.ledger.store import Store
 from sfumato.privacy import Budget, Cost
 
+T = TypeVar("T")
+
 
 class Book:
     """A store, and what is known about its lines from elsewhere: an anchor, and what this process wrote itself."""
 
-    def __init__(self, store: Store, anchors: tuple[Anchor, ...]) -> None:
+    def __init__(self, store: Store, anchors: tuple[Anchor, ...], keyed: KeyedHash) -> None:
         self.store = store
         self.anchors = anchors
+        self.keyed = keyed
+        """What identifies private rows is written through this."""
         self.damage: LedgerDamaged | None = None
         """What was found wrong when it was opened: it can be read, and nothing more is written."""
         self.wrote = False
+        self.unsaid: dict[int, str] = {}
+        """Charges of this process that stopped without an answer: the next line that is written says so."""
         self._known: tuple[int, str] | None = None
         self._terms: dict[int, Terms] = {}
 
     @contextmanager
     def reading(self) -> Iterator[Desk]:
         with self.store.reading() as rows:
-            yield Desk(rows)
+            yield Desk(rows, self.keyed.origin)
 
     @contextmanager
     def writing(self, *, acknowledging: bool = False) -> Iterator[Desk]:
         with self.store.writing() as rows:
-            desk = Desk(rows)
+            desk = Desk(rows, self.keyed.origin)
             start = desk.head
             self._require_whole(desk, acknowledging=acknowledging)
+            said = [number for number, seal in list(self.unsaid.items()) if desk.has(number, seal)]
+            for number in said:
+                desk.stop(number)
             yield desk
+        for number in said:
+            self.unsaid.pop(number, None)
         if desk.head is not None and desk.head is not start:
             self._known = (desk.head.number, desk.head.hash)
             self.wrote = True
+
+    def columns(self, entry: Entry) -> dict[str, str]:
+        """An entry as a line stores it."""
+        return {**entry.columns, "data": self.data(entry.data)}
+
+    def data(self, data: str) -> str:
+        """The data of a release as a line stores them."""
+        return self.keyed("data", data) if data else ""
 
     def terms(self, desk: Desk, account: str) -> Terms:
         """The terms in force. A line never changes, so each is read once."""
@@ -49,6 +72,15 @@ class Book:
         if number not in self._terms:
             self._terms[number] = desk.terms(number)
         return self._terms[number]
+
+    def every_terms(self, desk: Desk, account: str) -> list[Terms]:
+        """All terms since the account was opened, oldest first: an amendment follows a line under the terms before."""
+        found = [self.terms(desk, account)]
+        number = desk.last(account).terms
+        while before := desk.page({"account": account}, newest=True, before=number, limit=1):
+            number = before[0].terms
+            found.append(desk.terms(number))
+        return found[::-1]
 
     def purses(self, desk: Desk, account: str, analyst: str = "") -> list[tuple[Budget, str]]:
         """Every purse that must afford a charge, at spent and held together: the account's, and the analyst's."""
@@ -59,14 +91,39 @@ class Book:
             found.append((budget.share(mine.share).at(read_purse(mine.own).total), "the analyst's share"))
         return found
 
-    def admitted(self, account: str, analyst: str, cost: Cost, write: Callable[[Desk], Row]) -> Line:
+    def admitted(
+        self, account: str, analyst: str, cost: Cost, write: Callable[[Desk], Row], given: Callable[[Row], T]
+    ) -> T:
         """Check and append in one transaction, durable on return; a refusal is worked out when nobody waits for it."""
-        with self.writing() as desk:
-            short = next((each for each in self.purses(desk, account, analyst) if not each[0].admits(cost)), None)
-            if short is None:
-                return Line.of(write(desk))
-        purse, place = short
-        raise purse.refusal(cost, place)
+        written: list[Row] = []
+        try:
+            with self.writing() as desk:
+                short = self.short(desk, account, analyst, cost)
+                if short is None:
+                    written.append(write(desk))
+            if short is not None:
+                raise short[0].refusal(cost, short[1])
+            return given(written[0])
+        except BaseException:
+            # A Ctrl-C may strike after the line is on disk: then whoever asked is told that it is.
+            if not written or not self.stands(written[0]):
+                raise
+            raise Unanswered(written[0].number) from None
+
+    def short(self, desk: Desk, account: str, analyst: str, cost: Cost) -> tuple[Budget, str] | None:
+        """The first purse that cannot afford this, and what it is called; None when all can."""
+        return next((each for each in self.purses(desk, account, analyst) if not each[0].admits(cost)), None)
+
+    def stands(self, row: Row) -> bool:
+        """Whether a line that was being written is on disk. Where that cannot be seen, count it as made."""
+        error = sys.exception()
+        if error is not None:
+            traceback.clear_frames(error.__traceback__)  # a transaction that an interrupted frame still holds open
+        try:
+            with self.reading() as desk:
+                return desk.has(row.number, row.hash)
+        except LedgerUnavailable:
+            return True
 
     def behind(self, desk: Desk) -> int | None:
         """The number of a line that is known to exist and does not, or None."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sfumato.errors import InvalidParameter, LedgerDamaged
 from sfumato.ledger.purse import NOTHING, read_cost, read_purse, write_cost
-from sfumato.ledger.rows import FIRST, LATEST, Row
-from sfumato.ledger.store import Rows, Where
+from sfumato.ledger.rows import LATEST, Row
+from sfumato.ledger.store import Rows, UnderWay, Where
+from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 
 
@@ -33,8 +35,9 @@ _NO_COLUMNS: Where = {}
 class Desk:
     """What may be read and written inside one transaction. Every line it trusts, it has checked against its seal."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, origin: str) -> None:
         self._rows = rows
+        self._origin = origin
         self.head = next(iter(self.page({}, newest=True, limit=1)), None)
 
     def page(
@@ -72,6 +75,23 @@ class Desk:
             raise LedgerDamaged(number, "it does not hold an account's terms")
         return value
 
+    def under_way(self, equal: Where) -> Sequence[UnderWay]:
+        """Charges that are not answered yet, whose columns equal these."""
+        return self._rows.under_way(equal)
+
+    def begin(self, charge: UnderWay) -> None:
+        self._rows.begin(charge)
+
+    def end(self, number: int) -> None:
+        self._rows.end(number)
+
+    def stop(self, number: int) -> None:
+        """Say that a charge stays without an answer, unless it has one."""
+        paid = self.line(number)
+        if paid is not None and self.newest(about=number) is None:
+            self.append("stopped", paid.account, {"analyst": paid.analyst, "about": number})
+        self.end(number)
+
     def append(
         self,
         kind: str,
@@ -101,7 +121,8 @@ class Desk:
             purse=str(read_purse(last.purse if last else "").after(cost, before, after)),
             own=str(read_purse(mine.own if mine else "").after(cost, before, after)) if analyst else "",
             terms=number if last is None or kind == "amend" else last.terms,
-            previous=self.head.hash if self.head else FIRST,
+            salt=f"{bits.integer(128):032x}",
+            previous=self.head.hash if self.head else self._origin,
         )
         self.head = draft._replace(hash=draft.seal())
         self._rows.append(self.head)

@@ -133,6 +133,7 @@ class Line:
     """What was asked, or the owner's reason."""
     plan: str
     data: str
+    """Which data were read: a keyed hash, equal for equal data in this ledger and otherwise without meaning."""
     cost: Cost
     """What this line spent, in units of 1e-30."""
     spent: Cost
@@ -140,7 +141,7 @@ class Line:
     """What open tabs hold after it."""
     tab: int | None
     about: int | None
-    """The charge that this line answers."""
+    """The charge that this line answers, or that was stopped without an answer."""
     request_id: str | None
     mechanisms: str
     """What was run, as a JSON list."""
@@ -191,11 +192,18 @@ class Line:
             row.about or None,
             row.request or None,
             row.mechanisms or "[]",
-            row.detail,
+            _detail(row),
             row.body,
             row.previous,
             row.hash,
         )
+
+
+def _detail(row: Row) -> str:
+    """Of data that were joined, only where they are: even keyed hashes would tell whether an old content came back."""
+    if row.kind != "source":
+        return row.detail
+    return json.dumps({"path": json.loads(row.detail)["path"]}, ensure_ascii=False)
 
 
 def moment(microseconds: int) -> datetime:
@@ -222,13 +230,7 @@ class StoredAnswer:
 
     @classmethod
     def of(cls, row: Row) -> StoredAnswer:
-        found = json.loads(row.detail)
-        accuracy = {column: Fraction(width) for column, width in found.items()}
-        return cls(row.number, moment(row.time), row.body, accuracy, row.hash)
-
-    def within(self, asked: Mapping[str, Fraction]) -> bool:
-        """At least as accurate in every column that was asked for."""
-        return all(column in self.accuracy and self.accuracy[column] <= width for column, width in asked.items())
+        return cls(row.number, moment(row.time), row.body, read_widths(row.detail), row.hash)
 
 
 def widths(accuracy: Mapping[str, Number]) -> dict[str, Fraction]:
@@ -242,3 +244,12 @@ def widths(accuracy: Mapping[str, Number]) -> dict[str, Fraction]:
 
 def write_widths(accuracy: Mapping[str, Fraction]) -> str:
     return json.dumps({column: text(width) for column, width in accuracy.items()}, separators=(",", ":"))
+
+
+def read_widths(text: str) -> dict[str, Fraction]:
+    return {column: Fraction(width) for column, width in json.loads(text).items()}
+
+
+def within(accuracy: Mapping[str, Fraction], asked: Mapping[str, Fraction]) -> bool:
+    """Whether the accuracy is at least what was asked for, in every column that was."""
+    return all(column in accuracy and accuracy[column] <= width for column, width in asked.items())

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from sfumato.errors import LedgerDamaged
+from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.rows import Row
 from sfumato.ledger.store import Store, Where
 from sfumato.ledger.verifying import Checker, Verification
@@ -26,13 +27,16 @@ _PAGE = 1000
 
 
 def newest(store: Store) -> Verification:
-    """The store's shape, and the lines since the last checkpoint."""
+    """The store's shape, its key, and the lines since the last checkpoint."""
     try:
         fault, last = store.misshapen(), _last(store)
+        begun = fault or not last or _begins(store)
     except LedgerDamaged as damage:
         return Verification(0, damage.number, damage.why)
     if fault or not last:
         return Verification(0, None, fault or "")
+    if not begun:
+        return Verification(0, 1, "it does not begin with the key in the ledger's header")
     return _stretch(store, (last - 1) // CHECKPOINT * CHECKPOINT, last)
 
 
@@ -65,6 +69,12 @@ def _last(store: Store) -> int:
         return next((row.number for row in rows.select({}, newest=True, limit=1)), 0)
 
 
+def _begins(store: Store) -> bool:
+    """Whether the first line was written under the key that is there now: under another, nothing is recognised."""
+    with store.reading() as rows:
+        return [row.previous for row in rows.select({"number": 1}, limit=1)] == [KeyedHash(store.key()).origin]
+
+
 def _bounds(last: int, parts: int) -> list[tuple[int, int]]:
     """Even stretches; the first a sixth shorter, because whoever walks it also checks the store's pages."""
     if parts == 1:
@@ -81,7 +91,7 @@ def _stretch(store: Store, after: int, until: int) -> Verification:
         with store.reading() as rows:
             return _sealed(rows.select(equal, newest=True, before=before, limit=1))
 
-    checker = Checker()
+    checker = Checker.whole(KeyedHash(store.key()).origin)
     try:
         if after:
             start = earlier(after + 1, {"number": after})

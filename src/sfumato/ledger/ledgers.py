@@ -10,14 +10,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
-from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable
-from sfumato.ledger import entries, inspecting
+from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable, SourceTaken
+from sfumato.ledger import entries, inspecting, sources
 from sfumato.ledger.accounts import Account
 from sfumato.ledger.anchors import Anchor, accept, anchored
 from sfumato.ledger.book import Book
 from sfumato.ledger.desk import Terms
 from sfumato.ledger.entries import Line
 from sfumato.ledger.exporting import export
+from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.sqlite import SQLiteStore
 from sfumato.ledger.verifying import Verification
 from sfumato.privacy import Budget, PrivacyUnit, codec
@@ -55,8 +56,8 @@ class Ledger:
             beside = Path(f"{store.place}.anchor")
             known = [anchor if isinstance(anchor, Anchor) else Anchor.load(anchor)] if anchor is not None else []
             known += [Anchor.load(beside)] if beside.exists() else []
-            book = Book(store, tuple(known))
             found = inspecting.newest(store)
+            book = Book(store, tuple(known), KeyedHash(store.key() if found.holds else _key(store)))
             book.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         except BaseException:
             store.close()
@@ -89,6 +90,18 @@ class Ledger:
         with self._book.writing() as desk:
             if desk.newest(account=name) is None:
                 desk.append("account-open", name, {"detail": codec.dumps(terms)})
+
+    def require_public(self, source: str | os.PathLike[str], *, fingerprint: str | None = None) -> None:
+        """Refuse data that an account protects: declared public, they would be read for free."""
+        with self._book.reading() as desk:
+            joined = sources.joined(desk)
+        account = sources.protected(joined, source, fingerprint, self._book.keyed)
+        if account is not None:
+            raise SourceTaken(
+                f"these data are private: the account {account!r} protects them",
+                place="a table declared public",
+                fix="remove public = true, and say with id = … whose rows they are",
+            )
 
     def lines(
         self,
@@ -176,6 +189,14 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _key(store: SQLiteStore) -> bytes:
+    """The key of a ledger that is damaged, as far as it can be read: what is there can still be looked at."""
+    try:
+        return store.key()
+    except LedgerUnavailable:
+        return b""
 
 
 def _require_same(name: str, terms: Terms, asked: Terms) -> None:

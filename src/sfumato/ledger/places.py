@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -85,13 +86,12 @@ def _mounted(mounts: str) -> Iterator[tuple[str, str]]:
 def create(path: Path) -> None:
     """Make the file if it is missing, for its owner's eyes only, and make its name durable.
 
-    A file that is there is never opened here: closing it again would drop every lock this process has on it.
+    A file that is there is never opened here: closing it again would drop every lock this process has on it. Nor is
+    anything about it changed before it is known to be a ledger.
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
-            os.chmod(path, 0o600)
         return
     try:
         os.fchmod(handle, 0o600)
@@ -99,6 +99,14 @@ def create(path: Path) -> None:
     finally:
         os.close(handle)
     sync_folder(path)
+
+
+def close_to_others(path: Path) -> None:
+    """Make a ledger, and the log and the memory that SQLite keeps beside it, readable by the owner alone."""
+    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_IMODE(os.stat(name).st_mode) & 0o077:
+                os.chmod(name, 0o600)
 
 
 def scratch(target: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sfumato.errors import LedgerDamaged
 
 FIRST = "0" * 64
-"""What stands before the first line."""
+"""The hash of an empty ledger's head, in its anchor."""
 
 LATEST = 253402300799999999
 """The last microsecond of the year 9999: clocks that show more are wrong, and dates end there."""
@@ -17,6 +17,7 @@ KINDS = (
     "account-open",
     "charge",
     "answer",
+    "stopped",
     "correction",
     "tab-open",
     "step",
@@ -41,7 +42,7 @@ class Row(NamedTuple):
     tab: int = 0
     """The number of the line that opened the tab; 0 outside tabs."""
     about: int = 0
-    """An answer's charge; 0 otherwise."""
+    """The charge that an answer answers, or that was stopped without one; 0 otherwise."""
     terms: int = 0
     """The line with the account's terms: its opening, or the last amendment."""
     kind: str = ""
@@ -52,6 +53,7 @@ class Row(NamedTuple):
     """The question's text, or the owner's reason."""
     plan: str = ""
     data: str = ""
+    """Which data: a keyed hash. In an acknowledgement, the hash of the anchor's line."""
     mechanisms: str = ""
     """JSON: what was run."""
     detail: str = ""
@@ -68,6 +70,8 @@ class Row(NamedTuple):
     """The analyst's share of every allowance, where there is one."""
     own: str = ""
     """What the analyst has spent and holds after this line."""
+    salt: str = ""
+    """128 random bits that leave the ledger nowhere: without them the hash of a line tests no guess of the line."""
     previous: str = ""
     hash: str = ""
 

@@ -19,12 +19,14 @@ from pathlib import Path
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
 from sfumato.ledger import places
 from sfumato.ledger.rows import COLUMNS, Row
-from sfumato.ledger.store import Where
+from sfumato.ledger.store import UnderWay, Where
+from sfumato.mechanisms import bits
 
 APPLICATION = 0x5F0A70  # in the file's header: this is a ledger of ours
 
 _TYPES = {"number": "INTEGER PRIMARY KEY"} | dict.fromkeys(("time", "tab", "about", "terms"), "INTEGER NOT NULL")
 _TABLE = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in COLUMNS)
+_UNDER_WAY = ",\n    ".join(f"{column} {_TYPES.get(column, 'TEXT NOT NULL')}" for column in UnderWay._fields)
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -39,13 +41,22 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX every_acknowledgement ON lines (kind) WHERE kind = 'acknowledge'",
         "CREATE INDEX every_source ON lines (kind) WHERE kind = 'source'",
         "CREATE INDEX every_tab ON lines (kind) WHERE kind = 'tab-open'",
+        "CREATE TABLE header (key TEXT NOT NULL) STRICT",
+        "CREATE TRIGGER one_key BEFORE UPDATE ON header BEGIN SELECT RAISE(ABORT, 'the key is never changed'); END",
+        "CREATE TRIGGER kept_key BEFORE DELETE ON header BEGIN SELECT RAISE(ABORT, 'the key is never removed'); END",
+        f"CREATE TABLE under_way (\n    {_UNDER_WAY}\n) STRICT",
+        "CREATE INDEX by_question ON under_way (account, plan, data)",
+        "CREATE INDEX by_asker ON under_way (account, analyst, request)",
         "CREATE TRIGGER no_update BEFORE UPDATE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never changed'); END",
         "CREATE TRIGGER no_delete BEFORE DELETE ON lines BEGIN SELECT RAISE(ABORT, 'lines are never removed'); END",
     ),
 )
 """What each version of the schema adds to the one before; a file says in its header how far it has come."""
+UNREAD = 1
+"""Schemas up to this one are no longer read: their lines held plain hashes of the data."""
 
 _INSERT = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+_BEGIN = f"INSERT INTO under_way VALUES ({', '.join('?' * len(UnderWay._fields))})"
 # A partial index is used only where the query repeats its condition as a constant.
 _CONDITIONS = {"analyst": "analyst <> ''", "tab": "tab <> 0", "about": "about <> 0", "plan": "plan <> ''"}
 _CONDITIONS |= {"request": "request <> ''"}
@@ -144,16 +155,21 @@ class SQLiteStore:
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Bring an older file up to this version's schema, all of it or nothing; refuse a newer or a foreign one."""
-        if self._version(connection) == len(MIGRATIONS):
+        version = self._version(connection)
+        places.close_to_others(self._path)
+        if version == _newest():
             return
         self._log_ahead(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for version in range(self._version(connection), len(MIGRATIONS)):
-                for statement in MIGRATIONS[version]:
+            version = self._version(connection)
+            for migration in MIGRATIONS[max(version - UNREAD, 0) :]:
+                for statement in migration:
                     connection.execute(statement)
+            if version == 0:
+                connection.execute("INSERT INTO header VALUES (?)", (f"{bits.integer(256):064x}",))
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            connection.execute(f"PRAGMA user_version = {_newest()}")
             connection.execute("COMMIT")
         except BaseException:
             self._roll_back(connection)
@@ -183,13 +199,29 @@ class SQLiteStore:
             raise LedgerUnavailable(
                 "this file is a database, but not a ledger", place=self.place, fix="name another file for the ledger"
             )
-        if not 0 <= version <= len(MIGRATIONS):
+        if not 0 <= version <= _newest():
             raise LedgerUnavailable(
-                f"this ledger was written by a newer Sfumato (schema {version}, known here: {len(MIGRATIONS)})",
+                f"this ledger was written by a newer Sfumato (schema {version}, known here: {_newest()})",
                 place=self.place,
                 fix="upgrade Sfumato; the file was not touched",
             )
+        if 0 < version <= UNREAD:
+            raise LedgerUnavailable(
+                f"this ledger was written by an older Sfumato (schema {version}), with plain hashes of the data",
+                place=self.place,
+                fix="keep the file, which was not touched, as the record of what was spent; open a new ledger with a "
+                "budget of what is left",
+            )
         return version
+
+    def key(self) -> bytes:
+        with self._lock, self._explained():
+            found = self._opened().execute("SELECT key FROM header").fetchall()
+        try:
+            ((text,),) = found
+            return bytes.fromhex(text)
+        except ValueError:
+            raise LedgerDamaged(None, "its header does not hold its key") from None
 
     def misshapen(self) -> str | None:
         """Whether the schema is the one we wrote: a trigger or an index more or less changes what a line means."""
@@ -216,6 +248,8 @@ class SQLiteStore:
         try:
             with self._lock, self._explained(), contextlib.closing(sqlite3.connect(partial)) as copy:
                 self._opened().backup(copy)
+                copy.execute("DELETE FROM under_way")  # who answers these answers them in the original
+                copy.commit()
                 copy.execute("PRAGMA journal_mode = DELETE")
             _sync(partial)
             os.link(partial, target)  # fails where another file has appeared meanwhile
@@ -299,6 +333,19 @@ class SQLiteRows:
     def append(self, row: Row) -> None:
         self._connection.execute(_INSERT, row)
 
+    def under_way(self, equal: Where) -> Sequence[UnderWay]:
+        where = " AND ".join(f"{column} = ?" for column in equal)
+        found = self._connection.execute(
+            f"SELECT * FROM under_way WHERE {where} ORDER BY number", tuple(equal.values())
+        )
+        return [UnderWay(*values) for values in found]
+
+    def begin(self, charge: UnderWay) -> None:
+        self._connection.execute(_BEGIN, charge)
+
+    def end(self, number: int) -> None:
+        self._connection.execute("DELETE FROM under_way WHERE number = ?", (number,))
+
 
 @lru_cache(maxsize=256)
 def _statement(
@@ -306,7 +353,7 @@ def _statement(
 ) -> str:
     """The query for these columns; ``present`` have values that are not empty.
 
-    A kind stands in the text, as it does in its index: there are eleven, and none comes from outside.
+    A kind stands in the text, as it does in its index: there are twelve, and none comes from outside.
     """
     wanted = [f"{column} = ?" for column in columns] + [_CONDITIONS[column] for column in present]
     wanted += [f"kind = '{kind}'"] if kind else []
@@ -333,6 +380,11 @@ _TROUBLES = {
 
 
 _TROUBLE = ("the ledger could not be used", "verify it: ledger.verify() says what is wrong")
+
+
+def _newest() -> int:
+    """The number of the schema that is written here."""
+    return UNREAD + len(MIGRATIONS)
 
 
 def _any_text(data: bytes) -> str:

@@ -7,12 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sfumato.ledger.rows import Row
 
 Where = Mapping[str, str | int]
 """Columns and the values they must have."""
+
+
+class UnderWay(NamedTuple):
+    """A charge on its way to its answer. Others who ask the same wait for it instead of paying."""
+
+    number: int
+    """The line of the charge."""
+    time: int
+    account: str
+    analyst: str
+    request: str
+    plan: str
+    data: str
+    accuracy: str
+    """JSON: the half-widths that the answer will have."""
+    payer: str
+    """The process that charged and will answer."""
 
 
 class Rows(Protocol):
@@ -27,6 +44,14 @@ class Rows(Protocol):
 
     def append(self, row: Row) -> None: ...
 
+    def under_way(self, equal: Where) -> Sequence[UnderWay]:
+        """The charges under way whose columns equal these, by number."""
+
+    def begin(self, charge: UnderWay) -> None: ...
+
+    def end(self, number: int) -> None:
+        """The charge of this number is answered or stopped; nothing happens if it was not under way."""
+
 
 class Store(Protocol):
     place: str
@@ -37,6 +62,9 @@ class Store(Protocol):
 
     def writing(self) -> AbstractContextManager[Rows]:
         """Nobody else writes meanwhile; what was appended is durable when the block has ended, or nothing is."""
+
+    def key(self) -> bytes:
+        """The random key in its header, made with it and never changed."""
 
     def misshapen(self) -> str | None:
         """What is wrong with its shape: tables, indexes, triggers. Quick."""

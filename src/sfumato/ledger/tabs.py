@@ -56,7 +56,7 @@ class Tab:
         owner = self.opening.analyst
         if entry.analyst not in (None, owner):
             raise InvalidParameter("analyst", entry.analyst, "the one who opened the tab, or left out")
-        cost, columns = self._price(entry.curve), {**entry.columns, "analyst": owner or ""}
+        cost, columns = self._price(entry.curve), {**self._book.columns(entry), "analyst": owner or ""}
 
         def write(desk: Desk) -> Row:
             left = read_cost(self._open(desk).left)
@@ -65,7 +65,7 @@ class Tab:
             return desk.append("step", self.opening.account, columns, cost=cost, left=left.less(cost), tab=self.number)
 
         # The step only moves what is held to what is spent; a correction may have raised the totals meanwhile.
-        return self._book.admitted(self.opening.account, columns["analyst"], NOTHING, write)
+        return self._book.admitted(self.opening.account, columns["analyst"], NOTHING, write, Line.of)
 
     def close(self) -> None:
         """End it and free what is unspent. A tab that is closed stays closed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.purse import NOTHING, Purse, read_cost, read_purse, write_cost
-from sfumato.ledger.rows import FIRST, KINDS, Row
+from sfumato.ledger.rows import KINDS, Row
 from sfumato.ledger.store import Where
 from sfumato.privacy import Cost
 
@@ -16,6 +16,7 @@ _SPENDING = {"charge", "correction", "acknowledge", "tab-open", "step", "tab-clo
 _ON_TABS = {"tab-open", "step", "tab-close"}
 _NO_TAB = (NOTHING, NOTHING)
 _PAID = {"charge", "step"}
+_ENDING = {"answer", "stopped"}
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class Checker:
     what accounts, analysts and tabs stood at ``earlier``.
     """
 
-    number: int = 0
-    time: int = 0
-    hash: str = FIRST
+    number: int
+    time: int
+    hash: str
     earlier: Earlier = _none
     accounts: dict[str, tuple[Purse, int]] = field(default_factory=dict)
     """Totals, and the line with the terms."""
@@ -64,6 +65,11 @@ class Checker:
 
     def __post_init__(self) -> None:
         self._whole = self.number == 0
+
+    @classmethod
+    def whole(cls, origin: str) -> Checker:
+        """From the first line on; ``origin`` is what stands before it."""
+        return cls(0, 0, origin)
 
     @classmethod
     def after(cls, row: Row, earlier: Earlier) -> Checker:
@@ -106,8 +112,8 @@ class Checker:
             raise _Bad("this kind of line cannot spend")
         if row.kind in _PAID:
             self.unanswered.add(row.number)
-        elif row.kind == "answer":
-            self._answer(row)
+        elif row.kind in _ENDING:
+            self._end(row)
         elif row.kind not in KINDS:
             raise _Bad("there is no such kind of line")
 
@@ -153,9 +159,9 @@ class Checker:
             raise _Bad("it does not fit the tab's hold")
         return before, left
 
-    def _answer(self, row: Row) -> None:
+    def _end(self, row: Row) -> None:
         if row.about not in self.unanswered and (self._whole or not self._earlier_paid(row)):
-            raise _Bad("it answers what was not charged, or twice")
+            raise _Bad("it answers or stops what was not charged, or was answered or stopped before")
         self.unanswered.discard(row.about)
 
     def _earlier_account(self, row: Row) -> tuple[Purse, int] | None:

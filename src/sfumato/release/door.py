@@ -97,25 +97,31 @@ def release(
     *,
     account: Account,
     engine: Engine,
+    fresh: bool = False,
     seconds: float | None = None,
     progress: Progress = quietly,
 ) -> Released:
-    """Charge, read, add noise, write down."""
+    """Charge, read, add noise, write down; or wait for an equal question that does, unless this one is ``fresh``."""
 
     def noisy(totals: list[tuple[int, ...]]) -> Written[Measured]:
         measured = _measured(prepared, totals, asked.version)
-        return Written(measured, codec.dumps(measured), _accuracy(prepared))
+        return Written(measured, codec.dumps(measured))
 
-    found, line = spend(
+    spent = spend(
         asked.entry(prepared.curve, prepared.mechanisms),
         prepared.bounded,
         groups,
         noisy,
+        _accuracy(prepared),
         account=account,
         engine=engine,
+        fresh=fresh,
         seconds=seconds,
         progress=progress,
     )
+    if isinstance(spent, StoredAnswer):
+        return _read(spent)
+    found, line = spent
     return Released(found, line.number, line.time, line.hash, free=False)
 
 
@@ -125,7 +131,6 @@ class Written(Generic[T]):
 
     value: T
     body: str
-    accuracy: Mapping[str, Number]
 
 
 def spend(
@@ -133,36 +138,40 @@ def spend(
     bounded: Bounded,
     groups: Sequence[GroupKey],
     draw: Callable[[list[tuple[int, ...]]], Written[T]],
+    accuracy: Mapping[str, Number],
     *,
     account: Account,
     engine: Engine,
+    fresh: bool = False,
     seconds: float | None = None,
     progress: Progress = quietly,
-) -> tuple[T, Line]:
+) -> tuple[T, Line] | StoredAnswer:
     """The only way to exact totals: charged before they are read, written down before anything is returned.
 
     The statement is bound before the charge, so it cannot fail to be one. ``entry`` states what ``draw`` leaks about
-    totals of this sensitivity.
+    totals of this sensitivity. Of equal questions that are not ``fresh`` one pays, and the others get its answer.
     """
     progress("checking")
     engine.check(bounded)
     progress("charging")
-    charge: Line | None = None
+    asking = account.ask(entry, accuracy, fresh=fresh)
     try:
-        charge = account.charge(entry)
+        known = asking.begin(seconds, lambda: progress("waiting for an equal question"))
+        if known is not None:
+            return known
         progress("reading")
         with limited(engine, seconds):
             totals = engine.totals(bounded, groups, bits.integer(62))
         progress("adding noise")
         found = draw(totals)
         progress("writing down")
-        line = account.answer(charge, found.body, found.accuracy)
+        return found.value, account.answer(asking.line, found.body, accuracy)
     except BaseException:
         # One fixed refusal for whatever goes wrong after the charge, a Ctrl-C included: why may depend on private rows.
-        if charge is None:
+        if not asking.stands():
             raise
-        raise Unanswered(charge.number) from None
-    return found.value, line
+        asking.stop()
+        raise Unanswered(asking.line.number) from None
 
 
 def _read(found: StoredAnswer) -> Released:

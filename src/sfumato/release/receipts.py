@@ -37,10 +37,20 @@ class Receipt:
     """It had been bought before, and nothing was charged."""
     confidence: str
     remaining: str
+    epsilons: tuple[str, ...] = ()
+    """Every ε that the account has had, oldest first."""
     version: int = VERSION
 
     def to_json(self) -> str:
         return codec.dumps(self)
+
+    @property
+    def _amended(self) -> str:
+        if len(self.epsilons) < 2:
+            return ""
+        return (
+            f"; its owner changed ε: {', then '.join(self.epsilons)}, and guarantees the largest they would ever allow"
+        )
 
     def short(self) -> str:
         """The three lines that everybody should read."""
@@ -51,7 +61,7 @@ class Receipt:
         lines = [
             ("protects", f"{self.unit} ({self.neighbours})"),
             ("this answer", f"{self.guarantee}{', bought before: free' if self.free else ''}"),
-            ("the account", f"{self.account} for life; left: {self.remaining}"),
+            ("the account", f"{self.account} for life; left: {self.remaining}{self._amended}"),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
             ("ranges", f"each holds with {percent(self.confidence)} confidence, for the noise alone"),
             ("limits", f"{self.limits} ({self.bounding})"),

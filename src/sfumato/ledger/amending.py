@@ -1,0 +1,52 @@
+"""A budget changed while it is in use: what was spent stays spent, in the currencies it was counted in."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from sfumato.errors import InvalidParameter
+from sfumato.ledger.purse import NOTHING
+from sfumato.privacy import Budget, Cost, Guarantee
+from sfumato.privacy.numbers import Number, allowance_units, text
+from sfumato.privacy.theorems import renyi_allowance
+
+_AMPLE = Fraction(10**6)
+
+
+def amended(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, spent: Cost) -> Budget:
+    """The new budget, in the old one's order and for its neighbours. It must admit what is spent and held already:
+    an account that says ε = 1 for life has not spent 4.
+    """
+    promise = Guarantee(epsilon, delta)
+    least = _least(old.order, delta - reserve)
+    if promise.epsilon > least:
+        budget = Budget(promise.epsilon, delta, reserve=reserve, order=old.order, neighbours=old.neighbours)
+        if budget.at(spent).admits(NOTHING):
+            return budget
+    elif spent.pure is not None and spent.pure <= allowance_units(promise.epsilon):
+        raise InvalidParameter(
+            "epsilon",
+            text(promise.epsilon),
+            f"more than {float(least):.6g} at this δ: the account counts Rényi divergence of order "
+            f"{float(old.order or 0):.6g} for life, and a smaller ε leaves it no allowance",
+        )
+    raise InvalidParameter(
+        "budget",
+        str(promise),
+        "one that covers what is spent and held already: " + _amounts(spent),
+        fix="give a larger ε, or a larger δ: what was answered cannot be taken back",
+    )
+
+
+def _least(order: Fraction | None, backed: Fraction) -> Fraction:
+    """The ε up to which δ backs no allowance of this order; nothing where there is no such currency."""
+    if order is None or not backed:
+        return Fraction(0)
+    return _AMPLE - renyi_allowance(Guarantee(_AMPLE, backed), order).divergence
+
+
+def _amounts(spent: Cost) -> str:
+    shown = (
+        f"{name} {'unbounded' if amount is None else f'{float(amount):.6g}'}" for name, amount in spent.amounts.items()
+    )
+    return ", ".join(shown)

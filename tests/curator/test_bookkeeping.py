@@ -1,0 +1,56 @@
+"""What an owner does to a budget is named wherever its promise is printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from sfumato.curator.bookkeeping import amend
+from sfumato.policy import read
+
+POLICY = """
+[unit]
+name = "patient"
+budget = {{ epsilon = {epsilon} }}
+[tables.visits]
+source = "visits.csv"
+id = "patient"
+max_rows = 2
+[tables.visits.columns]
+cost = {{ type = "integer", bounds = [0, 100] }}
+"""
+
+
+def write(folder: Path, epsilon: object) -> Path:
+    (folder / "clinic.toml").write_text(POLICY.format(epsilon=epsilon))
+    return folder / "clinic.toml"
+
+
+def receipt(path: Path) -> sf.Receipt:
+    with sf.open(path) as clinic:
+        return clinic.sql("SELECT COUNT(*) AS n FROM visits").release(epsilon="0.5", fresh=True).receipt
+
+
+def test_receipts_name_every_epsilon_an_account_has_had(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text("patient,cost\n1,2\n")
+    path = write(tmp_path, 1)
+    assert receipt(path).epsilons == ("1",)
+    assert "changed" not in str(receipt(path))
+    for epsilon in (3, 3, "2.5"):
+        amend(read(write(tmp_path, epsilon)), reason="agreed")
+    last = receipt(path)
+    assert last.epsilons == ("1", "3", "2.5")
+    assert "ε = 2.5, δ = 0 for life" in last.short()
+    assert "its owner changed ε: 1, then 3, then 2.5, and guarantees the largest they would ever allow" in last.short()
+
+
+def test_no_budget_is_amended_below_what_it_spent(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text("patient,cost\n1,2\n")
+    path = write(tmp_path, 2)
+    for _ in range(3):
+        receipt(path)
+    with pytest.raises(sf.InvalidParameter, match=r"spent and held already: pure 1\.5"):
+        amend(read(write(tmp_path, 1)), reason="less")
+    amend(read(write(tmp_path, "1.5")), reason="no more")
