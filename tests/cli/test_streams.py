@@ -21,8 +21,9 @@ def _shell(redirected: str, *arguments: object) -> subprocess.CompletedProcess[s
     return subprocess.run(["sh", "-c", f'"$@" {redirected}', "sh", *words], capture_output=True, text=True, check=False)
 
 
-def test_a_full_stdout_says_that_the_answer_is_stored(policy: Path) -> None:
-    done = _shell("> /dev/full", "query", policy, COUNTS, *QUERY)
+@pytest.mark.parametrize("redirected", ["> /dev/full", ">&-"])
+def test_a_lost_answer_is_said_to_be_stored(policy: Path, redirected: str) -> None:
+    done = _shell(redirected, "query", policy, COUNTS, *QUERY)
     assert done.returncode == UNWRITTEN
     assert "stored, and free" in done.stderr
     assert "Traceback" not in done.stderr

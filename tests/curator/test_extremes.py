@@ -119,6 +119,35 @@ def test_finishing_may_be_as_extreme_as_the_measures(tmp_path: Path) -> None:
         assert set(outcomes(shop, questions, ({"epsilon": 1},))) == {"answered", "refused"}
 
 
+def test_what_cannot_be_written_down_is_refused_before_the_charge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it is: the form of the answer, its accuracy or how it is shown."""
+
+    def refused(*_: object) -> None:
+        raise sf.InvalidParameter("worth", "1e999", "moderate")
+
+    def overflown(*_: object) -> None:
+        raise OverflowError
+
+    with curator(tmp_path / "a.ledger", UNIT, SMALL) as made:
+        ask = made.sql("SELECT COUNT(*) AS n FROM people")
+        for place in (
+            "door.codec.dumps",
+            "door.codec.loads",
+            "door.entries.write_widths",
+            "measured._worth",
+            "answers._table",
+        ):
+            for fails in (refused, overflown):
+                with monkeypatch.context() as broken:
+                    broken.setattr(f"sfumato.release.{place}", fails)
+                    with pytest.raises(sf.Unsupported) as refusal:
+                        ask.release(epsilon=1)
+                assert refusal.value.code == "extreme-numbers"
+        assert made.budget.spent["pure"] == 0
+
+
 def test_confidence_has_a_range_that_is_said_before_the_charge(tmp_path: Path) -> None:
     with curator(tmp_path / "a.ledger", UNIT, SMALL) as made:
         ask = made.sql("SELECT COUNT(*) AS n FROM people")

@@ -67,6 +67,13 @@ def test_a_shorter_range_holds_what_the_longer_held(low: float, width: float) ->
     assert short[1] - short[0] <= max((width + math.ulp(low)) * 1.03, 16 * math.ulp(max(abs(low), width)))
 
 
+def test_a_range_keeps_three_digits_of_its_half_width() -> None:
+    assert outward((1.23456, 2.34567)) == (1.234, 2.346)
+    assert outward((-123456.7, 987654.3)) == (-124000, 988000)
+    assert outward((5.0, 5.0)) == (5.0, 5.0)
+    assert outward((-math.inf, 1.23456)) == (-math.inf, 1.23456)
+
+
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0"])
 def test_a_spreadsheet_computes_no_cell(answer: sf.Answer, text: str) -> None:
     hostile = replace(answer, rows=((text, 1, 2.0, -3), *answer.rows[1:]), columns=("origin", "n", "d", "n_low"))
