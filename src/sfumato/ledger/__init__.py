@@ -1,9 +1,12 @@
 """What was spent, by whom, on what: a budget that survives crashes, races, restarts and clever people.
 
 rows, purse           a line as it is stored and sealed; the arithmetic of spent and held
+keyed_hashes          what identifies private rows, so that no guess of them can be tested
 entries               what is handed in and given back: entries, lines, stored answers
 store, places, sqlite the seam to what keeps the lines; where a file may live; SQLite
 desk, anchors, book   one transaction; what must still be there; both together, guarded
+processes, asking     which process still runs; of equal questions at once, who pays
+amending              a budget changed while it is in use
 tabs, accounts        holds and their steps; the account of one population
 verifying, ledgers    every line checked; the ledger itself
 """
