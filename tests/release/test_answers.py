@@ -7,6 +7,7 @@ import io
 import json
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -17,8 +18,9 @@ from sfumato.release.cells import cell, defused, key, outward, printable
 
 
 @pytest.fixture(scope="module")
-def flights() -> sf.Curator:
-    return sf.open(sf.example())
+def flights() -> Iterator[sf.Curator]:
+    with sf.open(sf.example()) as curator:
+        yield curator
 
 
 @pytest.fixture(scope="module")
