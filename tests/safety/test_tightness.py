@@ -17,7 +17,7 @@ import pytest
 from safety.worlds import Change, Row, World, changes, question
 from sfumato.engine import duckdb, scan
 from sfumato.engine.duckdb import DuckDB
-from sfumato.engine.totals import statement
+
 from sfumato.plan.bounding import Bounded, Bounding, boundings, under
 from sfumato.privacy import Neighbours, Sensitivity
 

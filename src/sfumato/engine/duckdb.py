@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from sfumato.engine.expressions import quoted, render, render_value
+from sfumato.engine import lowering
+from sfumato.engine.generator import Generator
+from sfumato.engine.relational import Statement
 from sfumato.engine.sources import Sources
-from sfumato.engine.totals import statement
+from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.keys import World
@@ -37,19 +39,14 @@ class DuckDB:
 
     def values(self, world: World) -> Sequence[GroupKey]:
         """The distinct results of expressions on every combination of declared values: reads no table."""
-        tables = []
-        for index, (name, domain, choices) in enumerate(world.choices):
-            listed = ", ".join(f"({render_value(value, domain.type)})" for value in choices)
-            tables.append(f"(VALUES {listed}) AS d{index}({quoted(name)})")
-        selected = ", ".join(render(each) for each in world.expressions)
-        found = self.sources.run(f"SELECT DISTINCT {selected} FROM {', '.join(tables)}")
+        found = self.sources.run(self._written(lowering.distinct(world)))
         kinds = [each.domain.type for each in world.expressions]
         return [tuple(_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
 
     def check(self, bounded: Bounded) -> None:
         """Bind the statement and see that the sources are those that were opened: no row is read."""
         self.sources.check_unchanged()
-        text = statement(bounded, self.sources.scan, 0)
+        text = self._statement(bounded, 0)
         if text not in self._bound:  # views are fixed at opening: what was bound once stays bound
             self.sources.bind(text)
             self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
@@ -57,7 +54,7 @@ class DuckDB:
     def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> list[tuple[int, ...]]:
         """Exact totals for every group, in the order given; absent groups are zero."""
         width = len(bounded.plan.keys)
-        found = self.sources.run(statement(bounded, self.sources.scan, key))
+        found = self.sources.run(self._statement(bounded, key))
         self.sources.check_unchanged()  # a file replaced while it was read is not the version that was charged
         kinds = [each.domain.type for each in bounded.plan.keys]
         known = {
@@ -67,6 +64,12 @@ class DuckDB:
         empty = (0,) * sum(each.coordinates for each in bounded.measures)
         named = (tuple(_exact(value, kind) for value, kind in zip(group, kinds, strict=True)) for group in groups)
         return [tuple(_held(value) for value in known.get(group, empty)) for group in named]
+
+    def _statement(self, bounded: Bounded, key: int) -> str:
+        return self._written(lowering.statement(bounded, key))
+
+    def _written(self, statement: Statement) -> str:
+        return Generator(DuckDBSpelling(), self.sources.scan).statement(statement)
 
     def addresses(self) -> tuple[tuple[str, str | None], ...]:
         """Where private rows come from: files, or the content of tables in memory."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.privacy.numbers import text
 
-VERSION = 1
+VERSION = 2
 """Raised whenever a node's meaning changes: an old answer then no longer answers a new question."""
 
 

@@ -16,9 +16,10 @@ from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
 
 Ends = tuple[Fraction, Fraction]
 
-MOST = Fraction(10) ** 300
-"""A range that reaches further is no range: the engine's largest double is near."""
-LEAST = Fraction(1, 10**300)
+MOST = Fraction(2) ** 500
+"""A real that arithmetic sees or gives is at most so large; what is larger is NULL."""
+LEAST = 1 / MOST
+"""A real that arithmetic sees or gives is 0 or at least so large; what is smaller is 0."""
 _STEPS = 2  # logarithms and powers are right within one unit in the last place
 
 
@@ -31,11 +32,20 @@ def nearest(value: Fraction | int) -> float:
 
 
 def ends(domain: Domain) -> Ends | None:
-    """The range of a number once it is a double."""
-    if domain.range is None:
+    """The range of a number as arithmetic sees it: a double that is 0 or between LEAST and MOST in size."""
+    if domain.range is None or beyond(domain):
         return None
     low, high = (Fraction(nearest(each)) for each in domain.range)  # type: ignore[arg-type]
-    return low, high
+    return _limited(low), _limited(high)
+
+
+def beyond(domain: Domain) -> bool:
+    """Whether a declared range holds numbers that are NULL to arithmetic."""
+    return domain.range is not None and max(abs(Fraction(each)) for each in domain.range) > MOST  # type: ignore[arg-type]
+
+
+def _limited(end: Fraction) -> Fraction:
+    return end if abs(end) >= LEAST else Fraction(0)
 
 
 def real(found: Iterable[float] | None, *, nullable: bool, grid: Fraction | None = None) -> Domain:
