@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from plan.samples import COLUMNS, read
-from sfumato.engine.expressions import _WRITERS
+from sfumato.engine.row_lowering import _LOWERINGS
 from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Call, Column
 from sfumato.plan.functions import FUNCTIONS, call, literal, never_null, null
@@ -210,7 +210,7 @@ def test_the_number_of_arguments_is_checked() -> None:
 
 def test_the_table_names_every_function_that_is_written() -> None:
     made_of_others = {"IF"}
-    assert set(FUNCTIONS) - made_of_others == set(_WRITERS)
+    assert set(FUNCTIONS) - made_of_others == set(_LOWERINGS)
     for name, function in FUNCTIONS.items():
         assert function.name == name
         assert function.signature

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from safety.worlds import Change, Row, World, changes, question
-from sfumato.engine import duckdb, scan
+from sfumato.engine import lowering, scan
 from sfumato.engine.duckdb import DuckDB
-
+from sfumato.engine.relational import Operation, Reference, Scalar, apply, whole
 from sfumato.plan.bounding import Bounded, Bounding, boundings, under
+from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity
 
 LIMITS = (5, 3, 2)
@@ -160,12 +160,15 @@ def test_a_limit_off_by_one_is_caught(asked: str, way: Bounding, limit: str) -> 
 
 
 def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def rounded(*arguments: Any) -> str:
-        sound = statement(*arguments)
-        assert ") // n - " in sound
-        return sound.replace("SUM((", "SUM(ROUND((").replace(") // n - ", ") / n)::BIGINT - ")
+    def rounded(value: Scalar, most: int, bits: int) -> Scalar:
+        product, count = (
+            apply(Operation.CONVERT, each, detail=(Type.REAL,))
+            for each in (apply(Operation.MULTIPLY, value, whole(most << bits)), Reference("n"))
+        )
+        weighted = apply(Operation.NEAREST, apply(Operation.DIVIDE, product, count))
+        return apply(Operation.SUBTRACT, weighted, apply(Operation.MULTIPLY, value, whole(1 << bits)))
 
-    monkeypatch.setattr(duckdb, "statement", rounded)
+    monkeypatch.setattr(lowering, "_excess", rounded)
     assert worst(COUNT, Bounding.REWEIGHT, honest).l1 > 1
 
 

@@ -93,6 +93,16 @@ class _Rows:
     maximal: frozenset[str]
     """The values that a unit contributes once per group: units are counted, not rows."""
 
+    @property
+    def telling(self) -> list[str]:
+        """The values that tell rows of a group apart."""
+        return [name for name in self.values if name not in self.ones]
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """Columns for a unit's totals as they are, beside those that are clipped, where totals are corrected."""
+        return () if self.maximal or not self.keys else tuple(f"w{name[1:]}" for name in self.values)
+
     def without_unit(self) -> Select:
         return replace(self.select, columns=self.select.columns[1:])
 
@@ -205,7 +215,8 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
         stages = (*_cut_stages(bounded, rows, rows.select, scaling), _norms(scaling))
         return Statement(stages, Select((*_same(rows.keys), *totals), _measured(rows, scaling), grouped=rows.keys))
     excess = tuple(
-        (name, _sum(apply(Operation.SUBTRACT, _wide(each), Reference(_exact(name))))) for name, each in scaled
+        (name, _sum(apply(Operation.SUBTRACT, _wide(each), Reference(exact))))
+        for (name, each), exact in zip(scaled, rows.exact, strict=True)
     )
     correction = Select((*_same(rows.keys), *excess), _measured(rows, scaling), grouped=rows.keys)
     beyond = _beyond(rows, _same(("u", *rows.keys, *rows.values), "r"))
@@ -217,26 +228,22 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
 def _cut_stages(bounded: Bounded, rows: _Rows, source: Select, scaling: Sequence[_Scaling]) -> Stages:
     """Each unit's totals in each group, and these cut to what may count there."""
     names = ("u", *rows.keys)
-    totals = [_unit_total(rows, name, bits) for name, bits in zip(rows.values, _bits(bounded), strict=True)]
-    grouped = Select((*_same(names), *(each for pair in totals for each in pair)), source, grouped=names)
-    capped = Select((*_same(names), *(each for part in scaling for each in part.capped())), Named("g"))
-    return ("g", grouped), ("c", capped)
+    totals = [(name, _unit_total(rows, name)) for name in rows.values]
+    totals += [
+        (name, apply(Operation.MULTIPLY, _sum(Reference(value)), Constant(1 << bits, Wide.INTEGER)))
+        for name, value, bits in zip(rows.exact, rows.values, _bits(bounded), strict=False)
+    ]
+    grouped = Select((*_same(names), *totals), source, grouped=names)
+    capped = [each for part in scaling for each in part.capped()]
+    return ("g", grouped), ("c", Select((*_same(names), *capped, *_same(rows.exact)), Named("g")))
 
 
-def _unit_total(rows: _Rows, name: str, bits: int) -> Columns:
-    """A unit's total in one group: v within what can be scaled, w as the totals have it."""
-    finer = Constant(1 << bits, Wide.INTEGER)
+def _unit_total(rows: _Rows, name: str) -> Scalar:
+    """A unit's total in one group, within what can be scaled."""
     if name in rows.maximal:
-        total = Total(Aggregation.MAX, Reference(name))
-        return (name, total), (_exact(name), apply(Operation.MULTIPLY, _wide(total), finer))
-    total = Total(Aggregation.SUM, Reference(name))
-    held = _clamped(total, Constant(-_LARGEST, Wide.INTEGER), Constant(_LARGEST, Wide.INTEGER))
-    return (name, _narrow(held)), (_exact(name), apply(Operation.MULTIPLY, total, finer))
-
-
-def _exact(name: str) -> str:
-    """The column with a unit's total as it is, beside the one that is cut."""
-    return f"w{name[1:]}"
+        return Total(Aggregation.MAX, Reference(name))
+    ends = Constant(-_LARGEST, Wide.INTEGER), Constant(_LARGEST, Wide.INTEGER)
+    return _narrow(_clamped(_sum(Reference(name)), *ends))
 
 
 def _norms(scaling: Sequence[_Scaling]) -> tuple[str, Select]:
@@ -245,7 +252,7 @@ def _norms(scaling: Sequence[_Scaling]) -> tuple[str, Select]:
 
 def _measured(rows: _Rows, scaling: Sequence[_Scaling]) -> Select:
     """What is cut, beside the norms of its unit."""
-    own = _same((*rows.keys, *rows.values, *map(_exact, rows.values)), "r")
+    own = _same((*rows.keys, *rows.values, *rows.exact), "r")
     lengths = _same((part.length for part in scaling), "n")
     same_unit = apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "n"))
     return Select((*own, *lengths), Named("c"), joins=(Join(Named("n"), "n", same_unit),))
@@ -276,7 +283,7 @@ class _Scaling:
         return cls(own, f"n{number}", measure.size * per_group, measure.bits, bound, squared)
 
     def capped(self) -> Columns:
-        """A unit's totals in one group, scaled to at most c rows' worth; and as they were."""
+        """A unit's totals in one group, scaled to at most c rows' worth."""
         size = self._size()
         fits = apply(Operation.AT_MOST, size, whole(self.most))
         cut = []
@@ -284,7 +291,7 @@ class _Scaling:
             finer = apply(Operation.MULTIPLY, Reference(name), whole(1 << self.bits))
             scaled = _times(Reference(name), self.most << self.bits, _as_real(size))
             cut.append((name, apply(Operation.CASE, fits, finer, scaled)))
-        return (*cut, *_same(map(_exact, self.own)))
+        return tuple(cut)
 
     def norm(self) -> tuple[str, Scalar]:
         """Exact, so that it does not depend on the order of groups."""
@@ -346,7 +353,7 @@ def _sample(bounded: Bounded, rows: _Rows, key: int) -> Statement:
     light = min(each for each in (limits.rows, per_unit, per_group) if each is not None)
     ranked = _beyond(rows, (*_same(("u", *rows.keys, *rows.values), "r"), *_digests(rows, key, per_unit is not None)))
     kept: list[Scalar] = []
-    keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.values]
+    keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.telling]
     places = []
     if per_unit is not None:
         places.append(("a", Rank((Reference("u"),), (Reference("s"), *keys), dense=True)))
@@ -367,7 +374,7 @@ def _sample(bounded: Bounded, rows: _Rows, key: int) -> Statement:
 def _digests(rows: _Rows, key: int, grouped: bool) -> Columns:
     """s, the rank of a group, where groups are chosen; t, that of a row."""
     keys = [_token(Reference(name, "r"), kind) for name, kind in zip(rows.keys, rows.kinds, strict=True)]
-    values = [_token(Reference(name, "r"), Type.INTEGER) for name in rows.values]
+    values = [_token(Reference(name, "r"), Type.INTEGER) for name in rows.telling]
     secret = Constant(str(key), Type.TEXT)
     row = ("t", apply(Operation.DIGEST, secret, *keys, *values))
     return (("s", apply(Operation.DIGEST, secret, *keys)), row) if grouped else (row,)

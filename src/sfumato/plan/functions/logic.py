@@ -62,8 +62,8 @@ def _pattern(x: Expression, pattern: Expression) -> Made:
     return [text(x), pattern], truth(x)
 
 
-function("LIKE", "text LIKE 'pattern'", "matches: % is any text, _ is any one letter")(_pattern)
-function("ILIKE", "text ILIKE 'pattern'", "LIKE, whatever the case of letters")(_pattern)
+function("LIKE", "text LIKE 'pattern'", "matches: % is any text, _ is any one letter, nothing is an escape")(_pattern)
+function("ILIKE", "text ILIKE 'pattern'", "LIKE, both sides in small letters")(_pattern)
 
 
 @function("IS NULL", "x IS [NOT] NULL", "the value is missing")

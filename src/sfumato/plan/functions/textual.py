@@ -1,4 +1,7 @@
-"""Text: letters are Unicode code points; what is joined or replaced is cut at LONGEST letters, so texts cannot grow."""
+"""Text: letters are Unicode code points, compared by their UTF-8 bytes whatever the language.
+
+What is joined or replaced is cut at LONGEST letters, so texts cannot grow. A space is U+0020 and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,8 @@ def _trim(x: Expression, letters: Expression | None = None) -> Made:
     return (text(x), letters), _plain(x)
 
 
-function("LOWER", "LOWER(text)", "in small letters")(_unary)
-function("UPPER", "UPPER(text)", "in capital letters")(_unary)
+function("LOWER", "LOWER(text)", "in small letters, one for one, wherever they stand: İ is i, Σ is σ")(_unary)
+function("UPPER", "UPPER(text)", "in capital letters, one for one: ß, which has no single capital, stays")(_unary)
 function("TRIM", "TRIM(text [, 'letters'])", "without spaces (or these letters) at either end")(_trim)
 function("LTRIM", "LTRIM(text [, 'letters'])", "without spaces (or these letters) at the start")(_trim)
 function("RTRIM", "RTRIM(text [, 'letters'])", "without spaces (or these letters) at the end")(_trim)
@@ -56,7 +59,11 @@ def _position(x: Expression) -> Expression:
     return x
 
 
-@function("SUBSTR", "SUBSTR(text, start [, length])", "the part from the start-th letter on, counted from 1")
+@function(
+    "SUBSTR",
+    "SUBSTR(text, start [, length])",
+    "the part from the start-th letter on, counted from 1, or from the end where start < 0",
+)
 def _substr(x: Expression, start: Expression, length: Expression | None = None) -> Made:
     positions = [_position(each) for each in (start, length) if each is not None]
     return (text(x), *positions), _plain(x, *positions)
