@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from sfumato.plan.costs import MOST_BYTES, MOST_MATCHES, MOST_STEPS
 from sfumato.plan.functions import FUNCTIONS
 from sfumato.plan.functions.declaring import Function
+from sfumato.plan.rows import MOST_JOINS
 from sfumato.plan.sql import FINISHING, MOST_COLUMNS
 from sfumato.plan.text import DEEPEST, LONGEST, MOST_TOKENS
+from sfumato.policy.domains import MOST_LETTERS
 
 PAGE = Path(__file__).parent / "what-can-be-asked.md"
 
 INTRODUCTION = f"""\
 One `SELECT` about one private table, in the dialect of DuckDB. What is not on this page is refused before any data
 are read, with a stable code, the place in the text, the rule and the nearest thing that works. A question has at
-most {LONGEST // 1024} KB, {MOST_TOKENS:,} words and {MOST_COLUMNS} columns, and nests at most {DEEPEST} deep."""
+most {LONGEST // 1024} KB, {MOST_TOKENS:,} words and {MOST_COLUMNS} columns, and nests at most {DEEPEST} deep.
+
+What it costs is decided from its text and the policy too, before anything is charged or evaluated (`too-costly`):
+on one row of the private table at most {MOST_STEPS:,} steps (of about 3 ns; a `LIKE` takes the letters of the text
+times those of the pattern) and at most {MOST_BYTES // 1024} KiB of texts made. A column of texts is cut at its declared
+`max_length`, {MOST_LETTERS:,} letters if none is declared: a smaller one buys more patterns. One row meets at most
+{MOST_MATCHES:,} rows of at most {MOST_JOINS} public tables.
+
+A real is 0 or between 2⁻⁵⁰⁰ and 2⁵⁰⁰ in size, in data, policies and questions: what is computed and larger is NULL,
+what is smaller is 0. Groups in which a condition of `WHERE` never holds, whatever the data, are left out."""
 
 ABOUT_FUNCTIONS = """\
 Each has a type and a range that follow from those of its arguments, and is total: it never fails, whatever a row

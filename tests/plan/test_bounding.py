@@ -110,3 +110,15 @@ def test_limits_can_only_be_tightened() -> None:
     for wrong in (0, -1, "many", 1.5):
         with pytest.raises(sf.InvalidParameter):
             limits.tighten(wrong, None, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["2.5", "-2.5", "0", "0.1", "3", "1e150", "-1e-150", "4611686018427387904"])
+def test_the_mean_of_one_number_is_that_number(value: str) -> None:
+    """AVG(2.5) gave 3.0: the step was 1 where the range has no width."""
+    query = parse(f"SELECT AVG({value}) AS a FROM visits", CATALOG)
+    table = sf.Table("visits", "visits.csv", VISITS, id="patient_id", max_rows=3)
+    for bounded in boundings(query.plan, table, Limits.of(table), 1):
+        (scaled,) = bounded.measures
+        low, high = (end * scaled.step for end in (scaled.low, scaled.low + scaled.size))
+        assert low == Fraction(value)
+        assert high - low <= (abs(low) or 1) * Fraction(1, 10**12)

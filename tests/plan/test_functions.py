@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from decimal import Decimal
 from fractions import Fraction
 
@@ -60,7 +59,7 @@ DOMAINS = {
     "POW(pay, 0.5)": Domain("real", nullable=True),
     "POW(age, -1)": Domain("real", nullable=True),
     "weight * weight": Domain("real", nullable=True),
-    "1e300 * 10": Domain("real", nullable=True),
+    "1e150 * 10": Domain("real", nullable=True),
     # extremes: only what is surely there bounds alone
     "LEAST(age, 10)": Domain("integer", bounds=(0, 10)),
     "GREATEST(age, 10)": Domain("integer", bounds=(10, 110)),
@@ -94,16 +93,21 @@ DOMAINS = {
     "town = 'Ulm' AND member": Domain("boolean", values=(False, True), nullable=True),
     # text
     "LENGTH(colour)": Domain("integer", bounds=(3, 4)),
-    "LENGTH(name)": Domain("integer"),
-    "UPPER(town)": Domain("text", nullable=True),
-    "CONCAT(town, 'x')": Domain("text"),
-    "town || 'x'": Domain("text", nullable=True),
+    "LENGTH(name)": Domain("integer", bounds=(0, 1000)),
+    "UPPER(town)": Domain("text", nullable=True, max_length=4),
+    "CONCAT(town, 'x')": Domain("text", max_length=5),
+    "town || 'x'": Domain("text", nullable=True, max_length=5),
+    "name || name": Domain("text", max_length=2000),
+    "REPLACE(colour, 'r', 'xyz')": Domain("text", max_length=12),
+    "REPLACE(colour, 're', 'x')": Domain("text", max_length=4),
+    "REPLACE(REPLACE(name, 'a', 'bbbb'), 'b', 'cccc')": Domain("text", max_length=10_000),
+    "CAST(count AS VARCHAR)": Domain("text", max_length=32),
     # dates
     "EXTRACT(year FROM born)": Domain("integer", bounds=(2020, 2020)),
     "EXTRACT(year FROM seen)": Domain("integer"),
     "EXTRACT(month FROM seen)": Domain("integer", bounds=(1, 12)),
-    "DATE_TRUNC('quarter', born)": Domain("date", values=("2020-01-01", "2020-04-01", "2020-07-01", "2020-10-01")),
-    "DATE_TRUNC('day', paid)": Domain("timestamp", values=("2020-01-01 00:00:00", "2020-01-02 00:00:00")),
+    "DATE_TRUNC('quarter', born)": Domain("date", bounds=("2020-01-01", "2020-10-01")),
+    "DATE_TRUNC('day', paid)": Domain("timestamp", bounds=("2020-01-01 00:00:00", "2020-01-02 00:00:00")),
     "DATE_TRUNC('second', paid)": Domain("timestamp", bounds=("2020-01-01 00:00:00", "2020-01-02 12:00:00")),
     "DATE_TRUNC('week', seen)": Domain("date"),
     "DATE_DIFF('month', born, DATE '2021-01-31')": Domain("integer", bounds=(1, 12)),
@@ -152,7 +156,7 @@ def test_a_logarithm_may_reach_zero() -> None:
     domain = read("LN(age)").domain
     assert domain.nullable
     assert domain.bounds is not None
-    assert domain.bounds[0] == -745
+    assert domain.bounds[0] == -347
 
 
 def test_a_redefined_column_loses_its_bound() -> None:
@@ -160,14 +164,6 @@ def test_a_redefined_column_loses_its_bound() -> None:
     age = Column("age", COLUMNS["age"])
     redefined = Column("age", call("*", age, literal(Type.INTEGER, 1000)).domain)
     assert call("+", redefined, literal(Type.INTEGER, 1)).domain.bounds == (1, 110_001)
-
-
-def test_many_starts_are_a_range_and_few_are_values() -> None:
-    wide = Column("d", Domain("date", bounds=(dt.date.min, dt.date.max)))
-    assert call("DATE_TRUNC", literal(Type.TEXT, "day"), wide).domain.values is None
-    years = call("DATE_TRUNC", literal(Type.TEXT, "year"), wide).domain.values
-    assert years is not None
-    assert len(years) == 9999
 
 
 def test_what_is_surely_there() -> None:
@@ -187,7 +183,7 @@ def test_what_is_surely_there() -> None:
 
 def test_null_fits_every_type() -> None:
     assert call("+", null(), literal(Type.INTEGER, 1)).domain.type is Type.REAL
-    assert call("LOWER", null()).domain == Domain("text", nullable=True)
+    assert call("LOWER", null()).domain == Domain("text", nullable=True, max_length=1)
     assert call("AND", null(), null()).domain.nullable
     for kind in Type:
         assert call("CAST", null(), literal(Type.TEXT, kind.value)) == null(kind)

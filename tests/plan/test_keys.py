@@ -9,7 +9,7 @@ import pytest
 import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.engine.duckdb import DuckDB
-from sfumato.plan.keys import groups
+from sfumato.plan.keys import conditions, groups
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.sql import parse
 
@@ -82,4 +82,68 @@ def test_unknown_keys_are_refused(engine: DuckDB, text: str) -> None:
 def test_too_many_groups_are_refused(engine: DuckDB) -> None:
     with pytest.raises(sf.Unsupported) as refusal:
         keys(engine, "age, day, hospital")
+    assert refusal.value.code == "too-many-groups"
+
+
+def kept(engine: DuckDB, expressions: str, where: str) -> list[object]:
+    """The groups of a question with a condition; a single key as its value."""
+    plan = parse(f"SELECT COUNT(*) AS n FROM visits WHERE {where} GROUP BY {expressions}", CATALOG).plan
+    found = groups(plan.keys, engine.values, conditions(plan.source))
+    every = groups(plan.keys, engine.values)
+    assert [key for key in every if key in set(found)] == list(found)  # the same groups in the same order, but fewer
+    return [key[0] if len(key) == 1 else key for key in found]
+
+
+def test_groups_that_no_row_can_be_in_are_left_out(engine: DuckDB) -> None:
+    """WHERE year BETWEEN 2010 AND 2012 answered 32 years, 29 of them noise."""
+    assert kept(engine, "age", "age BETWEEN 10 AND 12") == [10, 11, 12]
+    assert kept(engine, "age", "age > 107 AND urgent") == [108, 109, 110]
+    assert kept(engine, "region", "region <> 'south' AND region IN ('west', 'north')") == ["north", "west"]
+    assert kept(engine, "FLOOR(age / 10) * 10", "age < 25") == [0, 10, 20]
+    assert kept(engine, "EXTRACT(month FROM day)", "day >= DATE '2024-11-03'") == [11, 12]
+    assert kept(engine, "EXTRACT(hour FROM at)", "EXTRACT(hour FROM at) < 3") == [0, 1, 2]
+    assert kept(engine, "EXTRACT(hour FROM at)", "at < TIMESTAMP '2024-01-01 02:30:00'") == list(range(24))
+    assert kept(engine, "age, region", "age = 3 AND region = 'east'") == [(3, "east")]
+    assert kept(engine, "urgent", "NOT urgent") == [False]
+    assert kept(engine, "COALESCE(region, 'none')", "region IS NULL") == ["none"]
+
+
+def test_groups_stay_unless_the_condition_is_about_them_alone(engine: DuckDB) -> None:
+    assert kept(engine, "region", "region = 'south' OR age > 3") == ["north", "south", "east", "west"]
+    assert kept(engine, "region", "age > 3 AND ward = 'x'") == ["north", "south", "east", "west"]
+    assert len(kept(engine, "age", "age + hospital > 100")) == 111
+
+
+def test_conditions_of_subqueries_count_too(engine: DuckDB) -> None:
+    text = "WITH s AS (SELECT age AS a FROM visits WHERE age > 50) SELECT a, COUNT(*) FROM s WHERE a < 53 GROUP BY a"
+    plan = parse(text, CATALOG).plan
+    assert groups(plan.keys, engine.values, conditions(plan.source)) == ((51,), (52,))
+
+
+def test_a_condition_that_no_row_can_meet_is_refused(engine: DuckDB) -> None:
+    with pytest.raises(sf.Unsupported) as refusal:
+        kept(engine, "age", "age > 200")
+    assert refusal.value.code == "no-groups"
+
+
+def test_dear_conditions_leave_every_group(engine: DuckDB, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.plan.keys.MOST_STEPS", 100)
+    assert len(kept(engine, "age", "age BETWEEN 10 AND 12")) == 111
+
+
+def test_rows_are_in_no_group_that_was_left_out(engine: DuckDB) -> None:
+    """The engine's own word for it: of all declared values, those that meet the condition are in the groups kept."""
+    for where in ("age % 7 = 3", "age < 5 OR age > 105", "NOT (age >= 3)", "SQRT(age) = FLOOR(SQRT(age))"):
+        plan = parse(f"SELECT COUNT(*) AS n FROM visits WHERE {where} GROUP BY age", CATALOG).plan
+        found = groups(plan.keys, engine.values, conditions(plan.source))
+        met = engine.sources.run(f"SELECT age FROM (SELECT unnest(range(111)) AS age) WHERE {where} ORDER BY age")
+        assert list(found) == met
+
+
+def test_keys_that_share_columns_are_counted_before_they_are_listed(engine: DuckDB) -> None:
+    with pytest.raises(sf.Unsupported) as refusal:
+        keys(
+            engine,
+            "DATE_TRUNC('minute', at), EXTRACT(minute FROM at), WIDTH_BUCKET(EXTRACT(minute FROM at), 0, 60, 60)",
+        )
     assert refusal.value.code == "too-many-groups"

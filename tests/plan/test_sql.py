@@ -8,7 +8,9 @@ import pytest
 
 import sfumato as sf
 from plan.described import CATALOG, described
+from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
+from sfumato.plan.nodes import Distinct
 from sfumato.plan.sql import parse
 
 FIXTURES = Path(__file__).parent / "fixtures" / "questions.sql"
@@ -95,3 +97,23 @@ def test_a_redefined_column_has_lost_its_bound() -> None:
     query = parse("SELECT SUM(age) AS s FROM (SELECT age * 1000 AS age FROM visits)", CATALOG)
     (measure,) = query.plan.measures
     assert measure.value.domain.bounds == (0, 110_000)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("SELECT COUNT(DISTINCT zz.patient_id) FROM visits", "unknown-alias"),
+        ("SELECT COUNT(DISTINCT visits.patient_id) FROM visits v", "unknown-alias"),
+        ("SELECT COUNT(DISTINCT h.patient_id) FROM visits JOIN hospitals h ON hospital = h.id", "distinct"),
+        ("SELECT COUNT(DISTINCT patient_id) FROM visits JOIN hospitals h ON hospital = h.id", None),
+        ("SELECT COUNT(DISTINCT V.Patient_Id) FROM visits v JOIN hospitals h ON hospital = h.id", None),
+        ("SELECT COUNT(DISTINCT s.patient_id) FROM (SELECT age FROM visits) s", None),
+    ],
+)
+def test_units_are_counted_in_a_table_that_is_there(text: str, code: str | None) -> None:
+    if code is None:
+        assert parse(text, CATALOG).plan.measures == (Distinct(),)
+        return
+    with pytest.raises(Unsupported) as refusal:
+        parse(text, CATALOG)
+    assert refusal.value.code == code

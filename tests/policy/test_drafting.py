@@ -31,6 +31,8 @@ domains = st.one_of(
     st.builds(Domain, st.just("integer"), bounds=ordered(st.integers(-(2**62), 2**62)), nullable=st.booleans()),
     st.builds(Domain, st.just("real"), bounds=ordered(reals), grid=grids),
     st.builds(Domain, st.just("text"), values=st.none() | st.lists(texts, min_size=1, unique=True).map(tuple)),
+    st.builds(Domain, st.just("text"), max_length=st.none() | st.integers(1, 10_000)),
+    st.builds(Domain, st.just("text"), values=st.lists(texts, min_size=1, unique=True).map(tuple), other=texts),
     st.builds(Domain, st.just("boolean"), values=st.sampled_from([None, (True,), (False, True)])),
     st.builds(Domain, st.just("date"), bounds=ordered(st.dates(dt.date(1, 1, 1)))),
     st.builds(Domain, st.just("timestamp"), bounds=ordered(moments)),
@@ -50,7 +52,7 @@ def test_reading_inverts_drafting(
         return
     with TemporaryDirectory() as folder:
         path = Path(folder).resolve() / "policy.toml"
-        table = Table("visits", path.parent / "it's a file.parquet", columns, id="person", max_rows=3)
+        table = Table("visits", path.parent / "it's a file.parquet", columns, id="person", max_rows=3, row_ceiling=99)
         shares = {name: share for name, share in analysts.items() if name.strip() and name.isprintable()}
         policy = Policy(PrivacyUnit(unit), budget, {"visits": table}, size=7, analysts=shares, path=path)
         path.write_text(drafted(policy, path.parent), encoding="utf-8")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import sfumato as sf
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, read
 from sfumato.privacy import Neighbours
@@ -226,3 +227,42 @@ def test_the_policies_in_the_documentation_are_read(tmp_path: Path) -> None:
     clinic, rows = (read(written(tmp_path, block)) for block in blocks)
     assert list(clinic.tables) == ["visits", "hospitals"]
     assert rows.unit.every_row
+
+
+@pytest.mark.parametrize(
+    ("written", "place"),
+    [
+        ({"type": "real", "bounds": [0, "1e151"]}, "bounds"),
+        ({"type": "real", "bounds": [0, "1e-151"]}, "bounds"),
+        ({"type": "real", "bounds": ["-1e300", "1e300"]}, "bounds"),
+        ({"type": "real", "values": [1, "1e200"]}, "values"),
+        ({"type": "real", "bounds": [0, 1], "grid": "1e300"}, "grid"),
+        ({"type": "real", "bounds": [0, 1], "grid": "1e-200"}, "grid"),
+        ({"type": "text", "max_length": 0}, "max_length"),
+        ({"type": "text", "max_length": 10_001}, "max_length"),
+        ({"type": "text", "max_length": True}, "max_length"),
+        ({"type": "integer", "max_length": 3}, "max_length"),
+        ({"values": ["a"], "max_length": 3}, "max_length"),
+        ({"type": "text", "other": "x"}, "other"),
+        ({"values": [1, 2], "other": "x"}, "other"),
+    ],
+)
+def test_what_a_column_may_declare(written: dict[str, object], place: str) -> None:
+    with pytest.raises(InvalidPolicy) as refused:
+        sf.Table("t", "t.csv", {"a": written}, id="row")
+    assert refused.value.place == f"tables.t.columns.a.{place}"
+
+
+def test_other_is_one_more_value() -> None:
+    column = sf.Table("t", "t.csv", {"a": {"values": ["x", "y"], "other": "rest"}}, id="row").columns["a"]
+    assert column.values == ("x", "y", "rest")
+    assert column == Domain("text", values=("x", "y", "rest"), other="rest")
+    assert column != Domain("text", values=("x", "y", "rest"))
+
+
+@pytest.mark.parametrize("ceiling", [0, -1, 2**40 + 1, "many", 1.5, True, None])
+def test_a_ceiling_of_rows_is_a_whole_number(ceiling: object) -> None:
+    with pytest.raises(InvalidPolicy) as refused:
+        sf.Table("t", "t.csv", {"a": {"type": "text"}}, id="row", row_ceiling=ceiling)  # type: ignore[arg-type]
+    assert refused.value.place == "tables.t.row_ceiling"
+    assert sf.Table("t", "t.csv", public=True, row_ceiling=5).row_ceiling == 5

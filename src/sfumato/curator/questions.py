@@ -15,7 +15,7 @@ from sfumato.curator.setting import Setting
 from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
 from sfumato.plan.bounding import Bounded, Bounding, Limits, boundings, under
 from sfumato.plan.canonical import digest
-from sfumato.plan.keys import groups
+from sfumato.plan.keys import conditions, groups
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
@@ -54,7 +54,8 @@ class Question:
     @cached_property
     def groups(self) -> tuple[GroupKey, ...]:
         """Every group of the answer: from the policy, whatever the data hold."""
-        return groups(self.query.plan.keys, self.setting.engine.values)
+        plan = self.query.plan
+        return groups(plan.keys, self.setting.engine.values, conditions(plan.source))
 
     @cached_property
     def options(self) -> tuple[Bounded, ...]:

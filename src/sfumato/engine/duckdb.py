@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from threading import Event, Thread, get_ident
 from typing import Any
 
 from sfumato.engine import lowering
@@ -11,14 +12,18 @@ from sfumato.engine.generator import Generator
 from sfumato.engine.relational import Statement
 from sfumato.engine.sources import Sources
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
+from sfumato.errors import EngineFailed, Unsupported
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.keys import World
+from sfumato.plan.intervals import nearest
+from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey
-from sfumato.policy import Policy, Type
+from sfumato.policy import Policy, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 
 _REMEMBERED = 1000
+FREE_SECONDS = 5
+"""How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
 
 
 class DuckDB:
@@ -39,9 +44,38 @@ class DuckDB:
 
     def values(self, world: World) -> Sequence[GroupKey]:
         """The distinct results of expressions on every combination of declared values: reads no table."""
-        found = self.sources.run(self._written(lowering.distinct(world)))
+        lists = [[_parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, Span)]
+        asked = self._written(lowering.distinct(world))
+        found = self._in_time(lambda: self.sources.run(asked, lists))
         kinds = [each.domain.type for each in world.expressions]
+        if Type.REAL not in kinds:
+            return found
         return [tuple(_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
+
+    def _in_time(self, action: Callable[[], list[Any]]) -> list[Any]:
+        """What the action gives, unless it takes longer than what is free may take."""
+        done, thread = Event(), get_ident()
+        late: list[bool] = []
+
+        def watch() -> None:
+            wait: float = FREE_SECONDS
+            while not done.wait(wait):  # again and again: what has not begun yet is not ended
+                late.append(True)
+                self.sources.interrupt(thread)
+                wait = 0.01
+
+        watcher = Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            return action()
+        except EngineFailed:
+            if not late:
+                raise
+        finally:
+            done.set()
+            watcher.join()  # so that nothing that runs later is ended by it
+        rule = f"finding all groups may take at most {FREE_SECONDS} seconds"
+        raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression")
 
     def check(self, bounded: Bounded) -> None:
         """Bind the statement and see that the sources are those that were opened: no row is read."""
@@ -84,6 +118,11 @@ class DuckDB:
 
     def close(self) -> None:
         self.sources.close()
+
+
+def _parameter(value: Value) -> Any:
+    """A real is the double nearest to it."""
+    return nearest(value) if isinstance(value, Fraction) else value
 
 
 def _held(total: int) -> int:

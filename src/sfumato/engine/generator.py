@@ -11,6 +11,7 @@ from sfumato.engine.relational import (
     Constant,
     Join,
     Kind,
+    Listed,
     Named,
     Operation,
     Rank,
@@ -18,11 +19,11 @@ from sfumato.engine.relational import (
     Relation,
     Scalar,
     Select,
+    Span,
     Statement,
     Table,
     Total,
     Union,
-    Values,
 )
 from sfumato.engine.spelling import Spelling
 from sfumato.policy import Type
@@ -78,9 +79,13 @@ class Generator:
                 return f"{name} AS {part}"
             case Union(members):
                 return f"({' UNION ALL '.join(map(self.select, members))}) AS {part}"
-            case Values(choices):
-                rows = ", ".join(f"({self.scalar(choice)})" for choice in choices)
-                return f"(VALUES {rows}) AS {part}(x)"
+            case Listed(number, kind):
+                return self._or_null(self.spelling.listed(number, kind), kind, part)
+            case Span(Constant(first, kind), count):
+                return self._or_null(self.spelling.span(first, count, kind), kind, part)
+
+    def _or_null(self, values: str, kind: Kind, part: str) -> str:
+        return f"({values} UNION ALL SELECT {self.spelling.constant(None, kind)}) AS {part}(x)"
 
     def _join(self, join: Join) -> str:
         source = self._source(join.relation, join.part)

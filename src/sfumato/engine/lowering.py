@@ -19,23 +19,25 @@ from sfumato.engine.relational import (
     Apply,
     Constant,
     Join,
+    Listed,
     Named,
     Operation,
     Rank,
     Reference,
+    Relation,
     Scalar,
     Select,
+    Span,
     Statement,
     Table,
     Total,
     Union,
-    Values,
     Wide,
     apply,
     whole,
 )
 from sfumato.engine.row_lowering import RowLowering, present, real
-from sfumato.plan import nodes
+from sfumato.plan import keys as group_keys, nodes
 from sfumato.plan.bounding import Bounded, Bounding, Limits, Scaled, longest
 from sfumato.plan.expressions import Column, Expression, columns
 from sfumato.plan.keys import World
@@ -62,20 +64,35 @@ def statement(bounded: Bounded, key: int) -> Statement:
 
 
 def distinct(world: World) -> Statement:
-    """The different results of expressions on every combination of public values: no table is read."""
-    parts = [Values(tuple(Constant(each, domain.type) for each in choices)) for _, domain, choices in world.choices]
+    """The different results of expressions on every combination of public values: no table is read.
+
+    The values of each list of choices are a parameter of the statement, in their order.
+    """
+    parts = _choices(world)
     source = Select(
         tuple((f"c{index}", Reference("x", f"d{index}")) for index in range(len(parts))),
         parts[0],
         part="d0",
         joins=tuple(Join(each, f"d{index}") for index, each in enumerate(parts[1:], 1)),
     )
-    names = {name: f"c{index}" for index, (name, _, _) in enumerate(world.choices)}
-    lowering = RowLowering({name: Reference(short) for name, short in names.items()})
+    lowering = RowLowering({name: Reference(f"c{index}") for index, (name, _, _) in enumerate(world.choices)})
     made = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(world.expressions))
+    tests = tuple(lowering.lower(each) for each in world.conditions)
     keys = tuple(name for name, _ in made)
-    evaluated = Select(made, _staged(source, lowering))
+    evaluated = Select(made, _staged(source, lowering), where=tests)
     return Statement((), Select(_same(keys), evaluated, grouped=keys))
+
+
+def _choices(world: World) -> list[Relation]:
+    found: list[Relation] = []
+    lists = 0
+    for _, domain, choices in world.choices:
+        if isinstance(choices, group_keys.Span):
+            found.append(Span(Constant(choices.first, domain.type), choices.count))
+        else:
+            lists += 1
+            found.append(Listed(lists, domain.type))
+    return found
 
 
 @dataclass(frozen=True)

@@ -182,10 +182,20 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Values:
-    """One column, called ``x``, of public values."""
+class Listed:
+    """One column, called ``x``: the public values of a list handed over beside the statement, and NULL."""
 
-    choices: tuple[Constant, ...]
+    number: int
+    """The place of the list among all, from 1."""
+    kind: Type
+
+
+@dataclass(frozen=True)
+class Span:
+    """One column, called ``x``: so many whole numbers, days or hours from the first on, and NULL."""
+
+    first: Constant
+    count: int
 
 
 @dataclass(frozen=True)
@@ -195,7 +205,7 @@ class Union:
     members: tuple[Select, ...]
 
 
-Relation = Table | Named | Values | Union
+Relation = Table | Named | Listed | Span | Union
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ A column arrives in its declared type, and inside its range or among its values 
 to it. Every lowered expression then has its declared type, lies in its domain, is a number or a date from year 1 to
 9999, or is NULL. A guard is written only where the domains do not already prove that.
 
-Arithmetic on reals sees and gives numbers that are 0 or between 2^-500 and 2^500 in size: smaller ones are 0, larger
-ones NULL. Within that range +, −, ×, ÷ and √ neither overflow nor underflow, so every engine computes the same double.
+Reals are 0 or between 2^-500 and 2^500 in size: after every operation a smaller one is 0, a larger one NULL. Within
+that range +, −, ×, ÷ and √ neither overflow nor underflow, so every engine computes the same double.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from typing import Any
 from sfumato.engine.relational import Apply, Constant, Operation, Reference, Scalar, apply, references, whole
 from sfumato.plan import calendar, intervals, letters
 from sfumato.plan.expressions import Call, Column, Expression, Literal
+from sfumato.plan.functions import FUNCTIONS
 from sfumato.plan.functions.textual import LONGEST
 from sfumato.plan.grammars import FALSE, GRAMMARS, TRUE
 from sfumato.policy import Domain, Type, Value
+from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 
 _CALENDAR = {Type.DATE: (dt.date.min, dt.date.max), Type.TIMESTAMP: (dt.datetime.min, dt.datetime.max)}
 _HELD = Fraction(2**63 - 1024)
@@ -75,13 +77,11 @@ class RowLowering:
         return self.dated(scalar, *_CALENDAR[domain.type], domain.type) if domain.type.temporal else scalar
 
     def limited(self, scalar: Scalar) -> Scalar:
-        """A real as arithmetic sees it: 0 below 2^-500 in size, NULL above 2^500 and where it is no number."""
+        """A real that may have left its range: 0 below 2^-500 in size, NULL above 2^500 and where it is no number."""
         x = self.shared(scalar)
         size = apply(Operation.ABS, x)
-        inside = apply(Operation.BETWEEN, size, real(intervals.LEAST), real(intervals.MOST))
-        return _case(
-            inside, x, apply(Operation.LESS, size, real(intervals.LEAST)), real(0), otherwise=missing(Type.REAL)
-        )
+        inside = apply(Operation.BETWEEN, size, real(SMALLEST_REAL), real(LARGEST_REAL))
+        return _case(inside, x, apply(Operation.LESS, size, real(SMALLEST_REAL)), real(0), otherwise=missing(Type.REAL))
 
     def dated(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
         """NULL for what lies outside."""
@@ -136,38 +136,53 @@ class Application:
         """An argument that is used more than once."""
         return self.rows.shared(self.arguments[place])
 
-    def operand(self, place: int = 0) -> Scalar:
-        """An argument of arithmetic: a column with a range, or what was chosen among such, is not limited yet."""
-        scalar = self.arguments[place]
-        return scalar if _limited(self.node.arguments[place]) else self.rows.limited(scalar)
+    def limited(self, computed: Scalar) -> Scalar:
+        """A computed real, limited unless it surely is a real already."""
+        proved = self.node.domain.range is not None and _never_small(self.node)
+        return computed if proved else self.rows.limited(computed)
 
     def divisor(self) -> Scalar:
         """The second argument, NULL where it is 0."""
         kind, found = self.node.arguments[1].domain.type, intervals.ends(self.node.arguments[1].domain)
-        scalar = self.operand(1) if kind is Type.REAL else self.arguments[1]
         if found is not None and not found[0] <= 0 <= found[1]:
-            return scalar
-        y = self.rows.shared(scalar)
+            return self.arguments[1]
+        y = self.shared(1)
         return _case(apply(Operation.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))
 
 
-def _limited(expression: Expression) -> bool:
-    """Whether a real is surely 0 or between 2^-500 and 2^500 in size."""
-    if isinstance(expression, Column):
-        return expression.domain.range is None  # limited where it is read
-    if isinstance(expression, Literal):
-        size = abs(Fraction(expression.value or 0))  # type: ignore[arg-type]
-        return size == 0 or intervals.LEAST <= size <= intervals.MOST
-    if expression.function not in _CHOOSING:
+def _never_small(node: Call) -> bool:
+    """Whether a computed real is surely 0 or no smaller than a real may be.
+
+    It is when its range ends before 0, when a number is multiplied by one of at least 1 (or divided by at most 1) in
+    size, and when one of two numbers that are added is 0 or far from being small: where they nearly cancel the other is
+    as large, and their difference is a multiple of its last place.
+    """
+    found = intervals.ends(node.domain)
+    if found is not None and (found[0] >= SMALLEST_REAL or found[1] <= -SMALLEST_REAL):
         return True
-    chosen = expression.arguments
-    if expression.function == "CASE":
-        chosen = (*chosen[1:-1:2], chosen[-1])
-    return all(map(_limited, chosen))
+    match node.function:
+        case "+" | "-":
+            return any(_size(each) >= _FAR for each in node.arguments)
+        case "*":
+            return any(_size(each) >= 1 for each in node.arguments)
+        case "/":
+            divisor = intervals.ends(node.arguments[1].domain)
+            return divisor is not None and max(map(abs, divisor)) <= 1
+    return False
 
 
-_CHOOSING = ("CASE", "COALESCE", "NULLIF", "LEAST", "GREATEST", "ABS", "NEGATE")
-"""Functions whose result is an argument, or as large as one: all other ones limit what they compute."""
+_FAR = Fraction(1, 2**400)
+
+
+def _size(expression: Expression) -> Fraction:
+    """The least size that a value has if it is not 0."""
+    if isinstance(expression, Call) and expression.function == "CAST":
+        return Fraction(expression.arguments[0].domain.type in (Type.INTEGER, Type.BOOLEAN))
+    found = intervals.ends(expression.domain)
+    if found is None or found[0] <= 0 <= found[1]:
+        return Fraction(0)
+    return min(map(abs, found))
+
 
 Lowering = Callable[[Application], Scalar]
 
@@ -200,19 +215,19 @@ def _arithmetic(operation: Operation) -> Lowering:
     def lowering(call: Application) -> Scalar:
         if call.kind is Type.INTEGER:
             return Apply(operation, call.arguments)
-        return call.rows.limited(apply(operation, call.operand(0), call.operand(1)))
+        return call.limited(Apply(operation, call.arguments))
 
     return lowering
 
 
 def _divide(call: Application) -> Scalar:
-    return call.rows.limited(apply(Operation.DIVIDE, call.operand(), call.divisor()))
+    return call.limited(apply(Operation.DIVIDE, call.arguments[0], call.divisor()))
 
 
 def _remainder(call: Application) -> Scalar:
     if call.kind is Type.INTEGER:
         return apply(Operation.REMAINDER, call.arguments[0], call.divisor())
-    x, y = call.rows.shared(call.operand()), call.rows.shared(call.divisor())
+    x, y = call.shared(), call.rows.shared(call.divisor())
     times = apply(Operation.TRUNCATE, apply(Operation.DIVIDE, x, y))
     return call.rows.limited(apply(Operation.SUBTRACT, x, apply(Operation.MULTIPLY, y, times)))
 
@@ -222,19 +237,15 @@ def _signed(x: Scalar) -> Scalar:
     return apply(Operation.CONVERT, apply(Operation.SIGN, x), detail=(Type.INTEGER,))
 
 
-def _stepped(operation: Operation) -> Lowering:
-    return lambda call: apply(operation, call.operand())
-
-
 def _round(call: Application) -> Scalar:
     digits = call.written(1)
     if call.kind is Type.INTEGER:
         return _round_whole(call.shared(), 10**-digits)
     if not digits:
-        return apply(Operation.HALF_AWAY, call.operand())
+        return apply(Operation.HALF_AWAY, call.arguments[0])
     scale, back = (Operation.MULTIPLY, Operation.DIVIDE) if digits > 0 else (Operation.DIVIDE, Operation.MULTIPLY)
     power = real(10 ** abs(digits))
-    restored = apply(back, apply(Operation.HALF_AWAY, apply(scale, call.operand(), power)), power)
+    restored = apply(back, apply(Operation.HALF_AWAY, apply(scale, call.arguments[0], power)), power)
     return restored if call.node.domain.range is not None else call.rows.limited(restored)
 
 
@@ -251,8 +262,8 @@ def _defined(operation: Operation, test: Operation) -> Lowering:
     def lowering(call: Application) -> Scalar:
         found = intervals.ends(call.node.arguments[0].domain)
         if found is not None and (found[0] > 0 or (found[0] == 0 and test is Operation.AT_LEAST)):
-            return apply(operation, call.operand())
-        x = call.rows.shared(call.operand())
+            return apply(operation, call.arguments[0])
+        x = call.shared()
         return _case(apply(test, x, real(0)), apply(operation, x), otherwise=missing(Type.REAL))
 
     return lowering
@@ -264,14 +275,14 @@ def _near(exponent: Scalar) -> Scalar:
 
 
 def _exp(call: Application) -> Scalar:
-    x = call.rows.shared(call.operand())
+    x = call.shared()
     below = apply(Operation.LESS, x, real(0))
     return call.rows.limited(_case(_near(x), apply(Operation.EXP, x), below, real(0), otherwise=missing(Type.REAL)))
 
 
 def _pow(call: Application) -> Scalar:
     """0 to a power above 0 is 0, to 0 it is 1; numbers below 0 have whole powers only."""
-    x, y = call.rows.shared(call.operand(0)), call.rows.shared(call.operand(1))
+    x, y = call.shared(0), call.shared(1)
     zero, none = real(0), missing(Type.REAL)
     of_zero = _case(apply(Operation.GREATER, y, zero), zero, apply(Operation.EQUAL, y, zero), real(1), otherwise=none)
     broken = apply(Operation.UNEQUAL, y, apply(Operation.FLOOR, y))
@@ -302,28 +313,24 @@ def _bucket(call: Application) -> Scalar:
 # Texts
 
 
-def _cut(scalar: Scalar) -> Scalar:
-    return apply(Operation.SLICE, scalar, whole(1), whole(LONGEST))
-
-
-def _cut_arguments(call: Application) -> list[Scalar]:
-    """Texts from the table may have any length; what is written or declared may not."""
-    pairs = zip(call.node.arguments, call.arguments, strict=True)
-    return [scalar if each.domain.values is not None else _cut(scalar) for each, scalar in pairs]
+def _cut(call: Application, made: Scalar) -> Scalar:
+    """Texts made longer than any may be are cut; how long they get is known before."""
+    longer = FUNCTIONS[call.node.function].held(call.node) > 4 * LONGEST
+    return apply(Operation.SLICE, made, whole(1), whole(LONGEST)) if longer else made
 
 
 def _joined(call: Application) -> Scalar:
-    return _cut(apply(Operation.JOIN, *_cut_arguments(call)))
+    return _cut(call, Apply(Operation.JOIN, call.arguments))
 
 
 def _concatenated(call: Application) -> Scalar:
     """Missing texts are passed over."""
     empty = Constant("", Type.TEXT)
-    return _cut(apply(Operation.JOIN, *(apply(Operation.COALESCE, each, empty) for each in _cut_arguments(call))))
+    return _cut(call, apply(Operation.JOIN, *(apply(Operation.COALESCE, each, empty) for each in call.arguments)))
 
 
 def _replaced(call: Application) -> Scalar:
-    return _cut(apply(Operation.REPLACE, *_cut_arguments(call)))
+    return _cut(call, Apply(Operation.REPLACE, call.arguments))
 
 
 def _trim(start: bool, end: bool) -> Lowering:
@@ -488,8 +495,8 @@ _LOWERINGS: dict[str, Lowering] = {
     "NEGATE": _plain(Operation.NEGATE),
     "ABS": _plain(Operation.ABS),
     "SIGN": lambda call: _signed(call.arguments[0]),
-    "FLOOR": _stepped(Operation.FLOOR),
-    "CEIL": _stepped(Operation.CEILING),
+    "FLOOR": _plain(Operation.FLOOR),
+    "CEIL": _plain(Operation.CEILING),
     "ROUND": _round,
     "SQRT": _defined(Operation.SQRT, Operation.AT_LEAST),
     "LN": _defined(Operation.LN, Operation.GREATER),

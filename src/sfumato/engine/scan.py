@@ -3,9 +3,10 @@
 Every rule works on one cell (an id: on one row) by itself, so two tables that differ in one unit's rows differ in
 that unit's rows after the scan too: it is stable with factor 1 under both neighbour relations.
 
-A cell that is not of its declared type becomes NULL, as do NaN and a value outside ``values``; ±infinity and numbers
-outside ``bounds`` become the bound. A row without an id is dropped. No rule can raise: casts of unproved cells are
-TRY_CASTs, and a stored type that proves a property costs nothing.
+A cell that is not of its declared type becomes NULL, as do NaN and a value outside ``values`` (or the column's
+``other``); ±infinity and numbers outside ``bounds`` become the bound, without bounds reals above 2^500 in size become
+NULL, those below 2^-500 are 0, and texts are cut at their ``max_length``. A row without an id is dropped. No rule can
+raise: casts of unproved cells are TRY_CASTs, and a stored type that proves a property costs nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from sfumato.engine.literals import listed, literal, name, real
 from sfumato.policy import Domain, Type
+from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 from sfumato.privacy.numbers import above, below
 
 UNIT = "sf_unit"
@@ -88,11 +90,20 @@ def _unit(unit: Cell) -> str:
 def cleaned(cell: Cell, domain: Domain, choices: str | None = None) -> str:
     """The cell as its domain says. ``choices`` names an enumeration of the domain's values."""
     if choices is not None:  # a hash look-up, several times faster than IN
-        return f"CAST(TRY_CAST({typed(cell, domain.type)} AS {choices}) AS VARCHAR)"
+        return _or_other(cell, domain, f"CAST(TRY_CAST({typed(cell, domain.type)} AS {choices}) AS VARCHAR)")
     if domain.values is not None:
         limited = _LIMITED[domain.type](cell, None)
-        return f"CASE WHEN {limited} IN ({listed(domain.values)}) THEN {limited} END"
+        return _or_other(cell, domain, f"CASE WHEN {limited} IN ({listed(domain.values)}) THEN {limited} END")
+    if domain.type is Type.TEXT:
+        return f"left({_text(cell)}, {domain.letters})"
     return _LIMITED[domain.type](cell, domain.bounds)
+
+
+def _or_other(cell: Cell, domain: Domain, sql: str) -> str:
+    """What is there and not declared as the value that stands for it, where the column names one."""
+    if domain.other is None:
+        return sql
+    return f"COALESCE({sql}, CASE WHEN {cell.sql} IS NOT NULL THEN {literal(domain.other)} END)"
 
 
 def typed(cell: Cell, kind: Type) -> str:
@@ -163,14 +174,19 @@ def _limited_integer(cell: Cell, bounds: Any) -> str:
 
 def _limited_real(cell: Cell, bounds: Any) -> str:
     number = _real(cell)
+    small = f"WHEN abs({number}) < {_SMALLEST} THEN 0 "
     if bounds is None:
-        return number if cell.family in _WHOLE else f"CASE WHEN isfinite({number}) THEN {number} END"
+        # NaN is above infinity to the engine, so it meets no branch.
+        return number if cell.family in _WHOLE else f"CASE {small}WHEN abs({number}) <= {_LARGEST} THEN {number} END"
     low, high = (real(bound) for bound in inner(*bounds))
-    # NaN is above infinity to the engine, so it meets no branch.
+    crossing = small if bounds[0] <= 0 <= bounds[1] and cell.family not in _WHOLE else ""
     return (
-        f"CASE WHEN {number} BETWEEN {low} AND {high} THEN {number} WHEN {number} < {low} THEN {low}"
+        f"CASE {crossing}WHEN {number} BETWEEN {low} AND {high} THEN {number} WHEN {number} < {low} THEN {low}"
         f" WHEN {number} <= CAST('inf' AS DOUBLE) THEN {high} END"
     )
+
+
+_SMALLEST, _LARGEST = (real(float(each)) for each in (SMALLEST_REAL, LARGEST_REAL))
 
 
 def inner(low: Fraction, high: Fraction) -> tuple[float, float]:

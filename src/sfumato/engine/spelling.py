@@ -120,3 +120,11 @@ class Spelling(Protocol):
     def wide_sum(self, x: str) -> str:
         """The exact sum of whole numbers in a group, wide."""
         ...
+
+    def listed(self, number: int, kind: Type) -> str:
+        """A SELECT of the values of a list that is a parameter of the statement."""
+        ...
+
+    def span(self, first: Value | None, count: int, kind: Kind) -> str:
+        """A SELECT of so many whole numbers, days (of a date) or hours (of a time), from the first on."""
+        ...

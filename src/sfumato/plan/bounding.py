@@ -196,6 +196,8 @@ def _step(measure: Measure, rows: int) -> Fraction:
         return Fraction(1)
     low, high = value_range(measure)
     largest = max(high - low, Fraction(0)) if isinstance(measure, Mean) else max(abs(low), abs(high))
+    if isinstance(measure, Mean) and low == high:  # a step so small that the mean of one number is that number
+        return (abs(low) or Fraction(1)) / 2**40
     domain = measure.value.domain
     step = Fraction(1) if domain.type is Type.INTEGER else domain.grid
     if step is None:

@@ -5,32 +5,53 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import hashlib
+import itertools
 import json
 from enum import Enum
 from fractions import Fraction
 from typing import Any
 
+from sfumato.policy import Domain
 from sfumato.privacy.numbers import text
 
-VERSION = 2
+_PLAIN = frozenset((str, int, bool, type(None)))
+VERSION = 3
 """Raised whenever a node's meaning changes: an old answer then no longer answers a new question."""
 
 
 def digest(*parts: object) -> str:
     """The hash of frozen nodes and plain values."""
-    written = json.dumps([VERSION, [_written(part) for part in parts]], separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(written.encode()).hexdigest()
+    known: dict[int, str] = {}
+    return _hashed([VERSION, [_written(part, known) for part in parts]])
 
 
-def _written(node: Any) -> Any:
+def _hashed(written: Any) -> str:
+    return hashlib.sha256(json.dumps(written, separators=(",", ":"), ensure_ascii=True).encode()).hexdigest()
+
+
+def _written(node: Any, known: dict[int, str]) -> Any:
+    """``known`` are the hashes of domains met before: thousands of parts may share a long list of values."""
+    if type(node) in _PLAIN:
+        return node
     if isinstance(node, Enum):
         return node.value
+    if isinstance(node, Domain):
+        if id(node) not in known:
+            known[id(node)] = _hashed(_fields(node, known))
+        return known[id(node)]
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        return [type(node).__name__, *(_written(getattr(node, each.name)) for each in dataclasses.fields(node))]
+        return _fields(node, known)
     if isinstance(node, (tuple, list)):
-        return [_written(each) for each in node]
+        if _PLAIN.issuperset(map(type, node)):
+            return node
+        return list(map(_written, node, itertools.repeat(known)))  # map needs no frame of its own: trees are deep
     if isinstance(node, Fraction):
         return ["number", text(node)]
     if isinstance(node, dt.date):
         return ["time", node.isoformat()]
     return node
+
+
+def _fields(node: Any, known: dict[int, str]) -> list[Any]:
+    told = [getattr(node, each.name) for each in dataclasses.fields(node) if each.compare]
+    return [type(node).__name__, *map(_written, told, itertools.repeat(known))]

@@ -7,7 +7,7 @@ outlive the value it was declared for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sfumato.policy import Domain, Value
 
@@ -30,22 +30,53 @@ class Literal:
 
 @dataclass(frozen=True)
 class Call:
-    """An allow-listed function applied to expressions: made by ``functions.call`` alone, which finds its domain."""
+    """An allow-listed function applied to expressions: made by ``functions.call`` alone, which finds its domain.
+
+    Its size, its depth and its hash are found once, when it is made: expressions share parts, and a question could
+    otherwise make us count the same part again and again.
+    """
 
     function: str
     arguments: tuple[Expression, ...]
     domain: Domain
+    size: int = field(init=False, repr=False, compare=False)
+    """Nodes in all."""
+    depth: int = field(init=False, repr=False, compare=False)
+    """Levels, itself included."""
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", 1 + sum(map(size, self.arguments)))
+        object.__setattr__(self, "depth", 1 + max(map(depth, self.arguments), default=0))
+        object.__setattr__(self, "_hash", hash((self.function, self.arguments, self.domain)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Call, (self.function, self.arguments, self.domain)  # hashes of texts differ between processes
 
 
 Expression = Column | Literal | Call
 
 
+def size(expression: Expression) -> int:
+    """How many nodes an expression has."""
+    return expression.size if isinstance(expression, Call) else 1
+
+
+def depth(expression: Expression) -> int:
+    return expression.depth if isinstance(expression, Call) else 1
+
+
 def walk(expression: Expression) -> Iterator[Expression]:
-    """The node and everything under it."""
-    yield expression
-    if isinstance(expression, Call):
-        for argument in expression.arguments:
-            yield from walk(argument)
+    """The node and everything under it, each before what it is made of."""
+    waiting = [expression]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        if isinstance(found, Call):
+            waiting.extend(reversed(found.arguments))
 
 
 def columns(expression: Expression) -> dict[str, Domain]:

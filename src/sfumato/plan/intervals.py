@@ -1,4 +1,4 @@
-"""Ranges of numbers as the engine computes them: doubles, rounded to nearest.
+"""Ranges of numbers as the engine computes them: doubles, rounded to nearest, 0 or from 2^-500 to 2^500 in size.
 
 Rounding to nearest is monotone, so an operation that is monotone in each argument stays inside the rounded results
 at the corners of its arguments' ranges. Every end of a computed range is therefore written as the shortest number
@@ -12,14 +12,10 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from itertools import product
 
-from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
+from sfumato.policy.domains import LARGEST_INTEGER, LARGEST_REAL, SMALLEST_REAL, Domain, Type
 
 Ends = tuple[Fraction, Fraction]
 
-MOST = Fraction(2) ** 500
-"""A real that arithmetic sees or gives is at most so large; what is larger is NULL."""
-LEAST = 1 / MOST
-"""A real that arithmetic sees or gives is 0 or at least so large; what is smaller is 0."""
 _STEPS = 2  # logarithms and powers are right within one unit in the last place
 
 
@@ -32,20 +28,11 @@ def nearest(value: Fraction | int) -> float:
 
 
 def ends(domain: Domain) -> Ends | None:
-    """The range of a number as arithmetic sees it: a double that is 0 or between LEAST and MOST in size."""
-    if domain.range is None or beyond(domain):
+    """The range of a number once it is a double."""
+    if domain.range is None:
         return None
     low, high = (Fraction(nearest(each)) for each in domain.range)  # type: ignore[arg-type]
-    return _limited(low), _limited(high)
-
-
-def beyond(domain: Domain) -> bool:
-    """Whether a declared range holds numbers that are NULL to arithmetic."""
-    return domain.range is not None and max(abs(Fraction(each)) for each in domain.range) > MOST  # type: ignore[arg-type]
-
-
-def _limited(end: Fraction) -> Fraction:
-    return end if abs(end) >= LEAST else Fraction(0)
+    return low, high
 
 
 def real(found: Iterable[float] | None, *, nullable: bool, grid: Fraction | None = None) -> Domain:
@@ -98,13 +85,13 @@ def _bounds(found: list[float]) -> Ends | None:
     if not all(map(math.isfinite, found)):
         return None
     low, high = Fraction(repr(min(found))), Fraction(repr(max(found)))  # the shortest numbers that are these doubles
-    if max(abs(low), abs(high)) > MOST:
+    if max(abs(low), abs(high)) > LARGEST_REAL:
         return None
-    return _coarse(low, -LEAST, Fraction(0)), _coarse(high, Fraction(0), LEAST)
+    return _coarse(low, -SMALLEST_REAL), _coarse(high, SMALLEST_REAL)
 
 
-def _coarse(end: Fraction, below: Fraction, above: Fraction) -> Fraction:
-    """Ends nearer to 0 than any declared number may be move outward."""
-    if abs(end) >= LEAST or end == 0:
+def _coarse(end: Fraction, outward: Fraction) -> Fraction:
+    """Values nearer to 0 than a real may be are 0, so an end among them moves to 0, or outward past where it was."""
+    if abs(end) >= SMALLEST_REAL or end == 0:
         return end
-    return below if end < 0 else above
+    return outward if end * outward > 0 else Fraction(0)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.expressions import Column, Expression, walk
+from sfumato.plan.expressions import Column, Expression
 from sfumato.plan.functions import call
 from sfumato.plan.nodes import Filter, Join, Relation, Scan, relations
 from sfumato.plan.places import nearest, refuse, shown
 from sfumato.plan.sql_expressions import expression
 from sfumato.policy import Domain, Type
 
-LARGEST = 5_000
-"""Nodes in one expression after subqueries are put in place: substitution could double at every level."""
-
+MOST_JOINS = 16
+MOST_LEVELS = 40
+"""Joins and conditions upon one another: the relation is walked by recursion."""
 LARGEST_EXACT = 2**53
 """Every whole number up to this size is a double of its own."""
 
@@ -35,6 +34,8 @@ class Rows:
     table: Described
     merged: frozenset[tuple[str, str]] = frozenset()
     """(alias, column) of the right sides of USING: not ambiguous with the left."""
+    public: frozenset[str] = frozenset()
+    """Aliases of public tables, in small letters: no unit has rows there."""
 
     def resolve(self, qualifier: str | None, name: str) -> Expression:
         """The expression a column name stands for; names are compared without case, as in SQL."""
@@ -81,29 +82,25 @@ def rows(select: exp.Select, catalog: Catalog, named: Named) -> Rows:
     if where is None:
         return found
     predicate = condition(where.this, found)
+    _check_levels(found.relation, where)
     return replace(found, relation=Filter(found.relation, predicate))
+
+
+def _check_levels(relation: Relation, node: exp.Expr) -> None:
+    if sum(1 for _ in relations(relation)) > MOST_LEVELS:
+        rule = f"at most {MOST_LEVELS} joins and conditions stand upon one another"
+        raise refuse(node, "too-deep", rule, "put conditions together with AND")
 
 
 def condition(node: exp.Expr, source: Rows) -> Expression:
     """A predicate over rows: boolean, nothing else."""
-    found = sized(expression(node, source.resolve), node)
+    found = expression(node, source.resolve)
     if found.domain.type is not Type.BOOLEAN:
         raise refuse(
             node,
             "type-mismatch",
             f"a condition is true or false; {shown(node)} is {found.domain.type.value}",
             "compare it with something",
-        )
-    return found
-
-
-def sized(found: Expression, node: exp.Expr) -> Expression:
-    if sum(1 for _ in islice(walk(found), LARGEST + 1)) > LARGEST:
-        raise refuse(
-            node,
-            "too-large",
-            f"an expression has at most {LARGEST:,} parts after its subqueries are put in place",
-            "derive less",
         )
     return found
 
@@ -143,7 +140,7 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
             if name.lower() in {each.lower() for each in columns}:
                 raise refuse(item, "duplicate-column", f"two columns are called {name}", "rename one with AS")
             columns[name] = made
-    return replace(source, scope={"": columns}, merged=frozenset())
+    return replace(source, scope={"": columns}, merged=frozenset(), public=frozenset())
 
 
 def _selected(item: exp.Expr, source: Rows) -> list[tuple[str, Expression]]:
@@ -163,7 +160,7 @@ def _selected(item: exp.Expr, source: Rows) -> list[tuple[str, Expression]]:
     name = item.alias_or_name
     if not name:
         raise refuse(item, "unnamed-column", "a derived column needs a name", "add AS name")
-    return [(name, sized(expression(inner, source.resolve), item))]
+    return [(name, expression(inner, source.resolve))]
 
 
 def _joined(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> Rows:
@@ -240,6 +237,9 @@ def _join(left: Rows, right: _Public, node: exp.Join, catalog: Catalog) -> Rows:
         )
     if right.alias.lower() in {alias.lower() for alias in left.scope}:
         raise refuse(node, "duplicate-alias", f"two tables are called {right.alias}", "give one an alias with AS")
+    _check_levels(left.relation, node)
+    if sum(isinstance(each, Join) for each in relations(left.relation)) >= MOST_JOINS:
+        raise refuse(node, "too-many-joins", f"at most {MOST_JOINS} public tables are joined", "join fewer tables")
     pairs, using = _pairs(left, right, node)
     again = sum(isinstance(each, Join) and each.table == right.table.name for each in relations(left.relation))
     prefix = right.table.name if not again else f"{right.table.name}#{again + 1}"
@@ -255,6 +255,7 @@ def _join(left: Rows, right: _Public, node: exp.Join, catalog: Catalog) -> Rows:
         relation=join,
         scope={**left.scope, right.alias: columns},
         merged=left.merged | {(right.alias, name) for name in using},
+        public=left.public | {right.alias.lower()},
     )
 
 
@@ -297,7 +298,7 @@ def _equality(left: Rows, right: _Public, part: exp.Expr) -> tuple[Expression, s
     if isinstance(part, exp.EQ):
         for here, there in ((part.this, part.expression), (part.expression, part.this)):
             if isinstance(there, exp.Column) and _belongs(there, left, right):
-                return sized(expression(here, left.resolve), part), _public_column(right, there.name, part)
+                return expression(here, left.resolve), _public_column(right, there.name, part)
     raise refuse(
         part,
         "join-condition",

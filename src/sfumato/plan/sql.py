@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
+from sfumato.plan.costs import check
 from sfumato.plan.expressions import Call, Column, Expression, Literal, columns, walk
 from sfumato.plan.functions import call
 from sfumato.plan.nodes import (
@@ -24,8 +26,8 @@ from sfumato.plan.nodes import (
     result_domain,
 )
 from sfumato.plan.places import refuse, shown
-from sfumato.plan.rows import Rows, condition, rows, sized
-from sfumato.plan.sql_expressions import expression
+from sfumato.plan.rows import Rows, condition, rows
+from sfumato.plan.sql_expressions import expression, reading, remembering
 from sfumato.plan.text import select as parse_text
 from sfumato.policy import Type
 
@@ -77,6 +79,9 @@ def _query(select: exp.Select, catalog: Catalog) -> Query:
                 f"two columns are called {each.name}",
                 "rename one with AS",
             )
+    named = zip(select.expressions, outputs, strict=True)
+    aliased = {item.alias.lower(): (item.this, made) for item, made in named if isinstance(item, exp.Alias)}
+    building.outputs = {name: (node, made.expression) for name, (node, made) in aliased.items()}
     finish = replace(_finish(select, building, outputs), outputs=outputs)
     if not building.measures:
         raise refuse(
@@ -85,29 +90,46 @@ def _query(select: exp.Select, catalog: Catalog) -> Query:
             "an answer is made of counts, sums and averages, never of rows",
             "ask for COUNT(*), SUM(…) or AVG(…)",
         )
-    return Query(Aggregate(source.relation, building.keys, tuple(building.measures)), finish)
+    plan = Aggregate(source.relation, building.keys, tuple(building.measures))
+    check(plan)
+    return Query(plan, finish)
 
 
-@dataclass
 class _Building:
-    """The measures found so far, while the answer's columns are read."""
+    """The keys and the measures found so far, while the answer's columns are read."""
 
-    source: Rows
-    keys: tuple[Expression, ...]
-    measures: list[Measure] = field(default_factory=list)
+    def __init__(self, source: Rows, keys: tuple[Expression, ...]) -> None:
+        self.source, self.keys = source, keys
+        self.measures: dict[Measure, Column] = {}
+        self.outputs: dict[str, tuple[exp.Expr, Expression]] = {}
+        """The answer's own names, in small letters: what each was read from and what it became."""
+        self._named = {key: Column(f"k{index}", key.domain) for index, key in enumerate(keys)}
+        self._attempt = remembering(source.resolve)
 
-    def measure(self, found: Measure) -> str:
-        """The name of a measure's column: equal measures are measured once."""
-        if found not in self.measures:
-            self.measures.append(found)
-        return f"m{self.measures.index(found)}"
+    def measure(self, found: Measure) -> Column:
+        """The column of a measure: equal measures are measured once."""
+        return self.measures.setdefault(found, Column(f"m{len(self.measures)}", result_domain(found)))
 
-    def resolve(self, _: str | None, name: str) -> Expression:
-        """Of the placeholders put in for keys and measures."""
-        index = int(name[1:])
-        if name[0] == "k":
-            return Column(name, self.keys[index].domain)
-        return Column(name, result_domain(self.measures[index]))
+    def key(self, node: exp.Expr, attempt: Callable[[exp.Expr], Expression | None] | None = None) -> Column | None:
+        """The key this node is, if it is one."""
+        if not self.keys or not isinstance(node, (exp.Condition, exp.Func)) or isinstance(node, exp.Literal):
+            return None
+        made = (attempt or self._attempt)(node)
+        return None if made is None else self._named.get(made)
+
+    def renamed(self) -> Callable[[exp.Expr], Expression | None]:
+        """Reads parts over rows where the answer's own names stand for what they were read from."""
+
+        def resolve(qualifier: str | None, name: str) -> Expression:
+            given = None if qualifier is not None else self.outputs.get(name.lower())
+            if given is None:
+                return self.source.resolve(qualifier, name)
+            made = self._attempt(given[0])
+            if made is None:
+                raise Unsupported("part", "it is no value of one row", fix="read it as a noisy number")
+            return made
+
+        return remembering(resolve)
 
 
 def _keys(select: exp.Select, source: Rows) -> tuple[Expression, ...]:
@@ -119,10 +141,12 @@ def _keys(select: exp.Select, source: Rows) -> tuple[Expression, ...]:
             raise refuse(
                 group, "grouping-sets", f"GROUP BY {part.upper()} is not answered", "name the columns to group by"
             )
+    if len(group.expressions) > MOST_COLUMNS:
+        raise refuse(group, "too-many-columns", f"GROUP BY takes at most {MOST_COLUMNS} columns", "group by fewer")
     found: list[Expression] = []
     for node in group.expressions:
         meant = _grouped(node, select, source)
-        made = sized(expression(meant, source.resolve), meant)
+        made = expression(meant, source.resolve)
         if not columns(made):
             raise refuse(node, "constant-key", "a group is a column or made from one", "group by a column")
         if made not in found:
@@ -166,10 +190,40 @@ def _output(item: exp.Expr, building: _Building) -> Output:
     return Output(name, _finishing(inner, building))
 
 
-def _finishing(node: exp.Expr, building: _Building) -> Expression:
-    """An expression over keys and measures: keys and aggregates become placeholders, the rest is an expression."""
-    placed = _placed(node.copy(), building)
-    made = sized(expression(placed, building.resolve), node)
+def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) -> Expression:
+    """An expression over keys and measures: each key or aggregate is a column, the rest is made from them.
+
+    ``renamed`` says that the answer's own names may stand for what they mean.
+    """
+    attempt = building.renamed() if renamed else None
+
+    def own(part: exp.Expr, _: object) -> Expression | None:
+        if isinstance(part, (exp.Filter, *_AGGREGATES)):
+            return building.measure(_measure(part, building.source))
+        if isinstance(part, (exp.AggFunc, exp.Window)):
+            fix = "use COUNT, SUM or AVG, with FILTER (WHERE …)"
+            raise refuse(part, "aggregate", f"{shown(part)} is not answered", fix)
+        if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
+            return building.outputs[part.name.lower()][1]
+        found = building.key(part, attempt)
+        return found or (_ungrouped(part, building) if isinstance(part, exp.Column) else None)
+
+    made = reading(node, own)
+    _check_finishing(made, node)
+    return made
+
+
+def _ungrouped(node: exp.Column, building: _Building) -> Expression:
+    expression(node, building.source.resolve)  # an unknown column says so first
+    raise refuse(
+        node,
+        "not-grouped",
+        f"{shown(node)} is neither grouped by nor inside an aggregate",
+        f"add GROUP BY {shown(node)}, or use AVG({shown(node)})",
+    )
+
+
+def _check_finishing(made: Expression, node: exp.Expr) -> None:
     for part in walk(made):
         if isinstance(part, Call) and part.function == "CAST" and not part.domain.type.numeric:
             raise refuse(
@@ -182,43 +236,6 @@ def _finishing(node: exp.Expr, building: _Building) -> Expression:
                 f"{part.function.upper()} is not applied to noisy numbers",
                 "use arithmetic, comparisons, CASE, COALESCE, ROUND, ABS, LEAST, GREATEST",
             )
-    return made
-
-
-def _placed(node: exp.Expr, building: _Building) -> exp.Expr:
-    if isinstance(node, (exp.Filter, *_AGGREGATES)):
-        return exp.column(building.measure(_measure(node, building.source)))
-    if isinstance(node, (exp.AggFunc, exp.Window)):
-        raise refuse(
-            node, "aggregate", f"{shown(node)} is not answered", "use COUNT, SUM or AVG, with FILTER (WHERE …)"
-        )
-    if (key := _matching(node, building)) is not None:
-        return exp.column(f"k{key}")
-    if isinstance(node, exp.Column):
-        expression(node, building.source.resolve)  # an unknown column says so first
-        raise refuse(
-            node,
-            "not-grouped",
-            f"{shown(node)} is neither grouped by nor inside an aggregate",
-            f"add GROUP BY {shown(node)}, or use AVG({shown(node)})",
-        )
-    for name, value in list(node.args.items()):
-        if isinstance(value, exp.Expr):
-            node.set(name, _placed(value, building))
-        elif isinstance(value, list):
-            node.set(name, [_placed(each, building) if isinstance(each, exp.Expr) else each for each in value])
-    return node
-
-
-def _matching(node: exp.Expr, building: _Building) -> int | None:
-    """The key this node is, if it is one."""
-    if not building.keys or not isinstance(node, (exp.Condition, exp.Func)) or isinstance(node, exp.Literal):
-        return None
-    try:
-        made = expression(node, building.source.resolve)
-    except Unsupported:
-        return None
-    return next((index for index, key in enumerate(building.keys) if key == made), None)
 
 
 def _measure(node: exp.Expr, source: Rows) -> Measure:
@@ -237,7 +254,7 @@ def _measure(node: exp.Expr, source: Rows) -> Measure:
         return Count(both(where, condition(argument, source)))
     if isinstance(node, exp.Count):
         return _count(argument, where, source)
-    value = sized(expression(argument, source.resolve), argument)
+    value = expression(argument, source.resolve)
     _check_summable(value, argument)
     return Sum(value, where) if isinstance(node, exp.Sum) else Mean(value, where)
 
@@ -245,7 +262,7 @@ def _measure(node: exp.Expr, source: Rows) -> Measure:
 def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) -> Measure:
     if argument is None or isinstance(argument, exp.Star):
         return Count(where)
-    value = sized(expression(argument, source.resolve), argument)
+    value = expression(argument, source.resolve)
     if isinstance(value, Literal) and value.value is not None:
         return Count(where)
     return Count(both(where, call("NOT", call("IS NULL", value))))
@@ -262,8 +279,10 @@ def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, 
 
 def _is_unit(node: exp.Column, source: Rows, unit: str) -> bool:
     """Whether a column is the one that says whose row it is: undeclared, or declared and not redefined."""
-    if node.name.lower() != unit.lower():
+    if node.name.lower() != unit.lower() or node.table.lower() in source.public:
         return False
+    if node.table and node.table.lower() not in {alias.lower() for alias in source.scope}:
+        expression(node, source.resolve)  # says that there is no such table
     made = expression(node, source.resolve) if _names_column(node, source) else None
     return made is None or (isinstance(made, Column) and made.name.lower() == unit.lower())
 
@@ -293,32 +312,17 @@ def _finish(select: exp.Select, building: _Building, outputs: tuple[Output, ...]
     having = select.args.get("having")
     predicate = None
     if having is not None:
-        predicate = _finishing(_unaliased(having.this, select), building)
+        predicate = _finishing(having.this, building, renamed=True)
         if predicate.domain.type is not Type.BOOLEAN:
             raise refuse(having, "type-mismatch", "HAVING is true or false", "compare an aggregate with a number")
-    order = tuple(
-        _order(each, select, building, outputs)
-        for each in (select.args["order"].expressions if select.args.get("order") else ())
-    )
+    ordered = select.args["order"].expressions if select.args.get("order") else ()
+    if len(ordered) > MOST_COLUMNS:
+        raise refuse(select.args["order"], "order", f"ORDER BY takes at most {MOST_COLUMNS} columns", "name fewer")
+    order = tuple(_order(each, building, outputs) for each in ordered)
     return Finish((), predicate, order, _whole(select, "limit"), _whole(select, "offset") or 0)
 
 
-def _unaliased(node: exp.Expr, select: exp.Select) -> exp.Expr:
-    """With the answer's own column names replaced by what they stand for."""
-    aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
-    return node.copy().transform(
-        lambda part: (
-            aliases[part.name.lower()].copy()
-            if isinstance(part, exp.Column)
-            and not part.table
-            and part.name.lower() in aliases
-            and part.find_ancestor(exp.AggFunc, exp.Filter) is None
-            else part
-        )
-    )
-
-
-def _order(node: exp.Ordered, select: exp.Select, building: _Building, outputs: tuple[Output, ...]) -> Order:
+def _order(node: exp.Ordered, building: _Building, outputs: tuple[Output, ...]) -> Order:
     if not isinstance(node, exp.Ordered) or node.args.get("with_fill"):
         raise refuse(node, "order", "ORDER BY takes columns with ASC or DESC", "name a column of the answer")
     target = node.this
@@ -328,7 +332,7 @@ def _order(node: exp.Ordered, select: exp.Select, building: _Building, outputs: 
             raise refuse(node, "ordinal", "ORDER BY <number> counts the columns of SELECT from 1", "name the column")
         made = outputs[index - 1].expression
     else:
-        made = _finishing(_unaliased(target, select), building)
+        made = _finishing(target, building, renamed=True)
     return Order(made, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
 

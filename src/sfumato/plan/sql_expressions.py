@@ -13,7 +13,7 @@ from typing import Any
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Expression, Literal, Resolve, walk
+from sfumato.plan.expressions import Expression, Literal, Resolve, size
 from sfumato.plan.functions import FUNCTIONS, call, literal, null
 from sfumato.plan.functions.temporal import PARTS
 from sfumato.plan.refusals import refusal
@@ -26,22 +26,48 @@ _LARGEST_OPERAND = 16
 Node = exp.Expr
 Read = Callable[[Node], Expression]
 Reader = Callable[[Any, Read], Expression]
+Own = Callable[[Node, Read], Expression | None]
 
 
 def expression(node: Node, resolve: Resolve) -> Expression:
     """The typed expression a parsed one stands for; ``Unsupported`` with its place for all that is not understood."""
+    return reading(node, lambda part, _: _column(part, resolve) if isinstance(part, exp.Column) else None)
+
+
+def reading(node: Node, own: Own) -> Expression:
+    """The same, with a say in it: ``own`` reads the parts it knows by itself, such as columns, and is asked first."""
     if _depth(node) > DEEPEST:
         raise located(Unsupported("too-deep", f"at most {DEEPEST} levels are read", fix="use IN, or a subquery"), node)
 
     def read(part: Node) -> Expression:
         try:
-            if isinstance(part, exp.Column):
-                return _column(part, resolve)
-            return _reader(part)(part, read)
+            return own(part, read) or _reader(part)(part, read)
         except Unsupported as error:
             raise located(error, part) from None
 
     return read(node)
+
+
+def remembering(resolve: Resolve) -> Callable[[Node], Expression | None]:
+    """Reads parts of one text, each once; None for those that are not understood, such as aggregates."""
+    known: dict[int, Expression | None] = {}
+
+    def read(part: Node) -> Expression:
+        found = attempt(part)
+        if found is None:
+            raise Unsupported("part", "a part of it is not read", fix="read it in another way")
+        return found
+
+    def attempt(part: Node) -> Expression | None:
+        if id(part) not in known:
+            try:
+                made = _column(part, resolve) if isinstance(part, exp.Column) else _reader(part)(part, read)
+                known[id(part)] = made
+            except Unsupported:
+                known[id(part)] = None
+        return known[id(part)]
+
+    return attempt
 
 
 def located(error: Unsupported, node: Node) -> Unsupported:
@@ -129,7 +155,10 @@ def _literal(node: exp.Literal, _: Read) -> Expression:
 
 def _number(written: str) -> Literal:
     """Numbers are exact; digits alone are a whole number."""
-    if written.isdecimal() and len(written) < 20 and int(written) <= LARGEST_INTEGER:
+    if written.isdecimal() and len(written) <= 100:
+        if int(written) > LARGEST_INTEGER:
+            rule = "a whole number is at most 2^62 in size"
+            raise Unsupported("literal", rule, fix="write a real, with a point or an exponent: 1e30")
         return literal(Type.INTEGER, int(written))
     if len(written) > 100 or len(written.lower().partition("e")[2]) > 5:
         raise Unsupported("literal", "a number is written in at most 100 characters", fix="write fewer digits")
@@ -228,7 +257,7 @@ def _case(node: exp.Case, read: Read) -> Expression:
     if node.this is None:
         return call("CASE", *(read(each) for pair in pairs for each in pair), *default)
     operand = read(node.this)
-    if sum(1 for _ in walk(operand)) > _LARGEST_OPERAND:
+    if size(operand) > _LARGEST_OPERAND:
         raise Unsupported("case-operand", "what stands after CASE must be simple", fix="name it in a subquery first")
     tested = [each for when, then in pairs for each in (call("=", operand, read(when)), read(then))]
     return call("CASE", *tested, *default)

@@ -21,7 +21,9 @@ def words(expression: Expression, names: Mapping[str, str] | None = None) -> str
     name = expression.function
     if name == "CAST":
         return arguments[0]
-    if not name[0].isalpha() or name in ("AND", "OR"):
+    if name == "IN":
+        return f"({arguments[0]} IN ({', '.join(arguments[1:])}))"
+    if not name[0].isalpha() or name in ("AND", "OR", "LIKE", "ILIKE"):
         return f"({f' {name} '.join(arguments)})"
     return f"{name}({', '.join(arguments)})"
 

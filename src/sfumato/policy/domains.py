@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -18,7 +18,15 @@ Value = int | Fraction | str | bool | dt.date | dt.datetime
 
 LARGEST_INTEGER = 2**62
 """Whole numbers are held in 64 bits with room for one addition."""
+LARGEST_REAL, SMALLEST_REAL = Fraction(2**500), Fraction(1, 2**500)
+"""A real is 0 or between these in size, in data, policies and questions: the product and the quotient of two of them
+are doubles, and every engine can keep to it. What is computed and larger is NULL, what is smaller is 0.
+"""
 MOST_VALUES = 100_000
+MOST_LETTERS = 1_000
+"""Of a text that nothing is declared about: what is longer is cut at the scan."""
+LONGEST_TEXT = 10_000
+"""Letters that any text may have."""
 _WHOLE = Range("a whole number of at most 2^62 in size", Fraction(-LARGEST_INTEGER), Fraction(LARGEST_INTEGER))
 
 
@@ -53,9 +61,10 @@ class Type(Enum):
 class Domain:
     """What is publicly known of a column or an expression.
 
-    ``bounds`` are enforced by clamping at the scan, ``values`` by turning anything else into NULL. ``grid`` is the
-    step to which a real is rounded before it is added up. ``nullable`` says that NULL is a key of its own when
-    grouping; any value may be missing.
+    ``bounds`` are enforced by clamping at the scan, ``values`` by turning anything else into NULL, or into ``other``
+    where that is named: it is then the last of the values. ``grid`` is the step to which a real is rounded before it
+    is added up. ``nullable`` says that NULL is a key of its own when grouping; any value may be missing. A text without
+    ``values`` is cut at ``max_length`` letters.
 
     >>> Domain("integer", bounds=(0, 110))
     Domain(type='integer', bounds=(0, 110))
@@ -66,6 +75,10 @@ class Domain:
     values: tuple[Value, ...] | None = None
     grid: Fraction | None = None
     nullable: bool = False
+    max_length: int | None = None
+    other: Value | None = None
+    letters: int = field(init=False, repr=False, compare=False, default=0)
+    """The most letters a text has: those of its longest value, or where it is cut."""
 
     def __post_init__(self) -> None:
         kind = Type.of(self.type)
@@ -74,12 +87,30 @@ class Domain:
             raise InvalidParameter("nullable", self.nullable, "true or false")
         object.__setattr__(self, "bounds", _bounds(kind, self.bounds))
         object.__setattr__(self, "values", _values(kind, self.values))
+        object.__setattr__(self, "max_length", _length(kind, self.max_length, self.values))
+        self._take_other()
+        object.__setattr__(self, "letters", _letters(kind, self.max_length, self.values))
         if self.bounds is not None and self.values is not None:
             raise InvalidParameter("bounds", self.bounds, "left out when values are listed")
         if self.grid is not None:
             if kind is not Type.REAL:
                 raise InvalidParameter("grid", self.grid, "left out unless the type is real")
-            object.__setattr__(self, "grid", exact(self.grid, "grid", POSITIVE))
+            object.__setattr__(self, "grid", _real(exact(self.grid, "grid", POSITIVE), "grid"))
+
+    def __hash__(self) -> int:
+        """Of a long list the ends alone: it is asked for again and again."""
+        ends = self.values and (len(self.values), self.values[0], self.values[-1])
+        return hash((self.type, self.bounds, ends, self.grid, self.nullable, self.max_length, self.other))
+
+    def _take_other(self) -> None:
+        if self.other is None:
+            return
+        if self.values is None:
+            raise InvalidParameter("other", self.other, "left out unless values are listed")
+        other = as_value(self.type, self.other, "other")
+        object.__setattr__(self, "other", other)
+        if other not in self.values:
+            object.__setattr__(self, "values", _values(self.type, (*self.values, other)))
 
     @property
     def range(self) -> tuple[Value, Value] | None:
@@ -92,7 +123,8 @@ class Domain:
         return ordered[0], ordered[-1]
 
     def __repr__(self) -> str:
-        shown = {"bounds": self.bounds, "values": self.values, "grid": self.grid}
+        names = ("bounds", "values", "grid", "max_length", "other")
+        shown = {name: getattr(self, name) for name in names}
         parts = [f"{name}={_shown(value)}" for name, value in shown.items() if value is not None]
         parts += ["nullable=True"] if self.nullable else []
         return f"Domain({', '.join([f'type={self.type.value!r}', *parts])})"
@@ -136,11 +168,19 @@ def _integer(value: object, name: str) -> int:
 
 
 def _real(value: object, name: str) -> Fraction:
-    return exact(value, name)  # type: ignore[arg-type]
+    number = exact(value, name)  # type: ignore[arg-type]
+    if number and not SMALLEST_REAL <= abs(number) <= LARGEST_REAL:
+        raise InvalidParameter(name, value, "a number that is 0 or between 2^-500 and 2^500 in size")
+    return number
 
 
 def _text(value: object, name: str) -> str:
-    if not isinstance(value, str) or len(value) > 10_000 or "\0" in value or (not value.isascii() and _broken(value)):
+    if (
+        not isinstance(value, str)
+        or len(value) > LONGEST_TEXT
+        or "\0" in value
+        or (not value.isascii() and _broken(value))
+    ):
         raise InvalidParameter(name, value, "a text of at most 10,000 characters")
     return value
 
@@ -217,6 +257,24 @@ def _values(kind: Type, values: object) -> tuple[Value, ...] | None:
     if len(told) != len(found):
         raise InvalidParameter("values", values, "a list in which no value stands twice")
     return found
+
+
+def _length(kind: Type, length: object, values: object) -> int | None:
+    if length is None:
+        return None
+    if kind is not Type.TEXT or values is not None:
+        raise InvalidParameter("max_length", length, "left out unless the type is text, without values")
+    if type(length) is not int or not 1 <= length <= LONGEST_TEXT:
+        raise InvalidParameter("max_length", length, f"a whole number between 1 and {LONGEST_TEXT:,}")
+    return None if length == MOST_LETTERS else length  # which is what nothing declared means
+
+
+def _letters(kind: Type, length: int | None, values: tuple[Value, ...] | None) -> int:
+    if kind is not Type.TEXT:
+        return 0
+    if values is None:
+        return MOST_LETTERS if length is None else length
+    return max(len(str(each)) for each in values)
 
 
 def _shown(value: object) -> str:

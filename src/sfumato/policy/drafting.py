@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.errors import InvalidPolicy
 from sfumato.policy.domains import Domain, Value
-from sfumato.policy.values import Policy, Table
+from sfumato.policy.values import MOST_ROWS, Policy, Table
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import text
 
@@ -47,7 +47,14 @@ def _table(table: Table, folder: Path) -> str:
     limits = ("id", "max_rows", "max_groups", "max_rows_per_group")
     keys = {each: getattr(table, each) for each in limits if not table.every_row or each == "id"}
     source = os.path.relpath(table.source, folder)
-    head = {"source": source, "relation": table.relation, **keys, "public": table.public or None}
+    ceiling = None if table.row_ceiling == MOST_ROWS else table.row_ceiling
+    head = {
+        "source": source,
+        "relation": table.relation,
+        **keys,
+        "row_ceiling": ceiling,
+        "public": table.public or None,
+    }
     written = _section(f"tables.{table.name}", head)
     if table.columns:
         columns = {name: _column(domain) for name, domain in table.columns.items()}
@@ -62,6 +69,8 @@ def _column(domain: Domain) -> dict[str, Any]:
         "values": domain.values,
         "grid": domain.grid,
         "nullable": domain.nullable or None,
+        "max_length": domain.max_length,
+        "other": domain.other,
     }
 
 

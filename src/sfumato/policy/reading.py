@@ -15,7 +15,8 @@ from sfumato.privacy import Budget, PrivacyUnit
 MOST_BYTES = 4 << 20
 """Longer texts are no declarations."""
 
-_TABLE = ("source", "relation", "id", "max_rows", "max_groups", "max_rows_per_group", "public", "columns", "period")
+_LIMITS = ("max_rows", "max_groups", "max_rows_per_group", "row_ceiling")
+_TABLE = ("source", "relation", "id", *_LIMITS, "public", "columns", "period")
 
 
 def read(path: str | Path) -> Policy:

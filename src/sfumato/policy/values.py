@@ -22,7 +22,9 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 T = TypeVar("T")
 _SHARE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
-_COLUMN = ("type", "bounds", "values", "grid", "nullable")
+_COLUMN = ("type", "bounds", "values", "grid", "nullable", "max_length", "other")
+MOST_ROWS = 2**40
+"""Of a table that declares no ceiling."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Table:
     public: bool = False
     relation: str | None = None
     """The table inside a DuckDB database file, when the source is one."""
+    row_ceiling: int = MOST_ROWS
+    """The most rows the source may have, seen when its owner opens it: what a question costs is bounded by them."""
 
     def __post_init__(self) -> None:
         place = f"tables.{self.name}"
@@ -59,6 +63,12 @@ class Table:
         self._check_source(place)
         if not isinstance(self.public, bool):
             raise InvalidPolicy("public is true or false", place=f"{place}.public", fix="write public = true")
+        if type(self.row_ceiling) is not int or not 1 <= self.row_ceiling <= MOST_ROWS:
+            raise InvalidPolicy(
+                "a ceiling of rows is a whole number between 1 and 2^40",
+                place=f"{place}.row_ceiling",
+                fix="give it as, say, 10000000",
+            )
         if self.public:
             self._check_public(place)
         else:

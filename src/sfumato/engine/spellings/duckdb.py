@@ -25,6 +25,12 @@ TYPES: Mapping[Kind, str] = {
 }
 
 
+_STEPS: Mapping[Kind, str] = {
+    Type.DATE: "to_days(CAST(i AS INTEGER))",
+    Type.TIMESTAMP: "to_hours(CAST(i AS INTEGER))",
+}
+
+
 class DuckDBSpelling:
     """DuckDB: doubles never fail (they become infinite), CAST rounds to even, LEAST and GREATEST pass over NULL."""
 
@@ -112,3 +118,11 @@ class DuckDBSpelling:
 
     def wide_sum(self, x: str) -> str:
         return f"CAST(SUM({x}) AS HUGEINT)"
+
+    def listed(self, number: int, kind: Type) -> str:
+        return f"SELECT unnest(CAST(${number} AS {self.types[kind]}[]))"
+
+    def span(self, first: Value | None, count: int, kind: Kind) -> str:
+        """Made by the engine itself, one step after another."""
+        moved = f"{self.constant(first, kind)} + {_STEPS.get(kind, 'i')}"
+        return f"SELECT CAST({moved} AS {self.types[kind]}) FROM range({count}) AS r(i)"

@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.errors import Unsupported
 from sfumato.plan import intervals
-from sfumato.plan.expressions import Expression, Literal
+from sfumato.plan.expressions import Call, Expression, Literal
 from sfumato.plan.functions.declaring import function
 from sfumato.plan.functions.typing import BOTH, is_null, moment, null, real, timestamp, written
 from sfumato.policy.domains import Domain, Type
@@ -20,10 +20,26 @@ from sfumato.policy.domains import Domain, Type
 Made = tuple[Sequence[Expression], Domain]
 
 
+_LETTERS = 32
+"""Of a number, a date or a truth as text, at most."""
+
+
+def _steps(node: Call) -> int:
+    """Texts are read letter by letter, and written likewise."""
+    written = _LETTERS * 2 if node.domain.type is Type.TEXT else 0
+    return 10 + 3 * node.arguments[0].domain.letters + written
+
+
+def _bytes(node: Call) -> int:
+    return _LETTERS if node.domain.type is Type.TEXT else 8
+
+
 @function(
     "CAST",
     "CAST(x AS type), TRY_CAST, x::type",
     "converted, NULL where that fails; reals to whole numbers with ties to even, never to text; dates never to numbers",
+    steps=_steps,
+    held=_bytes,
 )
 def _cast(x: Expression, target: Expression) -> Expression | Made:
     kind = Type.of(str(written(target, Type.TEXT, "the type")))
@@ -46,7 +62,7 @@ def _converted(x: Expression, kind: Type) -> Expression | Made:
             fix="use ROUND and CAST(… AS BIGINT) first, or compare numbers as numbers",
         )
     if kind is Type.TEXT:
-        return (x,), Domain(kind, nullable=nullable)
+        return (x,), Domain(kind, nullable=nullable, max_length=_LETTERS)
     if found is Type.TEXT:
         return (x,), Domain(kind, values=BOTH if kind is Type.BOOLEAN else None, nullable=True)
     if found.temporal and kind.temporal:

@@ -10,10 +10,24 @@ from typing import Any
 
 from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Call, Expression, Literal
-from sfumato.policy.domains import Domain
+from sfumato.policy.domains import Domain, Type
 
 Rule = Callable[..., "Expression | tuple[Sequence[Expression], Domain]"]
 """Given the arguments: the arguments as they are computed with and the domain, or an equal expression."""
+
+
+Most = Callable[[Call], int]
+"""The most of something that one row can cost, from what is known of the arguments."""
+
+
+def steps(node: Call) -> int:
+    """A few for every argument; texts are compared letter by letter, ten at a time."""
+    return 5 + sum(2 + each.domain.letters // 10 for each in node.arguments)
+
+
+def held(node: Call) -> int:
+    """A number, or where a text lies."""
+    return 16 if node.domain.type is Type.TEXT else 8
 
 
 @dataclass(frozen=True)
@@ -24,17 +38,28 @@ class Function:
     signature: str
     meaning: str
     rule: Rule
+    steps: Most
+    """Steps of about 3 ns."""
+    held: Most
+    """Bytes that are made."""
 
+
+LARGEST = 10_000
+"""Nodes of one expression."""
+DEEPEST = 150
+"""Levels of one expression."""
 
 FUNCTIONS: dict[str, Function] = {}
 """The allow-list, by name, in the order of the table."""
 
 
-def function(name: str, signature: str, meaning: str) -> Callable[[Rule], Rule]:
+def function(
+    name: str, signature: str, meaning: str, *, steps: Most = steps, held: Most = held
+) -> Callable[[Rule], Rule]:
     """Declares a function: its rule takes expressions by position."""
 
     def declare(rule: Rule) -> Rule:
-        FUNCTIONS[name] = Function(name, signature, meaning, rule)
+        FUNCTIONS[name] = Function(name, signature, meaning, rule, steps, held)
         return rule
 
     return declare
@@ -54,7 +79,18 @@ def call(name: str, *arguments: Expression) -> Expression:
     made: Any = declared.rule(*arguments)
     if not isinstance(made, tuple):
         return made
-    return Call(name, tuple(made[0]), made[1])
+    return _checked(Call(name, tuple(made[0]), made[1]))
+
+
+def _checked(made: Call) -> Call:
+    """What was put together from subqueries could double at every level, and is walked by recursion."""
+    if made.size > LARGEST:
+        rule = f"an expression has at most {LARGEST:,} parts after its subqueries are put in place"
+        raise Unsupported("too-large", rule, fix="derive less")
+    if made.depth > DEEPEST:
+        rule = f"an expression is at most {DEEPEST} levels deep after its subqueries are put in place"
+        raise Unsupported("too-deep", rule, fix="use IN, or fewer steps")
+    return made
 
 
 _signature = functools.cache(inspect.signature)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Expression
+from sfumato.plan.expressions import Call, Expression, Literal
 from sfumato.plan.functions.declaring import call, function
 from sfumato.plan.functions.typing import any_nullable, boolean, is_null, null, same, text, truth, union, written
 from sfumato.policy.domains import Domain, Type
@@ -62,8 +62,29 @@ def _pattern(x: Expression, pattern: Expression) -> Made:
     return [text(x), pattern], truth(x)
 
 
-function("LIKE", "text LIKE 'pattern'", "matches: % is any text, _ is any one letter, nothing is an escape")(_pattern)
-function("ILIKE", "text ILIKE 'pattern'", "LIKE, both sides in small letters")(_pattern)
+def _matching(node: Call) -> int:
+    """Letters × letters of the pattern: after a % the rest of it is tried at every letter."""
+    letters, pattern = node.arguments[0].domain.letters, node.arguments[1]
+    assert isinstance(pattern, Literal)
+    tried = letters if "%" in str(pattern.value).rstrip("%") else 1
+    return 10 + tried * (len(str(pattern.value)) + 1)
+
+
+def _folded(node: Call) -> int:
+    """The same, once all letters are small."""
+    return _matching(node) + 3 * node.arguments[0].domain.letters
+
+
+function("LIKE", "text LIKE 'pattern'", "matches: % is any text, _ any one letter, nothing an escape", steps=_matching)(
+    _pattern
+)
+function(
+    "ILIKE",
+    "text ILIKE 'pattern'",
+    "LIKE, both sides in small letters",
+    steps=_folded,
+    held=lambda node: 4 * node.arguments[0].domain.letters,
+)(_pattern)
 
 
 @function("IS NULL", "x IS [NOT] NULL", "the value is missing")

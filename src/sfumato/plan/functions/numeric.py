@@ -1,8 +1,8 @@
 """Arithmetic: exact whole numbers while 64 bits surely hold them, doubles otherwise, never NaN or infinite.
 
-Arithmetic on reals sees and gives doubles that are 0 or between 2^-500 and 2^500 in size: a smaller one is 0, a larger
-one NULL, before and after every operation. Within that range IEEE's +, −, ×, ÷ and √ are exact to the last bit on
-every engine; LN, EXP and POW may differ in the last bit.
+A real is 0 or between 2^-500 and 2^500 in size: after every operation a smaller one is 0, a larger one NULL. Within
+that range IEEE's +, −, ×, ÷ and √ neither overflow nor underflow, and are equal to the last bit on every engine; LN,
+EXP and POW may differ in the last bit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan import intervals
 from sfumato.plan.expressions import Call, Expression, Literal
 from sfumato.plan.functions.declaring import function, never_null
-from sfumato.plan.functions.typing import any_nullable, literal, mismatch, number, real, same, written
+from sfumato.plan.functions.typing import LISTED, any_nullable, length, literal, mismatch, number, real, same, written
 from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
 
 Made = tuple[Sequence[Expression], Domain]
@@ -26,7 +26,7 @@ Limits = tuple[Any, Any]
 """The least and the greatest value, each None where unknown."""
 
 MOST_BUCKETS = 10_000
-_SMALLEST_LOGARITHM = -745  # of the least positive double
+_SMALLEST_LOGARITHM = -347  # of the least positive real
 
 
 def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expression], Made]:
@@ -79,7 +79,7 @@ def _remainder(x: Expression, y: Expression) -> Made:
         low, high = _remains(x.domain.range, y.domain.range, 1)
         return (x, y), Domain(Type.INTEGER, bounds=(low, high), nullable=nullable)
     found = None if top is None or bottom is None else _rounded_remains(top, bottom)
-    return (x, y), intervals.real(found, nullable=nullable or intervals.beyond(x.domain))
+    return (x, y), intervals.real(found, nullable=nullable)
 
 
 def _rounded_remains(x: intervals.Ends, y: intervals.Ends) -> list[float]:
@@ -117,13 +117,13 @@ def _mirrored(x: Expression, apply: Callable[[Any], Any]) -> Made:
     if x.domain.type is Type.INTEGER and x.domain.range is None:
         x = real(x)
     shown = x.domain
-    if shown.values is not None:
+    if shown.values is not None and len(shown.values) <= LISTED:
         values = tuple(dict.fromkeys(map(apply, shown.values)))
         return (x,), Domain(shown.type, values=values, grid=shown.grid, nullable=shown.nullable)
     bounds = None
-    if shown.bounds is not None:
-        found = [apply(each) for each in shown.bounds]
-        crossing = shown.bounds[0] < 0 < shown.bounds[1]  # type: ignore[operator]
+    if shown.range is not None:
+        found = [apply(each) for each in shown.range]
+        crossing = shown.range[0] < 0 < shown.range[1]  # type: ignore[operator]
         bounds = (min([*found, 0] if crossing else found), max(found))
     return (x,), Domain(shown.type, bounds=bounds, grid=shown.grid, nullable=shown.nullable)
 
@@ -144,8 +144,7 @@ def _step(apply: Callable[[float], float]) -> Callable[[Expression], Expression 
 
 def _monotone(x: Expression, apply: Callable[[float], float]) -> Made:
     found = intervals.ends(x.domain)
-    nullable = x.domain.nullable or intervals.beyond(x.domain)
-    return (x,), intervals.real(found and [apply(float(each)) for each in found], nullable=nullable)
+    return (x,), intervals.real(found and [apply(float(each)) for each in found], nullable=x.domain.nullable)
 
 
 function("FLOOR", "FLOOR(x)", "the next whole number below")(_step(lambda x: float(math.floor(x))))
@@ -166,8 +165,10 @@ def _round(x: Expression, digits: Expression | None = None) -> Expression | Made
         whole = intervals.whole(low, high, nullable=x.domain.nullable)
         if whole is not None:
             return (x, places), whole
-    (x,), domain = _monotone(real(x), lambda value: _rounded(value, count))
-    return (x, places), domain
+    x = real(x)
+    found = intervals.ends(x.domain)
+    rounded = found and [_rounded(float(each), count) for each in found]
+    return (x, places), intervals.computed(rounded, nullable=x.domain.nullable)
 
 
 def _nearest_multiple(value: int, step: int) -> int:
@@ -190,6 +191,10 @@ def _half_away(value: float) -> int:
     return size if value >= 0 else -size
 
 
+def _curved(_: Call) -> int:
+    return 40
+
+
 @function("SQRT", "SQRT(x)", "the square root; NULL below 0")
 def _sqrt(x: Expression) -> Made:
     x = real(x)
@@ -199,7 +204,7 @@ def _sqrt(x: Expression) -> Made:
     return (x,), intervals.real(roots, nullable=nullable)
 
 
-@function("LN", "LN(x)", "the natural logarithm; NULL at 0 and below")
+@function("LN", "LN(x)", "the natural logarithm; NULL at 0 and below", steps=_curved)
 def _ln(x: Expression) -> Made:
     x = real(x)
     found = intervals.ends(x.domain)
@@ -210,14 +215,14 @@ def _ln(x: Expression) -> Made:
     return (x,), intervals.real(logarithms, nullable=x.domain.nullable or found[0] <= 0)
 
 
-@function("EXP", "EXP(x)", "e to the power x; NULL above 2^500, 0 below 2^-500")
+@function("EXP", "EXP(x)", "e to the power x; NULL above 2^500, 0 below 2^-500", steps=_curved)
 def _exp(x: Expression) -> Made:
     x = real(x)
     found = intervals.corners(lambda a, _: math.exp(a), intervals.ends(x.domain), (Fraction(0), Fraction(0)))
     return (x,), intervals.computed(intervals.widened(found, exact=(0, 1)), nullable=x.domain.nullable)
 
 
-@function("POW", "POW(x, y), x ** y", "x to the power y; NULL where there is none")
+@function("POW", "POW(x, y), x ** y", "x to the power y; NULL where there is none", steps=_curved)
 def _pow(x: Expression, y: Expression) -> Made:
     x, y = real(x), real(y)
     base, power = intervals.ends(x.domain), intervals.ends(y.domain)
@@ -254,7 +259,8 @@ def _extreme(least: bool) -> Callable[..., Made]:
         nullable = all(each.domain.nullable for each in typed)
         low, high = _limits_of(least, typed)
         fits = low is not None and high is not None and _fits(kind, low, high)
-        return typed, Domain(kind, bounds=(low, high) if fits else None, nullable=nullable)
+        bounds = (low, high) if fits else None
+        return typed, Domain(kind, bounds=bounds, nullable=nullable, max_length=length(kind, [x.domain for x in typed]))
 
     return rule
 

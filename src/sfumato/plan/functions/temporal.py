@@ -14,8 +14,6 @@ from sfumato.policy.domains import Domain, Type
 
 Made = tuple[Sequence[Expression], Domain]
 
-MOST_STARTS = 10_000
-"""The starts of months, weeks, … in a declared range are listed up to this many."""
 PARTS = {
     "year": (1, 9999),
     "quarter": (1, 4),
@@ -55,24 +53,9 @@ def _trunc(unit: Expression, x: Expression) -> Made:
     x = temporal(x)
     if name not in calendar.DAYS and x.domain.type is not Type.TIMESTAMP:
         raise mismatch(x, Type.TIMESTAMP)
-    return (unit, x), _starts(name, x.domain)
-
-
-def _starts(unit: str, domain: Domain) -> Domain:
-    """Every start in the range, so that it can be a key; or the range alone when they are too many."""
-    bounds: Any = domain.range
-    if bounds is None:
-        return Domain(domain.type, nullable=domain.nullable)
-    first, last = (calendar.truncated(unit, each) for each in bounds)
-    if domain.values is not None:
-        values: list[Any] = sorted({calendar.truncated(unit, each) for each in domain.values})  # type: ignore[type-var]
-    elif calendar.count(unit, last) - calendar.count(unit, first) >= MOST_STARTS:
-        return Domain(domain.type, bounds=(first, last), nullable=domain.nullable)
-    else:
-        values = [first]
-        while values[-1] < last:
-            values.append(calendar.shifted(values[-1], 1, unit))
-    return Domain(domain.type, values=tuple(values), nullable=domain.nullable)
+    found: Any = x.domain.range
+    bounds = found and tuple(calendar.truncated(name, each) for each in found)
+    return (unit, x), Domain(x.domain.type, bounds=bounds, nullable=x.domain.nullable)
 
 
 @function(

@@ -10,9 +10,11 @@ from fractions import Fraction
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan import intervals
 from sfumato.plan.expressions import Call, Expression, Literal
-from sfumato.policy.domains import MOST_VALUES, Domain, Type, Value
+from sfumato.policy.domains import Domain, Type, Value
 
 BOTH = (False, True)
+LISTED = 1_000
+"""Values of a computed domain are listed up to this many: each part of a question would make the list again."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
 _WORDS = {
@@ -38,11 +40,16 @@ def literal(kind: Type, value: Value) -> Literal:
     try:
         return Literal(value, Domain(kind, values=(value,)))
     except InvalidParameter as error:
-        raise Unsupported("literal", f"a literal must be {error.allowed}", fix="write a smaller one") from None
+        raise Unsupported("literal", f"a literal must be {error.allowed}", fix="write one that is") from None
 
 
 def null(kind: Type = Type.TEXT) -> Literal:
-    return Literal(None, Domain(kind, nullable=True))
+    return Literal(None, Domain(kind, nullable=True, max_length=length(kind, ())))
+
+
+def length(kind: Type, found: Iterable[Domain]) -> int | None:
+    """The most letters of a text that is one of these; None for what is no text."""
+    return max((1, *(each.letters for each in found))) if kind is Type.TEXT else None
 
 
 def is_null(expression: Expression) -> bool:
@@ -78,7 +85,7 @@ def real(found: Expression) -> Expression:
     if isinstance(found, Literal) and isinstance(found.value, int):
         return literal(Type.REAL, Fraction(found.value))
     values = found.domain.values
-    if values is not None:
+    if values is not None and len(values) <= LISTED:
         exact = tuple(dict.fromkeys(Fraction(intervals.nearest(each)) for each in values))  # type: ignore[arg-type]
         return Call("CAST", (found,), Domain(Type.REAL, values=exact, nullable=found.domain.nullable))
     found_ends = intervals.ends(found.domain)
@@ -104,7 +111,8 @@ def timestamp(found: Expression) -> Expression:
     if isinstance(found, Literal):
         return literal(Type.TIMESTAMP, midnight(found.value))
     shown = found.domain
-    bounds, values = shown.bounds, shown.values
+    listed = shown.values is not None and len(shown.values) <= LISTED
+    bounds, values = None if listed else shown.range, shown.values if listed else None
     domain = Domain(
         Type.TIMESTAMP,
         bounds=bounds and (midnight(bounds[0]), midnight(bounds[1])),
@@ -182,15 +190,14 @@ def _widest(arguments: list[Expression], kinds: set[Type]) -> Type:
 def union(found: list[Expression], *, nullable: bool) -> Domain:
     """The domain of a value that is one of these, all of one type."""
     kind = found[0].domain.type
-    domains = [each.domain for each in found if not is_null(each)]
+    domains = list({id(each.domain): each.domain for each in found if not is_null(each)}.values())
     if not domains:
-        return Domain(kind, nullable=True)
+        return Domain(kind, nullable=True, max_length=length(kind, ()))
     grid = _grid(domains)
-    listed = [each.values for each in domains]
-    values = tuple(dict.fromkeys(value for each in listed for value in each or ()))
-    if all(each is not None for each in listed) and len(values) <= MOST_VALUES:
+    if all(each.values is not None for each in domains) and sum(len(each.values or ()) for each in domains) <= LISTED:
+        values = tuple(dict.fromkeys(value for each in domains for value in each.values or ()))
         return Domain(kind, values=values, grid=grid, nullable=nullable)
-    return Domain(kind, bounds=hull(domains), grid=grid, nullable=nullable)
+    return Domain(kind, bounds=hull(domains), grid=grid, nullable=nullable, max_length=length(kind, domains))
 
 
 def hull(domains: Iterable[Domain]) -> tuple[Value, Value] | None:

@@ -1,0 +1,102 @@
+"""What a question costs: reading it, finding its groups, and one unit's rows at the caps of plan/costs.py.
+
+Run with: .venv/bin/python bench/questions.py
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+
+import sfumato as sf
+from sfumato.engine.duckdb import DuckDB
+from sfumato.plan import costs
+from sfumato.plan.bounding import Bounding, Limits, boundings
+from sfumato.plan.keys import conditions, groups
+from sfumato.plan.sql import parse
+from sfumato.policy import Domain
+
+ROWS, UNIT = 20_000, 4_000
+DEAR = {
+    "steps": f"s LIKE '%{'_' * 95}b%'",
+    "bytes": f"REPLACE(s, 'a', '{chr(0x1F600) * 16}') = 'x'",
+}
+COLUMNS = {
+    "k": Domain("text", values=tuple(f"v{each}" for each in range(50_000))),
+    "d": Domain("date", bounds=("1600-01-01", "2100-12-31")),
+    "s": Domain("text"),
+}
+
+
+def engine(unit: int) -> DuckDB:
+    """Many people with short texts, and one who has this many of the longest, each as dear as can be."""
+    table = pa.table({"id": [*range(ROWS), *[-1] * unit], "s": ["a"] * ROWS + ["a" * 1_000] * unit})
+    declared = sf.Table(
+        "t", table.append_column("k", table["s"]).append_column("d", table["s"]), COLUMNS, id="id", max_rows=UNIT
+    )
+    return DuckDB(sf.Policy(sf.PrivacyUnit("person"), sf.Budget(1), {"t": declared}))
+
+
+def timed(what: str, action: Callable[[], object]) -> None:
+    taken = []
+    for _ in range(3):
+        start = time.process_time()
+        action()
+        taken.append(time.process_time() - start)
+    print(f"{what:58} {min(taken):8.3f} s")
+
+
+def reading(made: DuckDB) -> None:
+    catalog = made.catalog()
+    one = "k = 'v1'"
+    chains = {
+        "HAVING": "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING {}",
+        "CASE": "SELECT k, CASE WHEN {} THEN 1 ELSE 0 END + COUNT(*) AS n FROM t GROUP BY k",
+    }
+    for name, text in chains.items():
+        for terms in (400, 800):
+            asked = text.format(" AND ".join([one] * terms))
+            timed(f"read {terms} terms in {name}", lambda asked=asked: parse(asked, catalog))  # type: ignore[misc]
+    for key in ("k", "UPPER(k)", "EXTRACT(year FROM d)"):
+        plan = parse(f"SELECT COUNT(*) AS n FROM t GROUP BY {key}", catalog).plan
+        timed(f"find the groups of {key}", lambda plan=plan: groups(plan.keys, made.values, conditions(plan.source)))  # type: ignore[misc]
+
+
+def dear(what: str, unit: int) -> None:
+    """CPU and memory of one question at a cap, in a process of its own."""
+    made = engine(unit)
+    query = parse(f"SELECT COUNT(*) AS n FROM t WHERE {DEAR[what]}", made.catalog())
+    table = made.sources.policy.tables["t"]
+    ways = boundings(query.plan, table, Limits.of(table), 1)
+    bounded = next(each for each in ways if each.bounding is Bounding.REWEIGHT)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    made.totals(bounded, [()], 0)
+    print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+def beside_none(what: str) -> None:
+    found = []
+    for unit in (0, UNIT):
+        asked = [sys.executable, __file__, what, str(unit)]
+        shown = subprocess.run(asked, check=True, capture_output=True, text=True, env=os.environ).stdout.split()
+        found.append((float(shown[0]), int(shown[1]) / 1024))
+    (none, less), (some, more) = found
+    print(f"at the cap of {what}, without the unit: {none:.3f} s, {less:.0f} MiB")
+    print(f"with its {UNIT:,} rows: {some:.3f} s, {more:.0f} MiB; {(some - none) / UNIT * 1e6:.0f} µs a row")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        dear(sys.argv[1], int(sys.argv[2]))
+    else:
+        print(f"caps: {costs.MOST_STEPS:,} steps, {costs.MOST_BYTES:,} bytes for a row; {os.cpu_count()} threads")
+        reading(engine(0))
+        for each in DEAR:
+            beside_none(each)

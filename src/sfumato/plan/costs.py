@@ -1,0 +1,81 @@
+"""What a question costs at most, from its text and the policy: decided before anything is charged or evaluated.
+
+Functions are total in value, and here in cost too. Each declares the most steps it takes and the most bytes it makes on
+one row, from the most letters of its arguments (``functions.declaring``); a column of texts is cut at its declared
+length when it is scanned, so no row is dearer than that, whatever it holds. A row of the private table is evaluated
+once beside every row of public tables that it meets.
+
+*Bound.* With one unit's rows or without them, a question's work differs by at most MOST_STEPS steps and MOST_BYTES
+bytes for every row of that unit (times the few times that a statement reads a row). What an analyst writes cannot make
+one person's row dearer. ∎
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sfumato.errors import Unsupported
+from sfumato.plan.expressions import Call, Expression, size, walk
+from sfumato.plan.functions import FUNCTIONS
+from sfumato.plan.nodes import Aggregate, Count, Distinct, Filter, Join, multiplicity, relations
+
+MOST_STEPS = 100_000
+"""Of one row of the private table in one question; a step is about 3 ns."""
+MOST_BYTES = 64 * 1024
+"""Made from one row of the private table in one question."""
+MOST_PARTS = 20_000
+"""Nodes of all expressions of one question."""
+MOST_MATCHES = 1_000
+"""Rows of public tables that one row meets."""
+_JOIN = 20  # steps and bytes, for every row that is met
+
+
+def check(plan: Aggregate) -> None:
+    """Raises ``Unsupported`` for a question whose rows might cost too much."""
+    made = list(expressions(plan))
+    if sum(map(size, made)) > MOST_PARTS:
+        rule = f"a question has at most {MOST_PARTS:,} parts after its subqueries are put in place"
+        raise Unsupported("too-large", rule, fix="ask in several questions")
+    most = multiplicity(plan.source)
+    if most > MOST_MATCHES:
+        rule = f"one row meets at most {MOST_MATCHES:,} rows of public tables; here it could meet {most:,}"
+        raise Unsupported("join-multiplicity", rule, fix="join by columns with fewer equal rows")
+    met = _JOIN * sum(isinstance(node, Join) for node in relations(plan.source))
+    if (steps(made) + met) * most > MOST_STEPS:
+        rule = f"one row may cost at most {MOST_STEPS:,} steps; this question could take {steps(made) * most:,}"
+        raise Unsupported("too-costly", rule, fix=_FIX)
+    if (held(made) + met) * most > MOST_BYTES:
+        rule = f"one row may make at most {MOST_BYTES:,} bytes; this question could make {held(made) * most:,}"
+        raise Unsupported("too-costly", rule, fix=_FIX)
+
+
+_FIX = "declare a smaller max_length for the texts in the policy, use shorter patterns, or ask in several questions"
+
+
+def expressions(plan: Aggregate) -> Iterator[Expression]:
+    """Every expression that is evaluated on private rows."""
+    for node in relations(plan.source):
+        if isinstance(node, Filter):
+            yield node.predicate
+        elif isinstance(node, Join):
+            yield from (made for made, _ in node.pairs)
+    yield from plan.keys
+    for measure in plan.measures:
+        if measure.where is not None:
+            yield measure.where
+        if not isinstance(measure, (Count, Distinct)):
+            yield measure.value
+
+
+def steps(made: Iterable[Expression]) -> int:
+    """The most steps that evaluating these on one row takes."""
+    return sum(FUNCTIONS[node.function].steps(node) for node in _calls(made))
+
+
+def held(made: Iterable[Expression]) -> int:
+    """The most bytes that evaluating these on one row makes."""
+    return sum(FUNCTIONS[node.function].held(node) for node in _calls(made))
+
+
+def _calls(made: Iterable[Expression]) -> Iterator[Call]:
+    return (node for each in made for node in walk(each) if isinstance(node, Call))
