@@ -57,12 +57,31 @@ def compare(path: Path, plain_source: str, repeats: int) -> None:
                 print(f"{label:<52}{spent * 1e3:>10.1f} ms   plain {base * 1e3:>9.1f} ms   {spent / base:>6.2f}×")
 
 
+def wide(path: Path) -> float:
+    """CPU seconds to open a policy with a public CSV file and learn its columns."""
+    someone = Table("t", path, {"n0": {"type": "integer"}}, id="row")
+    public = Policy(PrivacyUnit("row", every_row=True), Budget(1), {"t": someone, "p": Table("p", path, public=True)})
+
+    def opened() -> None:
+        with Sources(public) as sources:
+            sources.columns("p")
+
+    return cpu_seconds(opened)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         parquet, text = Path(folder) / "t.parquet", Path(folder) / "t.csv"
         duckdb.execute(f"COPY ({MADE.format(rows=ROWS)}) TO '{parquet}'")
         duckdb.execute(f"COPY ({MADE.format(rows=ROWS // 10)}) TO '{text}' (HEADER)")
         print(f"open and close{cpu_seconds(lambda: Sources(policy(parquet, 'id')).close()) * 1e3:>48.1f} ms")
+        columns = ", ".join(
+            f"i AS n{k}, i / 7 AS x{k}, DATE '2024-01-01' + (i % 28)::INTEGER AS d{k}, 'v' || (i % 50) AS t{k}"
+            for k in range(12)
+        )
+        columns_file = Path(folder) / "wide.csv"
+        duckdb.execute(f"COPY (SELECT {columns} FROM range(20000) AS r(i)) TO '{columns_file}' (HEADER)")
+        print(f"learn 48 columns of a public CSV file{wide(columns_file) * 1e3:>25.1f} ms")
         compare(parquet, f"read_parquet('{parquet}')", 3)
         compare(text, f"read_csv('{text}')", 1)
 

@@ -37,8 +37,7 @@ def test_the_owner_is_told_what_limits_cost(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     public, private, rest = done.output.split("PRIVATE: exact figures for the owner alone")
     assert "the policy is valid" in public
-    assert "content " in public
-    for phrase in ("2,850 rows", "units exceed it", "made NULL"):
+    for phrase in ("visits: content ", "2,850 rows", "units exceed it", "made NULL"):
         assert phrase in private
         assert phrase not in public + rest
     assert max(len(line) for line in done.output.splitlines()) <= 120
@@ -55,6 +54,7 @@ def test_only_what_is_public_on_request(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "PRIVATE" not in done.output
     assert "2,850" not in done.output
+    assert done.output.count("content") == 1  # of the public table: a hash of private rows would test guesses of them
 
 
 def test_exit_codes(tmp_path: Path) -> None:
@@ -73,3 +73,23 @@ def test_help_is_enough() -> None:
     for command, words in {"check": ("PRIVATE", "Exit codes"), "init": ("never overwritten", "no row is read")}.items():
         done = CliRunner().invoke(main, [command, "--help"])
         assert all(word in done.output for word in words), done.output
+
+
+def test_nothing_public_tells_two_private_files_apart(tmp_path: Path) -> None:
+    """A hash of the rows would say whether a guess at all of them is right."""
+    shown = []
+    for minutes in (10, 11):
+        (tmp_path / "visits.csv").write_text(f"visitor,day,minutes\n1,1,{minutes}\n")
+        text = POLICY.replace(str(DATA / "visits" / "visits.csv"), str(tmp_path / "visits.csv"))
+        shown.append(check(tmp_path, text, "--public").output)
+    assert shown[0] == shown[1]
+
+
+def test_the_owner_alone_is_told_which_line_is_not_one_record(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text('visitor,day,minutes\n1,1,10\n"2,1,10\n3,1,10\n')
+    text = POLICY.replace(str(DATA / "visits" / "visits.csv"), str(tmp_path / "visits.csv"))
+    told, public = check(tmp_path, text), check(tmp_path, text, "--public")
+    assert told.exit_code == public.exit_code == 1
+    assert "visits.csv: line 3 is not one record" in told.output
+    assert "line 3" not in public.output
+    assert "one line of a CSV file is one record" in public.output

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from engine.tables import DATA
+from engine.tables import DATA, in_database
 from sfumato.cli import main
 from sfumato.engine.sources import schema
 from sfumato.policy import Domain, read
@@ -67,6 +69,28 @@ def test_rows_may_be_the_units_of_a_csv_file(tmp_path: Path) -> None:
     policy = read(tmp_path / "policy.toml")
     assert policy.unit.every_row
     assert 'source = "visits.csv"' in (tmp_path / "policy.toml").read_text()
+
+
+def test_the_tables_of_a_database_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
+    data = in_database(pa.table({"who": ["a"], "age": [1]}), tmp_path)
+    told = ["person", "who", "3", "1", "-", "integer", "0 110", "people"]
+    assert draft(tmp_path, told, data=data).exit_code == 0  # there is only one
+    assert read(tmp_path / "policy.toml").tables["people"].relation == "t"
+    (tmp_path / "policy.toml").unlink()
+    with duckdb.connect(str(data)) as connection:
+        connection.execute("CREATE TABLE other (x INTEGER)")
+    done = draft(tmp_path, ["none", "t", *told], data=data)
+    assert done.exit_code == 0, done.output
+    assert "  other\n  t\n" in done.output
+    assert read(tmp_path / "policy.toml").tables["people"].relation == "t"
+
+
+def test_semicolons_are_named_as_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("who;age\na;1\n")
+    done = draft(tmp_path, [], data=tmp_path / "t.csv")
+    assert done.exit_code == 1
+    assert "parted by semicolons" in done.output
+    assert "rename" not in done.output
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None:

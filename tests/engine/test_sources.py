@@ -6,6 +6,8 @@ import datetime as dt
 import os
 import random
 import shutil
+import signal
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -20,7 +22,8 @@ import pyarrow.parquet
 import pytest
 
 from engine.tables import DATA, SOURCES, in_csv, in_database, in_parquet, policy_of, private, public
-from sfumato.engine.sources import Sources, schema
+from sfumato.engine import files
+from sfumato.engine.sources import Sources, schema, tables
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Table, Type
 
@@ -63,12 +66,41 @@ def test_globs_schemas_and_views(tmp_path: Path) -> None:
         assert sources.run(SUM) == [(1,)]
 
 
+def test_the_tables_of_a_database_are_listed(tmp_path: Path) -> None:
+    path = in_database(PEOPLE, tmp_path)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            'CREATE SCHEMA ward; CREATE VIEW ward.v AS SELECT 1; CREATE TABLE a(b INT); CREATE TABLE "c.d"(b INT)'
+        )
+    assert tables(path) == ["a", "t", "ward.v"]
+    assert tables(in_parquet(PEOPLE, tmp_path)) == []
+    with pytest.raises(InvalidPolicy, match=r"one of a, t, ward\.v"):
+        Sources(private(path, AGE))
+
+
 def test_two_tables_of_one_database(tmp_path: Path) -> None:
     path = in_database(PEOPLE, tmp_path)
     first = Table("t", path, AGE, id="row", relation="t")
     with Sources(policy_of(first, Table("u", path, public=True, relation="t"))) as sources:
         one, other = sources.scan("t"), sources.scan("u")
         assert sources.run(f"SELECT (SELECT sum(age) FROM {one}), (SELECT sum(age) FROM {other})") == [(150, 240)]
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_source_has_no_more_rows_than_its_ceiling(kind: str, tmp_path: Path) -> None:
+    source, relation = SOURCES[kind](PEOPLE, tmp_path), {"relation": "t"} if kind == "duckdb" else {}
+    for make in (lambda **more: private(source, AGE, unit="who", **more), lambda **more: public(source, **more)):
+        for ceiling in (3, 4):
+            with Sources(make(row_ceiling=ceiling, **relation)) as sources:
+                table = next(each for each in sources.policy.tables.values() if each.row_ceiling == ceiling)
+                assert sources.run(f"SELECT count(*) FROM {sources.scan(table.name)}") == [(3,)]
+        refusals = []
+        for ceiling in (1, 2):
+            with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling") as refusal:
+                Sources(make(row_ceiling=ceiling, **relation))
+            refusals.append(str(refusal.value))
+        assert refusals[0] == refusals[1]  # how many there are is not told
+        assert f"tables.{table.name}.row_ceiling" in refusals[0]
 
 
 def test_odd_names_of_files_and_columns_are_only_text(tmp_path: Path) -> None:
@@ -121,7 +153,10 @@ MISSING: dict[str, tuple[Any, dict[str, Any], str, str]] = {
     "not Parquet": ("fake.parquet", {}, "tables.t.source", "Parquet"),
     "not a database": ("fake.duckdb", {"relation": "t"}, "tables.t.source", "DuckDB"),
     "empty CSV": ("empty.csv", {}, "tables.t.source", "column names"),
-    "no relation": ("t.duckdb", {}, "tables.t.relation", "several tables"),
+    "semicolons": ("semicolons.csv", {}, "tables.t.source", "by semicolons"),
+    "tabs": ("tabs.csv", {}, "tables.t.source", "by tabs"),
+    "no relation": ("t.duckdb", {}, "tables.t.relation", "several tables.*\\n.*\\n.*one of t$"),
+    "no table": ("empty.duckdb", {}, "tables.t.relation", "create a table"),
     "no such relation": ("t.duckdb", {"relation": "u"}, "tables.t.relation", "no readable table"),
     "an object": (object(), {}, "tables.t.source", "file or a table in memory"),
     "a list": ([1, 2], {}, "tables.t.source", "file or a table in memory"),
@@ -135,12 +170,30 @@ def test_what_cannot_be_opened_is_a_mistake_in_the_policy(case: str, tmp_path: P
     for name in ("fake.parquet", "fake.duckdb"):
         (tmp_path / name).write_text("nothing of the kind" * 1000)
     (tmp_path / "empty.csv").touch()
+    duckdb.connect(str(tmp_path / "empty.duckdb")).close()
+    (tmp_path / "semicolons.csv").write_text("who;age\na;10,5\n")
+    (tmp_path / "tabs.csv").write_text("who\tage\na\t10\n")
     (tmp_path / "folder.csv").mkdir()
     os.mkfifo(tmp_path / "pipe.csv")
     source, more, place, word = MISSING[case]
     with pytest.raises(InvalidPolicy, match=word) as refusal:
         Sources(private(tmp_path / source if isinstance(source, str) else source, AGE, **more))
     assert refusal.value.place == place
+
+
+def test_a_file_that_may_not_be_read_is_refused_and_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(path: str, _: str) -> None:
+        raise PermissionError(path)
+
+    for kind in (in_parquet, in_csv, in_database):
+        policy = private(kind(PEOPLE, tmp_path), AGE, **({"relation": "t"} if kind is in_database else {}))
+        with Sources(policy) as sources, monkeypatch.context() as patched:
+            patched.setattr(files, "open", forbidden, raising=False)  # nothing is forbidden to root
+            with pytest.raises(InvalidPolicy, match="cannot be read") as refusal:
+                Sources(policy)
+            assert (refusal.value.place, refusal.value.fix) == ("tables.t.source", "check its permissions")
+            with pytest.raises(SourceChanged):
+                sources.check_unchanged()
 
 
 def test_missing_columns_are_named_when_opening(tmp_path: Path) -> None:
@@ -159,9 +212,7 @@ RAGGED = {
     "empty lines": (b"\n\na,10\n\nb,5\n\n", 15, 2),
     "not UTF-8 in the id": (b"\xff\xfe,10\nb,5\n", 5, 1),
     "NUL": (b"a\0b,10\nb,5\n", 15, 2),
-    "a quote never closed": (b'a,10\n"b,5\nc,7\n', 10, 2),
-    "a stray quote": (b'a"b,10\n"c"d,5\n', 15, 2),
-    "lines in a quote": (b'"a\nb",10\nc,5\n', 15, 2),
+    "quotes": (b'"a",10\n"b""","5"\n"",""\n"c,d",7\n', 22, 4),
     "old Macintosh lines": (b"a,10\rb,5\r", 15, 2),
     "carriage returns": (b"a,10\r\nb,5\r\n", 15, 2),
     "a line of 5 MB": (b"x" * 5_000_000 + b",10\nb,5\n", 5, 1),
@@ -178,20 +229,93 @@ def test_ragged_csv_is_never_an_error(case: str, tmp_path: Path) -> None:
         assert sources.run("SELECT sum(age), count(*) FROM sf_t") == [(total, rows)]
 
 
-def test_random_bytes_as_csv_are_never_an_error(tmp_path: Path, long: bool) -> None:
-    """Bytes that mean something to a CSV reader, in any order, small files and files of several buffers."""
-    draw = random.Random(7)
-    pieces = [b",", b"\n", b"\r", b'"', b"\\", b"\0", b"\xff", b"\xc3", b"1", b"abc", b"\xef\xbb\xbf", b"\r\n", b'""']
-    for _ in range(40 if long else 2):
-        tables = []
-        for trial in range(40):
-            path = tmp_path / f"{trial}.csv"
-            size = 1_000_000 if trial == 39 else draw.randrange(400)
-            path.write_bytes(b"who,age\n" + b"".join(draw.choices(pieces, k=size)))
-            tables.append(Table(f"t{trial}", path, AGE, id="who", max_rows=1))
-        with Sources(policy_of(*tables), threads=2) as sources:
-            for table in tables:
-                assert len(sources.run(f"SELECT sum(age), count(*), max(sf_unit) FROM {sources.scan(table.name)}")) == 1
+MISQUOTED = {
+    "a quote never closed": (b'a,10\n"b,5\nc,7\n', 3),
+    "a quote closed many lines later": (b'"a,10\n' + b"b,5\n" * 1500 + b'"c",7\n', 2),
+    "lines in a quote": (b'a,10\n"a\nb",10\nc,5\n', 3),
+    "a carriage return in a quote": (b'"a\rb",10\nc,5\n', 2),
+    "a stray quote": (b'a"b,10\n', 2),
+    "a quote after a space": (b'a,10\nb,5\n "c",5\n', 4),
+    "text behind a quote": (b'"c"d,5\n', 2),
+    "a quote in the last line": (b'a,10\r\nb,5\r\nc,"', 4),
+    "one not doubled": (b'"c"d",5\n', 2),
+    "old Macintosh lines": (b'a,10\rb,5\r"c\rd",7\r', 4),
+    "a line of 40 MB": (b"a,10\n" + b"x" * 40_000_000 + b"\nb,5\n", 3),
+    "beyond the first block": (b"a,10\r\n" * 3_000_000 + b'"b,5\r\n', 3_000_002),
+}
+
+
+@pytest.mark.parametrize("case", MISQUOTED)
+def test_a_record_that_might_not_be_a_line_is_refused_at_opening(case: str, tmp_path: Path) -> None:
+    """One row with an open quote hid 1,500 rows of others, against a limit of 2."""
+    text, line = MISQUOTED[case]
+    path = in_csv_as_written(tmp_path, b"who,age\n" + text)
+    with pytest.raises(InvalidPolicy, match="one line of a CSV file is one record") as refusal:
+        Sources(private(path, AGE, unit="who"))
+    assert refusal.value.place == "tables.t.source"
+    assert files.misquoted(str(path)) == line
+    with pytest.raises(InvalidPolicy) as other:
+        Sources(private(in_csv_as_written(tmp_path, b'who,age\n"'), AGE, unit="who"))
+    assert str(other.value) == str(refusal.value)  # whatever the file holds
+
+
+def test_quotes_are_looked_at_in_every_file_of_a_table_public_ones_too(tmp_path: Path) -> None:
+    for part, text in enumerate(("who,age\na,10\n", 'who,age\n"a,10\n')):
+        (tmp_path / f"part-{part}.csv").write_text(text)
+    for policy in (private(tmp_path / "part-*.csv", AGE), public(tmp_path / "part-1.csv")):
+        with pytest.raises(InvalidPolicy, match="one record"):
+            Sources(policy)
+    (tmp_path / "marked.csv").write_bytes(b'\xef\xbb\xbf"who","age"\n"a",10\n')
+    with Sources(private(tmp_path / "marked.csv", AGE, unit="who")) as sources:
+        assert sources.run(SUM) == [(10,)]
+
+
+_PIECES = [
+    b",",
+    b"\\",
+    b"\0",
+    b"\xff",
+    b"\xc3",
+    b"1",
+    b"abc",
+    b" ",
+    b"\t",
+    b'"a""b"',
+    b'""',
+    b'"',
+    b'"c,d"',
+    b"\xef\xbb\xbf",
+]
+
+
+def test_every_line_of_random_bytes_is_one_record_or_refused(tmp_path: Path, long: bool) -> None:
+    """Lines made of bytes that mean something to a CSV reader: each is read by itself, whatever stands before it."""
+    draw, opened = random.Random(7), Counter[bool]()
+    for trial in range(2000 if long else 40):
+        ending = draw.choice((b"\n", b"\r\n", b"\r"))
+        lines = [b"".join(draw.choices(_PIECES, k=draw.randrange(9))) for _ in range(2 if trial % 4 else 300)]
+        if trial % 2:
+            lines = [line.replace(b'"', b"") for line in lines]
+        marked = [ending.join((line, b"marked,%d" % number)) for number, line in enumerate(lines)]
+        path = in_csv_as_written(tmp_path, ending.join([b"who,age", *marked, b""]))
+        refused = files.misquoted(str(path)) is not None
+        opened[refused] += 1
+        if refused:
+            with pytest.raises(InvalidPolicy, match="one record"):
+                Sources(private(path, AGE, unit="who"))
+            continue
+        policy = private(path, {"age": {"type": "integer"}, "who": {"type": "text"}}, unit="who")
+        with Sources(policy, threads=2) as sources:
+            found = sources.run("SELECT age FROM sf_t WHERE who = 'marked' ORDER BY age")
+            assert found == [(number,) for number in range(len(lines))]
+    assert min(opened[True], opened[False]) > 10
+
+
+def test_large_random_files_are_never_an_error(tmp_path: Path) -> None:
+    draw, pieces = random.Random(8), [each for each in _PIECES if b'"' not in each] + [b"\n", b"\r", b"\r\n"]
+    path = in_csv_as_written(tmp_path, b"who,age\n" + b"".join(draw.choices(pieces, k=1_000_000)))
+    with Sources(private(path, AGE, unit="who"), threads=2) as sources:
+        assert len(sources.run("SELECT sum(age), count(*), max(sf_unit) FROM sf_t")) == 1
 
 
 def test_a_quoted_empty_cell_is_text_and_an_empty_one_is_missing(tmp_path: Path) -> None:
@@ -393,6 +517,48 @@ def test_public_csv_files_tell_their_types(tmp_path: Path) -> None:
         assert sources.multiplicity("p", ["n"]) == 1
 
 
+def test_a_type_that_few_rows_suggest_is_tried_on_all(tmp_path: Path) -> None:
+    """Types are guessed from some rows and proved by every one; what is missing in them proves nothing."""
+    late = {"n": "x", "r": "1.5", "i": "7", "d": "2024-01-01 10:00", "b": "maybe", "e": "3", "z": ""}
+    early = {"n": "1", "r": "1", "i": "7", "d": "2024-01-01", "b": "true", "e": "", "z": ""}
+    lines = [",".join(row.values()) for row in (early, *[early] * 2000, late)]
+    with Sources(public(in_csv_as_written(tmp_path, "\n".join([",".join(late), *lines])))) as sources:
+        kinds = {each: (domain.type.value, domain.nullable) for each, domain in sources.columns("p").items()}
+    assert kinds == {
+        "n": ("text", False),
+        "r": ("real", False),
+        "i": ("integer", False),
+        "d": ("timestamp", False),
+        "b": ("text", False),
+        "e": ("integer", True),
+        "z": ("text", True),
+    }
+
+
+def test_a_public_file_is_read_once_however_wide_it_is(tmp_path: Path) -> None:
+    path = in_csv_as_written(tmp_path, ",".join(f"c{i}" for i in range(48)) + "\n" + ",".join(["1"] * 48) + "\n")
+    with Sources(public(path)) as sources:
+        sources.statements.clear()
+        assert len(sources.columns("p")) == 48
+        reading = [each for each in sources.statements if "read_csv" in each and "CREATE OR REPLACE VIEW" not in each]
+        assert len(reading) == 1
+        assert len(sources.statements) <= 8
+        assert sources.run("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE 'sf reading%'") == [(0,)]
+
+
+def test_a_public_table_has_a_column_that_can_be_named(tmp_path: Path) -> None:
+    for source in (in_csv_as_written(tmp_path, "odd name\n1\n"), pa.table({"odd name": [1]})):
+        with Sources(public(source)) as sources, pytest.raises(InvalidPolicy, match="can be named"):
+            sources.columns("p")
+
+
+@pytest.mark.parametrize("count", [9_999, 10_000, 10_001, 15_000])
+def test_the_most_values_a_public_column_lists_is_exact(count: int) -> None:
+    with Sources(public(pa.table({"n": range(count), "t": [str(i) for i in range(count)]}))) as sources:
+        found = sources.columns("p")
+    assert (found["n"].values is not None, found["t"].values is not None) == (count <= 10_000, count <= 10_000)
+
+
 def test_large_public_columns_get_bounds() -> None:
     many = pa.table(
         {
@@ -497,11 +663,61 @@ def test_spilled_rows_are_private_and_removed(tmp_path: Path) -> None:
     with Sources(
         private(in_parquet(table, tmp_path), {"age": {"type": "integer"}}), memory_limit="60MB", threads=1
     ) as sources:
-        assert os.stat(sources._spill).st_mode & 0o77 == 0
+        assert os.stat(sources._spill.path).st_mode & 0o77 == 0
         rows = sources.run("SELECT count(*) FROM (SELECT age, row_number() OVER (ORDER BY hash(age)) FROM sf_t)")
         assert rows == [(3_000_000,)]
-        spill = sources._spill
+        spill = sources._spill.path
     assert not os.path.exists(spill)
+
+
+def _forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """A process with open sources that waits, and the folder in which it works on disk."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        sources = Sources(private(PEOPLE, AGE))
+        (Path(sources._spill.path) / "rows").write_text("rows of people")
+        os.write(writing, sources._spill.path.encode())
+        time.sleep(600)
+        os._exit(0)
+    os.close(writing)
+    folder = os.read(reading, 1000).decode()
+    os.close(reading)
+    return child, folder
+
+
+def test_the_folders_of_killed_processes_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child, folder = _forked(tmp_path, monkeypatch)
+    (tmp_path / "sfumato-other").mkdir()  # nobody knows whose: it is left alone
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "in-use").touch()
+    (tmp_path / "sfumato-link").symlink_to(tmp_path / "elsewhere")
+    try:
+        with Sources(private(PEOPLE, AGE)) as sources:
+            assert (Path(folder) / "rows").exists()  # its process is alive
+            own = sources._spill.path
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert os.path.exists(folder)
+    with Sources(private(PEOPLE, AGE)) as sources:
+        left = {"sfumato-other", "elsewhere", "sfumato-link", os.path.basename(sources._spill.path)}
+        assert set(os.listdir(tmp_path)) == left
+        assert os.listdir(tmp_path / "elsewhere") == ["in-use"]
+    assert not os.path.exists(own)
+
+
+def test_a_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child, folder = _forked(tmp_path, monkeypatch)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        Sources(private(PEOPLE, AGE)).close()
+    assert os.path.exists(folder)
+    Sources(private(PEOPLE, AGE)).close()
+    assert not os.path.exists(folder)
 
 
 @pytest.mark.parametrize("limits", [{"memory_limit": "lots"}, {"memory_limit": 5}, {"threads": 0}, {"threads": "many"}])

@@ -68,7 +68,7 @@ def init(data: Path, output: Path, relation: str | None) -> None:
 
 @main.command(short_help="Validate a policy, for its owner.")
 @click.argument("policy", type=click.Path(path_type=Path))
-@click.option("--public", is_flag=True, help="Only validate and fingerprint: print nothing that is private.")
+@click.option("--public", is_flag=True, help="Only validate: print nothing that is private.")
 def check(policy: Path, public: bool) -> None:
     """Validate POLICY and its sources, and tell you, the owner, what bounds and limits cost.
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from sfumato.engine.sources import schema
+from sfumato.engine.sources import schema, tables
 from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.policy import ROW, Domain, Policy, Table, Type
 from sfumato.policy.drafting import drafted
@@ -23,6 +23,7 @@ def interview(data: Path, output: Path, relation: str | None) -> None:
     """Asks, checks and writes; nothing is written unless every answer was given."""
     if output.exists():
         raise InvalidPolicy("an existing file is never overwritten", place=str(output), fix="choose another with -o")
+    relation = relation or _chosen(data)
     found = schema(data, relation)
     if not found:
         raise InvalidPolicy(
@@ -38,6 +39,17 @@ def interview(data: Path, output: Path, relation: str | None) -> None:
             "the policy cannot be written", place=str(output), fix="choose another place with -o"
         ) from None
     click.echo(f"\nWritten: {output}. Next: sfumato check {output}")
+
+
+def _chosen(data: Path) -> str | None:
+    """The one table of a database, or the one that the owner names among several; None for other files."""
+    names = tables(data)
+    if len(names) <= 1:
+        return names[0] if names else None
+    click.secho(f"The tables of {data.name}:", bold=True)
+    for name in names:
+        click.echo(f"  {name}")
+    return _ask("The table to draft a policy for", _among(set(names)))
 
 
 def _show(data: Path, found: dict[str, Type | None]) -> None:

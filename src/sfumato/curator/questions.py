@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 
+from sfumato.caching import cached_property
 from sfumato.curator.explaining import Explanation, explain, noise_in_words
 from sfumato.curator.forecasts import Forecast, Width, half_widths
 from sfumato.curator.setting import Setting

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
+from sfumato.caching import cached_property
 from sfumato.engine.seam import Engine
 from sfumato.ledger import Account
 from sfumato.plan.canonical import digest

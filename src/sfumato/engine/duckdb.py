@@ -78,12 +78,15 @@ class DuckDB:
         raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression")
 
     def check(self, bounded: Bounded) -> None:
-        """Bind the statement and see that the sources are those that were opened: no row is read."""
+        """Bind the statement, and see that the engine is open and the sources are those that were opened.
+
+        No row is read. Views are fixed at opening, so what was bound once stays bound; whether the engine still runs
+        statements is seen each time, since it may have been closed, forked or broken after that.
+        """
         self.sources.check_unchanged()
         text = self._statement(bounded, 0)
-        if text not in self._bound:  # views are fixed at opening: what was bound once stays bound
-            self.sources.bind(text)
-            self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
+        self.sources.bind("SELECT 1" if text in self._bound else text)
+        self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
 
     def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> list[tuple[int, ...]]:
         """Exact totals for every group, in the order given; absent groups are zero."""

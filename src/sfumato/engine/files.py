@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,11 @@ from sfumato.errors import InvalidPolicy
 KINDS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".duckdb": "duckdb", ".db": "duckdb"}
 _HEADER_BYTES = 1 << 20
 _BLOCK = 1 << 20
+_LONGEST_LINE = 1 << 24
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Text without quotes, and cells that begin and end with one, double those inside, and end on the line they began on.
+_QUOTED = re.compile(rb'[^"]*+(?:(?<![^,\r\n])"[^"\r\n]*+(?:""[^"\r\n]*+)*+"(?![^,\r\n])[^"]*+)*+')
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 Stamp = tuple[str, int, int, int]
 """A file's path, size, time of change in ns, and inode."""
@@ -35,9 +41,9 @@ class Files:
         return tuple(path for path, *_ in self.stamps)
 
     def unchanged(self) -> bool:
-        """Whether the same files are still there, by path, size, time of change and inode."""
+        """Whether the same files are still there, by path, size, time of change and inode, and can be read."""
         try:
-            return _stamps(self.kind, self.source) == self.stamps
+            return _stamps(self.kind, self.source) == self.stamps and all(map(_readable, self.paths))
         except OSError:
             return False
 
@@ -63,6 +69,8 @@ def find(source: Path, place: str) -> Files:
             place=place,
             fix="rename the file or folder",
         )
+    if not all(_readable(path) for path, *_ in stamps):
+        raise InvalidPolicy("this file cannot be read", place=place, fix="check its permissions")
     return Files(kind, source, stamps)
 
 
@@ -80,6 +88,15 @@ def _stamp(path: str) -> Stamp:
         raise FileNotFoundError(path)
     path.encode()  # the engine takes paths as UTF-8
     return path, found.st_size, found.st_mtime_ns, found.st_ino
+
+
+def _readable(path: str) -> bool:
+    """Whether it can be opened now, which permissions alone do not tell."""
+    try:
+        with open(path, "rb"):
+            return True
+    except OSError:
+        return False
 
 
 def digest(*parts: object) -> str:
@@ -108,4 +125,56 @@ def header(path: str, place: str) -> list[str]:
         names = []
     if not names:
         raise InvalidPolicy("a CSV file begins with its column names", place=place, fix="add a header line")
+    for separator, words in _OTHER_SEPARATORS.items():
+        if len(names) == 1 and separator in names[0]:
+            raise InvalidPolicy(
+                f"the cells of a CSV file are parted by commas; these column names are parted by {words}",
+                place=place,
+                fix="write the file again with commas, and with points in decimal numbers",
+            )
     return names
+
+
+def check_quoting(files: Files, place: str) -> None:
+    """Refuses CSV files in which a record might not be a line.
+
+    A quote that is never closed would make one record of many lines, so that one unit's row hides those of others
+    beyond every limit. When every quoted cell ends on its line, each line is read by itself: two files that differ in
+    one unit's lines differ in that unit's records, which is the stability that the scan relies on. Read once per
+    opening; a file that changes later is noticed before anything is charged. Whoever opens is the owner, but may show
+    the refusal to others: it does not say where in the file.
+    """
+    if any(misquoted(path) is not None for path in files.paths):
+        raise InvalidPolicy(
+            "one line of a CSV file is one record: quotes stand around a whole cell, are doubled inside it, and are "
+            "closed on the same line",
+            place=place,
+            fix="correct the line that sfumato check names, or write the table as Parquet, where texts may span lines",
+        )
+
+
+def misquoted(path: str) -> int | None:
+    """The number of the first line of a CSV file whose quotes are not those of one record, or None."""
+    lines = 1
+    with open(path, "rb") as opened:
+        rest = opened.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
+        while block := opened.read(_LONGEST_LINE):
+            rest += block
+            end = rest.rfind(b"\n") + 1 or rest.rfind(b"\r") + 1
+            found = _well_quoted(rest, end)
+            lines += _line_ends(rest, found)
+            if found < end or len(rest) - end > _LONGEST_LINE:
+                return lines
+            rest = rest[end:]
+    found = _well_quoted(rest, len(rest))
+    return None if found == len(rest) else lines + _line_ends(rest, found)
+
+
+def _well_quoted(text: bytes, end: int) -> int:
+    """How far the text up to ``end`` is made of plain text and well quoted cells."""
+    matched = _QUOTED.match(text, 0, end)
+    return matched.end() if matched else 0
+
+
+def _line_ends(text: bytes, end: int) -> int:
+    return text.count(b"\n", 0, end) + text.count(b"\r", 0, end) - text.count(b"\r\n", 0, end)

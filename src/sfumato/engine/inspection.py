@@ -19,7 +19,7 @@ class ColumnCost:
     """Shares of the counted rows in which a column's cell is not what the source says. PRIVATE."""
 
     clamped: float
-    """Moved to a bound."""
+    """Moved to a bound, cut to its most letters, or made the value that stands for what is not declared."""
     nulled: float
     """Made NULL: not of the declared type, or not among the values."""
     missing: float

@@ -15,9 +15,11 @@ from sfumato.policy import Table
 from sfumato.policy.values import NAME
 
 Execute = Callable[[str], list[tuple[Any, ...]]]
+_LISTED = 20
 
-# One thread reads a CSV file: only then is a record that spans lines found for sure. A record that is too short is
-# filled with NULL, one too long is cut, and one that is not UTF-8 where it is read, or longer than 2 MB, is left out.
+# A line is a record (files.check_quoting sees to it), and one thread reads them: several would guess where lines begin.
+# A record that is too short is filled with NULL, one too long is cut, and one that is not UTF-8 where it is read, or
+# longer than 2 MB, is left out.
 _CSV = (
     "auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', allow_quoted_nulls = false,"
     " null_padding = true, strict_mode = false, ignore_errors = true, parallel = false, max_line_size = 2000000"
@@ -121,21 +123,16 @@ def _top_level(nodes: Sequence[tuple[str, int]]) -> list[str]:
 
 def of_database(found: files.Files, table: Table, alias: str, place: str, execute: Execute) -> Relation:
     """A table or view in a DuckDB database, attached read-only."""
+    attach(found, alias, place, execute)
     if table.relation is None:
+        names = tables_in(alias, execute)
+        listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
         raise InvalidPolicy(
-            "a database file holds several tables",
+            "a database file may hold several tables, so the one that is meant is named",
             place=f"tables.{table.name}.relation",
-            fix=f'say which one: relation = "{table.name}"',
+            fix=f'write relation = "<table>" with one of {listed}' if names else "create a table in it first",
         )
     sql = ".".join(name(part) for part in (alias, *table.relation.split(".")))
-    try:
-        execute(f"ATTACH IF NOT EXISTS {literal(found.paths[0])} AS {name(alias)} (READ_ONLY)")
-    except EngineFailed:
-        raise InvalidPolicy(
-            "this file cannot be opened as a DuckDB database",
-            place=place,
-            fix="close the program that writes to it, or write it with DuckDB 2",
-        ) from None
     try:
         described = execute(f"DESCRIBE SELECT * FROM {sql}")
     except EngineFailed:
@@ -147,6 +144,28 @@ def of_database(found: files.Files, table: Table, alias: str, place: str, execut
             fix="name a table or view in it, as table or schema.table",
         )
     return Relation(sql, tuple((true, Cell(name(true), stored)) for true, stored, *_ in described))
+
+
+def attach(found: files.Files, alias: str, place: str, execute: Execute) -> None:
+    """Makes a DuckDB database known under an alias, to be read alone."""
+    try:
+        execute(f"ATTACH IF NOT EXISTS {literal(found.paths[0])} AS {name(alias)} (READ_ONLY)")
+    except EngineFailed:
+        raise InvalidPolicy(
+            "this file cannot be opened as a DuckDB database",
+            place=place,
+            fix="close the program that writes to it, or write it with DuckDB 2",
+        ) from None
+
+
+def tables_in(alias: str, execute: Execute) -> list[str]:
+    """The tables and views of an attached database that can be named, as table or schema.table."""
+    found = execute(
+        f"SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = {literal(alias)} UNION ALL"
+        f" SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = {literal(alias)} AND NOT internal"
+        " ORDER BY ALL"
+    )
+    return [each if schema == "main" else f"{schema}.{each}" for schema, each in found if "." not in schema + each]
 
 
 def of_memory(source: memory.Frame, positions: Sequence[int], described: list[tuple[Any, ...]], sql: str) -> Relation:

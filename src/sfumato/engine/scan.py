@@ -30,9 +30,7 @@ _WIDE = {"UBIGINT", "HUGEINT", "UHUGEINT", "DECIMAL"}
 _FLOATING = {"FLOAT", "DOUBLE"}
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 _TIMES = {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"}
-_SOUND_IDS = (
-    _WHOLE | _WIDE | _TIMES | {"VARCHAR", "ENUM", "BOOLEAN", "DATE", "TIME", "UUID", "BLOB", "INTERVAL", _ZONED}
-)
+_SOUND_IDS = _WHOLE | _WIDE | _TIMES | {"ENUM", "BOOLEAN", "DATE", "TIME", "UUID", "BLOB", "INTERVAL", _ZONED}
 _DATES = (dt.date.min, dt.date.max)
 _MOMENTS = (dt.datetime.min, dt.datetime.max)
 
@@ -51,8 +49,14 @@ class Cell:
 
     @property
     def text(self) -> Cell:
-        """The same cell as text, which every type can become."""
-        return self if self.family == "VARCHAR" else Cell(f"CAST({self.sql} AS VARCHAR)", "VARCHAR")
+        """The same cell as text, which every type can become, told apart letter by letter.
+
+        A database may give a column a collation, under which GROUP BY, joins and comparisons take different texts for
+        equal and name a group after a row they met: one row could then rename it. No type shows a collation and no
+        cast drops it, so every text has its collation replaced by that of its bytes, at no cost.
+        """
+        plain = self.sql if self.family == "VARCHAR" else f"CAST({self.sql} AS VARCHAR)"
+        return Cell(f"({plain} COLLATE C)", "VARCHAR")
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def owned(unit: Cell) -> str:
 
 
 def _unit(unit: Cell) -> str:
-    """The id in its own type where equality is sound there: −0.0 is 0.0, and what is nested is compared as text."""
+    """The id in its own type where equality is sound there: −0.0 is 0.0, and all else is compared as text."""
     if unit.family in _FLOATING:
         return f"CASE WHEN {unit.sql} = 0 THEN 0 ELSE {unit.sql} END"
     return unit.sql if unit.family in _SOUND_IDS else unit.text.sql

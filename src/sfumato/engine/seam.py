@@ -23,7 +23,10 @@ class Engine(Protocol):
         ...
 
     def check(self, bounded: Bounded) -> None:
-        """Bind the statement and see that the sources are those that were opened: no row is read."""
+        """Bind the statement, and see that the engine is open and the sources are those that were opened.
+
+        Called before every charge, the thousandth of a question like the first: no row is read.
+        """
         ...
 
     def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> list[tuple[int, ...]]:

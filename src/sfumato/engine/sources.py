@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
-import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,9 +20,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from sfumato.engine import discovery, files, memory, relations
 from sfumato.engine.literals import listed, literal, name
 from sfumato.engine.relations import Relation
-from sfumato.engine.scan import Scan
-from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, SourceChanged
+from sfumato.engine.scan import Cell, Scan
+from sfumato.engine.spilling import Spill
+from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Policy, Table, Type
+from sfumato.policy.values import MOST_ROWS
 from sfumato.privacy.numbers import whole
 
 if TYPE_CHECKING:
@@ -50,8 +49,7 @@ class Sources:
         self.statements: deque[str] = deque(maxlen=_REMEMBERED)
         self._lock, self._defining = Lock(), RLock()
         self._process = os.getpid()
-        self._spill = tempfile.mkdtemp(prefix="sfumato-")
-        self._tidy = weakref.finalize(self, _remove, self._spill, self._process)
+        self._spill = Spill()
         self._connection = duckdb.connect(":memory:")
         self._active: dict[duckdb.DuckDBPyConnection, int] = {}
         self._files: dict[str, files.Files] = {}
@@ -119,7 +117,8 @@ class Sources:
         )
 
     def check_unchanged(self) -> None:
-        """Raises ``SourceChanged`` unless every file is still the one that was opened."""
+        """Raises ``SourceChanged`` unless every file is still the one that was opened, and can be read."""
+        self._check_process()
         for table, found in self._files.items():
             if not found.unchanged():
                 raise SourceChanged(table)
@@ -159,7 +158,7 @@ class Sources:
             with self._lock:
                 self._process = 0
                 self._connection.close()
-            self._tidy()
+            self._spill.close()
 
     def __enter__(self) -> Self:
         return self
@@ -168,7 +167,7 @@ class Sources:
         self.close()
 
     def _set_up(self, memory_limit: str | None, threads: int | None) -> None:
-        for setting, value in _settings(self._spill, memory_limit, threads).items():
+        for setting, value in _settings(self._spill.path, memory_limit, threads).items():
             self._execute(f"SET GLOBAL {setting} = {value}")
         self._relations = {each: self._open(table) for each, table in self.policy.tables.items()}
         paths = [path for found in self._files.values() for path in found.paths]
@@ -177,11 +176,30 @@ class Sources:
         for table in self.policy.tables.values():
             if table.columns:
                 self._define(table, table.columns)
+            self._check_ceiling(table)
+
+    def _check_ceiling(self, table: Table) -> None:
+        """Refuses a source with more rows than declared: now, when its owner opens it, and never in a question.
+
+        Rows are not cut to the ceiling: which ones are left would depend on other units' rows.
+        """
+        if table.row_ceiling == MOST_ROWS:
+            return
+        counted = self.run(f"SELECT count(*) FROM {self._relations[table.name].sql}")[0][0]
+        if counted > table.row_ceiling:
+            raise InvalidPolicy(
+                f"the source of {table.name} has more rows than its row_ceiling",
+                place=f"tables.{table.name}.row_ceiling",
+                fix="raise it if a question may take longer, or give a source with fewer rows",
+            )
 
     def _open(self, table: Table) -> Relation:
         if not isinstance(table.source, Path):
             return self._copied(table, memory.frame(table.source, f"tables.{table.name}.source"))
-        self._files[table.name], relation = relations.opened(table, self._databases, self._execute)
+        found, relation = relations.opened(table, self._databases, self._execute)
+        if found.kind == "csv":
+            files.check_quoting(found, f"tables.{table.name}.source")
+        self._files[table.name] = found
         return relation
 
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
@@ -206,19 +224,35 @@ class Sources:
     def _view(self, table: str) -> None:
         """Makes the view of a public table whose columns are not declared, on its first use."""
         declared = self._declared(table)
+        self._check_process()
         with self._defining:
             if table not in self._columns:
                 self._define(declared, self._discovered(declared))
 
     def _discovered(self, table: Table) -> dict[str, Domain]:
+        """What the data of a public table say of its columns; a CSV file is read once, into a copy for the while."""
         relation = self._relations[table.name]
-        written = table.name in self._files and self._files[table.name].kind == "csv"
-        kinds = {
-            true: discovery.written_kind(cell, relation.sql, self.run) if written else discovery.stored_kind(cell)
-            for true, cell in relation.plain_columns()
-        }
-        self._define(table, {each: Domain(kind) for each, kind in kinds.items()})
-        return {each: discovery.domain(each, kind, f"sf_{table.name}", self.run) for each, kind in kinds.items()}
+        cells = dict(relation.plain_columns())
+        if not cells:
+            raise InvalidPolicy(
+                "no column of this table can be named in a question",
+                place=f"tables.{table.name}.source",
+                fix="rename them: letters, digits, _",
+            )
+        if table.name not in self._files or self._files[table.name].kind != "csv":
+            return self._domains(
+                relation.sql, cells, {each: discovery.stored_kind(cell) for each, cell in cells.items()}
+            )
+        copy = name(f"sf reading of {table.name}")  # no view can be called so
+        self._execute(f"CREATE TABLE {copy} AS SELECT * FROM {relation.sql}")
+        try:
+            return self._domains(copy, cells, discovery.written_kinds(cells, copy, self.run))
+        finally:
+            self._execute(f"DROP TABLE {copy}")
+
+    def _domains(self, source: str, cells: Mapping[str, Cell], kinds: Mapping[str, Type]) -> dict[str, Domain]:
+        typed = {each: (cell, Domain(kinds[each]), None) for each, cell in cells.items()}
+        return discovery.domains(kinds, f"({Scan(source, typed, None).statement})", self.run)
 
     def _define(self, table: Table, columns: Mapping[str, Domain]) -> None:
         place, relation = f"tables.{table.name}", self._relations[table.name]
@@ -251,14 +285,18 @@ class Sources:
         with self._cursor() as cursor:
             return self._guarded(statement, lambda: cursor.execute(statement).fetchall())
 
+    def _check_process(self) -> None:
+        """Before any lock is taken: one held at the moment of a fork is never released in the child."""
+        if os.getpid() != self._process:
+            raise EngineClosed
+
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        if os.getpid() != self._process:  # before the lock: one held at the fork is never released
-            raise EngineClosed
+        self._check_process()
         with self._lock:
             if not self._process:
                 raise EngineClosed
-            cursor = self._connection.cursor()
+            cursor = _finished(self._connection.cursor)
             self._active[cursor] = get_ident()
         try:
             yield cursor
@@ -268,13 +306,18 @@ class Sources:
             cursor.close()
 
     def _guarded(self, statement: str, action: Callable[[], T]) -> T:
-        """What the action gives, or ``EngineFailed`` without its cause: a cause may quote a cell."""
+        """What the action on a statement gives; the statement is remembered for the log."""
         self.statements.append(statement)
-        try:
-            return action()
-        except Exception:  # whatever it was, what is said of it is the same
-            pass
-        raise EngineFailed
+        return _finished(action)
+
+
+def _finished(action: Callable[[], T]) -> T:
+    """What the action gives, or ``EngineFailed`` without its cause: a cause may quote a cell."""
+    try:
+        return action()
+    except Exception:  # whatever it was, what is said of it is the same
+        pass
+    raise EngineFailed
 
 
 def _one(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyConnection:
@@ -283,12 +326,6 @@ def _one(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyCo
     if [each.type.name for each in found] != ["SELECT"]:
         raise ValueError("not one SELECT")
     return cursor
-
-
-def _remove(spill: str, process: int) -> None:
-    """A forked process leaves its parent's files alone."""
-    if os.getpid() == process:
-        shutil.rmtree(spill, ignore_errors=True)
 
 
 _LOCK = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
@@ -324,6 +361,19 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
         return {
             true: None if found.kind == "csv" else discovery.stored_kind(cell) for true, cell in opened.plain_columns()
         }
+
+
+def tables(source: Path) -> list[str]:
+    """The tables and views of a DuckDB database; none for a file of another kind. No row is read."""
+    import duckdb
+
+    found = files.find(source, str(source))
+    if found.kind != "duckdb":
+        return []
+    with duckdb.connect(":memory:") as connection:
+        execute = partial(_described, connection)
+        relations.attach(found, "sf database", str(source), execute)
+        return relations.tables_in("sf database", execute)
 
 
 def _described(connection: duckdb.DuckDBPyConnection, statement: str) -> list[tuple[Any, ...]]:

@@ -20,9 +20,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.games.environment import Environment, Gap
 from sfumato.games.laws import Law, law_of

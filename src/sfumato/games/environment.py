@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import PROBABILITY, Number, exact, whole
 

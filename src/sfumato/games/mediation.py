@@ -25,11 +25,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.games.crowds import Crowd, Floats, Integers
 from sfumato.mechanisms import Gaussian, Laplace, bits

@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, NeighboursDiffer
 from sfumato.privacy import codec, composition
 from sfumato.privacy.guarantee import Guarantee, Neighbours

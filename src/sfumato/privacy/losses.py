@@ -25,12 +25,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, pairs
 from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, POSITIVE, charge_units, exact, from_units, text, whole
