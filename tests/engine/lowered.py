@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from sfumato.engine.generator import Generator
 from sfumato.engine.relational import Reference, Select, Statement, Table
 from sfumato.engine.row_lowering import RowLowering
+from sfumato.engine.spelling import Spelling
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
 from sfumato.plan.expressions import Expression, columns
 from sfumato.policy import Type, Value
 
 
-def selected(expressions: Sequence[Expression], source: str = "(SELECT 1)") -> str:
+def selected(expressions: Sequence[Expression], source: str = "(SELECT 1)", spelling: Spelling | None = None) -> str:
     """A SELECT of the expressions, as k0, k1, …, over whatever stands in FROM."""
     names = list(dict.fromkeys(name for each in expressions for name in columns(each)))
     lowering = RowLowering({name: Reference(f"c{index}") for index, name in enumerate(names)})
@@ -21,7 +22,7 @@ def selected(expressions: Sequence[Expression], source: str = "(SELECT 1)") -> s
     select = Select(read, Table("t"), everything=not read)
     for level in lowering.stages():
         select = Select(tuple(level), select, everything=True)
-    return Generator(DuckDBSpelling(), lambda _: source).statement(Statement((), Select(made, select)))
+    return Generator(spelling or DuckDBSpelling(), lambda _: source).statement(Statement((), Select(made, select)))
 
 
 def constant(value: Value | None, kind: Type) -> str:
