@@ -219,3 +219,11 @@ def test_keys_are_looked_for_within_a_time(engine: DuckDB, monkeypatch: pytest.M
         groups((call("CASE", dear, names, names),), engine.values)
     assert refused.value.code == "keys-too-costly"
     assert engine.sources.run("SELECT 1") == [(1,)]
+
+
+def test_bytes_are_capped_by_themselves() -> None:
+    """Few steps, and a text 32 times as long as it was."""
+    with pytest.raises(Unsupported, match="65,536 bytes") as refused:
+        parse(f"SELECT COUNT(*) FROM visits WHERE REPLACE(ward, 'a', '{'b' * 32}') = 'x'", CATALOG)
+    assert refused.value.code == "too-costly"
+    assert code(f"SELECT COUNT(*) FROM visits WHERE REPLACE(ward, 'a', '{'b' * 16}') = 'x'") is None

@@ -11,10 +11,9 @@ from safety.worlds import changes, question, text, world
 from sfumato.engine.duckdb import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import boundings, under
-from sfumato.plan.keys import groups
 from sfumato.privacy import Neighbours
 
-_REFUSED = ("too-many-groups", "unknown-keys", "unbounded")
+_REFUSED = ("too-many-groups", "unknown-keys", "unbounded", "no-groups")
 """What a random question may be refused for: its ranges depend on the world's bounds."""
 
 
@@ -58,8 +57,7 @@ def _pairs(tables: dict[str, DuckDB]) -> list[tuple[Neighbours, str, str]]:
 
 def _refusal(asked: str, engine: DuckDB) -> str | None:
     try:
-        plan = question(engine, engine._policy, asked)
-        groups(plan.query.plan.keys, engine.values)
+        assert question(engine, engine._policy, asked).groups
     except Unsupported as error:
         if error.code not in _REFUSED:
             raise
