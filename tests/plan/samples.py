@@ -60,7 +60,7 @@ NESTED = {
     "text": ("name", "UPPER(hole || 'x')"),
     "date": ("seen", "hole + INTERVAL 1 DAY"),
     "bucket": ("weight", "WIDTH_BUCKET(hole, 0, 10, 5)"),
-    "cast": ("name", "CAST(CAST(hole AS DOUBLE) AS VARCHAR)"),
+    "cast": ("name", "CAST(CAST(hole AS BIGINT) AS VARCHAR)"),
 }
 
 

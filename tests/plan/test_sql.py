@@ -10,7 +10,7 @@ import sfumato as sf
 from plan.described import CATALOG, described
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
-from sfumato.plan.nodes import Distinct
+from sfumato.plan.measures import Distinct
 from sfumato.plan.sql import parse
 
 FIXTURES = Path(__file__).parent / "fixtures" / "questions.sql"

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from safety.worlds import Change, Row, World, changes, question
-from sfumato.engine import duckdb, scan
+from sfumato.engine import lowering, scan
 from sfumato.engine.duckdb import DuckDB
-from sfumato.engine.totals import statement
+from sfumato.engine.relational import Operation, Reference, Scalar, Statement, apply, whole
 from sfumato.plan.bounding import Bounded, boundings, under
 from sfumato.plan.limits import Bounding
+from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity
 
 LIMITS = (5, 3, 2)
@@ -119,9 +119,12 @@ def halved(bounded: Bounded) -> Bounded:
 
 def generous(limit: str) -> Claim:
     """The twin whose limit lets one more pass than it claims."""
-    return lambda bounded: replace(
-        bounded, limits=replace(bounded.limits, **{limit: getattr(bounded.limits, limit) + 1})
-    )
+
+    def mistaken(bounded: Bounded) -> Bounded:
+        more = replace(bounded.limits, **{limit: getattr(bounded.limits, limit) + 1})
+        return replace(bounded, plan=replace(bounded.plan, source=replace(bounded.bound, limits=more)))
+
+    return mistaken
 
 
 COUNT, SUM, MEAN = "SELECT COUNT(*) FROM people", "SELECT SUM(age) FROM people", "SELECT AVG(cost) FROM people"
@@ -197,48 +200,53 @@ def test_a_limit_off_by_one_is_caught(asked: str, way: Bounding, limit: str) -> 
     assert worst(asked, way, generous(limit), per_group=1 if limit == "groups" else None).worst > 1
 
 
-def one_more(old: str, new: str) -> Callable[..., str]:
-    """The twin of the statement whose limit leaves units alone that have one row more than it allows."""
+def one_more(compared: str) -> Callable[[DuckDB, Statement], str]:
+    """The twin of the engine whose limit leaves units alone that have one row, or one group, more than it allows."""
+    write = DuckDB._written
 
-    def mistaken(*arguments: Any) -> str:
-        sound = statement(*arguments)
-        changed = re.sub(old, lambda match: new.format(int(match[1]) + 1), sound)
-        assert changed != sound
+    def mistaken(engine: DuckDB, made: Statement) -> str:
+        sound = write(engine, made)
+        limit = rf"({re.escape(compared)} CAST\()(\d+)"
+        changed = re.sub(limit, lambda match: f"{match[1]}{int(match[2]) + 1}", sound)
+        assert changed != sound or "sf_unit" not in sound
         return changed
 
     return mistaken
 
 
-HEAVY = (r"HAVING COUNT\(\*\) > (\d+)", "HAVING COUNT(*) > {}")
+HEAVY = "HAVING (COUNT(*) >"
 SLIPS = [
-    (COUNT, Bounding.REWEIGHT, *HEAVY),
-    (GROUPED_SUM, Bounding.REWEIGHT, *HEAVY),
-    (GROUPED, Bounding.CLIP_L1, *HEAVY),
-    (GROUPED_SUM, Bounding.CLIP_L2, *HEAVY),
-    (DISTINCT, Bounding.SAMPLE, r"WHERE a <= (\d+)", "WHERE a <= {}"),
-    (GROUPED, Bounding.SAMPLE, r"AND b <= (\d+)", "AND b <= {}"),
-    (GROUPED_SUM, Bounding.SAMPLE, r"\) <= (\d+)\)", ") <= {})"),
+    (COUNT, Bounding.REWEIGHT, HEAVY),
+    (GROUPED_SUM, Bounding.REWEIGHT, HEAVY),
+    (GROUPED, Bounding.CLIP_L1, HEAVY),
+    (GROUPED_SUM, Bounding.CLIP_L2, HEAVY),
+    (DISTINCT, Bounding.SAMPLE, '"a" <='),
+    (GROUPED, Bounding.SAMPLE, '"b" <='),
+    (GROUPED_SUM, Bounding.SAMPLE, '"d" <='),
 ]
 
 
-@pytest.mark.parametrize(("asked", "way", "old", "new"), SLIPS)
+@pytest.mark.parametrize(("asked", "way", "compared"), SLIPS)
 def test_a_statement_that_lets_one_row_more_pass_is_caught(
-    monkeypatch: pytest.MonkeyPatch, asked: str, way: Bounding, old: str, new: str
+    monkeypatch: pytest.MonkeyPatch, asked: str, way: Bounding, compared: str
 ) -> None:
     """Only a unit with exactly one row, or one group, more than a limit sees some of these; when it is replaced, only
     by one that shares no group with it."""
-    monkeypatch.setattr(duckdb, "statement", one_more(old, new))
+    monkeypatch.setattr(DuckDB, "_written", one_more(compared))
     assert worst(asked, way, honest).worst > 1
     assert "GROUP BY" not in asked or worst(asked, way, honest, relation="replace").worst > 1
 
 
 def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def rounded(*arguments: Any) -> str:
-        sound = statement(*arguments)
-        assert ") // n - " in sound
-        return sound.replace("SUM((", "SUM(ROUND((").replace(") // n - ", ") / n)::BIGINT - ")
+    def rounded(value: Scalar, most: int, bits: int) -> Scalar:
+        product, count = (
+            apply(Operation.CONVERT, each, detail=(Type.REAL,))
+            for each in (apply(Operation.MULTIPLY, value, whole(most << bits)), Reference("n"))
+        )
+        weighted = apply(Operation.NEAREST, apply(Operation.DIVIDE, product, count))
+        return apply(Operation.SUBTRACT, weighted, apply(Operation.MULTIPLY, value, whole(1 << bits)))
 
-    monkeypatch.setattr(duckdb, "statement", rounded)
+    monkeypatch.setattr(lowering, "_excess", rounded)
     assert worst(COUNT, Bounding.REWEIGHT, honest).l1 > 1
 
 

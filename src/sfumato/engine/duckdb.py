@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from threading import Event, Thread, get_ident
 from typing import Any
 
-from sfumato.engine.expressions import TYPES, quoted, render
-from sfumato.engine.literals import literal
+from sfumato.engine import lowering
+from sfumato.engine.generator import Generator
+from sfumato.engine.relational import Statement
 from sfumato.engine.sources import Sources
-from sfumato.engine.totals import statement
+from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.errors import EngineFailed, Unsupported
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog, Described
@@ -44,19 +44,8 @@ class DuckDB:
 
     def values(self, world: World) -> Sequence[GroupKey]:
         """The distinct results of expressions on every combination of declared values: reads no table."""
-        tables, lists = [], []
-        for index, (reference, domain, choices) in enumerate(world.choices):
-            kind = TYPES[domain.type]
-            if isinstance(choices, Span):
-                listed = _span(choices, kind)
-            else:
-                lists.append([_parameter(value) for value in choices])
-                listed = f"SELECT unnest(CAST(${len(lists)} AS {kind}[]))"
-            missing = f"SELECT CAST(NULL AS {kind})"
-            tables.append(f"({listed} UNION ALL {missing}) AS d{index}({quoted(reference)})")
-        selected = ", ".join(render(each) for each in world.expressions)
-        met = " AND ".join(f"({render(each)})" for each in world.conditions) or "TRUE"
-        asked = f"SELECT DISTINCT {selected} FROM {', '.join(tables)} WHERE {met}"
+        lists = [[_parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, Span)]
+        asked = self._written(lowering.distinct(world))
         found = self._in_time(lambda: self.sources.run(asked, lists))
         kinds = [each.domain.type for each in world.expressions]
         if Type.REAL not in kinds:
@@ -95,14 +84,14 @@ class DuckDB:
         statements is seen each time, since it may have been closed, forked or broken after that.
         """
         self.sources.check_unchanged()
-        text = statement(bounded, self.sources.scan, 0)
+        text = self._statement(bounded, 0)
         self.sources.bind("SELECT 1" if text in self._bound else text)
         self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
 
     def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> list[tuple[int, ...]]:
         """Exact totals for every group, in the order given; absent groups are zero."""
         width = len(bounded.plan.keys)
-        found = self.sources.run(statement(bounded, self.sources.scan, key))
+        found = self.sources.run(self._statement(bounded, key))
         self.sources.check_unchanged()  # a file replaced while it was read is not the version that was charged
         kinds = [each.domain.type for each in bounded.plan.keys]
         known = {
@@ -112,6 +101,12 @@ class DuckDB:
         empty = (0,) * sum(each.coordinates for each in bounded.measures)
         named = (tuple(_exact(value, kind) for value, kind in zip(group, kinds, strict=True)) for group in groups)
         return [tuple(_held(value) for value in known.get(group, empty)) for group in named]
+
+    def _statement(self, bounded: Bounded, key: int) -> str:
+        return self._written(lowering.statement(bounded, key))
+
+    def _written(self, statement: Statement) -> str:
+        return Generator(DuckDBSpelling(), self.sources.scan).statement(statement)
 
     def addresses(self) -> tuple[tuple[str, str | None], ...]:
         """Where private rows come from: files, or the content of tables in memory."""
@@ -126,15 +121,6 @@ class DuckDB:
 
     def close(self) -> None:
         self.sources.close()
-
-
-def _span(span: Span, kind: str) -> str:
-    """Numbers, days or hours one after another, made by the engine itself."""
-    first = literal(span.first)
-    if isinstance(span.first, int):
-        return f"SELECT CAST({first} + i AS {kind}) FROM range({span.count}) AS r(i)"
-    step = "to_hours" if isinstance(span.first, dt.datetime) else "to_days"
-    return f"SELECT CAST({first} + {step}(CAST(i AS INTEGER)) AS {kind}) FROM range({span.count}) AS r(i)"
 
 
 def _parameter(value: Value) -> Any:

@@ -12,6 +12,7 @@ DAYS = ("year", "quarter", "month", "week", "day")
 UNITS = (*DAYS, "hour", "minute", "second")
 _MONTHS = {"year": 12, "quarter": 3, "month": 1}
 _SECONDS = {"hour": 3600, "minute": 60, "second": 1}
+_LAST_MONTH = 9999 * 12 + 11
 _LENGTH = {"year": 366, "quarter": 92, "month": 31, "week": 7, "day": 1}
 
 
@@ -60,6 +61,22 @@ def shifted(moment: Moment, amount: int, unit: str) -> Moment | None:
             return moment + dt.timedelta(seconds=amount * _SECONDS[unit])
         return moment + dt.timedelta(days=amount * _LENGTH[unit])
     except (OverflowError, ValueError):
+        return None
+
+
+def staying(amount: int, unit: str, first: Moment, last: Moment) -> tuple[Moment, Moment] | None:
+    """The earliest and the latest moment of the calendar (from ``first`` to ``last``) that stay in it when shifted."""
+    if unit in _MONTHS:
+        months = amount * _MONTHS[unit]
+        low, high = max(12, 12 - months), min(_LAST_MONTH, _LAST_MONTH - months)
+        if low > high:
+            return None
+        opening = first.replace(year=low // 12, month=low % 12 + 1)
+        return opening, last.replace(year=high // 12, month=high % 12 + 1, day=_days(high // 12, high % 12 + 1))
+    length = dt.timedelta(days=_LENGTH[unit]) if unit in _LENGTH else dt.timedelta(seconds=_SECONDS[unit])
+    try:
+        return (first, last - amount * length) if amount > 0 else (first - amount * length, last)
+    except OverflowError:
         return None
 
 

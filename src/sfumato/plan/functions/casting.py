@@ -1,4 +1,9 @@
-"""CAST among the six types: total, so what cannot be converted is NULL, as with TRY_CAST."""
+"""CAST among the six types: total, so what cannot be converted is NULL, as with TRY_CAST.
+
+Texts are read by the grammars of ``plan.grammars``. A real becomes the nearest whole number, ties to even. A whole
+number, a date, a time or a truth has one text (17, 2024-01-31, 2024-01-31 23:59:00.5, true); a real has none that
+engines share.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +37,7 @@ def _bytes(node: Call) -> int:
 @function(
     "CAST",
     "CAST(x AS type), TRY_CAST, x::type",
-    "converted, NULL where that fails; dates never to numbers",
+    "converted, NULL where that fails; reals to whole numbers with ties to even, never to text; dates never to numbers",
     steps=_steps,
     held=_bytes,
 )
@@ -50,6 +55,12 @@ def _cast(x: Expression, target: Expression) -> Expression | Made:
 def _converted(x: Expression, kind: Type) -> Expression | Made:
     found = x.domain.type
     nullable = x.domain.nullable
+    if kind is Type.TEXT and found is Type.REAL:
+        raise Unsupported(
+            "type-mismatch",
+            "a real number cannot become text: it would be written otherwise by every engine",
+            fix="use ROUND and CAST(… AS BIGINT) first, or compare numbers as numbers",
+        )
     if kind is Type.TEXT:
         return (x,), Domain(kind, nullable=nullable, max_length=_LETTERS)
     if found is Type.TEXT:

@@ -75,11 +75,13 @@ def _folded(node: Call) -> int:
     return _matching(node) + 3 * node.arguments[0].domain.letters
 
 
-function("LIKE", "text LIKE 'pattern'", "matches: % is any text, _ is any one letter", steps=_matching)(_pattern)
+function("LIKE", "text LIKE 'pattern'", "matches: % is any text, _ any one letter, nothing an escape", steps=_matching)(
+    _pattern
+)
 function(
     "ILIKE",
     "text ILIKE 'pattern'",
-    "LIKE, whatever the case of letters",
+    "LIKE, both sides in small letters",
     steps=_folded,
     held=lambda node: 4 * node.arguments[0].domain.letters,
 )(_pattern)

@@ -1,4 +1,9 @@
-"""Arithmetic: exact whole numbers while 64 bits surely hold them, doubles otherwise, never NaN or infinite."""
+"""Arithmetic: exact whole numbers while 64 bits surely hold them, doubles otherwise, never NaN or infinite.
+
+A real is 0 or between 2^-500 and 2^500 in size: after every operation a smaller one is 0, a larger one NULL. Within
+that range IEEE's +, −, ×, ÷ and √ neither overflow nor underflow, and are equal to the last bit on every engine; LN,
+EXP and POW may differ in the last bit.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +67,7 @@ def _divide(x: Expression, y: Expression) -> Made:
     return (x, y), intervals.computed(found, nullable=any_nullable(x, y))
 
 
-@function("%", "x % y", "the remainder, with the sign of x; NULL where y is 0")
+@function("%", "x % y", "what is left of x after whole y's; of reals x - y * trunc(x / y), rounded; NULL where y is 0")
 def _remainder(x: Expression, y: Expression) -> Made:
     x, y = number(x), number(y)
     whole = all(each.domain.type is Type.INTEGER and each.domain.range is not None for each in (x, y))
@@ -73,8 +78,19 @@ def _remainder(x: Expression, y: Expression) -> Made:
     if whole:
         low, high = _remains(x.domain.range, y.domain.range, 1)
         return (x, y), Domain(Type.INTEGER, bounds=(low, high), nullable=nullable)
-    found = None if top is None or bottom is None else map(float, _remains(top, bottom, 0))
+    found = None if top is None or bottom is None else _rounded_remains(top, bottom)
     return (x, y), intervals.real(found, nullable=nullable)
+
+
+def _rounded_remains(x: intervals.Ends, y: intervals.Ends) -> list[float]:
+    """x − y·trunc(x/y) in doubles: each of the three roundings moves it by at most 2^-52 of x.
+
+    Where x is surely smaller than y, the quotient is below 1 and nothing is rounded.
+    """
+    low, high = _remains(x, y, 0)
+    most = max(map(abs, x))
+    slack = most / 2**49 if most >= min(map(abs, y)) or y[0] <= 0 <= y[1] else Fraction(0)
+    return [float(low - slack), float(high + slack)]
 
 
 def _remains(x: Any, y: Any, below: int) -> tuple[Any, Any]:
@@ -199,7 +215,7 @@ def _ln(x: Expression) -> Made:
     return (x,), intervals.real(logarithms, nullable=x.domain.nullable or found[0] <= 0)
 
 
-@function("EXP", "EXP(x)", "e to the power x; NULL where no double holds it", steps=_curved)
+@function("EXP", "EXP(x)", "e to the power x; NULL above 2^500, 0 below 2^-500", steps=_curved)
 def _exp(x: Expression) -> Made:
     x = real(x)
     found = intervals.corners(lambda a, _: math.exp(a), intervals.ends(x.domain), (Fraction(0), Fraction(0)))

@@ -1,4 +1,6 @@
-"""Text: letters are Unicode code points; what is joined or replaced is cut at LONGEST letters, so texts cannot grow.
+"""Text: letters are Unicode code points, compared by their UTF-8 bytes whatever the language; a space is U+0020.
+
+What is joined or replaced is cut at LONGEST letters, so texts cannot grow.
 
 Every text has a most number of letters: that of its column, which is cut there at the scan, or of what it is made from.
 So the letters that a function reads, and the bytes it makes before anything is cut, are known before it runs.
@@ -56,8 +58,20 @@ def _trimming(node: Call) -> int:
     return 10 + node.arguments[0].domain.letters * (2 + sought)
 
 
-function("LOWER", "LOWER(text)", "in small letters", steps=_read, held=_made)(_unary)
-function("UPPER", "UPPER(text)", "in capital letters", steps=_read, held=_made)(_unary)
+function(
+    "LOWER",
+    "LOWER(text)",
+    "in small letters, one for one, wherever they stand: İ is i, Σ is σ",
+    steps=_read,
+    held=_made,
+)(_unary)
+function(
+    "UPPER",
+    "UPPER(text)",
+    "in capital letters, one for one: ß, which has no single capital, stays",
+    steps=_read,
+    held=_made,
+)(_unary)
 for _name, _where in {"TRIM": "at either end", "LTRIM": "at the start", "RTRIM": "at the end"}.items():
     function(
         _name,
@@ -87,7 +101,7 @@ def _position(x: Expression) -> Expression:
 @function(
     "SUBSTR",
     "SUBSTR(text, start [, length])",
-    "the part from the start-th letter on, counted from 1",
+    "the part from the start-th letter on, counted from 1, or from the end where start < 0",
     steps=_read,
     held=_made,
 )

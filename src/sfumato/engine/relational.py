@@ -1,0 +1,260 @@
+"""The relational form of a reading: what is selected, joined, grouped and ranked, in the words of no dialect.
+
+A value that is used more than once is computed in a subselect of its own, one stage further in, and referred to by
+name; no engine then computes it twice, and texts do not double at every level of nesting. Columns of the form have
+names of our own (``u`` the unit, ``k0`` keys, ``v0`` values, ``c0`` columns read, ``x1`` staged values): names of the
+policy occur only where a table is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from sfumato.policy import Type, Value
+
+
+class Wide(Enum):
+    """Exact whole numbers beyond 64 bits, in which sums are formed."""
+
+    INTEGER = "wide integer"
+
+
+Kind = Type | Wide
+
+
+class Operation(Enum):
+    """What can be done with values of one row. Every one is total on the arguments that lowering gives it."""
+
+    EQUAL = auto()
+    UNEQUAL = auto()
+    LESS = auto()
+    AT_MOST = auto()
+    GREATER = auto()
+    AT_LEAST = auto()
+    AND = auto()
+    OR = auto()
+    NOT = auto()
+    BETWEEN = auto()
+    IN = auto()
+    IS_NULL = auto()
+    IS_TRUE = auto()
+    IS_FALSE = auto()
+    CASE = auto()
+    """Condition, value, condition, value, …, and the value where none holds."""
+    COALESCE = auto()
+    LEAST = auto()
+    """The least that is not NULL."""
+    GREATEST = auto()
+
+    ADD = auto()
+    SUBTRACT = auto()
+    MULTIPLY = auto()
+    DIVIDE = auto()
+    """The quotient of two reals."""
+    DIVIDE_WHOLE = auto()
+    """The quotient of two whole numbers, toward zero."""
+    REMAINDER = auto()
+    """Of two whole numbers, with the sign of the first."""
+    NEGATE = auto()
+    ABS = auto()
+    SIGN = auto()
+    FLOOR = auto()
+    CEILING = auto()
+    TRUNCATE = auto()
+    """The whole real next toward zero."""
+    HALF_AWAY = auto()
+    """The nearest whole real, halves away from zero."""
+    SQRT = auto()
+    LN = auto()
+    EXP = auto()
+    POWER = auto()
+    NEAREST = auto()
+    """A real as the nearest whole number of 64 bits, ties to even."""
+    TOWARD_ZERO = auto()
+    """A real as a whole number of 64 bits, rounded toward zero."""
+    CONVERT = auto()
+    """To another kind, which the argument surely fits; the detail is the kind."""
+
+    LENGTH = auto()
+    JOIN = auto()
+    """Texts one after the other; NULL where one is."""
+    REPLACE = auto()
+    SLICE = auto()
+    """So many letters of a text, at least 0, from a position of at least 1 on."""
+    LOWER = auto()
+    UPPER = auto()
+    TRIM = auto()
+    """Details: the letters, whether at the start, whether at the end."""
+    LIKE = auto()
+    """The detail is the pattern: % is any text, _ any one letter, nothing is an escape."""
+    MATCHES = auto()
+    """Whether the whole text is of a grammar of ``plan.grammars``, which is the detail."""
+    READ = auto()
+    """A text that is of the grammar of a type, as that type, which is the detail."""
+    DIGEST = auto()
+    """MD5 of the texts with a bar between them, in hexadecimal; texts that are NULL are left out with their bar."""
+
+    PART = auto()
+    """A part of a date or time as a whole number; the detail is its name in ``plan.functions.temporal.PARTS``."""
+    START = auto()
+    """The start of a unit; details: the unit and the type."""
+    MOVED = auto()
+    """So many units later; details: the number, the unit, the type."""
+    DAYS = auto()
+    """The days from one date or time to another, whatever the hour."""
+    SECONDS = auto()
+    """Whole seconds since the year 1 began."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A column of what is selected from; of one of its parts, if that is named."""
+
+    name: str
+    part: str | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A public value; None is NULL."""
+
+    value: Value | None
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Apply:
+    """An operation on values of one row."""
+
+    operation: Operation
+    arguments: tuple[Scalar, ...]
+    detail: tuple[object, ...] = ()
+
+
+class Aggregation(Enum):
+    """How the values of a group become one."""
+
+    COUNT = auto()
+    """The number of rows; there is no argument."""
+    UNITS = auto()
+    """The number of different values, NULL aside."""
+    SUM = auto()
+    """Of 64-bit or wide whole numbers, exact and wide; NULL of none."""
+    MAX = auto()
+
+
+@dataclass(frozen=True)
+class Total:
+    """One number for a group of rows."""
+
+    aggregation: Aggregation
+    argument: Scalar | None = None
+    where: Scalar | None = None
+    """Only rows for which this holds."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The place of a row among those of its partition, from 1; NULLs come last. Dense: equal rows share a place."""
+
+    partition: tuple[Scalar, ...]
+    order: tuple[Scalar, ...]
+    dense: bool = False
+
+
+Scalar = Reference | Constant | Apply | Total | Rank
+
+
+@dataclass(frozen=True)
+class Table:
+    """The clean scan of a table of the policy."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Named:
+    """An earlier stage of the statement."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One column, called ``x``: the public values of a list handed over beside the statement, and NULL."""
+
+    number: int
+    """The place of the list among all, from 1."""
+    kind: Type
+
+
+@dataclass(frozen=True)
+class Span:
+    """One column, called ``x``: so many whole numbers, days or hours from the first on, and NULL."""
+
+    first: Constant
+    count: int
+
+
+@dataclass(frozen=True)
+class Union:
+    """The rows of all, equal ones as often as they occur; columns are matched by place."""
+
+    members: tuple[Select, ...]
+
+
+Relation = Table | Named | Listed | Span | Union
+
+
+@dataclass(frozen=True)
+class Join:
+    """Rows beside those of another relation for which the condition holds; without one, beside all."""
+
+    relation: Relation
+    part: str
+    on: Scalar | None = None
+    outer: bool = False
+
+
+@dataclass(frozen=True)
+class Select:
+    """Columns over the rows of a relation: what is kept of them, and how they are grouped."""
+
+    columns: tuple[tuple[str, Scalar], ...]
+    source: Relation | Select
+    part: str = "r"
+    """What the source is called inside."""
+    joins: tuple[Join, ...] = ()
+    where: tuple[Scalar, ...] = ()
+    grouped: tuple[str, ...] = ()
+    """Columns of the source whose values make a group; without any, all rows are one group where totals are taken."""
+    having: Scalar | None = None
+    everything: bool = False
+    """Whether the columns of the source come first."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Named stages, each of which may use those before it, and the result."""
+
+    stages: tuple[tuple[str, Select], ...]
+    result: Select
+
+
+def references(scalar: Scalar) -> Iterator[str]:
+    """The names that a value of one row refers to."""
+    if isinstance(scalar, Reference):
+        yield scalar.name
+    elif isinstance(scalar, Apply):
+        for argument in scalar.arguments:
+            yield from references(argument)
+
+
+def apply(operation: Operation, *arguments: Scalar, detail: tuple[object, ...] = ()) -> Apply:
+    return Apply(operation, arguments, detail)
+
+
+def whole(value: int) -> Constant:
+    return Constant(value, Type.INTEGER)

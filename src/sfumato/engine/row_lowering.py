@@ -1,0 +1,524 @@
+"""Expressions of one row as scalars of the relational form, total whatever the row holds.
+
+A column arrives in its declared type, and inside its range or among its values where they are declared: the scan sees
+to it. Every lowered expression then has its declared type, lies in its domain, is a number or a date from year 1 to
+9999, or is NULL. A guard is written only where the domains do not already prove that.
+
+Reals are 0 or between 2^-500 and 2^500 in size: after every operation a smaller one is 0, a larger one NULL. Within
+that range +, −, ×, ÷ and √ neither overflow nor underflow, so every engine computes the same double.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.engine.relational import Apply, Constant, Operation, Reference, Scalar, apply, references, whole
+from sfumato.plan import calendar, expressions, intervals, letters
+from sfumato.plan.expressions import Call, Column, Expression, Literal
+from sfumato.plan.functions import FUNCTIONS
+from sfumato.plan.functions.textual import LONGEST
+from sfumato.plan.grammars import FALSE, GRAMMARS, TRUE
+from sfumato.policy import Domain, Type, Value
+from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
+
+_CALENDAR = {Type.DATE: (dt.date.min, dt.date.max), Type.TIMESTAMP: (dt.datetime.min, dt.datetime.max)}
+_HELD = Fraction(2**63 - 1024)
+"""The largest double that 64 bits hold as a whole number."""
+_FARTHEST_EXPONENT = 400
+"""Beyond it, e to the power x is surely larger than 2^500 or smaller than 2^-500."""
+
+
+class RowLowering:
+    """Lowers expressions over the same rows, and collects the values that are computed in stages before them."""
+
+    def __init__(self, columns: Mapping[expressions.Reference, Scalar]) -> None:
+        self.columns = dict(columns)
+        self._names: dict[Scalar, str] = {}
+        self._levels: dict[str, int] = {}
+        self._staged = 0
+
+    def lower(self, expression: Expression) -> Scalar:
+        """The scalar of an expression."""
+        if isinstance(expression, Column):
+            return self._guarded(self.columns[expression.reference], expression.domain)
+        if isinstance(expression, Literal):
+            return Constant(expression.value, expression.domain.type)
+        return _LOWERINGS[expression.function](
+            Application(self, expression, tuple(map(self.lower, expression.arguments)))
+        )
+
+    def shared(self, scalar: Scalar) -> Scalar:
+        """The same value, computed once: what is neither a column nor a literal gets a stage and a name."""
+        if not isinstance(scalar, Apply):
+            return scalar
+        if scalar not in self._names:
+            name = f"x{len(self._names)}"
+            self._levels[name] = 1 + max((self._levels.get(each, 0) for each in references(scalar)), default=0)
+            self._names[scalar] = name
+        return Reference(self._names[scalar])
+
+    def stages(self) -> list[list[tuple[str, Scalar]]]:
+        """The values shared since the last call, each level after those it refers to."""
+        pending = [(name, scalar) for scalar, name in list(self._names.items())[self._staged :]]
+        self._staged = len(self._names)
+        levels = sorted({self._levels[name] for name, _ in pending})
+        return [[each for each in pending if self._levels[each[0]] == level] for level in levels]
+
+    def _guarded(self, scalar: Scalar, domain: Domain) -> Scalar:
+        """NULL for what is no number or no date, where no declared range rules it out."""
+        if domain.range is not None:
+            return scalar
+        if domain.type is Type.REAL:
+            return self.limited(scalar)
+        return self.dated(scalar, *_CALENDAR[domain.type], domain.type) if domain.type.temporal else scalar
+
+    def limited(self, scalar: Scalar) -> Scalar:
+        """A real that may have left its range: 0 below 2^-500 in size, NULL above 2^500 and where it is no number."""
+        x = self.shared(scalar)
+        size = apply(Operation.ABS, x)
+        inside = apply(Operation.BETWEEN, size, real(SMALLEST_REAL), real(LARGEST_REAL))
+        return _case(inside, x, apply(Operation.LESS, size, real(SMALLEST_REAL)), real(0), otherwise=missing(Type.REAL))
+
+    def dated(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
+        """NULL for what lies outside."""
+        x = self.shared(scalar)
+        return _case(_within(x, low, high, kind), x, otherwise=missing(kind))
+
+
+def _within(x: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
+    return apply(Operation.BETWEEN, x, Constant(low, kind), Constant(high, kind))
+
+
+def real(value: Fraction | float) -> Constant:
+    return Constant(Fraction(value), Type.REAL)
+
+
+def missing(kind: Type) -> Constant:
+    return Constant(None, kind)
+
+
+def present(x: Scalar) -> Scalar:
+    return apply(Operation.NOT, apply(Operation.IS_NULL, x))
+
+
+def choice(test: Scalar, yes: Constant, no: Constant) -> Scalar:
+    """One public value or the other; NULL where the test is."""
+    return apply(Operation.CASE, test, yes, apply(Operation.NOT, test), no, Constant(None, yes.kind))
+
+
+def _case(*pairs: Scalar, otherwise: Scalar) -> Apply:
+    return apply(Operation.CASE, *pairs, otherwise)
+
+
+@dataclass(frozen=True)
+class Application:
+    """A call that is lowered, with its arguments lowered already."""
+
+    rows: RowLowering
+    node: Call
+    arguments: tuple[Scalar, ...]
+
+    @property
+    def kind(self) -> Type:
+        return self.node.domain.type
+
+    def written(self, place: int) -> Any:
+        """The value of an argument that the function's rule wants written out."""
+        argument = self.node.arguments[place]
+        assert isinstance(argument, Literal)
+        return argument.value
+
+    def shared(self, place: int = 0) -> Scalar:
+        """An argument that is used more than once."""
+        return self.rows.shared(self.arguments[place])
+
+    def limited(self, computed: Scalar) -> Scalar:
+        """A computed real, limited unless it surely is a real already."""
+        proved = self.node.domain.range is not None and _never_small(self.node)
+        return computed if proved else self.rows.limited(computed)
+
+    def divisor(self) -> Scalar:
+        """The second argument, NULL where it is 0."""
+        kind, found = self.node.arguments[1].domain.type, intervals.ends(self.node.arguments[1].domain)
+        if found is not None and not found[0] <= 0 <= found[1]:
+            return self.arguments[1]
+        y = self.shared(1)
+        return _case(apply(Operation.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))
+
+
+def _never_small(node: Call) -> bool:
+    """Whether a computed real is surely 0 or no smaller than a real may be.
+
+    It is when its range ends before 0, when a number is multiplied by one of at least 1 (or divided by at most 1) in
+    size, and when one of two numbers that are added is 0 or far from being small: where they nearly cancel the other is
+    as large, and their difference is a multiple of its last place.
+    """
+    found = intervals.ends(node.domain)
+    if found is not None and (found[0] >= SMALLEST_REAL or found[1] <= -SMALLEST_REAL):
+        return True
+    match node.function:
+        case "+" | "-":
+            return any(_size(each) >= _FAR for each in node.arguments)
+        case "*":
+            return any(_size(each) >= 1 for each in node.arguments)
+        case "/":
+            divisor = intervals.ends(node.arguments[1].domain)
+            return divisor is not None and max(map(abs, divisor)) <= 1
+    return False
+
+
+_FAR = Fraction(1, 2**400)
+
+
+def _size(expression: Expression) -> Fraction:
+    """The least size that a value has if it is not 0."""
+    if isinstance(expression, Call) and expression.function == "CAST":
+        return Fraction(expression.arguments[0].domain.type in (Type.INTEGER, Type.BOOLEAN))
+    found = intervals.ends(expression.domain)
+    if found is None or found[0] <= 0 <= found[1]:
+        return Fraction(0)
+    return min(map(abs, found))
+
+
+Lowering = Callable[[Application], Scalar]
+
+
+def _plain(operation: Operation) -> Lowering:
+    return lambda call: Apply(operation, call.arguments)
+
+
+# Conditions and choices
+
+
+def _like(call: Application) -> Scalar:
+    return apply(Operation.LIKE, call.arguments[0], detail=(call.written(1),))
+
+
+def _ilike(call: Application) -> Scalar:
+    folded = apply(Operation.LOWER, call.arguments[0])
+    return apply(Operation.LIKE, folded, detail=(letters.lower(call.written(1)),))
+
+
+def _nullif(call: Application) -> Scalar:
+    x = call.shared()
+    return _case(apply(Operation.EQUAL, x, call.arguments[1]), missing(call.kind), otherwise=x)
+
+
+# Numbers
+
+
+def _arithmetic(operation: Operation) -> Lowering:
+    def lowering(call: Application) -> Scalar:
+        if call.kind is Type.INTEGER:
+            return Apply(operation, call.arguments)
+        return call.limited(Apply(operation, call.arguments))
+
+    return lowering
+
+
+def _divide(call: Application) -> Scalar:
+    return call.limited(apply(Operation.DIVIDE, call.arguments[0], call.divisor()))
+
+
+def _remainder(call: Application) -> Scalar:
+    if call.kind is Type.INTEGER:
+        return apply(Operation.REMAINDER, call.arguments[0], call.divisor())
+    x, y = call.shared(), call.rows.shared(call.divisor())
+    times = apply(Operation.TRUNCATE, apply(Operation.DIVIDE, x, y))
+    return call.rows.limited(apply(Operation.SUBTRACT, x, apply(Operation.MULTIPLY, y, times)))
+
+
+def _signed(x: Scalar) -> Scalar:
+    """−1, 0 or 1."""
+    return apply(Operation.CONVERT, apply(Operation.SIGN, x), detail=(Type.INTEGER,))
+
+
+def _round(call: Application) -> Scalar:
+    digits = call.written(1)
+    if call.kind is Type.INTEGER:
+        return _round_whole(call.shared(), 10**-digits)
+    if not digits:
+        return apply(Operation.HALF_AWAY, call.arguments[0])
+    scale, back = (Operation.MULTIPLY, Operation.DIVIDE) if digits > 0 else (Operation.DIVIDE, Operation.MULTIPLY)
+    power = real(10 ** abs(digits))
+    restored = apply(back, apply(Operation.HALF_AWAY, apply(scale, call.arguments[0], power)), power)
+    return restored if call.node.domain.range is not None else call.rows.limited(restored)
+
+
+def _round_whole(x: Scalar, step: int) -> Scalar:
+    """The nearest multiple of a power of ten, halves away from 0."""
+    half = apply(Operation.MULTIPLY, _signed(x), whole(step // 2))
+    steps = apply(Operation.DIVIDE_WHOLE, apply(Operation.ADD, x, half), whole(step))
+    return apply(Operation.MULTIPLY, steps, whole(step))
+
+
+def _defined(operation: Operation, test: Operation) -> Lowering:
+    """A function of the numbers from 0 on, or above it; NULL elsewhere."""
+
+    def lowering(call: Application) -> Scalar:
+        found = intervals.ends(call.node.arguments[0].domain)
+        if found is not None and (found[0] > 0 or (found[0] == 0 and test is Operation.AT_LEAST)):
+            return apply(operation, call.arguments[0])
+        x = call.shared()
+        return _case(apply(test, x, real(0)), apply(operation, x), otherwise=missing(Type.REAL))
+
+    return lowering
+
+
+def _near(exponent: Scalar) -> Scalar:
+    """Whether a power of e is surely a double."""
+    return apply(Operation.BETWEEN, exponent, real(-_FARTHEST_EXPONENT), real(_FARTHEST_EXPONENT))
+
+
+def _exp(call: Application) -> Scalar:
+    x = call.shared()
+    below = apply(Operation.LESS, x, real(0))
+    return call.rows.limited(_case(_near(x), apply(Operation.EXP, x), below, real(0), otherwise=missing(Type.REAL)))
+
+
+def _pow(call: Application) -> Scalar:
+    """0 to a power above 0 is 0, to 0 it is 1; numbers below 0 have whole powers only."""
+    x, y = call.shared(0), call.shared(1)
+    zero, none = real(0), missing(Type.REAL)
+    of_zero = _case(apply(Operation.GREATER, y, zero), zero, apply(Operation.EQUAL, y, zero), real(1), otherwise=none)
+    broken = apply(Operation.UNEQUAL, y, apply(Operation.FLOOR, y))
+    exponent = apply(Operation.MULTIPLY, y, apply(Operation.LN, apply(Operation.ABS, x)))
+    powers = _case(
+        *(apply(Operation.EQUAL, x, zero), of_zero),
+        *(apply(Operation.AND, apply(Operation.LESS, x, zero), broken), none),
+        *(_near(exponent), apply(Operation.POWER, x, y)),
+        *(apply(Operation.LESS, exponent, zero), zero),
+        otherwise=none,
+    )
+    return call.rows.limited(powers)
+
+
+def _bucket(call: Application) -> Scalar:
+    x, (_, low, high, _) = call.shared(), call.arguments
+    count, width = call.written(3), intervals.nearest(call.written(2)) - intervals.nearest(call.written(1))
+    share = apply(Operation.DIVIDE, apply(Operation.SUBTRACT, x, low), real(width))
+    place = apply(Operation.TOWARD_ZERO, apply(Operation.MULTIPLY, share, real(count)))
+    return _case(
+        *(apply(Operation.LESS, x, low), whole(0)),
+        *(apply(Operation.AT_LEAST, x, high), whole(count + 1)),
+        *(present(x), apply(Operation.LEAST, whole(count), apply(Operation.ADD, place, whole(1)))),
+        otherwise=missing(Type.INTEGER),
+    )
+
+
+# Texts
+
+
+def _cut(call: Application, made: Scalar) -> Scalar:
+    """Texts made longer than any may be are cut; how long they get is known before."""
+    longer = FUNCTIONS[call.node.function].held(call.node) > 4 * LONGEST
+    return apply(Operation.SLICE, made, whole(1), whole(LONGEST)) if longer else made
+
+
+def _joined(call: Application) -> Scalar:
+    return _cut(call, Apply(Operation.JOIN, call.arguments))
+
+
+def _concatenated(call: Application) -> Scalar:
+    """Missing texts are passed over."""
+    empty = Constant("", Type.TEXT)
+    return _cut(call, apply(Operation.JOIN, *(apply(Operation.COALESCE, each, empty) for each in call.arguments)))
+
+
+def _replaced(call: Application) -> Scalar:
+    return _cut(call, Apply(Operation.REPLACE, call.arguments))
+
+
+def _trim(start: bool, end: bool) -> Lowering:
+    def lowering(call: Application) -> Scalar:
+        trimmed = call.written(1) if len(call.arguments) > 1 else " "
+        return apply(Operation.TRIM, call.arguments[0], detail=(trimmed, start, end))
+
+    return lowering
+
+
+def _upper(call: Application) -> Scalar:
+    return apply(Operation.UPPER, call.shared())
+
+
+def _substr(call: Application) -> Scalar:
+    """Letters from a position on: below 0 it counts from the end, and before the first letter there are none."""
+    x, start, rows = call.shared(0), call.shared(1), call.rows
+    length = apply(Operation.LENGTH, x)
+    from_end = apply(Operation.ADD, length, whole(1), start)
+    first = rows.shared(_case(apply(Operation.LESS, start, whole(0)), from_end, otherwise=start))
+    begin = rows.shared(_at_least(first, 1))
+    if len(call.arguments) == 2:
+        return apply(Operation.SLICE, x, begin, length)
+    count = apply(Operation.SUBTRACT, apply(Operation.ADD, first, call.arguments[2]), begin)
+    return apply(Operation.SLICE, x, begin, _at_least(rows.shared(count), 0))
+
+
+def _at_least(scalar: Scalar, least: int) -> Scalar:
+    """Not GREATEST, which passes over NULL."""
+    return _case(apply(Operation.LESS, scalar, whole(least)), whole(least), otherwise=scalar)
+
+
+def _left(call: Application) -> Scalar:
+    x, count = call.shared(0), call.shared(1)
+    without = apply(Operation.ADD, apply(Operation.LENGTH, x), count)
+    kept = call.rows.shared(_case(apply(Operation.LESS, count, whole(0)), without, otherwise=count))
+    return apply(Operation.SLICE, x, whole(1), _at_least(kept, 0))
+
+
+def _right(call: Application) -> Scalar:
+    x, count = call.shared(0), call.shared(1)
+    length = call.rows.shared(apply(Operation.LENGTH, x))
+    rest = apply(Operation.SUBTRACT, length, count)
+    dropped = _case(apply(Operation.LESS, count, whole(0)), apply(Operation.NEGATE, count), otherwise=rest)
+    first = apply(Operation.ADD, _at_least(call.rows.shared(dropped), 0), whole(1))
+    return apply(Operation.SLICE, x, first, length)
+
+
+def _starts_with(call: Application) -> Scalar:
+    start = call.shared(1)
+    letters_of_start = apply(Operation.SLICE, call.arguments[0], whole(1), apply(Operation.LENGTH, start))
+    return apply(Operation.EQUAL, letters_of_start, start)
+
+
+# Dates and times
+
+
+def _extract(call: Application) -> Scalar:
+    return apply(Operation.PART, call.arguments[1], detail=(call.written(0),))
+
+
+def _trunc(call: Application) -> Scalar:
+    return apply(Operation.START, call.arguments[1], detail=(call.written(0), call.kind))
+
+
+def _add(call: Application) -> Scalar:
+    """Dates that would leave the calendar are NULL before they are moved."""
+    amount, unit, x = call.written(1), call.written(2), call.shared()
+    moved = apply(Operation.MOVED, x, detail=(amount, unit, call.kind))
+    if call.node.domain.range is not None:
+        return moved
+    staying = calendar.staying(amount, unit, *_CALENDAR[call.kind])
+    if staying is None:
+        return missing(call.kind)
+    return _case(_within(x, *staying, call.kind), moved, otherwise=missing(call.kind))
+
+
+def _diff(call: Application) -> Scalar:
+    unit, start, end = call.written(0), call.shared(1), call.shared(2)
+    days = apply(Operation.DAYS, start, end)
+    if unit == "day":
+        return days
+    if unit == "week":
+        return apply(Operation.DIVIDE_WHOLE, days, whole(7))
+    return apply(Operation.SUBTRACT, _counted(unit, end), _counted(unit, start))
+
+
+_PER_YEAR = {"year": 1, "quarter": 4, "month": 12}
+_SECONDS = {"hour": 3600, "minute": 60, "second": 1}
+
+
+def _counted(unit: str, x: Scalar) -> Scalar:
+    """How many units began before, from a fixed origin."""
+    if unit in _SECONDS:
+        return apply(Operation.DIVIDE_WHOLE, apply(Operation.SECONDS, x), whole(_SECONDS[unit]))
+    years = apply(Operation.MULTIPLY, apply(Operation.PART, x, detail=("year",)), whole(_PER_YEAR[unit]))
+    return years if unit == "year" else apply(Operation.ADD, years, apply(Operation.PART, x, detail=(unit,)))
+
+
+# From one type to another
+
+
+def _cast(call: Application) -> Scalar:
+    found, kind = call.node.arguments[0].domain.type, call.kind
+    if found is Type.TEXT:
+        return _read(call.rows, call.shared(), kind)
+    if found is Type.BOOLEAN:
+        no, yes = ("false", "true") if kind is Type.TEXT else (0, 1)
+        return choice(call.shared(), Constant(yes, kind), Constant(no, kind))
+    if kind is Type.BOOLEAN:
+        return apply(Operation.UNEQUAL, call.arguments[0], Constant(0, found))
+    if found is Type.REAL and kind is Type.INTEGER:
+        return _nearest(call)
+    return apply(Operation.CONVERT, call.arguments[0], detail=(kind,))
+
+
+def _read(rows: RowLowering, x: Scalar, kind: Type) -> Scalar:
+    """A text by our own grammar."""
+    if kind is Type.BOOLEAN:
+        no, yes = (apply(Operation.MATCHES, x, detail=(each,)) for each in (FALSE, TRUE))
+        return _case(no, Constant(False, kind), yes, Constant(True, kind), otherwise=missing(kind))
+    known = apply(Operation.MATCHES, x, detail=(GRAMMARS[kind],))
+    found = _case(known, apply(Operation.READ, x, detail=(kind,)), otherwise=missing(kind))
+    return rows.limited(found) if kind is Type.REAL else found
+
+
+def _nearest(call: Application) -> Scalar:
+    if call.node.domain.range is not None:
+        return apply(Operation.NEAREST, call.arguments[0])
+    x = call.shared()
+    held = apply(Operation.BETWEEN, x, real(-_HELD), real(_HELD))
+    return _case(held, apply(Operation.NEAREST, x), otherwise=missing(Type.INTEGER))
+
+
+_LOWERINGS: dict[str, Lowering] = {
+    "=": _plain(Operation.EQUAL),
+    "<>": _plain(Operation.UNEQUAL),
+    "<": _plain(Operation.LESS),
+    "<=": _plain(Operation.AT_MOST),
+    ">": _plain(Operation.GREATER),
+    ">=": _plain(Operation.AT_LEAST),
+    "AND": _plain(Operation.AND),
+    "OR": _plain(Operation.OR),
+    "NOT": _plain(Operation.NOT),
+    "BETWEEN": _plain(Operation.BETWEEN),
+    "IN": _plain(Operation.IN),
+    "LIKE": _like,
+    "ILIKE": _ilike,
+    "IS NULL": _plain(Operation.IS_NULL),
+    "IS TRUE": _plain(Operation.IS_TRUE),
+    "IS FALSE": _plain(Operation.IS_FALSE),
+    "CASE": _plain(Operation.CASE),
+    "COALESCE": _plain(Operation.COALESCE),
+    "NULLIF": _nullif,
+    "LEAST": _plain(Operation.LEAST),
+    "GREATEST": _plain(Operation.GREATEST),
+    "+": _arithmetic(Operation.ADD),
+    "-": _arithmetic(Operation.SUBTRACT),
+    "*": _arithmetic(Operation.MULTIPLY),
+    "/": _divide,
+    "%": _remainder,
+    "NEGATE": _plain(Operation.NEGATE),
+    "ABS": _plain(Operation.ABS),
+    "SIGN": lambda call: _signed(call.arguments[0]),
+    "FLOOR": _plain(Operation.FLOOR),
+    "CEIL": _plain(Operation.CEILING),
+    "ROUND": _round,
+    "SQRT": _defined(Operation.SQRT, Operation.AT_LEAST),
+    "LN": _defined(Operation.LN, Operation.GREATER),
+    "EXP": _exp,
+    "POW": _pow,
+    "WIDTH_BUCKET": _bucket,
+    "LOWER": _plain(Operation.LOWER),
+    "UPPER": _upper,
+    "TRIM": _trim(start=True, end=True),
+    "LTRIM": _trim(start=True, end=False),
+    "RTRIM": _trim(start=False, end=True),
+    "LENGTH": _plain(Operation.LENGTH),
+    "SUBSTR": _substr,
+    "LEFT": _left,
+    "RIGHT": _right,
+    "CONCAT": _concatenated,
+    "||": _joined,
+    "REPLACE": _replaced,
+    "STARTS_WITH": _starts_with,
+    "EXTRACT": _extract,
+    "DATE_TRUNC": _trunc,
+    "DATE_DIFF": _diff,
+    "DATE_ADD": _add,
+    "CAST": _cast,
+}

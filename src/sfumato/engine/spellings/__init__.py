@@ -1,0 +1,1 @@
+"""How each dialect writes what dialects write differently: one module for each."""

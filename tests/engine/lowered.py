@@ -1,0 +1,32 @@
+"""Expressions evaluated by DuckDB as the engine would: lowered, staged, and written through its spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato.engine.generator import Generator
+from sfumato.engine.relational import Reference, Select, Statement, Table
+from sfumato.engine.row_lowering import RowLowering
+from sfumato.engine.spelling import Spelling
+from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
+from sfumato.plan.expressions import Expression, columns
+from sfumato.policy import Type, Value
+
+
+def selected(expressions: Sequence[Expression], source: str = "(SELECT 1)", spelling: Spelling | None = None) -> str:
+    """A SELECT of the expressions, as k0, k1, …, over whatever stands in FROM."""
+    names = list(dict.fromkeys(name for each in expressions for name in columns(each)))
+    lowering = RowLowering({name: Reference(f"c{index}") for index, name in enumerate(names)})
+    made = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(expressions))
+    read = tuple((f"c{index}", Reference(str(name), "r")) for index, name in enumerate(names))
+    select = Select(read, Table("t"), everything=not read)
+    for level in lowering.stages():
+        select = Select(tuple(level), select, everything=True)
+    return Generator(spelling or DuckDBSpelling(), lambda _: source).statement(Statement((), Select(made, select)))
+
+
+def constant(value: Value | None, kind: Type) -> str:
+    return DuckDBSpelling().constant(value, kind)
+
+
+__all__ = ["TYPES", "constant", "selected"]

@@ -1,0 +1,221 @@
+"""Functions mean what ``plan`` says, whatever DuckDB would make of the same words."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter, defaultdict
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from engine.lowered import constant, selected
+from engine.tables import policy_of
+from plan.samples import read
+from sfumato.engine.duckdb import DuckDB
+from sfumato.errors import Unsupported
+from sfumato.plan import letters
+from sfumato.plan.bounding import Bounding, Limits, boundings
+from sfumato.plan.expressions import Column
+from sfumato.plan.functions import call
+from sfumato.plan.sql import parse
+from sfumato.policy import Domain, Table, Type
+
+BIG, SMALL = 2.0**500, 2.0**-500
+
+
+def results(question: str, values: list[Any], name: str = "name", kind: Type = Type.TEXT) -> list[Any]:
+    """What a question gives for each value of one of the sample columns."""
+    listed = ", ".join(f"({constant(each, kind)})" for each in values)
+    sql = selected([read(question)], f'(SELECT * FROM (VALUES {listed}) AS t("{name}"))')
+    return [each for (each,) in duckdb.sql(sql).fetchall()]
+
+
+@pytest.mark.parametrize(
+    ("target", "texts", "wanted"),
+    [
+        ("BIGINT", ["17", "-0", "+7", " 7", "1e3", "12.5", "1_000", "0x1A", "9" * 19], [17, 0, 7] + [None] * 6),
+        (
+            "DOUBLE",
+            [".5", "1e3", "-2.", "nan", "inf", "1e160", "1e-160", "1,5"],
+            [0.5, 1e3, -2.0, *[None] * 3, 0.0, None],
+        ),
+        ("BOOLEAN", ["true", "FALSE", "True", "t", "yes", "1", "0", " true"], [True, False, True] + [None] * 5),
+    ],
+)
+def test_texts_are_read_by_our_own_grammars(target: str, texts: list[str], wanted: list[Any]) -> None:
+    assert results(f"CAST(name AS {target})", texts) == wanted
+
+
+def test_dates_are_read_by_our_own_grammar() -> None:
+    texts = [
+        "2024-02-29",
+        "2023-02-29",
+        "2024-2-1",
+        "2024-01-01 00:00",
+        "epoch",
+        "infinity",
+        "0000-01-01",
+        "2024/01/01",
+    ]
+    found = results("CAST(CAST(name AS DATE) AS VARCHAR)", texts)
+    assert found == ["2024-02-29", *[None] * 7]
+    times = ["2024-01-31", "2024-01-31T23:59", "2024-01-31 23:59:00.5", "2024-01-31 24:00", "2024-01-31 23:59Z"]
+    found = results("CAST(CAST(name AS TIMESTAMP) AS VARCHAR)", times)
+    assert found == ["2024-01-31 00:00:00", "2024-01-31 23:59:00", "2024-01-31 23:59:00.5", None, None]
+
+
+def test_nothing_is_an_escape_in_a_pattern() -> None:
+    assert results("name LIKE '100\\%'", ["100%", "100\\", "100\\x"]) == [False, True, True]
+    assert results("name ILIKE 'İ_Σ'", ["ibς", "ibσ", "IBΣ", "İbσ", "i̇bσ"]) == [False, True, True, True, False]
+
+
+def test_spaces_are_one_letter() -> None:
+    assert results("TRIM(name)", ["  a ", "\u00a0a", "\ta", "\u3000"]) == ["a", "\u00a0a", "\ta", "\u3000"]
+
+
+def _capital(letter: str) -> str:
+    """Unicode's simple mapping: Python's upper() is the full one, its title() is single where a capital exists."""
+    return next((each for each in (letter.upper(), letter.title()) if len(each) == 1), letter)
+
+
+def test_every_letter_has_one_capital_and_one_small_letter() -> None:
+    known = [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
+    cased = [each for each in known if each.lower() != each or each.upper() != each]
+    assert results("LOWER(name)", cased) == [letters.lower(each) for each in cased]
+    assert results("UPPER(name)", cased) == [_capital(each) for each in cased]
+    assert results("UPPER(name)", ["straße", "ßß", "ß", "ﬁn"]) == ["STRAßE", "ßß", "ß", "ﬁN"]
+    assert results("LOWER(name)", ["ΑΣ", "İ"]) == ["ασ", "i"]
+
+
+def test_parts_of_texts() -> None:
+    whole = "Hello"
+    for start in range(-8, 9):
+        first = start if start >= 0 else len(whole) + 1 + start
+        assert results(f"SUBSTR(name, {start})", [whole]) == [whole[max(first, 1) - 1 :]]
+        for length in range(-2, 9):
+            wanted = whole[max(first, 1) - 1 : max(first + length - 1, 0)] if length > 0 else ""
+            assert results(f"SUBSTR(name, {start}, {length})", [whole]) == [wanted], (start, length)
+
+
+def test_remainders_of_reals() -> None:
+    source = random.Random(7)
+    pairs = [(source.uniform(-1e6, 1e6), source.choice([0.1, 0.2, 3.0, -7.5, 1e-9])) for _ in range(200)]
+    pairs += [(0.6, 0.2), (1e20, 3.0), (-7.5, 2.0), (5.0, 0.0)]
+    x, y = (Column(name, Domain("real")) for name in "xy")
+    listed = ", ".join(f"({a!r}::DOUBLE, {b!r}::DOUBLE)" for a, b in pairs)
+    found = duckdb.sql(selected([call("%", x, y)], f"(SELECT * FROM (VALUES {listed}) AS t(x, y))")).fetchall()
+    assert [each for (each,) in found] == [None if b == 0 else a - b * float(int(a / b)) for a, b in pairs]
+
+
+def test_reals_stay_in_their_range() -> None:
+    def of(question: str, values: list[float]) -> list[Any]:
+        return results(question, values, "weight", Type.REAL)
+
+    assert of("weight * weight", [1e100, 1e-100, 1e75, BIG, 0.0]) == [None, 0.0, 1e75 * 1e75, None, 0.0]
+    assert of("weight / 1e150", [1e-100, 1e50, BIG]) == [0.0, 1e50 / 1e150, BIG / 1e150]
+    assert of("weight - 1e-150", [1e-150, 1.0000000000000002e-150]) == [0.0, 0.0]
+    assert of("weight + weight", [BIG, BIG / 2, SMALL]) == [None, BIG, 2 * SMALL]
+    assert of("weight", [BIG * 2, SMALL / 2, -SMALL]) == [None, 0.0, -SMALL]
+    assert of("EXP(weight)", [1e6, -1e6, 0.0]) == [None, 0.0, 1.0]
+    assert of("POW(weight, 3)", [1e100, 1e-100, -2.0, 0.0]) == [None, 0.0, -8.0, 0.0]
+    assert of("POW(weight, -1)", [0.0, 4.0]) == [None, 0.25]
+
+
+def test_a_real_has_no_text() -> None:
+    with pytest.raises(Unsupported, match="cannot become text"):
+        read("CAST(weight AS VARCHAR)")
+
+
+def _engine(rows: list[tuple[int, str | None, float]], limits: tuple[int, int, int] | None) -> DuckDB:
+    source = pa.table({name: [row[index] for row in rows] for index, name in enumerate(("who", "place", "cost"))})
+    columns = {
+        "place": {"values": list("abcde"), "nullable": True},
+        "cost": {"type": "real", "bounds": [-10, 100], "grid": 1},
+    }
+    if limits is None:
+        return DuckDB(policy_of(Table("t", source, columns, id="row")))
+    most = dict(zip(("max_rows", "max_groups", "max_rows_per_group"), limits, strict=True))
+    return DuckDB(policy_of(Table("t", source, columns, id="who", **most)))  # type: ignore[arg-type]
+
+
+def _totals(engine: DuckDB, text: str, way: Bounding, groups: list[Any], key: int = 0) -> list[tuple[int, ...]]:
+    plan = parse(text, engine.catalog()).plan
+    table = engine._policy.tables["t"]
+    made = boundings(plan, table, Limits.of(table), len(groups))
+    return engine.totals(next(each for each in made if each.bounding is way), groups, key)
+
+
+def test_values_become_steps_with_ties_to_even() -> None:
+    costs = [0.5, 1.5, 2.5, -0.5, -1.5, 2.4999, 3.5]
+    engine = _engine([(0, "a", cost) for cost in costs], None)
+    assert _totals(engine, "SELECT SUM(cost) FROM t", Bounding.WHOLE, [()]) == [(0 + 2 + 2 + 0 - 2 + 2 + 4,)]
+
+
+def _reckoned(rows: list[tuple[int, str | None, float]], limits: tuple[int, int, int], key: int) -> Counter[Any]:
+    """Rows kept of each (unit, place): at most so many groups, rows in a group and rows, by the rank of their MD5."""
+    most, groups, per_group = limits
+
+    def rank(*parts: object) -> str:
+        return hashlib.md5("|".join(str(each) for each in parts if each is not None).encode()).hexdigest()
+
+    of_unit = defaultdict(list)
+    for who, place, cost in rows:
+        of_unit[who].append((rank(key, place, int(cost)), place is None, place or "", int(cost)))
+    kept: Counter[Any] = Counter()
+    for own in of_unit.values():
+        chosen = own
+        if groups < most:
+            places = sorted({(rank(key, None if row[1] else row[2]), *row[1:3]) for row in own})[:groups]
+            chosen = [row for row in own if row[1:3] in {each[1:] for each in places}]
+        if per_group < most:
+            chosen = [
+                row
+                for each in {row[1:3] for row in chosen}
+                for row in sorted(r for r in chosen if r[1:3] == each)[:per_group]
+            ]
+        for row in sorted(chosen)[:most]:
+            kept[None if row[1] else row[2]] += 1
+            kept[None if row[1] else row[2], "cost"] += row[3]
+    return kept
+
+
+@pytest.mark.parametrize("limits", [(4, 4, 4), (4, 2, 4), (4, 4, 2), (5, 2, 2), (4, 2, 2), (1, 1, 1)])
+def test_samples_are_those_of_an_independent_reckoning(limits: tuple[int, int, int]) -> None:
+    source = random.Random(repr(limits))
+    people = [
+        (who, source.choice([*"abcde", None]), float(source.randint(-10, 100)))
+        for who in range(40)
+        for _ in range(who % 9)
+    ]
+    source.shuffle(people)
+    engine = _engine(people, limits)
+    groups: list[Any] = [(each,) for each in (*"abcde", None)]
+    for key in (0, 2**61 + 5):
+        found = _totals(engine, "SELECT place, COUNT(*), SUM(cost) FROM t GROUP BY place", Bounding.SAMPLE, groups, key)
+        kept = _reckoned(people, limits, key)
+        assert found == [(kept[place], kept[place, "cost"]) for (place,) in groups]
+
+
+def test_a_sample_counts_units_that_keep_a_row() -> None:
+    people = [(who, place, 1.0) for who in range(30) for place in "abcde"[: 1 + who % 5] for _ in range(2)]
+    engine = _engine(people, (6, 2, 2))
+    asked = "SELECT place, COUNT(DISTINCT who), COUNT(DISTINCT who) FILTER (WHERE cost > 5) FROM t GROUP BY place"
+    found = _totals(engine, asked, Bounding.SAMPLE, [(each,) for each in "abcde"], 11)
+    assert sum(units for units, _ in found) == sum(min(2, 1 + who % 5) for who in range(30))
+    assert all(dear == 0 for _, dear in found)
+    assert all(
+        units <= sum(1 for who in range(30) if "abcde".index(place) <= who % 5)
+        for place, (units, _) in zip("abcde", found, strict=True)
+    )
+
+
+def test_a_key_of_reals_can_be_sampled() -> None:
+    engine = _engine([(0, "a", float(cost)) for cost in range(6)], (3, 2, 2))
+    asked = "SELECT CASE WHEN cost > 2 THEN 0.5 ELSE 0.25 END AS half, COUNT(*) FROM t GROUP BY half"
+    found = _totals(engine, asked, Bounding.SAMPLE, [(Fraction("0.25"),), (Fraction("0.5"),)], 3)
+    assert sum(count for (count,) in found) == 3
+    assert max(found) == (2,)

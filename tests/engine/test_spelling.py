@@ -1,0 +1,89 @@
+"""A dialect is its spelling alone: what is written through another one has no word of DuckDB's."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from engine.lowered import selected
+from engine.ordinary import ORDINARY
+from engine.tables import policy_of
+from plan.samples import read
+from sfumato.engine import generator, lowering
+from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.generator import Generator
+from sfumato.engine.relational import Operation, Wide
+from sfumato.engine.spelling import Spelling
+from sfumato.engine.spellings.duckdb import DuckDBSpelling
+from sfumato.plan.bounding import Limits, boundings
+from sfumato.plan.keys import Span, World
+from sfumato.plan.sql import parse
+from sfumato.policy import Domain, Table, Type
+
+OWN = re.compile(
+    r"list_transform|lambda|hash\(|md5|QUALIFY|HUGEINT|BIGINT|DOUBLE|VARCHAR|TRY_CAST|//|::|isfinite|TRUNC|ROUND\(|LEAST|"
+    r"GREATEST|LIKE|SUBSTR|TRIM|LOWER|UPPER|date_|to_|epoch|unnest|\$|range\(|regexp|struct_pack|FLOOR|CEIL|SUM\(",
+    re.IGNORECASE,
+)
+
+
+class Marked:
+    """A spelling that writes what it is asked for in words of no dialect."""
+
+    types = {kind: f"T{index}" for index, kind in enumerate([*Type, Wide.INTEGER])}  # noqa: RUF012
+    staged = " FENCE"
+
+    def __getattr__(self, method: str) -> Any:
+        signature = inspect.signature(getattr(Spelling, method))
+
+        def written(*arguments: object) -> str:
+            signature.bind(self, *arguments)
+            if method == "name":
+                return f"[{arguments[0]}]"
+            named = "".join(part.capitalize() for part in method.split("_"))
+            shown = [each if isinstance(each, str) and each[-1:] in ")]" else "~" for each in arguments]
+            return f"S{len(method)}{named[0]}({', '.join(shown)})"
+
+        return written
+
+
+@pytest.mark.parametrize("question", ORDINARY)
+def test_functions_have_no_word_of_a_dialect(question: str) -> None:
+    written = selected([read(question)], "SOURCE", Marked())  # type: ignore[arg-type]
+    assert not OWN.search(written), (OWN.search(written), written)
+
+
+QUESTIONS = (
+    "SELECT place, COUNT(*), SUM(cost), AVG(cost) FROM t GROUP BY place",
+    "SELECT place, COUNT(DISTINCT who), SUM(cost) FROM t WHERE cost * 2 > 1 GROUP BY place",
+    "SELECT COUNT(*) FILTER (WHERE cost > 3) FROM t JOIN p ON t.place = p.place WHERE p.far > 1",
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_statements_have_no_word_of_a_dialect(question: str) -> None:
+    source = pa.table({"who": [1], "place": ["a"], "cost": [1.5]})
+    columns = {"place": {"values": ["a", "b"]}, "cost": {"type": "real", "bounds": [-10, 100]}}
+    table = Table("t", source, columns, id="who", max_rows=5, max_groups=3, max_rows_per_group=2)
+    engine = DuckDB(policy_of(table, Table("p", pa.table({"place": ["a"], "far": [2]}), public=True)))
+    plan = parse(question, engine.catalog()).plan
+    for bounded in boundings(plan, table, Limits.of(table), 2):
+        statement = lowering.statement(bounded, 7)
+        written = Generator(Marked(), str.upper).statement(statement)  # type: ignore[arg-type]
+        assert not OWN.search(written), (OWN.search(written), written)
+        assert OWN.search(Generator(DuckDBSpelling(), engine.sources.scan).statement(statement))
+
+
+def test_public_values_have_no_word_of_a_dialect() -> None:
+    key = read("CASE WHEN age > 3 THEN colour END")
+    world = World((("age", Domain("integer"), Span(1, 10)), ("colour", Domain("text"), ("a", "b"))), (key,))
+    written = Generator(Marked(), str.upper).statement(lowering.distinct(world))  # type: ignore[arg-type]
+    assert not OWN.search(written), written
+
+
+def test_every_operation_is_written() -> None:
+    assert set(generator._WRITERS) == set(Operation)
