@@ -19,7 +19,7 @@ from sfumato.ledger.rows import Row
 
 BLOCK, ROUNDS = 50, 20
 NOISE = sf.Laplace(scale=1000)
-ENTRY = sf.Entry(NOISE.curve(), (NOISE,), "SELECT region, COUNT(*) FROM visits GROUP BY region", "ab" * 32, "v1", "ana")
+ENTRY = sf.Entry(sf.Charged(NOISE, 1), "SELECT region, COUNT(*) FROM visits GROUP BY region", "ab" * 32, "v1", "ana")
 
 
 def milliseconds(call: Callable[[], object]) -> tuple[float, float]:

@@ -154,7 +154,7 @@ def _opening(record: dict[str, object], salt: str) -> str:
         return ""
     at = microseconds(datetime.fromisoformat(str(record["time"])), "time")
     texts = {name: str(record[name] or "") for name in ("kind", "account", "detail", "previous")}
-    row = Row(number=1, time=at, terms=1, mechanisms="", cost=write_cost(NOTHING), purse=str(Purse()), salt=salt)
+    row = Row(number=1, time=at, terms=1, cost=write_cost(NOTHING), totals=str(Purse()), salt=salt)
     return row._replace(**texts).seal()
 
 

@@ -133,7 +133,7 @@ def test_hidden_state_is_charged_whole_at_opening(ledger: sf.Ledger) -> None:
     """The sparse vector technique through a tab, from opening to the last "above"."""
     clinic = account(ledger)
     watch = sf.AboveThreshold(epsilon="0.5", threshold=1000)
-    tab = clinic.open_tab(sf.Entry(watch.curve(), (watch,), "which ward is crowded?", analyst="ana"))
+    tab = clinic.open_tab(sf.Entry(sf.Charged(watch), "which ward is crowded?", analyst="ana"))
     assert clinic.spent["pure"] == Fraction(1, 2)
     session = watch.start()
     for ward, patients in (("a", 3), ("b", 5000), ("c", 2)):
@@ -158,7 +158,7 @@ def test_hidden_state_is_charged_whole_at_opening(ledger: sf.Ledger) -> None:
 def test_hidden_state_is_no_step(ledger: sf.Ledger) -> None:
     watch = sf.AboveThreshold(epsilon="0.1", threshold=5)
     with account(ledger).open_tab(pure("0.5")) as tab, pytest.raises(sf.InvalidParameter, match="charged whole"):
-        tab.step(sf.Entry(watch.curve(), (watch,)))
+        tab.step(sf.Entry(sf.Charged(watch)))
 
 
 def test_anything_may_be_charged_whole(ledger: sf.Ledger) -> None:

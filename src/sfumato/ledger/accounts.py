@@ -62,7 +62,7 @@ class Account:
     def spent(self) -> dict[str, Fraction | None]:
         """What was spent for good, without what tabs hold."""
         with self._book.reading() as desk:
-            purse = read_purse(desk.last(self.name).purse)
+            purse = read_purse(desk.last(self.name).totals)
             return self._book.terms(desk, self.name).budget.at(purse.spent).spent
 
     # ── charging and answering ─────────────────────────────────────────────────────────────────
@@ -89,6 +89,10 @@ class Account:
     def cost(self, curve: Curve) -> Cost:
         """A release's price here. Order and neighbours are fixed for life, so no amendment changes it."""
         return self._opening.budget.cost(curve)
+
+    def recomputed(self, line: Line) -> Cost | None:
+        """What a line of this account must have cost or held, from what it says was run; None where it says nothing."""
+        return None if line.curve is None else self.cost(line.curve)
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
         """Write down the answer to a charge; it may be shown once this has returned."""
@@ -153,7 +157,7 @@ class Account:
             most = old.delta if delta is None else exact(delta, "delta", BELOW_ONE)
             part = old.reserve * most / old.delta if old.delta else most
             kept = part if reserve is None else exact(reserve, "reserve")
-            spent = read_purse(desk.last(self.name).purse).total
+            spent = read_purse(desk.last(self.name).totals).total
             if kept != part and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
                 rule = "the same part of δ as before once something was spent: the proof fixes it"
                 raise InvalidParameter("reserve", kept, rule)
@@ -240,7 +244,7 @@ class Account:
         """
         entry, vector = self._hold(hold, analyst, question)
         spends = whole or entry.interactive
-        columns = self._book.columns(entry)
+        columns = self._book.columns(entry) | ({"parts": ""} if isinstance(hold, Cost) else {})
 
         def write(desk: Desk) -> Row:
             cost, left = (vector, NOTHING) if spends else (NOTHING, vector)

@@ -121,7 +121,7 @@ def anchored(desk: Desk) -> Anchor:
 
 def _account(desk: Desk, name: str) -> AnchoredAccount:
     last = desk.last(name)
-    return AnchoredAccount(name, desk.terms(last.terms), read_purse(last.purse).total)
+    return AnchoredAccount(name, desk.terms(last.terms), read_purse(last.totals).total)
 
 
 def accept(desk: Desk, anchor: Anchor, reason: str) -> list[Row]:
@@ -144,7 +144,7 @@ def _raise(desk: Desk, known: AnchoredAccount, common: int, lost: str, reason: s
             place=f"account {known.name!r}",
             fix="give the anchor that belongs to this ledger",
         )
-    cost = _difference(known.total, read_purse(shared[0].purse).total if shared else NOTHING)
+    cost = _difference(known.total, read_purse(shared[0].totals).total if shared else NOTHING)
     return desk.append("acknowledge", known.name, {"data": lost, "question": reason}, cost=cost)
 
 

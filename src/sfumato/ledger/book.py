@@ -85,7 +85,7 @@ class Book:
     def purses(self, desk: Desk, account: str, analyst: str = "") -> list[tuple[Budget, str]]:
         """Every purse that must afford a charge, at spent and held together: the account's, and the analyst's."""
         budget = self.terms(desk, account).budget
-        found = [(budget.at(read_purse(desk.last(account).purse).total), "the account")]
+        found = [(budget.at(read_purse(desk.last(account).totals).total), "the account")]
         mine = desk.newest(account=account, analyst=analyst) if analyst else None
         if mine is not None and mine.share:
             found.append((budget.share(mine.share).at(read_purse(mine.own).total), "the analyst's share"))

@@ -118,7 +118,7 @@ class Desk:
             tab=number if kind == "tab-open" else tab,
             cost=write_cost(cost),
             left="" if left is None else write_cost(left),
-            purse=str(read_purse(last.purse if last else "").after(cost, before, after)),
+            totals=str(read_purse(last.totals if last else "").after(cost, before, after)),
             own=str(read_purse(mine.own if mine else "").after(cost, before, after)) if analyst else "",
             terms=number if last is None or kind == "amend" else last.terms,
             salt=f"{bits.integer(128):032x}",

@@ -38,7 +38,7 @@ def record(line: Line) -> Record:
         **_amounts("cost", line.cost),
         **_amounts("spent", line.spent),
         **_amounts("held", line.held),
-        "mechanisms": line.mechanisms,
+        "parts": line.parts,
         "detail": line.detail,
         "body": line.body,
         "previous": line.previous,

@@ -52,8 +52,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 """What each version of the schema adds to the one before; a file says in its header how far it has come."""
-UNREAD = 1
-"""Schemas up to this one are no longer read: their lines held plain hashes of the data."""
+UNREAD = 2
+"""Schemas up to this one are no longer read: they were never published, and their lines say less."""
 
 _INSERT = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 _BEGIN = f"INSERT INTO under_way VALUES ({', '.join('?' * len(UnderWay._fields))})"
@@ -207,7 +207,7 @@ class SQLiteStore:
             )
         if 0 < version <= UNREAD:
             raise LedgerUnavailable(
-                f"this ledger was written by an older Sfumato (schema {version}), with plain hashes of the data",
+                f"this ledger was written by an older Sfumato (schema {version}), whose lines say less",
                 place=self.place,
                 fix="keep the file, which was not touched, as the record of what was spent; open a new ledger with a "
                 "budget of what is left",

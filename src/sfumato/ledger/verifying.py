@@ -124,7 +124,7 @@ class Checker:
             raise _Bad("its account was not opened, or is opened twice")
         purse, terms = known or (Purse(), row.number)
         purse = purse.after(cost, before, left)
-        if str(purse) != row.purse:
+        if str(purse) != row.totals:
             raise _Bad("the account's totals do not follow from the lines before")
         if row.terms != (row.number if row.kind == "amend" else terms):
             raise _Bad("it names the wrong terms")
@@ -166,7 +166,7 @@ class Checker:
 
     def _earlier_account(self, row: Row) -> tuple[Purse, int] | None:
         found = self.earlier(row.number, {"account": row.account})
-        return None if found is None else (read_purse(found.purse), found.terms)
+        return None if found is None else (read_purse(found.totals), found.terms)
 
     def _earlier_analyst(self, row: Row) -> tuple[Purse, str] | None:
         found = self.earlier(row.number, {"account": row.account, "analyst": row.analyst})
