@@ -47,6 +47,8 @@ if sys.argv[2] == "close":
 os._exit(0)
 """
 
+LARGE_ANSWER = CHARGE_AND_ANSWER.replace("'\"body\"'", "'x' * 100_000")
+
 
 def check(path: Path, output: str) -> None:
     """What must hold after any crash: whatever was said is on disk, nothing is answered that was not charged."""
@@ -70,11 +72,11 @@ def check(path: Path, output: str) -> None:
         assert ledger.verify().holds
 
 
-def fault_points(path: Path, call: str, folder: Path) -> int:
+def fault_points(code: str, path: Path, call: str, folder: Path) -> int:
     """How often a run makes this system call."""
     log = folder / "count"
     wrap = (str(STRACE), "-f", "-qq", "-o", str(log), "-e", f"trace={call}")
-    script(CHARGE_AND_ANSWER, path, "close", wrap=wrap)
+    script(code, path, "close", wrap=wrap)
     return sum(f"{call}(" in line for line in log.read_text().splitlines())
 
 
@@ -82,11 +84,22 @@ def fault_points(path: Path, call: str, folder: Path) -> int:
 @pytest.mark.parametrize("call", CALLS)
 def test_killed_at_every_system_call_that_changes_a_disk(call: str, tmp_path: Path, long: bool) -> None:
     """Before the n-th call for every n; after it is before the next. By default into an account that is open."""
+    _killed_everywhere(CHARGE_AND_ANSWER, call, tmp_path, long=long)
+
+
+@traced
+@pytest.mark.parametrize("call", ["write", "fsync", "rename", "mkdir"])
+def test_killed_at_every_such_call_while_a_large_answer_is_written(call: str, tmp_path: Path, long: bool) -> None:
+    """The file is there before its line: no line ever refers to an answer that is not on disk."""
+    assert _killed_everywhere(LARGE_ANSWER, call, tmp_path, long=long) > (call in {"write", "fsync"})
+
+
+def _killed_everywhere(code: str, call: str, tmp_path: Path, *, long: bool) -> int:
     first, count = tmp_path / "first.db", tmp_path / "count.db"
     _prepare(first)
     if not long:
         shutil.copy(first, count)
-    many = fault_points(count, call, tmp_path)
+    many = fault_points(code, count, call, tmp_path)
     for point in range(1, many + 1):
         path = tmp_path / f"{point}" / "ledger.db"
         path.parent.mkdir()
@@ -94,9 +107,28 @@ def test_killed_at_every_system_call_that_changes_a_disk(call: str, tmp_path: Pa
             shutil.copy(first, path)
         wrap = (str(STRACE), "-f", "-qq", "-o", os.devnull, "-e", f"trace={call}")
         wrap += ("-e", f"inject={call}:signal=KILL:when={point}")
-        done = script(CHARGE_AND_ANSWER, path, "close", wrap=wrap, check=False)
+        done = script(code, path, "close", wrap=wrap, check=False)
         assert done.returncode != 0, point
         check(path, done.stdout)
+    return many
+
+
+ON_DISK = re.compile(
+    r'(write|pwrite64|fsync|fdatasync)\(\d+<[^>]*ledger\.db(-wal|\.answers)([^>]*)>|"(shown)\\n"|(rename)\('
+)
+
+
+@traced
+def test_a_large_answer_is_synced_before_its_line_and_shown_after(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    wrap = (str(STRACE), "-f", "-qq", "-y", "-o", str(trace), "-e", "trace=pwrite64,write,fsync,fdatasync,rename")
+    script(LARGE_ANSWER, tmp_path / "ledger.db", "die", wrap=wrap)
+    said = trace.read_text()
+    calls = [found.groups() for found in ON_DISK.finditer(said[said.index('"charged') :])]
+    kinds = ["".join(each or "" for each in (call[0], call[1] and call[1][1:], call[3], call[4])) for call in calls]
+    order = [kind for index, kind in enumerate(kinds) if kind not in kinds[:index] or kind.startswith("fsync")]
+    assert order == ["writeanswers", "fsyncanswers", "rename", "fsyncanswers", "pwrite64wal", *order[5:]]
+    assert kinds.index("shown") > max(index for index, kind in enumerate(kinds) if kind.endswith("wal"))
 
 
 def _prepare(path: Path) -> None:

@@ -100,6 +100,7 @@ class Account:
             raise InvalidParameter("line", line, "the line of a charge or a step")
         entries.prose(body, "body", entries.BODY)
         detail = entries.write_widths(entries.widths(accuracy))
+        written = self._book.body(body)
         with self._book.writing() as desk:
             paid = desk.line(entries.line_number(line.number, "line"))
             known = paid is not None and (paid.hash, paid.account) == (line.hash, self.name)
@@ -114,7 +115,7 @@ class Account:
             desk.end(paid.number)
             copied = {"analyst": paid.analyst, "request": paid.request, "plan": paid.plan, "data": paid.data}
             return Line.of(
-                desk.append("answer", self.name, {**copied, "about": paid.number, "body": body, "detail": detail})
+                desk.append("answer", self.name, {**copied, **written, "about": paid.number, "detail": detail})
             )
 
     def stored(self, *, plan: str, data: str, accuracy: Mapping[str, Number] | None = None) -> StoredAnswer | None:
@@ -123,7 +124,7 @@ class Account:
         where = {"kind": "answer", "account": self.name}
         where |= {"plan": entries.name(plan, "plan"), "data": self._book.data(entries.name(data, "data"))}
         found = asking.stored(self._book, where, asked)
-        return None if found is None else StoredAnswer.of(found)
+        return None if found is None else self._book.stored(found)
 
     def requested(
         self, request_id: str, *, analyst: str | None = None, question: str | None = None, plan: str | None = None
@@ -132,7 +133,7 @@ class Account:
         entries.name(request_id, "request_id")
         with self._book.reading() as desk:
             found = asking.requested(desk, self.name, request_id, analyst, question, plan)
-        return None if found is None else StoredAnswer.of(found)
+        return None if found is None else self._book.stored(found)
 
     # ── what the owner does ────────────────────────────────────────────────────────────────────
 

@@ -59,7 +59,7 @@ class Asking:
         if isinstance(found, UnderWay):
             waiting()
             found = self._wait(found, PATIENCE if seconds is None else min(seconds, PATIENCE))
-        return None if found is None else StoredAnswer.of(found)
+        return None if found is None else self._book.stored(found)
 
     def stands(self) -> bool:
         """Whether this question was charged, whatever interrupted whom."""

@@ -10,12 +10,14 @@ from typing import TypeVar
 
 from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerUnavailable, Unanswered
 from sfumato.ledger.anchors import Anchor
+from sfumato.ledger.bodies import LARGE
 from sfumato.ledger.desk import Desk, Terms
-from sfumato.ledger.entries import Entry
+from sfumato.ledger.entries import Entry, StoredAnswer
 from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.purse import read_purse
 from sfumato.ledger.rows import Row
 from sfumato.ledger.store import Store
+from sfumato.ledger.verifying import LOST
 from sfumato.privacy import Budget, Cost
 
 T = TypeVar("T")
@@ -65,6 +67,19 @@ class Book:
     def data(self, data: str) -> str:
         """The data of a release as a line stores them."""
         return self.keyed("data", data) if data else ""
+
+    def body(self, body: str) -> dict[str, str]:
+        """An answer as a line stores it: a large one is in a file, durable before the line that refers to it."""
+        if len(body) > LARGE or len(body.encode()) > LARGE:
+            return {"file": self.store.bodies.keep(body)}
+        return {"body": body}
+
+    def stored(self, row: Row) -> StoredAnswer:
+        """The answer that a line holds, or refers to."""
+        body = self.store.bodies.read(row.file) if row.file else row.body
+        if body is None:
+            raise LedgerDamaged(row.number, LOST, fix="bring the file back from a backup, or ask afresh: fresh=True")
+        return StoredAnswer.of(row, body)
 
     def terms(self, desk: Desk, account: str) -> Terms:
         """The terms in force. A line never changes, so each is read once."""

@@ -163,6 +163,8 @@ class Line:
     """What was run and on what sensitivity, as a JSON list."""
     detail: str
     body: str
+    file: str
+    """SHA-256 of an answer that a file beside the ledger holds; ``body`` is empty then."""
     previous: str
     hash: str
 
@@ -216,6 +218,7 @@ class Line:
             row.parts or "[]",
             _detail(row),
             row.body,
+            row.file,
             row.previous,
             row.hash,
         )
@@ -251,8 +254,8 @@ class StoredAnswer:
     """Of the line that holds it."""
 
     @classmethod
-    def of(cls, row: Row) -> StoredAnswer:
-        return cls(row.number, moment(row.time), row.body, read_widths(row.detail), row.hash)
+    def of(cls, row: Row, body: str) -> StoredAnswer:
+        return cls(row.number, moment(row.time), body, read_widths(row.detail), row.hash)
 
 
 def widths(accuracy: Mapping[str, Number]) -> dict[str, Fraction]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -21,8 +21,8 @@ _BATCH = 10_000
 _WHOLE = {"number", "tab", "about"}
 
 
-def record(line: Line) -> Record:
-    """One line as flat columns."""
+def record(line: Line, large: Callable[[str], str | None]) -> Record:
+    """One line as flat columns; ``large`` finds an answer that a file holds."""
     return {
         "number": line.number,
         "time": line.time.isoformat(),
@@ -40,7 +40,8 @@ def record(line: Line) -> Record:
         **_amounts("held", line.held),
         "parts": line.parts,
         "detail": line.detail,
-        "body": line.body,
+        "body": large(line.file) if line.file else line.body,
+        "file": line.file,
         "previous": line.previous,
         "hash": line.hash,
     }
@@ -59,7 +60,7 @@ def _amounts(name: str, cost: Cost) -> Record:
     return {f"{name}_{currency}": amount for currency, amount in shown.items()}
 
 
-def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str]) -> None:
+def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str], large: Callable[[str], str | None]) -> None:
     """Write lines to a new file that only its owner can read."""
     if not isinstance(form, str) or form not in _FORMS:
         raise InvalidParameter("form", form, "one of " + ", ".join(sorted(_FORMS)))
@@ -73,7 +74,7 @@ def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str]) -> No
             fix="give the name of a file that is not there, in a folder that is",
         ) from error
     try:
-        _FORMS[form](map(record, lines), handle)
+        _FORMS[form]((record(line, large) for line in lines), handle)
     except BaseException:
         target.unlink(missing_ok=True)
         raise

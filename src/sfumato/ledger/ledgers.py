@@ -28,7 +28,7 @@ _PAGE = 1000
 
 
 class Ledger:
-    """An append-only, hash-chained book of every charge and answer, in one file.
+    """An append-only, hash-chained record of every charge and answer, in one file; large answers are files beside it.
 
     Safe from threads and processes, and across fork. A charge is checked and written in one exclusive transaction and
     is on disk when it returns.
@@ -146,7 +146,8 @@ class Ledger:
         """Check everything: the file, every seal, every link, every total, the anchor; names the first bad line."""
         found = inspecting.everything(self._book.store)
         if not found.holds:
-            self._book.damage = LedgerDamaged(found.bad, found.why)
+            # A lost answer is lost alone: what was spent is in the lines, and more may be charged.
+            self._book.damage = None if found.answers else LedgerDamaged(found.bad, found.why)
             return found
         with self._book.reading() as desk:
             missing = self._book.behind(desk)
@@ -173,8 +174,8 @@ class Ledger:
         self._book.store.backup(path)
 
     def export(self, form: str, path: str | os.PathLike[str]) -> None:
-        """Every line as "json", "csv" or "arrow", in a new file."""
-        export(self.lines(), form, path)
+        """Every line as "json", "csv" or "arrow", in a new file; large answers are in it, unless they are lost."""
+        export(self.lines(), form, path, self._book.store.bodies.read)
 
     def close(self) -> None:
         """Close it. What was written is already safe; the anchor beside the file is renewed."""

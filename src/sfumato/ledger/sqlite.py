@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
 from sfumato.ledger import places
+from sfumato.ledger.bodies import Bodies
 from sfumato.ledger.rows import COLUMNS, Row
 from sfumato.ledger.store import UnderWay, Where
 from sfumato.mechanisms import bits
@@ -75,6 +76,7 @@ class SQLiteStore:
     def __init__(self, path: object, timeout: float) -> None:
         self._path = places.resolve(path)
         self.place = str(self._path)
+        self.bodies = Bodies(self._path)
         self._timeout = timeout
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
@@ -252,6 +254,7 @@ class SQLiteStore:
                 copy.commit()
                 copy.execute("PRAGMA journal_mode = DELETE")
             _sync(partial)
+            self.bodies.copy(Bodies(target))
             os.link(partial, target)  # fails where another file has appeared meanwhile
         finally:
             partial.unlink()

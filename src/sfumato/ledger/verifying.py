@@ -17,6 +17,7 @@ _ON_TABS = {"tab-open", "step", "tab-close"}
 _NO_TAB = (NOTHING, NOTHING)
 _PAID = {"charge", "step"}
 _ENDING = {"answer", "stopped"}
+LOST = "the file that holds this answer is missing or was changed"
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Verification:
     lines: int
     bad: int | None = None
     why: str = ""
+    answers: tuple[int, ...] = ()
+    """Lines whose answers are lost with their files; where there is no other fault, nothing else is."""
 
     @property
     def holds(self) -> bool:
