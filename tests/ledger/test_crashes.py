@@ -246,7 +246,7 @@ charge()
 tab = clinic.open_tab(pure("0.1"))
 os.write(1, b"begin\\n"); line = tab.step(pure("0.01")); os.write(1, b"done\\n")
 os.write(1, b"begin\\n"); clinic.answer(line, "1", {}); os.write(1, b"done\\n")
-os.write(1, b"begin\\n"); tab.close(); os.write(1, b"done\\n")
+os.write(1, b"begin\\n"); tab.stop(); os.write(1, b"done\\n")
 """
 
 

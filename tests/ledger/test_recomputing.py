@@ -37,6 +37,12 @@ LOCAL = (
 )
 
 
+def leaks(part: sf.Charged) -> sf.Curve:
+    """What the mechanism itself says."""
+    given = () if part.sensitivity is None else (part.sensitivity,)
+    return part.mechanism.curve(*given)
+
+
 def test_every_kind_of_charge_is_recomputed_from_its_line(tmp_path: Path) -> None:
     ledger = sf.Ledger.open(tmp_path / "ledger")
     clinic = account(ledger, sf.Budget(10, "1e-6"))
@@ -46,6 +52,8 @@ def test_every_kind_of_charge_is_recomputed_from_its_line(tmp_path: Path) -> Non
         lines.append(where.charge(sf.Entry(parts)))
         for line in lines:
             assert where.recomputed(line) == line.cost
+        leaked = [part if isinstance(part, sf.Curve) else leaks(part) for part in parts]
+        assert [line.cost for line in lines] == [where.cost(curve) for curve in (*leaked, sf.compose(leaked))]
     watch = clinic.open_tab(sf.Entry(EVERY[-2]))
     assert clinic.recomputed(watch.opening) == watch.opening.cost
     with clinic.open_tab(sf.Entry(EVERY[0])) as tab:

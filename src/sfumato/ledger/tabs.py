@@ -1,9 +1,9 @@
 """Tabs: an amount held for a series of releases, of which each is charged before it runs.
 
 A hold is a vector (ε, r, δ); a step must fit what is left in every component, so that spent and held together never
-grow. What is unspent is released at the end: every step was a complete release charged with its own curve, and where
-to stop was decided from what had been released. Whatever does not meet that (a mechanism with hidden state, a block
-left by an error that may depend on data, a process that died) gives nothing back.
+grow. What is unspent is free again after an explicit ``stop``: every step was a complete release charged with its own
+curve, and where to stop was decided from what had been released. Whatever does not meet that (a mechanism with hidden
+state, a time limit, a block left by an error that may depend on data, a process that died) gives nothing back.
 """
 
 from __future__ import annotations
@@ -67,9 +67,16 @@ class Tab:
         # The step only moves what is held to what is spent; a correction may have raised the totals meanwhile.
         return self._book.admitted(self.opening.account, columns["analyst"], NOTHING, write, Line.of)
 
-    def close(self) -> None:
-        """End it and free what is unspent. A tab that is closed stays closed."""
+    def stop(self) -> None:
+        """End it between two steps and free what is unspent. A tab that has ended stays ended.
+
+        Only who decides that from what was released may call it: the end then says no more than the releases did.
+        """
         self._end(keep=False)
+
+    def forfeit(self) -> None:
+        """End it and give nothing back: a time limit was met or a step failed, and when may depend on private data."""
+        self._end(keep=True)
 
     def _end(self, *, keep: bool) -> None:
         with self._book.writing() as desk:
@@ -90,7 +97,7 @@ class Tab:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """An error may depend on private data, and so may where it stops: then nothing is given back."""
+        """An error may depend on private data, and so may where it ends: a time limit is one of them."""
         self._end(keep=kind is not None)
 
 
