@@ -500,3 +500,16 @@ def test_a_line_that_was_tampered_with_is_not_answered(ledger: sf.Ledger) -> Non
     for change in ({"number": 1}, {"number": 10**30}, {"number": -1}, {"number": "2"}, {"hash": "0" * 64}):
         with pytest.raises(sf.InvalidParameter):
             clinic.answer(dataclasses.replace(line, **change), "1", {})  # type: ignore[arg-type]
+
+
+def test_a_line_that_was_changed_in_the_file_is_not_believed(tmp_path: Path) -> None:
+    """Each line that is read is checked against its seal, in a ledger that is open."""
+    with sf.Ledger.open(tmp_path / "ledger") as ledger:
+        clinic = account(ledger)
+        clinic.answer(clinic.charge(pure(plan="p", data="v")), "1", {})
+        clinic.charge(pure())
+        connection = ledger._book.store._connection
+        connection.execute("DROP TRIGGER no_update")
+        connection.execute("UPDATE lines SET body = '2' WHERE number = 3")
+        with pytest.raises(sf.LedgerDamaged, match="line 3"):
+            clinic.stored(plan="p", data="v")

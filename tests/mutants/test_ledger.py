@@ -144,7 +144,7 @@ MUTANTS = (
         "ledger/desk.py",
         "if row.hash != row.seal():",
         "if False:",
-        ("ledger/test_accounts.py::test_a_line_that_was_tampered_with_is_not_answered",),
+        ("ledger/test_accounts.py::test_a_line_that_was_changed_in_the_file_is_not_believed",),
     ),
 )
 
