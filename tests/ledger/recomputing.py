@@ -8,7 +8,7 @@ from pathlib import Path
 
 import sfumato as sf
 from sfumato.ledger import charged
-from sfumato.ledger.purse import write_cost
+from sfumato.ledger.spending import write_cost
 from sfumato.ledger.sqlite import APPLICATION
 
 
@@ -33,13 +33,13 @@ def wrong(path: Path) -> list[str]:
 
 def _wrong(ledger: sf.Ledger) -> Iterator[str]:
     accounts = {name: ledger.account(name) for name in ledger.accounts}
-    with ledger._book.reading() as desk:
-        rows = [row for kind in ("charge", "step", "tab-open") for row in desk.page({"kind": kind})]
+    with ledger._guarded.reading() as transaction:
+        rows = [row for kind in ("charge", "step", "tab-open") for row in transaction.page({"kind": kind})]
     for row in rows:
         curve = _curve(row.parts)
         paid = {row.cost, row.left} if row.kind == "tab-open" else {row.cost}  # a tab holds it, or has spent it whole
         if curve is not None and write_cost(accounts[row.account].cost(curve)) not in paid:
-            yield f"line {row.number} of {ledger._book.store.place} cost {row.cost} for {row.parts}"
+            yield f"line {row.number} of {ledger._guarded.store.place} cost {row.cost} for {row.parts}"
 
 
 @lru_cache(maxsize=4096)

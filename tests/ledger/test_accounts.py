@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from ledger.desks import PATIENT, account, pure
+from ledger.small_accounts import PATIENT, account, pure
 from sfumato.privacy.numbers import UNIT
 
 
@@ -508,7 +508,7 @@ def test_a_line_that_was_changed_in_the_file_is_not_believed(tmp_path: Path) -> 
         clinic = account(ledger)
         clinic.answer(clinic.charge(pure(plan="p", data="v")), "1", {})
         clinic.charge(pure())
-        connection = ledger._book.store._connection
+        connection = ledger._guarded.store._connection
         connection.execute("DROP TRIGGER no_update")
         connection.execute("UPDATE lines SET body = '2' WHERE number = 3")
         with pytest.raises(sf.LedgerDamaged, match="line 3"):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 from sfumato.ledger.bodies import LARGE
 
 BIG = json.dumps(["é" * 50] * 2000, ensure_ascii=False)

@@ -19,9 +19,9 @@ import pyarrow.ipc as ipc
 import pytest
 
 import sfumato as sf
-from ledger.desks import account, pure, script
+from ledger.small_accounts import account, pure, script
 from sfumato.ledger.inspecting import CHECKPOINT
-from sfumato.ledger.rows import COLUMNS, Row
+from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.sqlite import MIGRATIONS
 
 

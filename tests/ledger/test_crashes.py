@@ -23,7 +23,7 @@ from types import FrameType
 import pytest
 
 import sfumato as sf
-from ledger.desks import account, pure, script
+from ledger.small_accounts import account, pure, script
 from sfumato.release import door
 from sfumato.release.preparing import prepare
 from sfumato.release.prices import Price
@@ -34,7 +34,7 @@ traced = pytest.mark.skipif(STRACE is None, reason="strace is not installed: fau
 
 CHARGE_AND_ANSWER = """
 import os, sys, sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 ledger = sf.Ledger.open(sys.argv[1])
 clinic = account(ledger)
 question = clinic.ask(pure("0.1", plan="p", data="v", request_id="r"), {})
@@ -195,7 +195,7 @@ def test_what_was_said_survives_a_disk_that_forgets_unsynced_writes(tmp_path: Pa
 
 @traced
 def test_a_ledger_that_does_not_sync_is_caught(tmp_path: Path) -> None:
-    careless = 'ledger._book.store._connection.execute("PRAGMA synchronous = NORMAL")'
+    careless = 'ledger._guarded.store._connection.execute("PRAGMA synchronous = NORMAL")'
     with pytest.raises(AssertionError):
         _survives(CHARGE_AND_ANSWER.replace("question = ", f"{careless}\nquestion = "), tmp_path)
 
@@ -225,7 +225,7 @@ def _survives(code: str, tmp_path: Path) -> None:
 
 SYNCED = """
 import os, sys, threading, sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 ledger = sf.Ledger.open(sys.argv[1])
 clinic = account(ledger)
 def charge():
@@ -268,7 +268,7 @@ def test_every_connection_syncs_before_a_charge_returns(tmp_path: Path) -> None:
 
 FOREVER = """
 import os, sys, sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 clinic = account(sf.Ledger.open(sys.argv[1]), sf.Budget(10**6))
 os.write(1, b"ready\\n")
 while True:
@@ -425,5 +425,5 @@ def test_a_release_that_is_interrupted_anywhere_says_whether_it_was_charged(tmp_
                 break
         assert outcomes[-1] == "done"
         assert outcomes.count("told") > 10
-        assert clinic.ledger._book.unsaid == {}
+        assert clinic.ledger._guarded.unsaid == {}
         assert clinic.ledger.verify().holds

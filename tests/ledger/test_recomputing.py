@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from ledger.desks import PATIENT, account
 from ledger.recomputing import ledgers, wrong
-from sfumato.ledger.rows import Row
+from ledger.small_accounts import PATIENT, account
+from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.sqlite import MIGRATIONS
 
 EVERY = (

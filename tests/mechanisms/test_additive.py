@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from privacy.test_numbers import HOSTILE
-from sfumato.mechanisms import additive, grids, tables
+from sfumato.mechanisms import additive, grids, guide_tables
 
 NOISE = [sf.Laplace, sf.Gaussian]
 
@@ -246,13 +246,13 @@ def test_the_classical_gaussian_is_textbook_and_more_than_needed() -> None:
 
 
 def test_tables_are_built_only_when_the_draws_pay() -> None:
-    tables.guide.cache_clear()
+    guide_tables.guide.cache_clear()
     sf.Laplace(7).apply(np.zeros(1000, np.int64))
     sf.Gaussian(7).apply(np.zeros(1000, np.int64))
-    assert tables.guide.cache_info().currsize == 0
+    assert guide_tables.guide.cache_info().currsize == 0
     sf.Gaussian(7).apply(np.zeros(additive._GAUSSIAN_TABLE_PAYS, np.int64))
     sf.Laplace(7).apply(np.zeros(additive._LAPLACE_TABLE_PAYS, np.int64))
-    assert tables.guide.cache_info().currsize == 2
+    assert guide_tables.guide.cache_info().currsize == 2
 
 
 @pytest.mark.long

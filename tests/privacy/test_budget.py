@@ -123,7 +123,7 @@ def test_replace_is_not_charged_as_add_remove() -> None:
     replaced = sf.Budget(1, neighbours="replace")
     with pytest.raises(sf.NeighboursDiffer, match=r"under\('replace'\)"):
         replaced.charge(sf.Curve.pure("0.1"))
-    assert replaced.charge(sf.Curve.pure("0.1").under("replace")).remaining == {"pure": Fraction(8, 10)}
+    assert replaced.charge(sf.Curve.pure("0.1").for_neighbours("replace")).remaining == {"pure": Fraction(8, 10)}
 
 
 def test_charging_leaves_the_old_account_as_it_was() -> None:

@@ -1,4 +1,4 @@
-"""Can samples refute a claim of (ε, δ)-DP?
+"""Samples may refute a claim of (ε, δ)-DP: this finds out whether they do.
 
 For an event S, ε ≥ ln((P(S) − δ)/Q(S)). With p below P(S) and q above Q(S), each except with probability β/2
 (Clopper & Pearson), ln((p − δ)/q) is a lower bound of ε except with probability β. Events are picked on a first
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.limits import at_least, at_most
+from sfumato.audit.confidence_limits import at_least, at_most
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.protocols import Additive
 from sfumato.mechanisms.response import Response

@@ -1,4 +1,4 @@
-"""Exact laws on small worlds: every outcome's probability, with and without the unit, and what can be told from them.
+"""Small worlds have exact laws: every outcome's probability, with and without the unit, and what they tell apart.
 
 Probabilities are rational where e^ε is, and otherwise known to 10⁻⁴⁰ or better: a divergence is an interval of
 width below 10⁻³⁰.
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import RandomizedResponse, grids, lazily
+from sfumato.mechanisms import RandomizedResponse, exact_decisions, grids
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
@@ -49,8 +49,8 @@ class Enumeration:
 
     def delta(self, epsilon: Number) -> Interval:
         """Bounds of the hockey-stick divergence at ε, the larger of both directions."""
-        context = lazily.digits(_DIGITS)
-        growth = Fraction(lazily.decimal(exact(epsilon, "epsilon", NONNEGATIVE), context).exp(context))
+        context = exact_decisions.digits(_DIGITS)
+        growth = Fraction(exact_decisions.decimal(exact(epsilon, "epsilon", NONNEGATIVE), context).exp(context))
         value = max(
             sum((max(Fraction(0), p - growth * q) for p, q in self.outcomes), Fraction(0)),
             sum((max(Fraction(0), q - growth * p) for p, q in self.outcomes), Fraction(0)),
@@ -113,8 +113,8 @@ def _ends(rows: list[tuple[Any, ...]], i: int, grid: Fraction | None) -> tuple[i
 def _responses(mechanism: RandomizedResponse, neighbours: tuple[Any, Any]) -> Enumeration:
     if not all(type(x) is int and 0 <= x < mechanism.choices for x in neighbours):
         raise InvalidParameter("neighbours", neighbours, f"two whole numbers in [0, {mechanism.choices})")
-    context = lazily.digits(_DIGITS)
-    odds = mechanism.odds or Fraction(lazily.decimal(mechanism.epsilon, context).exp(context))
+    context = exact_decisions.digits(_DIGITS)
+    odds = mechanism.odds or Fraction(exact_decisions.decimal(mechanism.epsilon, context).exp(context))
     total = odds + mechanism.choices - 1
     laws = [[(odds if j == value else Fraction(1)) / total for j in range(mechanism.choices)] for value in neighbours]
     outcomes = tuple(zip(*laws, strict=True))
@@ -143,7 +143,7 @@ class _Coordinate:
         return 2 * self.reach + abs(self.b - self.a) + 3
 
     def outcomes(self) -> list[Pair]:
-        context = lazily.digits(_DIGITS)
+        context = exact_decisions.digits(_DIGITS)
         low, high = min(self.a, self.b) - self.reach, max(self.a, self.b) + self.reach
         weights = [_weight(x, self.size, self.order, context) for x in range(high - low + 2)]
         mass, tail = _laplace_law(weights) if self.order == 1 else _gaussian_law(weights)
@@ -153,7 +153,7 @@ class _Coordinate:
 
 
 def _weight(x: int, size: Fraction, order: int, context: Context) -> Decimal:
-    return lazily.decimal(-((x / size) ** order) / order, context).exp(context)
+    return exact_decisions.decimal(-((x / size) ** order) / order, context).exp(context)
 
 
 def _laplace_law(weights: list[Decimal]) -> tuple[Any, Any]:
@@ -171,9 +171,11 @@ def _gaussian_law(weights: list[Decimal]) -> tuple[Any, Any]:
 
 
 def _largest(outcomes: Iterable[Pair], least: Fraction = _ERROR) -> Interval:
-    context = lazily.digits(_DIGITS)
+    context = exact_decisions.digits(_DIGITS)
     logs = [
-        context.subtract(lazily.decimal(p, context).ln(context), lazily.decimal(q, context).ln(context)).copy_abs()
+        context.subtract(
+            exact_decisions.decimal(p, context).ln(context), exact_decisions.decimal(q, context).ln(context)
+        ).copy_abs()
         for p, q in outcomes
         if p > least and q > least
     ]

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from sfumato.errors import LedgerUnavailable
-from sfumato.ledger import places
+from sfumato.ledger import local_files
 
 LARGE = 1 << 16
 """Answers of more bytes than this are kept as files."""
@@ -55,9 +55,9 @@ class Bodies:
     def _write(self, digest: str, content: bytes) -> None:
         if not self.folder.is_dir():
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            places.sync_folder(self.folder)
+            local_files.sync_folder(self.folder)
         target = self.folder / digest
-        partial = places.scratch(target)
+        partial = local_files.scratch(target)
         try:
             with partial.open("wb") as file:
                 file.write(content)
@@ -67,4 +67,4 @@ class Bodies:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        places.sync_folder(target)
+        local_files.sync_folder(target)

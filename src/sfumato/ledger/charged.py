@@ -1,4 +1,4 @@
-"""What a charge pays for: every mechanism that is run, with how much one unit changes what it is run on.
+"""A charge pays for every mechanism that is run, on values of which it is known how much one unit changes them.
 
 A line keeps these parts with their tags, so that what it cost can be computed again from the line alone: nobody states
 a curve beside the mechanism it belongs to. A release whose mechanism is not ours is a bare ``Curve``.

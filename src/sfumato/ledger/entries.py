@@ -1,4 +1,4 @@
-"""What is handed to the ledger, and what it gives back: checked texts, entries, lines, stored answers."""
+"""Entries are handed to the ledger, and it gives back lines and stored answers; texts are checked on the way."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import charged
 from sfumato.ledger.charged import Charged, Part
-from sfumato.ledger.purse import read_cost, read_purse
-from sfumato.ledger.rows import Row
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.spending import read_cost, read_spending
 from sfumato.mechanisms.protocols import Mechanism
 from sfumato.privacy import Cost, Curve, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, shown, text
@@ -199,7 +199,7 @@ class Line:
 
     @classmethod
     def of(cls, row: Row) -> Line:
-        purse = read_purse(row.totals)
+        spending = read_spending(row.totals)
         return cls(
             row.number,
             moment(row.time),
@@ -210,8 +210,8 @@ class Line:
             row.plan,
             row.data,
             read_cost(row.cost),
-            purse.spent,
-            purse.held,
+            spending.spent,
+            spending.held,
             row.tab or None,
             row.about or None,
             row.request or None,

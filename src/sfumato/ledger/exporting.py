@@ -1,4 +1,4 @@
-"""Every line in a form other programs read: JSON, CSV, Arrow. Amounts are exact decimals, as text."""
+"""Every line is exported as JSON, CSV or Arrow, which other programs read. Amounts are exact decimals, as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerUnavailable
-from sfumato.ledger import places
+from sfumato.ledger import local_files
 from sfumato.ledger.entries import Line
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import text
@@ -64,7 +64,7 @@ def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str], large
     """Write lines to a new file that only its owner can read."""
     if not isinstance(form, str) or form not in _FORMS:
         raise InvalidParameter("form", form, "one of " + ", ".join(sorted(_FORMS)))
-    target = Path(places.address(path, "path"))
+    target = Path(local_files.address(path, "path"))
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Walking through the lines: all of them, in as many processes as there are processors, or only the newest.
+"""Lines are verified: all of them, in as many processes as there are processors, or only the newest.
 
 Every line carries all totals, so any line can be a checkpoint: a stretch is right if it follows from the line before
 it, and the whole is right if every stretch is.
@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from sfumato.errors import LedgerDamaged
 from sfumato.ledger.keyed_hashes import KeyedHash
-from sfumato.ledger.rows import Row
+from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.store import Store, Where
 from sfumato.ledger.verifying import LOST, Checker, Verification
 

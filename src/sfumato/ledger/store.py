@@ -1,4 +1,4 @@
-"""The seam to whatever keeps the lines: append in an exclusive durable transaction, select by equality.
+"""A store is whatever keeps the lines: it appends in an exclusive durable transaction and selects by equality.
 
 Everything the ledger knows about money is above it; everything about files, locks and drivers is below.
 """
@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from sfumato.ledger.bodies import Bodies
-from sfumato.ledger.rows import Row
+from sfumato.ledger.sealed_rows import Row
 
 Where = Mapping[str, str | int]
 """Columns and the values they must have."""

@@ -1,4 +1,4 @@
-"""Additive noise as values: how it is drawn, what it leaks, how wrong it can be."""
+"""Additive noise is a value that says how it is drawn, what it leaks and how wrong it can be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import gaussian, grids, laplace, tables
+from sfumato.mechanisms import gaussian, grids, guide_tables, laplace
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec, compose
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
@@ -252,7 +252,7 @@ class Sampler:
             )
         (size,) = self.sizes
         pays = _LAPLACE_TABLE_PAYS if self.kind == "laplace" else _GAUSSIAN_TABLE_PAYS
-        guide = tables.guide(self.kind, size) if size <= tables.LARGEST and count >= pays else None
+        guide = guide_tables.guide(self.kind, size) if size <= guide_tables.LARGEST and count >= pays else None
         if guide is not None:
             return lambda _, length: guide.draw(length)
         return lambda _, length: self._law.draw(size, length)

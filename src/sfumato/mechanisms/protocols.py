@@ -1,4 +1,4 @@
-"""The three kinds of mechanism, as the rest of the system sees them.
+"""A mechanism is one of three kinds, and this is what the rest of the system asks of each.
 
 An *additive* mechanism adds noise to whole totals. A *selection* releases one candidate of many. An *interactive* one
 answers a series of questions while it keeps a secret in between. Each knows how it is drawn, what it leaks (``curve``),

@@ -1,4 +1,4 @@
-"""Randomness at the source: each unit's own answer is randomised before anyone sees it.
+"""Each unit's own answer is randomised at the source, before anyone sees it.
 
 All of these are ε-DP for *replace* neighbours only: the number of reports shows how many took part.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import bits, grids, lazily
+from sfumato.mechanisms import bits, exact_decisions, grids
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 
@@ -50,13 +50,13 @@ def _answers(values: Any, choices: int) -> Integers:
 
 def _log_below(odds: Fraction) -> Fraction:
     """ln(odds) rounded down at the thirtieth decimal."""
-    context = lazily.digits(60)
-    return Fraction(int(context.multiply(lazily.decimal(odds, context).ln(context), Decimal(10**30))), 10**30)
+    context = exact_decisions.digits(60)
+    return Fraction(int(context.multiply(exact_decisions.decimal(odds, context).ln(context), Decimal(10**30))), 10**30)
 
 
 def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np.bool_]:
     """Independent events of one probability, decided from 64 bits, and exactly where those do not tell."""
-    with_margin = lazily.digits(60)
+    with_margin = exact_decisions.digits(60)
     scaled = with_margin.multiply(threshold(with_margin), Decimal(1 << 64))
     cut = min(int(scaled), (1 << 64) - 1)
     words = bits.words(count)
@@ -64,7 +64,7 @@ def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np
     for index in np.flatnonzero(
         (words >= np.uint64(max(0, cut - 1))) & (words <= np.uint64(min(cut + 1, (1 << 64) - 1)))
     ):
-        happened[index] = lazily.less(int(words[index]), 64, threshold)
+        happened[index] = exact_decisions.less(int(words[index]), 64, threshold)
     return happened
 
 
@@ -289,7 +289,11 @@ Response = RandomizedResponse | OptimizedUnaryEncoding | OptimalLocalHashing
 
 def _growth(epsilon: Fraction, odds: Fraction | None, context: Context) -> Decimal:
     """e^ε, exact where it is rational."""
-    return lazily.decimal(epsilon, context).exp(context) if odds is None else lazily.decimal(odds, context)
+    return (
+        exact_decisions.decimal(epsilon, context).exp(context)
+        if odds is None
+        else exact_decisions.decimal(odds, context)
+    )
 
 
 def _debiased(found: NDArray[Any], total: int, p: float, q: float) -> Estimate:

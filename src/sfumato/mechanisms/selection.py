@@ -1,4 +1,4 @@
-"""Choosing one of many: only the choice is released, never the scores.
+"""A selection chooses one of many: only the choice is released, never the scores.
 
 Scores are numbers of any kind, taken as they are and rounded to a public ``grid`` (``scores``). A unit changes every
 score by at most ``sensitivity``; where scores are computed in floating point, that includes what rounding adds.

@@ -1,4 +1,4 @@
-"""Above threshold: many questions, few answers. Only "above" or "below" is released, and only "above" costs."""
+"""Many questions get few answers: only "above" or "below" is released, and only "above" costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unknown keys: which values of a column may be shown at all, when naming a rare one would give its holder away."""
+"""A key threshold decides which keys may be shown, when naming a rare one would give its holder away."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import bits, gaussian, grids, laplace, lazily
+from sfumato.mechanisms import bits, exact_decisions, gaussian, grids, laplace
 from sfumato.mechanisms.additive import Gaussian
 from sfumato.privacy import Curve, Guarantee, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import meets
@@ -139,7 +139,9 @@ class KeyThreshold:
         kept = sure | (words < cut)
         close = ~sure & (words >= cut - np.minimum(cut, np.uint64(1))) & (words <= cut + np.uint64(1))
         for index in np.flatnonzero(close):
-            kept[index] = lazily.less(int(words[index]), 64, keep_chance(self.epsilon, self.delta, int(held[index])))
+            kept[index] = exact_decisions.less(
+                int(words[index]), 64, keep_chance(self.epsilon, self.delta, int(held[index]))
+            )
         return kept
 
     def curve(self) -> Curve:
@@ -156,7 +158,7 @@ class KeyThreshold:
         if held == 0:
             return 0.0
         if self._optimal:
-            context = lazily.digits(40)
+            context = exact_decisions.digits(40)
             return 1.0 if held >= self.threshold else float(keep_chance(self.epsilon, self.delta, held)(context))
         if self.sigma is not None:
             return _gaussian_tail(self.sigma, self.threshold - held)
@@ -187,8 +189,8 @@ def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Con
     """π(count) to any precision."""
 
     def compute(context: Context) -> Decimal:
-        growth = lazily.decimal(epsilon, context).exp(context)
-        extra = lazily.decimal(delta, context)
+        growth = exact_decisions.decimal(epsilon, context).exp(context)
+        extra = exact_decisions.decimal(delta, context)
         kept = Decimal(0)
         for _ in range(count):
             rising = context.add(context.multiply(growth, kept), extra)
@@ -203,8 +205,8 @@ def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Con
 @lru_cache(maxsize=256)
 def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
     """⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
-    context = lazily.digits(60)
-    growth, extra = lazily.decimal(epsilon, context).exp(context), lazily.decimal(delta, context)
+    context = exact_decisions.digits(60)
+    growth, extra = exact_decisions.decimal(epsilon, context).exp(context), exact_decisions.decimal(delta, context)
     cuts, kept = [], Decimal(0)
     while kept < 1:
         cuts.append(min(int(context.multiply(kept, Decimal(1 << 64))), (1 << 64) - 2))
@@ -216,11 +218,11 @@ def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
 
 def _tail(scale: Fraction, t: int) -> Decimal:
     """P(Y ≥ t) of the discrete Laplace, to 50 digits."""
-    context = lazily.digits(50)
-    q = lazily.decimal(-1 / scale, context).exp(context)
+    context = exact_decisions.digits(50)
+    q = exact_decisions.decimal(-1 / scale, context).exp(context)
     if t <= 0:
         return context.subtract(Decimal(1), _tail(scale, 1 - t))
-    power = lazily.decimal(-t / scale, context).exp(context)
+    power = exact_decisions.decimal(-t / scale, context).exp(context)
     return context.divide(power, context.add(Decimal(1), q))
 
 
@@ -272,7 +274,7 @@ def leak(threshold: int, epsilon: Fraction, groups: int, weighted: bool) -> Frac
     1 − Π(1 − P(wᵢ + Y ≥ τ)), over all whole weights with Σwᵢ ≤ g; unweighted, g keys of weight 1.
     """
     scale = groups / epsilon
-    context = lazily.digits(50)
+    context = exact_decisions.digits(50)
     weights = range(1, groups + 1) if weighted else range(1, 2)
     passing = {w: _tail(scale, threshold - w) for w in weights}
     if not weighted:

@@ -1,4 +1,4 @@
-"""A line as it is stored: plain columns, sealed by a hash that covers all of them and the line before."""
+"""A line is stored as plain columns, sealed by a hash that covers all of them and the line before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = (
 
 
 class Row(NamedTuple):
-    """One line. Every text is present, empty where it has no meaning; amounts are written by ``purse``.
+    """One line. Every text is present, empty where it has no meaning; amounts are written by ``spending``.
 
     The newest line of an account, of an analyst or of a tab says all there is to know about it, so that a charge
     reads a handful of rows however long the history is.

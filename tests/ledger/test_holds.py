@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
-from ledger.desks import account, pure, script
-from sfumato.ledger.purse import NOTHING, Purse
+from ledger.small_accounts import account, pure, script
+from sfumato.ledger.spending import NOTHING, Spending
 from sfumato.privacy.numbers import UNIT
 
 NOTHING_LEAKED = sf.Curve(())
@@ -207,7 +207,7 @@ def test_a_dead_process_leaves_its_hold_spent(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     code = """
 import os, sys, sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 tab = account(sf.Ledger.open(sys.argv[1])).open_tab(pure("0.6"))
 tab.step(pure("0.1"))
 os._exit(0)
@@ -367,11 +367,11 @@ def _minus(left: list[int | None], cost: sf.Cost) -> list[int | None]:
 def test_a_purse_forgets_no_tab() -> None:
     """Holding and letting go in any order ends where it began."""
     holds = [sf.Cost(5, 3, 1), sf.Cost(None, 2, 0), sf.Cost(None, 0, 4), sf.Cost(0, 7, 0)]
-    purse = Purse(1, 1, 0, 0, 0)
-    start = purse
+    spending = Spending(1, 1, 0, 0, 0)
+    start = spending
     for hold in holds:
-        purse = purse.after(NOTHING, NOTHING, hold)
-    assert purse.total == sf.Cost(None, 13, 5)
+        spending = spending.after(NOTHING, NOTHING, hold)
+    assert spending.total == sf.Cost(None, 13, 5)
     for hold in (holds[2], holds[0], holds[3], holds[1]):
-        purse = purse.after(NOTHING, hold, NOTHING)
-    assert purse == start
+        spending = spending.after(NOTHING, hold, NOTHING)
+    assert spending == start
