@@ -70,7 +70,7 @@ class Welfare:
 
     @property
     def curve(self) -> Curve:
-        return self.selection.curve().under(Neighbours.REPLACE)
+        return self.selection.curve().for_neighbours(Neighbours.REPLACE)
 
     @property
     def anonymous(self) -> bool:
@@ -108,7 +108,7 @@ class Stated:
         if self.curve is not None:
             if not isinstance(self.curve, Curve):
                 raise InvalidParameter("curve", self.curve, "a Curve, or nothing")
-            object.__setattr__(self, "curve", self.curve.under(Neighbours.REPLACE))
+            object.__setattr__(self, "curve", self.curve.for_neighbours(Neighbours.REPLACE))
 
     def law(self, reports: tuple[int, ...]) -> Law:
         return stated(self.probabilities(reports), len(self.environment.outcomes))
