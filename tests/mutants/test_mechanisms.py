@@ -64,10 +64,10 @@ MUTANTS = (
     Mutant(
         "a score that is no number is the best",
         Kind.NAN,
-        "mechanisms/selection.py",
-        "np.where(np.isnan(array), -np.inf, array)",
-        "np.where(np.isnan(array), np.inf, array)",
-        ("mechanisms/test_selection.py::test_floats_need_a_grid_and_nan_is_the_worst",),
+        "mechanisms/scores.py",
+        "np.where(np.isnan(values), -np.inf, values)",
+        "np.where(np.isnan(values), np.inf, values)",
+        ("mechanisms/test_scores.py::test_what_is_no_number_or_no_end_is_the_worst_or_the_best_in_every_kind",),
     ),
     Mutant(
         "a sum beyond 64 bits changes its sign",
@@ -113,8 +113,8 @@ MUTANTS = (
         "a uniform number reaches its limit",
         Kind.SAMPLING,
         "mechanisms/bits.py",
-        ">> (width - limit.bit_length())) >= limit:",
-        ">> (width - limit.bit_length())) > limit:",
+        "while (draw := integer(limit.bit_length())) >= limit:",
+        "while (draw := integer(limit.bit_length())) > limit:",
         ("mechanisms/test_bits.py", "mechanisms/test_quantiles.py"),
     ),
     Mutant(
@@ -137,8 +137,8 @@ MUTANTS = (
         "zero is drawn with either sign",
         Kind.SAMPLING,
         "mechanisms/laplace.py",
-        "return -size if size else self.draw()",
-        "return -size",
+        "if high or low or not minus:",
+        "if True:",
         ("mechanisms/test_laws.py",),
     ),
     Mutant(
@@ -289,7 +289,7 @@ MUTANTS = (
         "if self.noise is not MaxNoise.LAPLACE:",
         (
             "mechanisms/test_selection.py::test_curves_cover_every_small_world",
-            "mechanisms/test_selection.py::test_best_selection_compares_at_the_account_s_order",
+            "mechanisms/test_selection.py::test_values_are_frozen_readable_and_written",
         ),
     ),
     Mutant(
