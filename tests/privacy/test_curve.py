@@ -164,7 +164,7 @@ def test_sensitivity_reaches_the_noise() -> None:
 
 def test_relations_are_not_mixed() -> None:
     reports, count = sf.Curve.randomized_response(1), sf.Curve.laplace(1)
-    with pytest.raises(sf.NeighboursDiffer, match=r"under\('replace'\)"):
+    with pytest.raises(sf.NeighboursDiffer, match=r"for_neighbours\('replace'\)"):
         sf.compose([reports, count])
     both = sf.compose([reports, count.for_neighbours("replace")])
     assert both.neighbours is sf.Neighbours.REPLACE
