@@ -14,12 +14,12 @@ from pathlib import Path
 from statistics import median
 
 import sfumato as sf
-from sfumato.ledger.desk import Desk
-from sfumato.ledger.rows import Row
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.transaction import Transaction
 
 BLOCK, ROUNDS = 50, 20
 NOISE = sf.Laplace(scale=1000)
-ENTRY = sf.Entry(NOISE.curve(), (NOISE,), "SELECT region, COUNT(*) FROM visits GROUP BY region", "ab" * 32, "v1", "ana")
+ENTRY = sf.Entry(sf.Charged(NOISE, 1), "SELECT region, COUNT(*) FROM visits GROUP BY region", "ab" * 32, "v1", "ana")
 
 
 def milliseconds(call: Callable[[], object]) -> tuple[float, float]:
@@ -43,19 +43,19 @@ def bare(path: Path, row: Row) -> Callable[[], object]:
 def lengthen(ledger: sf.Ledger, account: sf.Account, lines: int) -> None:
     """Charges as the ledger writes them, but synced once: only the length of the history matters here."""
     cost, columns = account.cost(ENTRY.curve), ENTRY.columns
-    with ledger._book.store.writing() as rows:  # noqa: SLF001
-        desk = Desk(rows, ledger._book.keyed.origin)  # noqa: SLF001
+    with ledger._guarded.store.writing() as rows:  # noqa: SLF001
+        transaction = Transaction(rows, ledger._guarded.keyed.origin)  # noqa: SLF001
         for _ in range(lines):
-            desk.append("charge", account.name, columns, cost=cost)
+            transaction.append("charge", account.name, columns, cost=cost)
 
 
 def main(lines: int) -> None:
     with tempfile.TemporaryDirectory() as folder, sf.Ledger.open(Path(folder) / "ledger.db") as ledger:
         account = ledger.account("clinic", unit=sf.PrivacyUnit("patient"), budget=sf.Budget(10**6, "1e-6"))
         account.charge(ENTRY)
-        with ledger._book.reading() as desk:  # noqa: SLF001
-            assert desk.head is not None
-            insert = bare(Path(folder) / "bare.db", desk.head)
+        with ledger._guarded.reading() as transaction:  # noqa: SLF001
+            assert transaction.head is not None
+            insert = bare(Path(folder) / "bare.db", transaction.head)
         done = 0
         for history in (0, lines // 100, lines):
             lengthen(ledger, account, max(0, history - done))

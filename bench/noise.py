@@ -14,7 +14,7 @@ import numpy as np
 from timing import cpu_seconds, installed
 
 import sfumato as sf
-from sfumato.mechanisms import tables
+from sfumato.mechanisms import guide_tables
 
 COUNT = 1_000_000
 
@@ -88,8 +88,8 @@ def new_scales() -> None:
 
 
 def _build(kind: str, size: Fraction) -> float:
-    tables.guide.cache_clear()
-    return cpu_seconds(lambda: tables.guide(kind, size), 1)
+    guide_tables.guide.cache_clear()
+    return cpu_seconds(lambda: guide_tables.guide(kind, size), 1)
 
 
 def auditing() -> None:

@@ -1,6 +1,21 @@
-"""Lets test modules share helpers by import: ``from privacy.families import …``."""
+"""Lets test modules share helpers by import: ``from privacy.families import …``; computes every charge again."""
+
+from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def every_charge_is_what_its_line_says_was_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Every ledger that any test wrote, in whatever process, is read when all tests are done."""
+    yield
+    from ledger.recomputing import ledgers, wrong
+
+    found = [each for path in ledgers(tmp_path_factory.getbasetemp()) for each in wrong(path)]
+    assert not found, "\n".join(found)

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from sfumato.ledger import (
         Account as Account,
         Anchor as Anchor,
+        Charged as Charged,
         Entry as Entry,
         Ledger as Ledger,
         Line as Line,
@@ -103,6 +104,7 @@ __all__ = [
     "AnswerPending",
     "Bounding",
     "Budget",
+    "Charged",
     "Cost",
     "Curator",
     "Curve",
@@ -173,7 +175,7 @@ __all__ = [
 _LATER = {
     "sfumato.curator": ("Curator", "Explanation", "Forecast", "Question", "open"),
     "sfumato.data": ("example",),
-    "sfumato.ledger": ("Account", "Anchor", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
+    "sfumato.ledger": ("Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (
         "AboveThreshold", "Exponential", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax", "OptimalLocalHashing",
         "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",

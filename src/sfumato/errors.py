@@ -309,16 +309,19 @@ class LedgerUnavailable(SfumatoError):
     code = "ledger-unavailable"
 
 
+_RESTORE = "charge nothing more to this file: restore a backup, and acknowledge the anchor when asked to"
+
+
 class LedgerDamaged(LedgerUnavailable):
     """A line is not what was written; ``number`` names the first one found, None when it is the file as a whole."""
 
     code = "ledger-damaged"
 
-    def __init__(self, number: int | None, why: str) -> None:
+    def __init__(self, number: int | None, why: str, *, fix: str = _RESTORE) -> None:
         super().__init__(
             f"{'the ledger' if number is None else f'line {number} of the ledger'} is damaged: {why}",
             place="the ledger file" if number is None else f"line {number}",
-            fix="charge nothing more to this file: restore a backup, and acknowledge the anchor when asked to",
+            fix=fix,
         )
         self.number = number
         self.why = why

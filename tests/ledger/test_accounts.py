@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from ledger.desks import PATIENT, account, pure
+from ledger.small_accounts import PATIENT, account, pure
 from sfumato.privacy.numbers import UNIT
 
 
@@ -46,11 +46,11 @@ def test_a_line_says_what_was_run_and_what_it_cost(ledger: sf.Ledger) -> None:
     clinic = account(ledger, sf.Budget(3, "1e-6"))
     noise = sf.Laplace(scale=10)
     line = clinic.charge(
-        sf.Entry(noise.curve(), (noise,), "SELECT COUNT(*) FROM visits", "ab12", "v1", analyst="ana", request_id="r-1")
+        sf.Entry(sf.Charged(noise, 1), "SELECT COUNT(*) FROM visits", "ab12", "v1", analyst="ana", request_id="r-1")
     )
     assert line.cost == clinic.budget.cost(noise.curve())
     assert line.spent == line.cost
-    assert [sf.loads(json.dumps(each)) for each in json.loads(line.mechanisms)] == [noise]
+    assert [sf.loads(json.dumps(each)) for each in json.loads(line.parts)] == [sf.Charged(noise, 1)]
     assert (line.kind, line.account, line.analyst, line.request_id) == ("charge", "clinic", "ana", "r-1")
     assert abs(line.time - datetime.now(UTC)) < timedelta(minutes=1)
 
@@ -429,10 +429,11 @@ def test_texts_have_limits(ledger: sf.Ledger) -> None:
     for wrong in (sf.Curve.pure(1), None, {"curve": 1}):
         with pytest.raises(sf.InvalidParameter, match="entry"):
             clinic.charge(wrong)  # type: ignore[arg-type]
-    with pytest.raises(sf.InvalidParameter, match="curve"):
+    with pytest.raises(sf.InvalidParameter, match="parts"):
         sf.Entry(sf.Cost(1, None, 0))  # type: ignore[arg-type]
-    with pytest.raises(sf.InvalidParameter):
-        clinic.charge(pure(mechanisms=(object(),)))
+    for nothing in ((), object(), (object(),), sf.Laplace(1), [sf.Curve.pure(1), None]):
+        with pytest.raises(sf.InvalidParameter, match="parts"):
+            sf.Entry(nothing)  # type: ignore[arg-type]
 
 
 def test_the_clock_may_go_backwards_and_the_lines_do_not(ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -450,8 +451,9 @@ def test_the_clock_may_go_backwards_and_the_lines_do_not(ledger: sf.Ledger, monk
 
 
 def test_an_entry_has_one_json_form() -> None:
-    entry = pure(question="q", plan="p", mechanisms=(sf.Laplace(3),))
-    assert sf.loads(sf.dumps(entry)) == entry
+    for parts in (sf.Curve.pure(1), sf.Charged(sf.Laplace(3), 2), (sf.Charged(sf.Exponential(1)), sf.Curve.pure(1))):
+        entry = sf.Entry(parts, question="q", plan="p")  # type: ignore[arg-type]
+        assert sf.loads(sf.dumps(entry)) == entry
 
 
 @pytest.mark.parametrize(
@@ -498,3 +500,16 @@ def test_a_line_that_was_tampered_with_is_not_answered(ledger: sf.Ledger) -> Non
     for change in ({"number": 1}, {"number": 10**30}, {"number": -1}, {"number": "2"}, {"hash": "0" * 64}):
         with pytest.raises(sf.InvalidParameter):
             clinic.answer(dataclasses.replace(line, **change), "1", {})  # type: ignore[arg-type]
+
+
+def test_a_line_that_was_changed_in_the_file_is_not_believed(tmp_path: Path) -> None:
+    """Each line that is read is checked against its seal, in a ledger that is open."""
+    with sf.Ledger.open(tmp_path / "ledger") as ledger:
+        clinic = account(ledger)
+        clinic.answer(clinic.charge(pure(plan="p", data="v")), "1", {})
+        clinic.charge(pure())
+        connection = ledger._guarded.store._connection
+        connection.execute("DROP TRIGGER no_update")
+        connection.execute("UPDATE lines SET body = '2' WHERE number = 3")
+        with pytest.raises(sf.LedgerDamaged, match="line 3"):
+            clinic.stored(plan="p", data="v")

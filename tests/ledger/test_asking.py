@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 from ledger.test_races import in_processes
 from sfumato.ledger import asking, processes
 
@@ -70,8 +70,8 @@ def kinds(ledger: sf.Ledger) -> list[str]:
 
 
 def under_way(ledger: sf.Ledger) -> list[object]:
-    with ledger._book.reading() as desk:
-        return list(desk.under_way({"account": "clinic"}))
+    with ledger._guarded.reading() as transaction:
+        return list(transaction.under_way({"account": "clinic"}))
 
 
 # ── who pays ───────────────────────────────────────────────────────────────────────────────────────
@@ -310,14 +310,14 @@ def test_what_could_not_be_said_is_said_with_the_next_line(ledger: sf.Ledger, mo
     first = clinic.ask(pure(**ENTRY), {"n": 5})
     assert first.begin() is None
     with monkeypatch.context() as broken:
-        broken.setattr(type(ledger._book.store), "writing", _full)
+        broken.setattr(type(ledger._guarded.store), "writing", _full)
         first.stop()
         assert kinds(ledger) == ["account-open", "charge"]
         with pytest.raises(sf.LedgerUnavailable):
             ask(clinic)
     assert ask(clinic) == (False, "1")
     assert kinds(ledger) == ["account-open", "charge", "stopped", "charge", "answer"]
-    assert ledger._book.unsaid == {}
+    assert ledger._guarded.unsaid == {}
 
 
 def _full(_: object) -> None:
@@ -326,8 +326,8 @@ def _full(_: object) -> None:
 
 def test_a_stop_that_answers_nothing_or_twice_is_a_bad_line(ledger: sf.Ledger) -> None:
     clinic = account(ledger)
-    with ledger._book.writing() as desk:
-        desk.append("stopped", "clinic", {"about": 1})
+    with ledger._guarded.writing() as transaction:
+        transaction.append("stopped", "clinic", {"about": 1})
     assert ledger.verify().bad == 2
     assert clinic.spent["pure"] == 0
 

@@ -19,9 +19,9 @@ import pyarrow.ipc as ipc
 import pytest
 
 import sfumato as sf
-from ledger.desks import account, pure, script
+from ledger.small_accounts import account, pure, script
 from sfumato.ledger.inspecting import CHECKPOINT
-from sfumato.ledger.rows import COLUMNS, Row
+from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.sqlite import MIGRATIONS
 
 
@@ -47,7 +47,7 @@ def _make_busy(path: Path) -> None:
         clinic.join(path.parent / "data.csv")
         for turn in range(12):
             noise = sf.Laplace(scale=100 + turn)
-            entry = sf.Entry(noise.curve(), (noise,), f"question {turn}", f"p{turn % 3}", "v", "ana", f"r{turn}")
+            entry = sf.Entry(sf.Charged(noise, 1), f"question {turn}", f"p{turn % 3}", "v", "ana", f"r{turn}")
             clinic.answer(clinic.charge(entry), json.dumps({"n": turn}), {"n": 5 + turn})
             other.charge(pure("0.01"))
         with clinic.open_tab(pure("0.5", analyst="ana")) as tab:
@@ -194,7 +194,7 @@ def resealed(path: Path, first: int, change: Callable[[Row], Row], *, until: int
         updates.append(
             "UPDATE lines SET "
             + ", ".join(
-                f"{name} = '{getattr(new, name)}'" for name in ("cost", "purse", "own", "previous", "hash", "share")
+                f"{name} = '{getattr(new, name)}'" for name in ("cost", "totals", "own", "previous", "hash", "share")
             )
             + f" WHERE number = {new.number}"
         )
@@ -214,7 +214,7 @@ def test_a_line_resealed_alone_breaks_the_next(tmp_path: Path, busy_ledger: Call
     "change",
     [
         lambda row: row._replace(cost="0 0 0"),
-        lambda row: row._replace(purse="0 0 0 0 - 0 0"),
+        lambda row: row._replace(totals="0 0 0 0 - 0 0"),
         lambda row: row._replace(own="0 0 0 0 - 0 0"),
         lambda row: row._replace(share="1"),
         lambda row: row._replace(cost="nonsense"),

@@ -23,7 +23,7 @@ from types import FrameType
 import pytest
 
 import sfumato as sf
-from ledger.desks import account, pure, script
+from ledger.small_accounts import account, pure, script
 from sfumato.release import door
 from sfumato.release.preparing import prepare
 from sfumato.release.prices import Price
@@ -34,7 +34,7 @@ traced = pytest.mark.skipif(STRACE is None, reason="strace is not installed: fau
 
 CHARGE_AND_ANSWER = """
 import os, sys, sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 ledger = sf.Ledger.open(sys.argv[1])
 clinic = account(ledger)
 question = clinic.ask(pure("0.1", plan="p", data="v", request_id="r"), {})
@@ -46,6 +46,8 @@ if sys.argv[2] == "close":
     ledger.close()
 os._exit(0)
 """
+
+LARGE_ANSWER = CHARGE_AND_ANSWER.replace("'\"body\"'", "'x' * 100_000")
 
 
 def check(path: Path, output: str) -> None:
@@ -70,11 +72,11 @@ def check(path: Path, output: str) -> None:
         assert ledger.verify().holds
 
 
-def fault_points(path: Path, call: str, folder: Path) -> int:
+def fault_points(code: str, path: Path, call: str, folder: Path) -> int:
     """How often a run makes this system call."""
     log = folder / "count"
     wrap = (str(STRACE), "-f", "-qq", "-o", str(log), "-e", f"trace={call}")
-    script(CHARGE_AND_ANSWER, path, "close", wrap=wrap)
+    script(code, path, "close", wrap=wrap)
     return sum(f"{call}(" in line for line in log.read_text().splitlines())
 
 
@@ -82,11 +84,22 @@ def fault_points(path: Path, call: str, folder: Path) -> int:
 @pytest.mark.parametrize("call", CALLS)
 def test_killed_at_every_system_call_that_changes_a_disk(call: str, tmp_path: Path, long: bool) -> None:
     """Before the n-th call for every n; after it is before the next. By default into an account that is open."""
+    _killed_everywhere(CHARGE_AND_ANSWER, call, tmp_path, long=long)
+
+
+@traced
+@pytest.mark.parametrize("call", ["write", "fsync", "rename", "mkdir"])
+def test_killed_at_every_such_call_while_a_large_answer_is_written(call: str, tmp_path: Path, long: bool) -> None:
+    """The file is there before its line: no line ever refers to an answer that is not on disk."""
+    assert _killed_everywhere(LARGE_ANSWER, call, tmp_path, long=long) > (call in {"write", "fsync"})
+
+
+def _killed_everywhere(code: str, call: str, tmp_path: Path, *, long: bool) -> int:
     first, count = tmp_path / "first.db", tmp_path / "count.db"
     _prepare(first)
     if not long:
         shutil.copy(first, count)
-    many = fault_points(count, call, tmp_path)
+    many = fault_points(code, count, call, tmp_path)
     for point in range(1, many + 1):
         path = tmp_path / f"{point}" / "ledger.db"
         path.parent.mkdir()
@@ -94,9 +107,28 @@ def test_killed_at_every_system_call_that_changes_a_disk(call: str, tmp_path: Pa
             shutil.copy(first, path)
         wrap = (str(STRACE), "-f", "-qq", "-o", os.devnull, "-e", f"trace={call}")
         wrap += ("-e", f"inject={call}:signal=KILL:when={point}")
-        done = script(CHARGE_AND_ANSWER, path, "close", wrap=wrap, check=False)
+        done = script(code, path, "close", wrap=wrap, check=False)
         assert done.returncode != 0, point
         check(path, done.stdout)
+    return many
+
+
+ON_DISK = re.compile(
+    r'(write|pwrite64|fsync|fdatasync)\(\d+<[^>]*ledger\.db(-wal|\.answers)([^>]*)>|"(shown)\\n"|(rename)\('
+)
+
+
+@traced
+def test_a_large_answer_is_synced_before_its_line_and_shown_after(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    wrap = (str(STRACE), "-f", "-qq", "-y", "-o", str(trace), "-e", "trace=pwrite64,write,fsync,fdatasync,rename")
+    script(LARGE_ANSWER, tmp_path / "ledger.db", "die", wrap=wrap)
+    said = trace.read_text()
+    calls = [found.groups() for found in ON_DISK.finditer(said[said.index('"charged') :])]
+    kinds = ["".join(each or "" for each in (call[0], call[1] and call[1][1:], call[3], call[4])) for call in calls]
+    order = [kind for index, kind in enumerate(kinds) if kind not in kinds[:index] or kind.startswith("fsync")]
+    assert order == ["writeanswers", "fsyncanswers", "rename", "fsyncanswers", "pwrite64wal", *order[5:]]
+    assert kinds.index("shown") > max(index for index, kind in enumerate(kinds) if kind.endswith("wal"))
 
 
 def _prepare(path: Path) -> None:
@@ -163,7 +195,7 @@ def test_what_was_said_survives_a_disk_that_forgets_unsynced_writes(tmp_path: Pa
 
 @traced
 def test_a_ledger_that_does_not_sync_is_caught(tmp_path: Path) -> None:
-    careless = 'ledger._book.store._connection.execute("PRAGMA synchronous = NORMAL")'
+    careless = 'ledger._guarded.store._connection.execute("PRAGMA synchronous = NORMAL")'
     with pytest.raises(AssertionError):
         _survives(CHARGE_AND_ANSWER.replace("question = ", f"{careless}\nquestion = "), tmp_path)
 
@@ -193,7 +225,7 @@ def _survives(code: str, tmp_path: Path) -> None:
 
 SYNCED = """
 import os, sys, threading, sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 ledger = sf.Ledger.open(sys.argv[1])
 clinic = account(ledger)
 def charge():
@@ -214,7 +246,7 @@ charge()
 tab = clinic.open_tab(pure("0.1"))
 os.write(1, b"begin\\n"); line = tab.step(pure("0.01")); os.write(1, b"done\\n")
 os.write(1, b"begin\\n"); clinic.answer(line, "1", {}); os.write(1, b"done\\n")
-os.write(1, b"begin\\n"); tab.close(); os.write(1, b"done\\n")
+os.write(1, b"begin\\n"); tab.stop(); os.write(1, b"done\\n")
 """
 
 
@@ -236,7 +268,7 @@ def test_every_connection_syncs_before_a_charge_returns(tmp_path: Path) -> None:
 
 FOREVER = """
 import os, sys, sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 clinic = account(sf.Ledger.open(sys.argv[1]), sf.Budget(10**6))
 os.write(1, b"ready\\n")
 while True:
@@ -393,5 +425,5 @@ def test_a_release_that_is_interrupted_anywhere_says_whether_it_was_charged(tmp_
                 break
         assert outcomes[-1] == "done"
         assert outcomes.count("told") > 10
-        assert clinic.ledger._book.unsaid == {}
+        assert clinic.ledger._guarded.unsaid == {}
         assert clinic.ledger.verify().holds

@@ -22,13 +22,13 @@ import pytest
 from click.testing import CliRunner
 
 import sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 from sfumato.cli import main
 from sfumato.engine import files
 from sfumato.ledger.entries import microseconds
 from sfumato.ledger.keyed_hashes import KeyedHash
-from sfumato.ledger.purse import NOTHING, Purse, write_cost
-from sfumato.ledger.rows import Row
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.spending import NOTHING, Spending, write_cost
 from sfumato.mechanisms import bits
 from sfumato.release import door
 
@@ -154,7 +154,7 @@ def _opening(record: dict[str, object], salt: str) -> str:
         return ""
     at = microseconds(datetime.fromisoformat(str(record["time"])), "time")
     texts = {name: str(record[name] or "") for name in ("kind", "account", "detail", "previous")}
-    row = Row(number=1, time=at, terms=1, mechanisms="", cost=write_cost(NOTHING), purse=str(Purse()), salt=salt)
+    row = Row(number=1, time=at, terms=1, cost=write_cost(NOTHING), totals=str(Spending()), salt=salt)
     return row._replace(**texts).seal()
 
 
@@ -176,7 +176,7 @@ def test_the_key_and_the_salts_stay_in_the_ledger(tmp_path: Path) -> None:
         account(ledger).charge(pure(plan="p", data="v"))
         ledger.export("json", folder / "lines.json")
         seen = (folder / "lines.json").read_text() + sf.privacy.codec.dumps(ledger.anchor())
-        seen += repr(list(ledger)) + repr(ledger.__dict__) + repr(ledger._book.keyed)
+        seen += repr(list(ledger)) + repr(ledger.__dict__) + repr(ledger._guarded.keyed)
     with closing(sqlite3.connect(folder / "one.db")) as raw:
         ((key,),) = raw.execute("SELECT key FROM header")
         salts = [salt for (salt,) in raw.execute("SELECT salt FROM lines")]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 from sfumato.privacy.numbers import UNIT
 
 FORK = multiprocessing.get_context("fork")

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import sfumato as sf
-from ledger.desks import account, pure
-from sfumato.ledger.desk import Desk
+from ledger.small_accounts import account, pure
+from sfumato.ledger.transaction import Transaction
 
 
 def lengthened(ledger: sf.Ledger, lines: int) -> None:
     """Many charges of several analysts in one transaction: the lines are the ledger's own, only the syncs are saved."""
     cost = ledger.account("clinic").cost(sf.Curve.pure("1e-9"))
-    with ledger._book.store.writing() as rows:
-        desk = Desk(rows, ledger._book.keyed.origin)
+    with ledger._guarded.store.writing() as rows:
+        transaction = Transaction(rows, ledger._guarded.keyed.origin)
         for turn in range(lines):
             columns = {
                 "analyst": f"analyst {turn % 7}",
@@ -22,13 +22,13 @@ def lengthened(ledger: sf.Ledger, lines: int) -> None:
                 "plan": f"{turn:x}",
                 "data": "v",
             }
-            desk.append("charge", "clinic", columns, cost=cost)
+            transaction.append("charge", "clinic", columns, cost=cost)
 
 
 def instructions(ledger: sf.Ledger, work: Callable[[], object]) -> int:
     """How many instructions SQLite's machine runs for this: what its plans touch, free of the machine's speed."""
     counted = [0]
-    connection = ledger._book.store._connection
+    connection = ledger._guarded.store._connection
 
     def tick() -> int:
         counted[0] += 1
@@ -75,7 +75,7 @@ def test_no_query_scans(tmp_path: Path) -> None:
     with sf.Ledger.open(tmp_path / "ledger.db") as ledger:
         clinic = account(ledger)
         seen: set[str] = set()
-        connection = ledger._book.store._connection
+        connection = ledger._guarded.store._connection
         connection.set_trace_callback(lambda text: seen.add(text) if text.startswith("SELECT") else None)
         line = clinic.charge(pure(analyst="ana", plan="p", data="v", request_id="r"))
         clinic.answer(line, "1", {})

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.recorded import recorded, words
-from sfumato.mechanisms import gaussian, laplace, tables
+from sfumato.mechanisms import gaussian, guide_tables, laplace
 
 DIGITS = 60
 
@@ -56,7 +56,7 @@ SMALL = [Fraction(3, 10), Fraction(1), Fraction(5, 2), Fraction(10), Fraction(64
 @pytest.mark.parametrize("way", ["vector", "table", "one", "many"])
 def test_laplace_draws_follow_the_law(scale: Fraction, way: str, long: bool) -> None:
     count = (10**7 if long else 300_000) if way != "one" else 20_000
-    if way == "table" and scale > tables.LARGEST:
+    if way == "table" and scale > guide_tables.LARGEST:
         return
     draws = _drawn(laplace, "laplace", scale, way, count)
     reach = math.ceil(6 * float(scale)) + 2
@@ -68,7 +68,7 @@ def test_laplace_draws_follow_the_law(scale: Fraction, way: str, long: bool) -> 
 @pytest.mark.parametrize("way", ["vector", "table", "one", "many"])
 def test_gaussian_draws_follow_the_law(sigma: Fraction, way: str, long: bool) -> None:
     count = (10**7 if long else 300_000) if way != "one" else 10_000
-    if way == "table" and sigma > tables.LARGEST:
+    if way == "table" and sigma > guide_tables.LARGEST:
         return
     draws = _drawn(gaussian, "gaussian", sigma, way, count)
     reach = math.ceil(4 * float(sigma)) + 2
@@ -79,7 +79,7 @@ def _drawn(law: object, kind: str, size: Fraction, way: str, count: int) -> NDAr
     if way == "one":
         return np.array([law.draw_one(size) for _ in range(count)])  # type: ignore[attr-defined]
     if way == "table":
-        guide = tables.guide(kind, size)
+        guide = guide_tables.guide(kind, size)
         assert guide is not None
         return guide.draw(count)
     if way == "many":
@@ -298,7 +298,7 @@ LAWS = [("laplace", Fraction(5, 2)), ("laplace", Fraction(64)), ("gaussian", Fra
 @pytest.mark.parametrize(("kind", "size"), LAWS, ids=str)
 def test_tables_are_exact_around_every_cut(kind: str, size: Fraction, long: bool) -> None:
     """Cuts of the table, from 60 digits: words beside one are decided, the cut itself is refined. (All with --long.)"""
-    guide = tables.guide(kind, size)
+    guide = guide_tables.guide(kind, size)
     assert guide is not None
     with mpmath.workdps(DIGITS):
         scale = mpmath.mpf(size.numerator) / size.denominator
@@ -330,7 +330,7 @@ def test_tables_are_exact_around_every_cut(kind: str, size: Fraction, long: bool
             assert _table_draw(guide, cut, min((1 << 64) - 1, finer[x] + 1)) == x + 1
 
 
-def _table_draw(guide: tables.Guide, word: int, *more: int) -> int:
+def _table_draw(guide: guide_tables.Guide, word: int, *more: int) -> int:
     """The table's answer to one 64-bit word: its first 16 bits are the cell, the other 48 the refinement."""
     cell = np.array([word >> 48], np.uint16).tobytes()
     with recorded(cell + words((word & ((1 << 48) - 1)) << 16, *more)):
@@ -338,7 +338,7 @@ def _table_draw(guide: tables.Guide, word: int, *more: int) -> int:
 
 
 def test_the_outermost_words_of_a_table_reach_the_far_tails() -> None:
-    guide = tables.guide("laplace", Fraction(1))
+    guide = guide_tables.guide("laplace", Fraction(1))
     assert guide is not None
     with mpmath.workdps(DIGITS):
         q = mpmath.exp(-1)

@@ -112,7 +112,7 @@ def test_no_adversary_beats_the_account(world: World) -> None:
 
 
 def each_purse_on_its_own(world: World) -> Accepts:
-    """Wrong: every release pays only in the purse where it is cheaper, so both purses can be emptied."""
+    """Wrong: every release pays only in the currency where it is cheaper, so both can be emptied."""
     allowed = world.account.allowances
     costs = [world.account.cost(curve) for curve in world.menu]
     assert allowed.pure is not None

@@ -41,9 +41,11 @@ def test_an_approximate_account_has_three_purses() -> None:
     assert set(account.remaining) == {"pure", "renyi", "failure"}
 
 
-def test_gaussian_noise_closes_the_pure_purse() -> None:
+def test_gaussian_noise_closes_the_pure_currency() -> None:
     account = sf.Budget(1, 1e-6).charge(sf.Curve.gaussian(100))
     assert set(account.remaining) == {"renyi", "failure"}
+    later = sf.Budget(1, 1e-6).charge(sf.Curve.pure("0.1")).charge(sf.Curve.gaussian(100))
+    assert set(later.remaining) == set(later.charge(sf.Curve.pure("0.1")).remaining) == {"renyi", "failure"}
     assert not sf.Budget(1).affords(sf.Curve.gaussian(10**6))
     with pytest.raises(sf.Overspent) as refusal:
         sf.Budget(1).charge(sf.Curve.gaussian(10**6))
@@ -52,7 +54,7 @@ def test_gaussian_noise_closes_the_pure_purse() -> None:
 
 
 def test_a_release_may_be_charged_as_approximate_instead() -> None:
-    """(e, d) with d from the reserve keeps the pure purse open."""
+    """(e, d) with d from the reserve keeps the pure currency open."""
     gaussian = sf.Curve.gaussian(100)
     cut = sf.Curve.approximate(gaussian.epsilon("1e-8"), "1e-8")
     account = sf.Budget(1, 1e-6).charge(cut)
@@ -64,7 +66,7 @@ def test_either_purse_is_enough() -> None:
     account = sf.Budget(1, 1e-6)
     pure_only = account
     for _ in range(10):
-        pure_only = pure_only.charge(sf.Curve.pure("0.1"))  # the Rényi purse overflows on the way
+        pure_only = pure_only.charge(sf.Curve.pure("0.1"))  # the Rényi currency overflows on the way
     assert "renyi" not in pure_only.remaining
     assert pure_only.remaining["pure"] == 0
     many = account
@@ -121,9 +123,9 @@ def test_replace_is_not_charged_as_add_remove() -> None:
     with pytest.raises(sf.NeighboursDiffer):
         account.charge(sf.Curve.randomized_response("0.1"))
     replaced = sf.Budget(1, neighbours="replace")
-    with pytest.raises(sf.NeighboursDiffer, match=r"under\('replace'\)"):
+    with pytest.raises(sf.NeighboursDiffer, match=r"for_neighbours\('replace'\)"):
         replaced.charge(sf.Curve.pure("0.1"))
-    assert replaced.charge(sf.Curve.pure("0.1").under("replace")).remaining == {"pure": Fraction(8, 10)}
+    assert replaced.charge(sf.Curve.pure("0.1").for_neighbours("replace")).remaining == {"pure": Fraction(8, 10)}
 
 
 def test_charging_leaves_the_old_account_as_it_was() -> None:

@@ -164,13 +164,13 @@ def test_sensitivity_reaches_the_noise() -> None:
 
 def test_relations_are_not_mixed() -> None:
     reports, count = sf.Curve.randomized_response(1), sf.Curve.laplace(1)
-    with pytest.raises(sf.NeighboursDiffer, match=r"under\('replace'\)"):
+    with pytest.raises(sf.NeighboursDiffer, match=r"for_neighbours\('replace'\)"):
         sf.compose([reports, count])
-    both = sf.compose([reports, count.under("replace")])
+    both = sf.compose([reports, count.for_neighbours("replace")])
     assert both.neighbours is sf.Neighbours.REPLACE
     assert both.epsilon(0) == 3
     with pytest.raises(sf.NeighboursDiffer):
-        reports.under("add-remove")
+        reports.for_neighbours("add-remove")
 
 
 def test_tradeoff_of_known_curves() -> None:
@@ -242,7 +242,7 @@ def test_nothing_released_costs_nothing() -> None:
         lambda: sf.Curve.pure(1).group(0),
         lambda: sf.Curve.pure(1).group(1.5),  # type: ignore[arg-type]
         lambda: sf.Curve.pure(1).tradeoff(2),
-        lambda: sf.Curve.pure(1).under("both"),
+        lambda: sf.Curve.pure(1).for_neighbours("both"),
         lambda: sf.Curve.approximate(1, "0.2").group(9),
         lambda: sf.Curve([(1, 2)]),  # type: ignore[list-item]
         lambda: sf.compose([1]),  # type: ignore[list-item]

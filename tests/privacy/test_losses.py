@@ -14,7 +14,7 @@ import sfumato as sf
 from privacy import exact
 from privacy.families import distributions
 from sfumato.privacy.losses import BoundedRangeLoss, PairLoss
-from sfumato.privacy.series import convex_excess, excess_exp, mean_excess
+from sfumato.privacy.stable_functions import convex_excess, excess_exp, mean_excess
 
 
 @pytest.mark.parametrize(

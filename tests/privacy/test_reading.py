@@ -99,7 +99,7 @@ def test_mixed_orders_count_for_values() -> None:
     p, q = ["0.1", "0.9"], ["0.2", "0.8"]
     both = sf.compose([sf.Curve.pair(p, q), sf.Curve.pair(q, p)])
     read = sf.reading(both, prior="0.5")
-    one = sf.Curve.pair(p, q).under("replace").epsilon(0)
+    one = sf.Curve.pair(p, q).for_neighbours("replace").epsilon(0)
     assert math.log(read.attribute / (1 - read.attribute)) >= 2 * one * (1 - 1e-9)
 
 

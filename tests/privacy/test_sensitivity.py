@@ -36,7 +36,7 @@ def test_replacing_is_the_difference_of_two_contributions(g: int, c: int, total:
         values = range(-c if signed else 0, c + 1)
         one = [v for v in itertools.product(values, repeat=4) if sum(map(bool, v)) <= g and sum(map(abs, v)) <= total]
         gaps = [[a - b for a, b in zip(v, w, strict=True)] for v in one for w in one]
-        replaced = change.under("replace", signed=signed)
+        replaced = change.for_neighbours("replace", signed=signed)
         assert replaced.l1 >= max(sum(map(abs, d)) for d in gaps)
         assert replaced.squares >= max(sum(x * x for x in d) for d in gaps)
         assert replaced.linf >= max(max(map(abs, d)) for d in gaps)
@@ -46,8 +46,8 @@ def test_replacing_is_the_difference_of_two_contributions(g: int, c: int, total:
 def test_a_replace_sensitivity_says_nothing_about_adding() -> None:
     replaced = sf.Sensitivity(neighbours="replace")
     with pytest.raises(sf.NeighboursDiffer):
-        replaced.under("add-remove")
-    assert replaced.under("replace") is replaced
+        replaced.for_neighbours("add-remove")
+    assert replaced.for_neighbours("replace") is replaced
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import numpy as np
 from sfumato.curator import Curator, Question
 from sfumato.errors import InvalidParameter
 from sfumato.games.auctions import Auction, price_list
-from sfumato.ledger import StoredAnswer
+from sfumato.ledger import Charged, StoredAnswer
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.canonical import digest
@@ -29,7 +29,7 @@ from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, Finish, Query, Scan
 from sfumato.plan.words import many
 from sfumato.policy import Type
-from sfumato.privacy import Curve, Sensitivity, codec, compose
+from sfumato.privacy import Curve, Neighbours, Sensitivity, codec, compose
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, text
 from sfumato.release import door
 from sfumato.release.prices import Price, warn_if_weak
@@ -84,16 +84,15 @@ class TableAuction:
     def error(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
         """With this confidence the revenue is no further than this below that of the best price on the list. Free."""
         selection, _ = self._mechanisms(epsilon, counting)
-        return selection.shortfall(len(self.prices), confidence, on_grid=True) / self.unit
+        return selection.error(len(self.prices), confidence, on_grid=True) / self.unit
 
     def curve(self, epsilon: Number, counting: Number = 0) -> Curve:
         """What the price, and the count if there is one, leak about one unit."""
-        neighbours = self.question.setting.policy.neighbours
-        selection, counter = self._mechanisms(epsilon, counting)
-        chosen = Curve.bounded_range(selection.epsilon, neighbours)
-        if counter is None:
-            return chosen
-        return compose([chosen, counter.curve(Sensitivity(1, self.bounded.limits.rows, neighbours=neighbours))])
+        return compose(part.curve for part in self._parts(*self._mechanisms(epsilon, counting)))
+
+    def _parts(self, selection: Exponential, counter: Laplace | None) -> tuple[Charged, ...]:
+        change = Sensitivity(1, self.bounded.limits.rows, neighbours=self.question.setting.policy.neighbours)
+        return (Charged(selection), *([] if counter is None else [Charged(counter, change)]))
 
     def release(self, epsilon: Number, counting: Number = 0, *, fresh: bool = False) -> Sold:
         """Charges ε and draws the price; a share ``counting`` of it pays for the count.
@@ -119,7 +118,7 @@ class TableAuction:
             return door.Written(sold, codec.dumps(sold))
 
         spent = door.spend(
-            asked.entry(self.curve(epsilon, counting), (selection,) if counter is None else (selection, counter)),
+            asked.entry(self._parts(selection, counter)),
             self.bounded,
             self.question.groups,
             draw,
@@ -139,8 +138,12 @@ class TableAuction:
 
     def _mechanisms(self, epsilon: Number, counting: Number) -> tuple[Exponential, Laplace | None]:
         total, share = exact(epsilon, "epsilon", POSITIVE), exact(counting, "counting", BELOW_ONE)
-        rows = self.bounded.limits.rows
-        selection = Exponential(total * (1 - share), sensitivity=rows * self.prices[-1] * self.unit, monotone=True)
+        rows, neighbours = self.bounded.limits.rows, self.question.setting.policy.neighbours
+        reach = rows * self.prices[-1] * self.unit
+        added = neighbours is Neighbours.ADD_REMOVE
+        # When a unit's bids are replaced, no two scores move further apart than this, though some may rise and others
+        # fall: up to a shift of all of them, which changes no choice, each moves by at most half of it.
+        selection = Exponential(total * (1 - share), reach if added else reach / 2, added, neighbours)
         return selection, Laplace(rows / (total * share)) if share else None
 
     def _reached(self, totals: list[tuple[int, ...]]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import Exponential, MaxNoise, NoisyMax, PermuteAndFlip, lazily
-from sfumato.mechanisms.selection import Selection, field_of
+from sfumato.mechanisms import Exponential, MaxNoise, NoisyMax, PermuteAndFlip, exact_decisions
+from sfumato.mechanisms.selection import Scored, field_of
 from sfumato.privacy.numbers import PROBABILITY, Number, exact
 
 _DIGITS = 80
@@ -53,7 +53,7 @@ def stated(probabilities: Iterable[Number], outcomes: int) -> Law:
     return Law(tuple(int(each * unit) for each in given))
 
 
-def law_of(selection: Selection, scores: Sequence[Fraction | int]) -> Law:
+def law_of(selection: Scored, scores: Sequence[Fraction | int]) -> Law:
     """The law by which a selection chooses among these scores: of the gaps and the rate its draw is made from.
 
     Exponential (and noisy max under Gumbel noise): P(h) ∝ e^{−c·gap}. Permute-and-flip (and exponential noise):
@@ -63,8 +63,8 @@ def law_of(selection: Selection, scores: Sequence[Fraction | int]) -> Law:
     gaps, rate = field_of(list(scores), selection)
     if gaps.size > MOST_CANDIDATES:
         raise InvalidParameter("outcomes", int(gaps.size), f"at most {MOST_CANDIDATES} for an exact law")
-    context = lazily.digits(_DIGITS)
-    powers = [context.exp(lazily.decimal(-rate * int(gap), context)) for gap in gaps]
+    context = exact_decisions.digits(_DIGITS)
+    powers = [context.exp(exact_decisions.decimal(-rate * int(gap), context)) for gap in gaps]
     keep = [int(context.scaleb(power, 70)) for power in powers]  # whole units of 10⁻⁷⁰, at most one too few
     known = all(gap == 0 for gap in gaps)
     kind: Any = selection.noise if isinstance(selection, NoisyMax) else type(selection)

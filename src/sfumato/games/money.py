@@ -28,7 +28,7 @@ from sfumato.games.environment import Environment
 from sfumato.games.laws import Law, law_of
 from sfumato.games.rules import Welfare
 from sfumato.games.truth import Truthfulness, truthfulness
-from sfumato.mechanisms import Exponential, bits, lazily
+from sfumato.mechanisms import Exponential, bits, exact_decisions
 from sfumato.privacy import Curve, Neighbours, compose
 from sfumato.privacy.numbers import Number
 
@@ -151,9 +151,9 @@ def truthful_with_money(environment: Environment, epsilon: Number) -> Priced:
 
 def _log_sum(scores: Sequence[Fraction], rate: Fraction) -> Fraction:
     """ln Σ e^{rate·score} to 60 digits."""
-    context = lazily.digits(_DIGITS)
+    context = exact_decisions.digits(_DIGITS)
     top = max(scores)
-    powers = [context.exp(lazily.decimal(rate * (score - top), context)) for score in scores]
+    powers = [context.exp(exact_decisions.decimal(rate * (score - top), context)) for score in scores]
     total = Decimal(0)
     for power in powers:
         total = context.add(total, power)

@@ -102,7 +102,7 @@ def bounds(curve: Curve | None, coalition: int = 1) -> dict[str, float]:
         return {}
     if not isinstance(curve, Curve):
         raise InvalidParameter("curve", curve, "a Curve")
-    curve, k = curve.under(Neighbours.REPLACE), whole(coalition, "coalition", at_least=1)
+    curve, k = curve.for_neighbours(Neighbours.REPLACE), whole(coalition, "coalition", at_least=1)
     found = {"total variation": float(variation(curve, k))}
     if curve.max_divergence is not None and not curve.failure:
         x = k * float(curve.max_divergence) * (1 + 1e-15)

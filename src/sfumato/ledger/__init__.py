@@ -1,21 +1,25 @@
-"""What was spent, by whom, on what: a budget that survives crashes, races, restarts and clever people.
+"""The ledger keeps what was spent, by whom, on what: a budget that survives crashes, races, restarts and clever people.
 
-rows, purse           a line as it is stored and sealed; the arithmetic of spent and held
-keyed_hashes          what identifies private rows, so that no guess of them can be tested
-entries               what is handed in and given back: entries, lines, stored answers
-store, places, sqlite the seam to what keeps the lines; where a file may live; SQLite
-desk, anchors, book   one transaction; what must still be there; both together, guarded
-processes, asking     which process still runs; of equal questions at once, who pays
-amending              a budget changed while it is in use
-tabs, accounts        holds and their steps; the account of one population
-verifying, ledgers    every line checked; the ledger itself
+sealed_rows, spending     a line as it is stored and sealed; the arithmetic of spent and held
+charged                   what is run, with its sensitivity: from these a charge is computed, and computed again
+keyed_hashes              what identifies private rows, so that no guess of them can be tested
+entries                   what is handed in and given back: entries, lines, stored answers
+store, sqlite             the seam to what keeps the lines; SQLite
+local_files, bodies       where a file may live; large answers as files beside the ledger
+transaction, anchors      what is read and appended at once; what must still be there
+guarded                   both together: nothing is written to a ledger that lost lines
+processes, asking         which process still runs; of equal questions at once, who pays
+amending                  a budget changed while it is in use
+holds, accounts           amounts held for steps; the account of one population
+verifying, ledgers        every line checked; the ledger itself
 """
 
 from sfumato.ledger.accounts import Account
 from sfumato.ledger.anchors import Anchor
+from sfumato.ledger.charged import Charged
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
+from sfumato.ledger.holds import Tab
 from sfumato.ledger.ledgers import Ledger
-from sfumato.ledger.tabs import Tab
 from sfumato.ledger.verifying import Verification
 
-__all__ = ["Account", "Anchor", "Entry", "Ledger", "Line", "StoredAnswer", "Tab", "Verification"]
+__all__ = ["Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab", "Verification"]

@@ -1,4 +1,4 @@
-"""The account of one population: charged before anything is read, answered before anything is shown."""
+"""An account is charged before anything is read, and answered before anything is shown."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from fractions import Fraction
 from itertools import groupby
 
 from sfumato.errors import AlreadyAnswered, InvalidParameter, SourceTaken
-from sfumato.ledger import asking, entries, sources
+from sfumato.ledger import asking, entries, joined_sources
 from sfumato.ledger.amending import amended
 from sfumato.ledger.asking import Asking
-from sfumato.ledger.book import Book
-from sfumato.ledger.desk import Desk, Terms
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
-from sfumato.ledger.purse import NOTHING, read_purse
-from sfumato.ledger.rows import Row
-from sfumato.ledger.sources import Source
-from sfumato.ledger.tabs import Tab, end_tab
+from sfumato.ledger.guarded import GuardedStore
+from sfumato.ledger.holds import Tab, end_tab
+from sfumato.ledger.joined_sources import Source
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.spending import NOTHING, read_spending
+from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
 from sfumato.privacy.numbers import BELOW_ONE, PROBABILITY, Number, exact, text
 
@@ -40,10 +40,10 @@ class Analyst:
 class Account:
     """One population's budget in a ledger. Safe to use from threads and processes alike."""
 
-    def __init__(self, book: Book, name: str, terms: Terms) -> None:
+    def __init__(self, guarded: GuardedStore, name: str, terms: Terms) -> None:
         self.name = name
         self.unit: PrivacyUnit = terms.unit
-        self._book = book
+        self._guarded = guarded
         self._opening = terms
 
     # ── where it stands ────────────────────────────────────────────────────────────────────────
@@ -51,8 +51,8 @@ class Account:
     @property
     def budget(self) -> Budget:
         """The account now: what open tabs hold counts as spent, as it does when a charge is admitted."""
-        with self._book.reading() as desk:
-            return self._book.purses(desk, self.name)[0][0]
+        with self._guarded.reading() as transaction:
+            return self._guarded.budgets(transaction, self.name)[0][0]
 
     @property
     def remaining(self) -> dict[str, Fraction]:
@@ -61,22 +61,22 @@ class Account:
     @property
     def spent(self) -> dict[str, Fraction | None]:
         """What was spent for good, without what tabs hold."""
-        with self._book.reading() as desk:
-            purse = read_purse(desk.last(self.name).purse)
-            return self._book.terms(desk, self.name).budget.at(purse.spent).spent
+        with self._guarded.reading() as transaction:
+            spending = read_spending(transaction.last(self.name).totals)
+            return self._guarded.terms(transaction, self.name).budget.at(spending.spent).spent
 
     # ── charging and answering ─────────────────────────────────────────────────────────────────
 
     def charge(self, entry: Entry) -> Line:
         """Admit this release and write it down, in one step, durable on return; or ``Overspent``, and nothing."""
         entry = Entry.of(entry)
-        cost, columns = self.cost(entry.curve), self._book.columns(entry)
+        cost, columns = self.cost(entry.curve), self._guarded.columns(entry)
 
-        def write(desk: Desk) -> Row:
-            asking.requested(desk, self.name, entry.request_id, entry.analyst, entry.question, entry.plan)
-            return desk.append("charge", self.name, columns, cost=cost)
+        def write(transaction: Transaction) -> Row:
+            asking.requested(transaction, self.name, entry.request_id, entry.analyst, entry.question, entry.plan)
+            return transaction.append("charge", self.name, columns, cost=cost)
 
-        return self._book.admitted(self.name, columns["analyst"], cost, write, Line.of)
+        return self._guarded.admitted(self.name, columns["analyst"], cost, write, Line.of)
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Asking:
         """A question that will be answered with this accuracy: found, joined to an equal one under way, or charged.
@@ -84,11 +84,15 @@ class Account:
         Nothing happens before its ``begin``.
         """
         entry = Entry.of(entry)
-        return Asking(self._book, self.name, entry, self.cost(entry.curve), entries.widths(accuracy), fresh=fresh)
+        return Asking(self._guarded, self.name, entry, self.cost(entry.curve), entries.widths(accuracy), fresh=fresh)
 
     def cost(self, curve: Curve) -> Cost:
         """A release's price here. Order and neighbours are fixed for life, so no amendment changes it."""
         return self._opening.budget.cost(curve)
+
+    def recomputed(self, line: Line) -> Cost | None:
+        """What a line of this account must have cost or held, from what it says was run; None where it says nothing."""
+        return None if line.curve is None else self.cost(line.curve)
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
         """Write down the answer to a charge; it may be shown once this has returned."""
@@ -96,39 +100,40 @@ class Account:
             raise InvalidParameter("line", line, "the line of a charge or a step")
         entries.prose(body, "body", entries.BODY)
         detail = entries.write_widths(entries.widths(accuracy))
-        with self._book.writing() as desk:
-            paid = desk.line(entries.line_number(line.number, "line"))
+        written = self._guarded.body(body)
+        with self._guarded.writing() as transaction:
+            paid = transaction.line(entries.line_number(line.number, "line"))
             known = paid is not None and (paid.hash, paid.account) == (line.hash, self.name)
             if paid is None or not known or paid.kind not in {"charge", "step"}:
                 raise InvalidParameter("line", line.number, "the line of a charge or a step of this account")
-            if desk.newest(about=paid.number) is not None:
+            if transaction.newest(about=paid.number) is not None:
                 raise AlreadyAnswered(
                     "this charge has been answered, or was stopped without an answer",
                     place=f"line {paid.number}",
                     fix="charge again for another answer",
                 )
-            desk.end(paid.number)
+            transaction.end(paid.number)
             copied = {"analyst": paid.analyst, "request": paid.request, "plan": paid.plan, "data": paid.data}
             return Line.of(
-                desk.append("answer", self.name, {**copied, "about": paid.number, "body": body, "detail": detail})
+                transaction.append("answer", self.name, {**copied, **written, "about": paid.number, "detail": detail})
             )
 
     def stored(self, *, plan: str, data: str, accuracy: Mapping[str, Number] | None = None) -> StoredAnswer | None:
         """The newest answer to this very question on this very data, at least as accurate in every column asked for."""
         asked = entries.widths(accuracy or {})
         where = {"kind": "answer", "account": self.name}
-        where |= {"plan": entries.name(plan, "plan"), "data": self._book.data(entries.name(data, "data"))}
-        found = asking.stored(self._book, where, asked)
-        return None if found is None else StoredAnswer.of(found)
+        where |= {"plan": entries.name(plan, "plan"), "data": self._guarded.data(entries.name(data, "data"))}
+        found = asking.stored(self._guarded, where, asked)
+        return None if found is None else self._guarded.stored(found)
 
     def requested(
         self, request_id: str, *, analyst: str | None = None, question: str | None = None, plan: str | None = None
     ) -> StoredAnswer | None:
         """The answer this request got; None when it got none, and then it is a new charge."""
         entries.name(request_id, "request_id")
-        with self._book.reading() as desk:
-            found = asking.requested(desk, self.name, request_id, analyst, question, plan)
-        return None if found is None else StoredAnswer.of(found)
+        with self._guarded.reading() as transaction:
+            found = asking.requested(transaction, self.name, request_id, analyst, question, plan)
+        return None if found is None else self._guarded.stored(found)
 
     # ── what the owner does ────────────────────────────────────────────────────────────────────
 
@@ -147,13 +152,13 @@ class Account:
         theorem is about an ε that no answer decides.
         """
         entries.reason(reason)
-        with self._book.writing() as desk:
-            terms = self._book.terms(desk, self.name)
+        with self._guarded.writing() as transaction:
+            terms = self._guarded.terms(transaction, self.name)
             old = terms.budget
             most = old.delta if delta is None else exact(delta, "delta", BELOW_ONE)
             part = old.reserve * most / old.delta if old.delta else most
             kept = part if reserve is None else exact(reserve, "reserve")
-            spent = read_purse(desk.last(self.name).purse).total
+            spent = read_spending(transaction.last(self.name).totals).total
             if kept != part and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
                 rule = "the same part of δ as before once something was spent: the proof fixes it"
                 raise InvalidParameter("reserve", kept, rule)
@@ -161,13 +166,13 @@ class Account:
             if (budget.order is None) is not (old.order is None):
                 raise InvalidParameter("reserve", kept, "all of δ in an account that was opened without an order")
             columns = {"question": reason, "detail": codec.dumps(Terms(terms.unit, budget))}
-            return Line.of(desk.append("amend", self.name, columns))
+            return Line.of(transaction.append("amend", self.name, columns))
 
     @property
     def epsilons(self) -> tuple[Fraction, ...]:
         """Every ε the account has had, oldest first; the last is in force."""
-        with self._book.reading() as desk:
-            every = [terms.budget.epsilon for terms in self._book.every_terms(desk, self.name)]
+        with self._guarded.reading() as transaction:
+            every = [terms.budget.epsilon for terms in self._guarded.every_terms(transaction, self.name)]
         return tuple(epsilon for epsilon, _ in groupby(every))
 
     def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:
@@ -177,8 +182,8 @@ class Account:
             "question": entries.reason(reason),
             "analyst": "" if analyst is None else entries.name(analyst, "analyst"),
         }
-        with self._book.writing() as desk:
-            return Line.of(desk.append("correction", self.name, columns, cost=cost))
+        with self._guarded.writing() as transaction:
+            return Line.of(transaction.append("correction", self.name, columns, cost=cost))
 
     def analyst(self, name: str, share: Number | None = None) -> Analyst:
         """An analyst here; with ``share``, limit them to this part of every allowance from now on.
@@ -186,47 +191,47 @@ class Account:
         A charge of theirs must fit both their share and the account: an unspent share may still be refused.
         """
         entries.name(name, "analyst")
-        with self._book.reading() if share is None else self._book.writing() as desk:
-            mine = desk.newest(account=self.name, analyst=name)
+        with self._guarded.reading() if share is None else self._guarded.writing() as transaction:
+            mine = transaction.newest(account=self.name, analyst=name)
             if share is not None:
                 part = text(exact(share, "share", PROBABILITY))
                 if mine is None or mine.share != part:
-                    mine = desk.append("share", self.name, {"analyst": name, "share": part})
-            budget = self._book.terms(desk, self.name).budget
-            purses = self._book.purses(desk, self.name, name)
-        spent = budget.at(read_purse(mine.own if mine else "").spent).spent
-        return Analyst(name, Fraction(mine.share) if mine and mine.share else None, purses[-1][0], spent)
+                    mine = transaction.append("share", self.name, {"analyst": name, "share": part})
+            budget = self._guarded.terms(transaction, self.name).budget
+            budgets = self._guarded.budgets(transaction, self.name, name)
+        spent = budget.at(read_spending(mine.own if mine else "").spent).spent
+        return Analyst(name, Fraction(mine.share) if mine and mine.share else None, budgets[-1][0], spent)
 
     def join(self, source: str | os.PathLike[str], *, fingerprint: str | None = None) -> Source:
         """Say that these data are about this account's people. A file is read whole unless nothing about it changed.
 
         Data that another account knows, by path, content or file, are refused; new content under a known path stays.
         """
-        with self._book.reading() as desk:
-            known = sources.known(desk, self.name)
-        found = sources.look(source, fingerprint, known, self._book.keyed)
-        with self._book.writing() as desk:
-            taken = sources.taken(sources.joined(desk), self.name, found, self._book.keyed)
+        with self._guarded.reading() as transaction:
+            known = joined_sources.known(transaction, self.name)
+        found = joined_sources.look(source, fingerprint, known, self._guarded.keyed)
+        with self._guarded.writing() as transaction:
+            taken = joined_sources.taken(joined_sources.joined(transaction), self.name, found, self._guarded.keyed)
             if taken is not None:
                 raise SourceTaken(
                     f"these data belong to the account {taken!r}",
                     place=f"account {self.name!r}",
                     fix=f"ask for them in {taken!r}: the same people have one budget, whatever their data are called",
                 )
-            if sources.changed(found, sources.known(desk, self.name)):
-                desk.append("source", self.name, {"detail": codec.dumps(found)})
+            if joined_sources.changed(found, joined_sources.known(transaction, self.name)):
+                transaction.append("source", self.name, {"detail": codec.dumps(found)})
         return found
 
     @property
     def sources(self) -> tuple[Source, ...]:
         """Every version of the data that was joined, oldest first."""
-        with self._book.reading() as desk:
-            return tuple(sources.known(desk, self.name))
+        with self._guarded.reading() as transaction:
+            return tuple(joined_sources.known(transaction, self.name))
 
     @property
     def version(self) -> int:
         """Which version of the data is joined, as readers may be told: how often they have changed."""
-        return sources.version(self.sources)
+        return joined_sources.version(self.sources)
 
     # ── tabs ───────────────────────────────────────────────────────────────────────────────────
 
@@ -240,16 +245,16 @@ class Account:
         """
         entry, vector = self._hold(hold, analyst, question)
         spends = whole or entry.interactive
-        columns = self._book.columns(entry)
+        columns = self._guarded.columns(entry) | ({"parts": ""} if isinstance(hold, Cost) else {})
 
-        def write(desk: Desk) -> Row:
+        def write(transaction: Transaction) -> Row:
             cost, left = (vector, NOTHING) if spends else (NOTHING, vector)
-            return desk.append("tab-open", self.name, columns, cost=cost, left=left)
+            return transaction.append("tab-open", self.name, columns, cost=cost, left=left)
 
         def given(row: Row) -> Tab:
-            return Tab(self._book, Line.of(row), self.cost)
+            return Tab(self._guarded, Line.of(row), self.cost)
 
-        return self._book.admitted(self.name, columns["analyst"], vector, write, given)
+        return self._guarded.admitted(self.name, columns["analyst"], vector, write, given)
 
     def _hold(self, hold: Entry | Cost, analyst: str | None, question: str) -> tuple[Entry, Cost]:
         if not isinstance(hold, Cost):
@@ -267,20 +272,20 @@ class Account:
 
     def open_tabs(self) -> tuple[Line, ...]:
         """The lines that opened tabs which are not closed; what they hold counts as spent until they are."""
-        with self._book.reading() as desk:
-            opened = [row for row in desk.page({"kind": "tab-open"}) if row.account == self.name]
-            return tuple(Line.of(row) for row in opened if not _closed(desk, row.number))
+        with self._guarded.reading() as transaction:
+            opened = [row for row in transaction.page({"kind": "tab-open"}) if row.account == self.name]
+            return tuple(Line.of(row) for row in opened if not _closed(transaction, row.number))
 
     def abandon(self, tab: int, *, reason: str) -> Line:
         """Close a tab whose process is gone. All it held is spent: nobody knows where it stopped, or why."""
         entries.reason(reason)
-        with self._book.writing() as desk:
-            last = desk.newest(tab=entries.line_number(tab, "tab"))
+        with self._guarded.writing() as transaction:
+            last = transaction.newest(tab=entries.line_number(tab, "tab"))
             if last is None or last.account != self.name or last.kind == "tab-close":
                 raise InvalidParameter("tab", tab, "the number of an open tab of this account")
-            return Line.of(end_tab(desk, last, keep=True, reason=reason))
+            return Line.of(end_tab(transaction, last, keep=True, reason=reason))
 
 
-def _closed(desk: Desk, tab: int) -> bool:
-    last = desk.newest(tab=tab)
+def _closed(transaction: Transaction, tab: int) -> bool:
+    last = transaction.newest(tab=tab)
     return last is None or last.kind == "tab-close"

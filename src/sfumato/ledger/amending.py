@@ -1,11 +1,11 @@
-"""A budget changed while it is in use: what was spent stays spent, in the currencies it was counted in."""
+"""A budget may change while it is in use: what was spent stays spent, in the currencies it was counted in."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
-from sfumato.ledger.purse import NOTHING
+from sfumato.ledger.spending import NOTHING
 from sfumato.privacy import Budget, Cost, Guarantee
 from sfumato.privacy.numbers import Number, allowance_units, text
 from sfumato.privacy.theorems import renyi_allowance

@@ -1,4 +1,4 @@
-"""Anchors: the head and the totals of a ledger, small enough to keep elsewhere.
+"""An anchor keeps the head and the totals of a ledger, small enough to be kept elsewhere.
 
 Whoever can write the file can rewrite all of it, hashes included; a chain alone cannot show that its end was cut off.
 An anchor kept in another place can: a ledger that does not contain the anchor's line is refused for charging.
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerUnavailable
-from sfumato.ledger import entries, places
-from sfumato.ledger.desk import Desk, Terms
-from sfumato.ledger.purse import NOTHING, read_purse
-from sfumato.ledger.rows import FIRST, Row
+from sfumato.ledger import entries, local_files
+from sfumato.ledger.sealed_rows import FIRST, Row
+from sfumato.ledger.spending import NOTHING, read_spending
+from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Cost, codec
 
 
@@ -62,7 +62,7 @@ class Anchor:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Anchor:
-        file = Path(places.address(path, "anchor"))
+        file = Path(local_files.address(path, "anchor"))
         try:
             found = codec.loads(file.read_text())
         except (OSError, ValueError) as error:
@@ -73,8 +73,8 @@ class Anchor:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Written beside and renamed: there is always a whole anchor under the name."""
-        target = Path(places.address(path, "path"))
-        partial = places.scratch(target)
+        target = Path(local_files.address(path, "path"))
+        partial = local_files.scratch(target)
         try:
             with open(partial, "w") as file:
                 file.write(codec.dumps(self))
@@ -86,17 +86,17 @@ class Anchor:
                 partial.unlink()
             raise
 
-    def holds(self, desk: Desk) -> bool:
+    def holds(self, transaction: Transaction) -> bool:
         """Whether the ledger still contains the anchored line, or its owner has accepted that it does not."""
         return (
             self.number == 0
-            or desk.has(self.number, self.hash)
-            or any(row.data == self.hash for row in desk.page({"kind": "acknowledge"}))
+            or transaction.has(self.number, self.hash)
+            or any(row.data == self.hash for row in transaction.page({"kind": "acknowledge"}))
         )
 
-    def common(self, desk: Desk) -> int:
+    def common(self, transaction: Transaction) -> int:
         """The last line that the ledger surely shares with the anchor's history; 0 when none is known."""
-        return max((number for number, seal in self.marks if desk.has(number, seal)), default=0)
+        return max((number for number, seal in self.marks if transaction.has(number, seal)), default=0)
 
 
 def _is_mark(mark: object) -> bool:
@@ -109,43 +109,45 @@ def _unreadable(path: Path) -> LedgerUnavailable:
     )
 
 
-def anchored(desk: Desk) -> Anchor:
+def anchored(transaction: Transaction) -> Anchor:
     """The anchor of this moment."""
-    if desk.head is None:
+    if transaction.head is None:
         return Anchor(0, FIRST)
-    accounts = tuple(_account(desk, row.account) for row in desk.page({"kind": "account-open"}))
-    back = (desk.head.number - (1 << power) for power in range(desk.head.number.bit_length()))
-    marks = tuple((row.number, row.hash) for number in back if number > 0 and (row := desk.line(number)) is not None)
-    return Anchor(desk.head.number, desk.head.hash, accounts, marks)
+    accounts = tuple(_account(transaction, row.account) for row in transaction.page({"kind": "account-open"}))
+    back = (transaction.head.number - (1 << power) for power in range(transaction.head.number.bit_length()))
+    marks = tuple(
+        (row.number, row.hash) for number in back if number > 0 and (row := transaction.line(number)) is not None
+    )
+    return Anchor(transaction.head.number, transaction.head.hash, accounts, marks)
 
 
-def _account(desk: Desk, name: str) -> AnchoredAccount:
-    last = desk.last(name)
-    return AnchoredAccount(name, desk.terms(last.terms), read_purse(last.purse).total)
+def _account(transaction: Transaction, name: str) -> AnchoredAccount:
+    last = transaction.last(name)
+    return AnchoredAccount(name, transaction.terms(last.terms), read_spending(last.totals).total)
 
 
-def accept(desk: Desk, anchor: Anchor, reason: str) -> list[Row]:
+def accept(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
     """Lines that add to every account what the anchor knows was spent and is lost, and say that its own line is.
 
     What stands here after the last common line was spent too, in another history: both count.
     """
-    common = anchor.common(desk)
-    return [_raise(desk, known, common, anchor.hash, reason) for known in anchor.accounts]
+    common = anchor.common(transaction)
+    return [_raise(transaction, known, common, anchor.hash, reason) for known in anchor.accounts]
 
 
-def _raise(desk: Desk, known: AnchoredAccount, common: int, lost: str, reason: str) -> Row:
-    shared = desk.page({"account": known.name}, newest=True, before=common + 1, limit=1) if common else []
-    if desk.newest(account=known.name) is None:
-        desk.append("account-open", known.name, {"detail": codec.dumps(known.terms)})
-    last = desk.last(known.name)
-    if desk.terms(last.terms).budget.order != known.terms.budget.order:
+def _raise(transaction: Transaction, known: AnchoredAccount, common: int, lost: str, reason: str) -> Row:
+    shared = transaction.page({"account": known.name}, newest=True, before=common + 1, limit=1) if common else []
+    if transaction.newest(account=known.name) is None:
+        transaction.append("account-open", known.name, {"detail": codec.dumps(known.terms)})
+    last = transaction.last(known.name)
+    if transaction.terms(last.terms).budget.order != known.terms.budget.order:
         raise AccountDiffers(
             "the anchor counts this account in another currency",
             place=f"account {known.name!r}",
             fix="give the anchor that belongs to this ledger",
         )
-    cost = _difference(known.total, read_purse(shared[0].purse).total if shared else NOTHING)
-    return desk.append("acknowledge", known.name, {"data": lost, "question": reason}, cost=cost)
+    cost = _difference(known.total, read_spending(shared[0].totals).total if shared else NOTHING)
+    return transaction.append("acknowledge", known.name, {"data": lost, "question": reason}, cost=cost)
 
 
 def _difference(known: Cost, found: Cost) -> Cost:

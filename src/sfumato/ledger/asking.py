@@ -1,4 +1,4 @@
-"""One question on its way: answered from what was bought, joined to an equal question under way, or paid for.
+"""A question is answered from what was bought, joined to an equal question under way, or paid for.
 
 Which of the three is decided inside the transaction that would charge, so that of all who ask the same at once, in
 whatever threads and processes, one pays. The others wait for its answer. A payer that stops says so; one that died is
@@ -14,11 +14,11 @@ from fractions import Fraction
 
 from sfumato.errors import AnswerPending, RequestDiffers, Unanswered
 from sfumato.ledger import entries, processes
-from sfumato.ledger.book import Book
-from sfumato.ledger.desk import Desk
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
-from sfumato.ledger.rows import Row
+from sfumato.ledger.guarded import GuardedStore
+from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.store import UnderWay, Where
+from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost
 
 PATIENCE = 600.0
@@ -31,15 +31,22 @@ class Asking:
     """One question to an account. Either ``begin`` finds an answer, or this one pays and must answer or ``stop``."""
 
     def __init__(
-        self, book: Book, account: str, entry: Entry, cost: Cost, accuracy: Mapping[str, Fraction], *, fresh: bool
+        self,
+        guarded: GuardedStore,
+        account: str,
+        entry: Entry,
+        cost: Cost,
+        accuracy: Mapping[str, Fraction],
+        *,
+        fresh: bool,
     ) -> None:
-        self._book = book
+        self._guarded = guarded
         self._account = account
         self._entry = entry
         self._cost = cost
         self._accuracy = accuracy
         self._fresh = fresh
-        self._columns = book.columns(entry)
+        self._columns = guarded.columns(entry)
         self._paid: Row | None = None
 
     @property
@@ -59,107 +66,107 @@ class Asking:
         if isinstance(found, UnderWay):
             waiting()
             found = self._wait(found, PATIENCE if seconds is None else min(seconds, PATIENCE))
-        return None if found is None else StoredAnswer.of(found)
+        return None if found is None else self._guarded.stored(found)
 
     def stands(self) -> bool:
         """Whether this question was charged, whatever interrupted whom."""
-        return self._paid is not None and self._book.stands(self._paid)
+        return self._paid is not None and self._guarded.stands(self._paid)
 
     def stop(self) -> None:
         """Tell those who wait that no answer will come; what cannot be said now is said with the next charge."""
         if self._paid is not None:
-            self._book.unsaid[self._paid.number] = self._paid.hash
-            with suppress(BaseException), self._book.writing():
+            self._guarded.unsaid[self._paid.number] = self._paid.hash
+            with suppress(BaseException), self._guarded.writing():
                 pass  # every transaction says what is unsaid
 
     def _look(self) -> tuple[Row | None, int]:
         """An answer, and the number of the last line when it was looked for: no writer waits for a long search."""
-        with self._book.reading() as desk:
-            found, seen = self._requested(desk), desk.head.number if desk.head else 0
+        with self._guarded.reading() as transaction:
+            found, seen = self._requested(transaction), transaction.head.number if transaction.head else 0
         if found is None and self._entry.plan and self._entry.data:
-            found = stored(self._book, self._question, self._accuracy)
+            found = stored(self._guarded, self._question, self._accuracy)
         return found, seen
 
     def _enter(self, seen: int) -> Row | UnderWay | None:
-        with self._book.writing() as desk:
-            found = self._ahead(desk, seen)
+        with self._guarded.writing() as transaction:
+            found = self._ahead(transaction, seen)
             if found is not None:
                 return found
-            short = self._book.short(desk, self._account, self._columns["analyst"], self._cost)
+            short = self._guarded.short(transaction, self._account, self._columns["analyst"], self._cost)
             if short is None:
-                self._paid = desk.append("charge", self._account, self._columns, cost=self._cost)
-                self._fly(desk, self._paid)
+                self._paid = transaction.append("charge", self._account, self._columns, cost=self._cost)
+                self._fly(transaction, self._paid)
                 return None
-        purse, place = short
-        raise purse.refusal(self._cost, place)
+        budget, place = short
+        raise budget.refusal(self._cost, place)
 
-    def _ahead(self, desk: Desk, seen: int) -> Row | UnderWay | None:
+    def _ahead(self, transaction: Transaction, seen: int) -> Row | UnderWay | None:
         """What was answered since the last look, or is under way."""
-        found = self._requested(desk)
-        again = self._repeated(desk)
+        found = self._requested(transaction)
+        again = self._repeated(transaction)
         if self._fresh:
             return None
         if found is None and self._entry.plan and self._entry.data:
-            found = _accurate(desk.page(self._question, newest=True, after=seen), self._accuracy)
-        return found or next(iter(again or self._equal(desk)), None)
+            found = _accurate(transaction.page(self._question, newest=True, after=seen), self._accuracy)
+        return found or next(iter(again or self._equal(transaction)), None)
 
     @property
     def _question(self) -> dict[str, str]:
         columns = self._columns
         return {"kind": "answer", "account": self._account, "plan": columns["plan"], "data": columns["data"]}
 
-    def _requested(self, desk: Desk) -> Row | None:
+    def _requested(self, transaction: Transaction) -> Row | None:
         entry = self._entry
-        return requested(desk, self._account, entry.request_id, entry.analyst, entry.question, entry.plan)
+        return requested(transaction, self._account, entry.request_id, entry.analyst, entry.question, entry.plan)
 
-    def _repeated(self, desk: Desk) -> list[UnderWay]:
+    def _repeated(self, transaction: Transaction) -> list[UnderWay]:
         """The same request, under way; one that asks something else is refused."""
         columns = self._columns
         if not columns["request"]:
             return []
-        found = self._living(desk, {"analyst": columns["analyst"], "request": columns["request"]})
+        found = self._living(transaction, {"analyst": columns["analyst"], "request": columns["request"]})
         for other in found:
-            _require_same(desk.line(other.number), self._entry.question, self._entry.plan)
+            _require_same(transaction.line(other.number), self._entry.question, self._entry.plan)
         return found
 
-    def _equal(self, desk: Desk) -> list[UnderWay]:
+    def _equal(self, transaction: Transaction) -> list[UnderWay]:
         """The same question on the same data, under way, whose answer will be accurate enough."""
         columns = self._columns
         if not columns["plan"] or not columns["data"]:
             return []
-        found = self._living(desk, {"plan": columns["plan"], "data": columns["data"]})
+        found = self._living(transaction, {"plan": columns["plan"], "data": columns["data"]})
         return [other for other in found if entries.within(entries.read_widths(other.accuracy), self._accuracy)]
 
-    def _living(self, desk: Desk, where: Where) -> list[UnderWay]:
+    def _living(self, transaction: Transaction, where: Where) -> list[UnderWay]:
         """Charges whose payer may still answer; those of payers that died are stopped on the way."""
         found = []
-        for other in desk.under_way({"account": self._account, **where}):
+        for other in transaction.under_way({"account": self._account, **where}):
             lives = processes.alive(other.payer)
             if lives is False:
-                desk.stop(other.number)
+                transaction.stop(other.number)
             elif lives or time.time() - other.time / 1e6 < PATIENCE:
                 found.append(other)
         return found
 
-    def _fly(self, desk: Desk, row: Row) -> None:
+    def _fly(self, transaction: Transaction, row: Row) -> None:
         if row.request or (row.plan and row.data):
             accuracy, payer = entries.write_widths(self._accuracy), processes.this_process()
             given = row.account, row.analyst, row.request, row.plan, row.data
-            desk.begin(UnderWay(row.number, row.time, *given, accuracy, payer))
+            transaction.begin(UnderWay(row.number, row.time, *given, accuracy, payer))
 
     def _wait(self, other: UnderWay, seconds: float) -> Row:
         """The other's answer. Reading goes on meanwhile, and nothing is locked."""
         end, pause = time.monotonic() + seconds, _SHORTEST
         while True:
-            with self._book.reading() as desk:
-                found = desk.newest(about=other.number)
+            with self._guarded.reading() as transaction:
+                found = transaction.newest(about=other.number)
             if found is not None and found.kind == "answer":
                 return found
-            if found is not None or other.number in self._book.unsaid:
+            if found is not None or other.number in self._guarded.unsaid:
                 raise Unanswered(other.number, charged=False)
             if processes.alive(other.payer) is False:
-                with self._book.writing() as desk:
-                    desk.stop(other.number)
+                with self._guarded.writing() as transaction:
+                    transaction.stop(other.number)
             elif time.monotonic() >= end:
                 raise AnswerPending(other.number)
             else:
@@ -167,12 +174,12 @@ class Asking:
                 pause = min(1.5 * pause, _LONGEST)
 
 
-def stored(book: Book, question: Where, accuracy: Mapping[str, Fraction]) -> Row | None:
+def stored(guarded: GuardedStore, question: Where, accuracy: Mapping[str, Fraction]) -> Row | None:
     """The newest answer to this question that is at least as accurate in every column asked for."""
     before = 0
     while True:
-        with book.reading() as desk:
-            rows = desk.page(question, newest=True, before=before, limit=_PAGE)
+        with guarded.reading() as transaction:
+            rows = transaction.page(question, newest=True, before=before, limit=_PAGE)
         found = _accurate(rows, accuracy)
         if found is not None or len(rows) < _PAGE:
             return found
@@ -180,15 +187,20 @@ def stored(book: Book, question: Where, accuracy: Mapping[str, Fraction]) -> Row
 
 
 def requested(
-    desk: Desk, account: str, request_id: str | None, analyst: str | None, question: str | None, plan: str | None
+    transaction: Transaction,
+    account: str,
+    request_id: str | None,
+    analyst: str | None,
+    question: str | None,
+    plan: str | None,
 ) -> Row | None:
     """The first answer to a request; a request id names one question for ever, by its plan or else by its text."""
     if request_id is None:
         return None
     where = {"kind": "answer", "account": account, "analyst": analyst or "", "request": request_id}
-    rows = desk.page(where, limit=1)
+    rows = transaction.page(where, limit=1)
     if rows:
-        _require_same(desk.line(rows[0].about), question, plan)
+        _require_same(transaction.line(rows[0].about), question, plan)
     return rows[0] if rows else None
 
 

@@ -1,18 +1,22 @@
-"""What is handed to the ledger, and what it gives back: checked texts, entries, lines, stored answers."""
+"""Entries are handed to the ledger, and it gives back lines and stored answers; texts are checked on the way."""
 
 from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.ledger.purse import read_cost, read_purse
-from sfumato.ledger.rows import Row
+from sfumato.ledger import charged
+from sfumato.ledger.charged import Charged, Part
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.spending import read_cost, read_spending
+from sfumato.mechanisms.protocols import Mechanism
 from sfumato.privacy import Cost, Curve, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, shown, text
 
@@ -67,11 +71,13 @@ def _whole(value: str) -> bool:
 @codec.value("entry")
 @dataclass(frozen=True)
 class Entry:
-    """A release as it is charged: what it leaks, what is run, what was asked, on which data, by whom."""
+    """A release as it is charged: what is run, what was asked, on which data, by whom.
 
-    curve: Curve
-    mechanisms: tuple[Any, ...] = ()
-    """The values that will be run: stored as JSON, so that the ledger says what was done."""
+    What it leaks follows from what is run, and is stated nowhere else.
+    """
+
+    parts: tuple[Part, ...]
+    """What is run: one ``Charged`` or ``Curve``, or several that are one release."""
     question: str = ""
     plan: str = ""
     """Hash of the canonical question with its limits; empty when its answer shall never be found again."""
@@ -80,21 +86,21 @@ class Entry:
     analyst: str | None = None
     request_id: str | None = None
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.curve, Curve):
-            raise InvalidParameter(
-                "curve", self.curve, "a Curve", fix="give what the release leaks: mechanism.curve(…)"
-            )
-        if not isinstance(self.mechanisms, (tuple, list)):
-            raise InvalidParameter("mechanisms", self.mechanisms, "a tuple of mechanisms")
-        object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
-        prose(self.question, "question")
-        for what in ("plan", "data"):
-            if getattr(self, what) != "":
-                name(getattr(self, what), what)
-        for what in ("analyst", "request_id"):
-            if getattr(self, what) is not None:
-                name(getattr(self, what), what)
+    def __init__(
+        self,
+        parts: Part | Sequence[Part],
+        question: str = "",
+        plan: str = "",
+        data: str = "",
+        analyst: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        given: dict[str, Any] = {"parts": charged.checked(parts), "question": prose(question, "question")}
+        given |= {what: name(said, what) if said != "" else "" for what, said in (("plan", plan), ("data", data))}
+        for what, said in (("analyst", analyst), ("request_id", request_id)):
+            given[what] = None if said is None else name(said, what)
+        for what, value in given.items():
+            object.__setattr__(self, what, value)
 
     @classmethod
     def of(cls, value: object) -> Entry:
@@ -102,10 +108,20 @@ class Entry:
             return value
         raise InvalidParameter("entry", value, "an Entry")
 
+    @cached_property
+    def curve(self) -> Curve:
+        """What the release leaks."""
+        return charged.curve(self.parts)
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """The mechanisms that are run, as far as they are ours."""
+        return tuple(part.mechanism for part in self.parts if isinstance(part, Charged))
+
     @property
     def interactive(self) -> bool:
         """Whether hidden state stays open between the answers of what is run."""
-        return any(hasattr(mechanism, "start") for mechanism in self.mechanisms)
+        return any(mechanism.interactive for mechanism in self.mechanisms)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -116,7 +132,7 @@ class Entry:
             "question": self.question,
             "plan": self.plan,
             "data": self.data,
-            "mechanisms": f"[{','.join(codec.dumps(mechanism) for mechanism in self.mechanisms)}]",
+            "parts": charged.write(self.parts),
         }
 
 
@@ -143,12 +159,20 @@ class Line:
     about: int | None
     """The charge that this line answers, or that was stopped without an answer."""
     request_id: str | None
-    mechanisms: str
-    """What was run, as a JSON list."""
+    parts: str
+    """What was run and on what sensitivity, as a JSON list."""
     detail: str
     body: str
+    file: str
+    """SHA-256 of an answer that a file beside the ledger holds; ``body`` is empty then."""
     previous: str
     hash: str
+
+    @property
+    def curve(self) -> Curve | None:
+        """What was run leaks this, computed again from this line alone; None where a line says nothing of that."""
+        parts = charged.read(self.parts)
+        return charged.curve(parts) if parts else None
 
     def summary(self) -> dict[str, Any]:
         """What people want to know of it, as JSON: amounts are exact decimals, as text."""
@@ -175,7 +199,7 @@ class Line:
 
     @classmethod
     def of(cls, row: Row) -> Line:
-        purse = read_purse(row.purse)
+        spending = read_spending(row.totals)
         return cls(
             row.number,
             moment(row.time),
@@ -186,14 +210,15 @@ class Line:
             row.plan,
             row.data,
             read_cost(row.cost),
-            purse.spent,
-            purse.held,
+            spending.spent,
+            spending.held,
             row.tab or None,
             row.about or None,
             row.request or None,
-            row.mechanisms or "[]",
+            row.parts or "[]",
             _detail(row),
             row.body,
+            row.file,
             row.previous,
             row.hash,
         )
@@ -229,8 +254,8 @@ class StoredAnswer:
     """Of the line that holds it."""
 
     @classmethod
-    def of(cls, row: Row) -> StoredAnswer:
-        return cls(row.number, moment(row.time), row.body, read_widths(row.detail), row.hash)
+    def of(cls, row: Row, body: str) -> StoredAnswer:
+        return cls(row.number, moment(row.time), body, read_widths(row.detail), row.hash)
 
 
 def widths(accuracy: Mapping[str, Number]) -> dict[str, Fraction]:

@@ -1,16 +1,16 @@
-"""Every line in a form other programs read: JSON, CSV, Arrow. Amounts are exact decimals, as text."""
+"""Every line is exported as JSON, CSV or Arrow, which other programs read. Amounts are exact decimals, as text."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter, LedgerUnavailable
-from sfumato.ledger import places
+from sfumato.ledger import local_files
 from sfumato.ledger.entries import Line
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import text
@@ -21,8 +21,8 @@ _BATCH = 10_000
 _WHOLE = {"number", "tab", "about"}
 
 
-def record(line: Line) -> Record:
-    """One line as flat columns."""
+def record(line: Line, large: Callable[[str], str | None]) -> Record:
+    """One line as flat columns; ``large`` finds an answer that a file holds."""
     return {
         "number": line.number,
         "time": line.time.isoformat(),
@@ -38,9 +38,10 @@ def record(line: Line) -> Record:
         **_amounts("cost", line.cost),
         **_amounts("spent", line.spent),
         **_amounts("held", line.held),
-        "mechanisms": line.mechanisms,
+        "parts": line.parts,
         "detail": line.detail,
-        "body": line.body,
+        "body": large(line.file) if line.file else line.body,
+        "file": line.file,
         "previous": line.previous,
         "hash": line.hash,
     }
@@ -59,11 +60,11 @@ def _amounts(name: str, cost: Cost) -> Record:
     return {f"{name}_{currency}": amount for currency, amount in shown.items()}
 
 
-def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str]) -> None:
+def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str], large: Callable[[str], str | None]) -> None:
     """Write lines to a new file that only its owner can read."""
     if not isinstance(form, str) or form not in _FORMS:
         raise InvalidParameter("form", form, "one of " + ", ".join(sorted(_FORMS)))
-    target = Path(places.address(path, "path"))
+    target = Path(local_files.address(path, "path"))
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -73,7 +74,7 @@ def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str]) -> No
             fix="give the name of a file that is not there, in a folder that is",
         ) from error
     try:
-        _FORMS[form](map(record, lines), handle)
+        _FORMS[form]((record(line, large) for line in lines), handle)
     except BaseException:
         target.unlink(missing_ok=True)
         raise

@@ -1,4 +1,4 @@
-"""Walking through the lines: all of them, in as many processes as there are processors, or only the newest.
+"""Lines are verified: all of them, in as many processes as there are processors, or only the newest.
 
 Every line carries all totals, so any line can be a checkpoint: a stretch is right if it follows from the line before
 it, and the whole is right if every stretch is.
@@ -15,9 +15,9 @@ from itertools import pairwise
 
 from sfumato.errors import LedgerDamaged
 from sfumato.ledger.keyed_hashes import KeyedHash
-from sfumato.ledger.rows import Row
+from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.store import Store, Where
-from sfumato.ledger.verifying import Checker, Verification
+from sfumato.ledger.verifying import LOST, Checker, Verification
 
 CHECKPOINT = 1000
 """Opening verifies the lines since the last one whose number is a multiple of this."""
@@ -37,7 +37,7 @@ def newest(store: Store) -> Verification:
         return Verification(0, None, fault or "")
     if not begun:
         return Verification(0, 1, "it does not begin with the key in the ledger's header")
-    return _stretch(store, (last - 1) // CHECKPOINT * CHECKPOINT, last)
+    return _stretch(store, (last - 1) // CHECKPOINT * CHECKPOINT, last, files=False)
 
 
 def everything(store: Store) -> Verification:
@@ -49,7 +49,7 @@ def everything(store: Store) -> Verification:
         found, fault = _walked(store, _bounds(last, processes if alone and processes > 1 else 1))
     except LedgerDamaged as damage:
         return Verification(0, damage.number, damage.why)
-    return Verification(found.lines, None, fault) if found.holds and fault else found
+    return Verification(found.lines, None, fault) if fault and (found.holds or found.answers) else found
 
 
 def _walked(store: Store, parts: list[tuple[int, int]]) -> tuple[Verification, str | None]:
@@ -59,9 +59,15 @@ def _walked(store: Store, parts: list[tuple[int, int]]) -> tuple[Verification, s
     """
     answers = [_ask(store, part) for part in parts[1:]]
     found = [_stretch(store, *parts[0])]
-    fault = store.misshapen() or store.fault() if found[0].holds else None
+    fault = store.misshapen() or store.fault() if found[0].holds or found[0].answers else None
     found += [_heard(answer) or _stretch(store, *part) for answer, part in zip(answers, parts[1:], strict=True)]
-    return next((each for each in found if not each.holds), found[-1]), fault
+    broken = next((each for each in found if not each.holds and not each.answers), None)
+    return broken or _lost(found[-1].lines, tuple(number for each in found for number in each.answers)), fault
+
+
+def _lost(lines: int, answers: tuple[int, ...]) -> Verification:
+    """Every line is right; some answers may be lost with their files."""
+    return Verification(lines, answers[0], LOST, answers) if answers else Verification(lines)
 
 
 def _last(store: Store) -> int:
@@ -84,8 +90,9 @@ def _bounds(last: int, parts: int) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def _stretch(store: Store, after: int, until: int) -> Verification:
-    """The lines after one number up to another."""
+def _stretch(store: Store, after: int, until: int, *, files: bool = True) -> Verification:
+    """The lines after one number up to another, with the files that hold their large answers."""
+    lost: list[int] = []
 
     def earlier(before: int, equal: Where) -> Row | None:
         with store.reading() as rows:
@@ -106,9 +113,10 @@ def _stretch(store: Store, after: int, until: int) -> Verification:
             found = checker.check(page)
             if not found.holds:
                 return found
+            lost += [row.number for row in page if files and row.file and store.bodies.read(row.file) is None]
     except LedgerDamaged as damage:
         return Verification(checker.number, damage.number, damage.why)
-    return Verification(checker.number)
+    return _lost(checker.number, tuple(lost))
 
 
 def _sealed(rows: Sequence[Row]) -> Row | None:
@@ -130,7 +138,7 @@ def _ask(store: Store, part: tuple[int, int]) -> tuple[int, int]:
         return child, listen
     try:
         found = _stretch(store, *part)
-        os.write(speak, json.dumps([found.lines, found.bad, found.why]).encode())
+        os.write(speak, json.dumps([found.lines, found.bad, found.why, found.answers]).encode())
     finally:
         os._exit(0)
 
@@ -140,4 +148,7 @@ def _heard(answer: tuple[int, int]) -> Verification | None:
     with os.fdopen(listen, "rb") as pipe:
         said = pipe.read()
     os.waitpid(child, 0)
-    return Verification(*json.loads(said)) if said else None
+    if not said:
+        return None
+    lines, bad, why, answers = json.loads(said)
+    return Verification(lines, bad, why, tuple(answers))

@@ -1,4 +1,4 @@
-"""The ledger: what was spent, by whom, on what, for every population, for ever."""
+"""The ledger keeps what was spent, by whom, on what, for every population, for ever."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Self
 
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, LedgerUnavailable, SourceTaken
-from sfumato.ledger import entries, inspecting, sources
+from sfumato.ledger import entries, inspecting, joined_sources
 from sfumato.ledger.accounts import Account
 from sfumato.ledger.anchors import Anchor, accept, anchored
-from sfumato.ledger.book import Book
-from sfumato.ledger.desk import Terms
 from sfumato.ledger.entries import Line
 from sfumato.ledger.exporting import export
+from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.sqlite import SQLiteStore
+from sfumato.ledger.transaction import Terms
 from sfumato.ledger.verifying import Verification
 from sfumato.privacy import Budget, PrivacyUnit, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
@@ -28,14 +28,14 @@ _PAGE = 1000
 
 
 class Ledger:
-    """An append-only, hash-chained book of every charge and answer, in one file.
+    """An append-only, hash-chained record of every charge and answer, in one file; large answers are files beside it.
 
     Safe from threads and processes, and across fork. A charge is checked and written in one exclusive transaction and
     is on disk when it returns.
     """
 
-    def __init__(self, book: Book, beside: Path) -> None:
-        self._book = book
+    def __init__(self, guarded: GuardedStore, beside: Path) -> None:
+        self._guarded = guarded
         self._beside = beside
 
     @classmethod
@@ -57,45 +57,45 @@ class Ledger:
             known = [anchor if isinstance(anchor, Anchor) else Anchor.load(anchor)] if anchor is not None else []
             known += [Anchor.load(beside)] if beside.exists() else []
             found = inspecting.newest(store)
-            book = Book(store, tuple(known), KeyedHash(store.key() if found.holds else _key(store)))
-            book.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
+            guarded = GuardedStore(store, tuple(known), KeyedHash(store.key() if found.holds else _key(store)))
+            guarded.damage = None if found.holds else LedgerDamaged(found.bad, found.why)
         except BaseException:
             store.close()
             raise
-        return cls(book, beside)
+        return cls(guarded, beside)
 
     @property
     def accounts(self) -> tuple[str, ...]:
         """The names of all accounts, in the order in which they were opened."""
-        with self._book.reading() as desk:
-            return tuple(row.account for row in desk.page({"kind": "account-open"}))
+        with self._guarded.reading() as transaction:
+            return tuple(row.account for row in transaction.page({"kind": "account-open"}))
 
     def account(self, name: str, *, unit: PrivacyUnit | None = None, budget: Budget | None = None) -> Account:
         """A population's account: opened on first use with these terms, which then are fixed for life."""
         entries.name(name, "account")
         asked = None if unit is None and budget is None else Terms(unit, budget)  # type: ignore[arg-type]
-        with self._book.reading() as desk:
-            known = desk.newest(account=name) is not None
+        with self._guarded.reading() as transaction:
+            known = transaction.newest(account=name) is not None
         if not known:
             if asked is None:
                 raise InvalidParameter("account", name, "an account of this ledger, or given with unit and budget")
             self._open_account(name, asked)
-        with self._book.reading() as desk:
-            terms = self._book.terms(desk, name)
+        with self._guarded.reading() as transaction:
+            terms = self._guarded.terms(transaction, name)
         if asked is not None:
             _require_same(name, terms, asked)
-        return Account(self._book, name, terms)
+        return Account(self._guarded, name, terms)
 
     def _open_account(self, name: str, terms: Terms) -> None:
-        with self._book.writing() as desk:
-            if desk.newest(account=name) is None:
-                desk.append("account-open", name, {"detail": codec.dumps(terms)})
+        with self._guarded.writing() as transaction:
+            if transaction.newest(account=name) is None:
+                transaction.append("account-open", name, {"detail": codec.dumps(terms)})
 
     def require_public(self, source: str | os.PathLike[str], *, fingerprint: str | None = None) -> None:
         """Refuse data that an account protects: declared public, they would be read for free."""
-        with self._book.reading() as desk:
-            joined = sources.joined(desk)
-        account = sources.protected(joined, source, fingerprint, self._book.keyed)
+        with self._guarded.reading() as transaction:
+            joined = joined_sources.joined(transaction)
+        account = joined_sources.protected(joined, source, fingerprint, self._guarded.keyed)
         if account is not None:
             raise SourceTaken(
                 f"these data are private: the account {account!r} protects them",
@@ -117,8 +117,8 @@ class Ledger:
         end = None if until is None else entries.microseconds(until, "until")
         after = 0 if since is None else self._before(entries.microseconds(since, "since"))
         while True:
-            with self._book.reading() as desk:
-                rows = desk.page(equal, after=after, limit=_PAGE)
+            with self._guarded.reading() as transaction:
+                rows = transaction.page(equal, after=after, limit=_PAGE)
             for row in rows:
                 if end is not None and row.time >= end:
                     return
@@ -129,11 +129,11 @@ class Ledger:
 
     def _before(self, time: int) -> int:
         """The last line older than this: times never fall, so it is found by halving."""
-        with self._book.reading() as desk:
-            low, high = 0, desk.head.number if desk.head else 0
+        with self._guarded.reading() as transaction:
+            low, high = 0, transaction.head.number if transaction.head else 0
             while low < high:
                 middle = (low + high + 1) // 2
-                found = desk.line(middle)
+                found = transaction.line(middle)
                 low, high = (middle, high) if found is not None and found.time < time else (low, middle - 1)
         return low
 
@@ -144,45 +144,48 @@ class Ledger:
 
     def verify(self) -> Verification:
         """Check everything: the file, every seal, every link, every total, the anchor; names the first bad line."""
-        found = inspecting.everything(self._book.store)
+        found = inspecting.everything(self._guarded.store)
         if not found.holds:
-            self._book.damage = LedgerDamaged(found.bad, found.why)
+            # A lost answer is lost alone: what was spent is in the lines, and more may be charged.
+            self._guarded.damage = None if found.answers else LedgerDamaged(found.bad, found.why)
             return found
-        with self._book.reading() as desk:
-            missing = self._book.behind(desk)
+        with self._guarded.reading() as transaction:
+            missing = self._guarded.behind(transaction)
         return found if missing is None else Verification(found.lines, missing, "its anchor knows another line")
 
     def anchor(self) -> Anchor:
         """Head and totals of this moment, to be kept elsewhere: ``ledger.anchor().save(path)``."""
-        with self._book.reading() as desk:
-            return anchored(desk)
+        with self._guarded.reading() as transaction:
+            return anchored(transaction)
 
     def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
         """As the owner, accept that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
         entries.reason(reason)
-        lost = (anchor,) if anchor is not None else self._book.anchors
+        lost = (anchor,) if anchor is not None else self._guarded.anchors
         if not lost or not all(isinstance(each, Anchor) for each in lost):
             raise InvalidParameter("anchor", anchor, "an Anchor: the one that this ledger is behind")
-        with self._book.writing(acknowledging=True) as desk:
-            missing = max((each for each in lost if not each.holds(desk)), key=lambda each: each.number, default=None)
-            rows = [] if missing is None else accept(desk, missing, reason)
+        with self._guarded.writing(acknowledging=True) as transaction:
+            missing = max(
+                (each for each in lost if not each.holds(transaction)), key=lambda each: each.number, default=None
+            )
+            rows = [] if missing is None else accept(transaction, missing, reason)
             return tuple(Line.of(row) for row in rows)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """A copy of this moment under a new name, taken while others go on."""
-        self._book.store.backup(path)
+        self._guarded.store.backup(path)
 
     def export(self, form: str, path: str | os.PathLike[str]) -> None:
-        """Every line as "json", "csv" or "arrow", in a new file."""
-        export(self.lines(), form, path)
+        """Every line as "json", "csv" or "arrow", in a new file; large answers are in it, unless they are lost."""
+        export(self.lines(), form, path, self._guarded.store.bodies.read)
 
     def close(self) -> None:
         """Close it. What was written is already safe; the anchor beside the file is renewed."""
-        if self._book.wrote:
+        if self._guarded.wrote:
             # An older anchor is still a true one: where this cannot be written, less is vouched for, nothing wrongly.
             with suppress(OSError, LedgerUnavailable):
                 self.anchor().save(self._beside)
-        self._book.store.close()
+        self._guarded.store.close()
 
     def __enter__(self) -> Self:
         return self

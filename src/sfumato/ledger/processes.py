@@ -1,4 +1,4 @@
-"""Which process is which. A process that has ended is known as such for ever, although its number is given to others.
+"""A process that has ended is known as such for ever, although its number is given to others.
 
 A process is named by the boot of its machine, its namespace, its number and its start. Where the system does not say
 these, or another namespace hides the process, nobody knows.

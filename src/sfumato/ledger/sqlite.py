@@ -1,4 +1,4 @@
-"""Lines in one SQLite file: WAL, synchronous=FULL, an exclusive transaction per append.
+"""Lines are kept in one SQLite file: WAL, synchronous=FULL, an exclusive transaction per append.
 
 A commit returns when the log has been synced to disk. One connection per process, taken in turns by its threads, closed
 before a fork and opened anew by whoever goes on.
@@ -17,8 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
-from sfumato.ledger import places
-from sfumato.ledger.rows import COLUMNS, Row
+from sfumato.ledger import local_files
+from sfumato.ledger.bodies import Bodies
+from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.store import UnderWay, Where
 from sfumato.mechanisms import bits
 
@@ -52,8 +53,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 """What each version of the schema adds to the one before; a file says in its header how far it has come."""
-UNREAD = 1
-"""Schemas up to this one are no longer read: their lines held plain hashes of the data."""
+UNREAD = 2
+"""Schemas up to this one are no longer read: they were never published, and their lines say less."""
 
 _INSERT = f"INSERT INTO lines ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 _BEGIN = f"INSERT INTO under_way VALUES ({', '.join('?' * len(UnderWay._fields))})"
@@ -73,14 +74,15 @@ class SQLiteStore:
     """The lines of one file."""
 
     def __init__(self, path: object, timeout: float) -> None:
-        self._path = places.resolve(path)
+        self._path = local_files.resolve(path)
         self.place = str(self._path)
+        self.bodies = Bodies(self._path)
         self._timeout = timeout
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int, int] | None = None
         self._closed = False
-        places.require_local(self._path)
+        local_files.require_local(self._path)
         _stores.add(self)
         with self._lock, self._explained():
             self._opened()
@@ -121,12 +123,12 @@ class SQLiteStore:
         if self._closed:
             raise LedgerUnavailable("this ledger is closed", place=self.place, fix="open it again: Ledger.open(path)")
         if self._file is None:
-            places.create(self._path)
-            places.require_one_name(self._path)
+            local_files.create(self._path)
+            local_files.require_one_name(self._path)
             self._file = _identity(self._path)
         found = _identity(self._path)
         if found is not None and found[2] != 1:
-            places.require_one_name(self._path)
+            local_files.require_one_name(self._path)
         if self._file != found:
             raise LedgerUnavailable(
                 "the ledger file was moved or replaced while it was open",
@@ -156,7 +158,7 @@ class SQLiteStore:
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Bring an older file up to this version's schema, all of it or nothing; refuse a newer or a foreign one."""
         version = self._version(connection)
-        places.close_to_others(self._path)
+        local_files.close_to_others(self._path)
         if version == _newest():
             return
         self._log_ahead(connection)
@@ -207,7 +209,7 @@ class SQLiteStore:
             )
         if 0 < version <= UNREAD:
             raise LedgerUnavailable(
-                f"this ledger was written by an older Sfumato (schema {version}), with plain hashes of the data",
+                f"this ledger was written by an older Sfumato (schema {version}), whose lines say less",
                 place=self.place,
                 fix="keep the file, which was not touched, as the record of what was spent; open a new ledger with a "
                 "budget of what is left",
@@ -239,12 +241,12 @@ class SQLiteStore:
 
     def backup(self, place: object) -> None:
         """A copy of one moment, whole and private, under a name that must be new."""
-        target = places.resolve(place)
+        target = local_files.resolve(place)
         if target.exists():
             raise LedgerUnavailable(
                 "a backup never overwrites a file", place=str(target), fix="give the name of a file that is not there"
             )
-        partial = places.scratch(target)
+        partial = local_files.scratch(target)
         try:
             with self._lock, self._explained(), contextlib.closing(sqlite3.connect(partial)) as copy:
                 self._opened().backup(copy)
@@ -252,10 +254,11 @@ class SQLiteStore:
                 copy.commit()
                 copy.execute("PRAGMA journal_mode = DELETE")
             _sync(partial)
+            self.bodies.copy(Bodies(target))
             os.link(partial, target)  # fails where another file has appeared meanwhile
         finally:
             partial.unlink()
-        places.sync_folder(target)
+        local_files.sync_folder(target)
 
     def close(self) -> None:
         with self._lock, self._explained():

@@ -1,4 +1,4 @@
-"""The seam to whatever keeps the lines: append in an exclusive durable transaction, select by equality.
+"""A store is whatever keeps the lines: it appends in an exclusive durable transaction and selects by equality.
 
 Everything the ledger knows about money is above it; everything about files, locks and drivers is below.
 """
@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from sfumato.ledger.rows import Row
+from sfumato.ledger.bodies import Bodies
+from sfumato.ledger.sealed_rows import Row
 
 Where = Mapping[str, str | int]
 """Columns and the values they must have."""
@@ -56,6 +57,8 @@ class Rows(Protocol):
 class Store(Protocol):
     place: str
     """Where the lines are kept, in words for people."""
+    bodies: Bodies
+    """Where large answers are kept."""
 
     def reading(self) -> AbstractContextManager[Rows]:
         """One consistent view."""
@@ -72,6 +75,7 @@ class Store(Protocol):
     def fault(self) -> str | None:
         """What is wrong with its content apart from the lines: indexes, structure. As slow as the content is long."""
 
-    def backup(self, place: object) -> None: ...
+    def backup(self, place: object) -> None:
+        """A copy of this moment, with all large answers that its lines refer to."""
 
     def close(self) -> None: ...

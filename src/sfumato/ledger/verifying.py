@@ -1,4 +1,4 @@
-"""Verification: every line's seal, its link to the line before, and every total recomputed from the costs."""
+"""Verification checks every line's seal, its link to the line before, and every total against the costs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from sfumato.errors import InvalidParameter
-from sfumato.ledger.purse import NOTHING, Purse, read_cost, read_purse, write_cost
-from sfumato.ledger.rows import KINDS, Row
+from sfumato.ledger.sealed_rows import KINDS, Row
+from sfumato.ledger.spending import NOTHING, Spending, read_cost, read_spending, write_cost
 from sfumato.ledger.store import Where
 from sfumato.privacy import Cost
 
@@ -17,6 +17,7 @@ _ON_TABS = {"tab-open", "step", "tab-close"}
 _NO_TAB = (NOTHING, NOTHING)
 _PAID = {"charge", "step"}
 _ENDING = {"answer", "stopped"}
+LOST = "the file that holds this answer is missing or was changed"
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Verification:
     lines: int
     bad: int | None = None
     why: str = ""
+    answers: tuple[int, ...] = ()
+    """Lines whose answers are lost with their files; where there is no other fault, nothing else is."""
 
     @property
     def holds(self) -> bool:
@@ -55,9 +58,9 @@ class Checker:
     time: int
     hash: str
     earlier: Earlier = _none
-    accounts: dict[str, tuple[Purse, int]] = field(default_factory=dict)
+    accounts: dict[str, tuple[Spending, int]] = field(default_factory=dict)
     """Totals, and the line with the terms."""
-    analysts: dict[tuple[str, str], tuple[Purse, str]] = field(default_factory=dict)
+    analysts: dict[tuple[str, str], tuple[Spending, str]] = field(default_factory=dict)
     """Totals, and the share."""
     tabs: dict[int, tuple[str, str, Cost]] = field(default_factory=dict)
     """Open tabs: account, analyst, what is left."""
@@ -122,23 +125,23 @@ class Checker:
         known = self.accounts.get(row.account) or self._earlier_account(row)
         if (known is None) is not (row.kind == "account-open"):
             raise _Bad("its account was not opened, or is opened twice")
-        purse, terms = known or (Purse(), row.number)
-        purse = purse.after(cost, before, left)
-        if str(purse) != row.purse:
+        spending, terms = known or (Spending(), row.number)
+        spending = spending.after(cost, before, left)
+        if str(spending) != row.totals:
             raise _Bad("the account's totals do not follow from the lines before")
         if row.terms != (row.number if row.kind == "amend" else terms):
             raise _Bad("it names the wrong terms")
-        self.accounts[row.account] = purse, row.terms
+        self.accounts[row.account] = spending, row.terms
 
     def _analyst(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
         key = row.account, row.analyst
-        purse, share = self.analysts.get(key) or self._earlier_analyst(row) or (Purse(), "")
-        purse = purse.after(cost, before, left)
-        if str(purse) != row.own:
+        spending, share = self.analysts.get(key) or self._earlier_analyst(row) or (Spending(), "")
+        spending = spending.after(cost, before, left)
+        if str(spending) != row.own:
             raise _Bad("the analyst's totals do not follow from the lines before")
         if row.share != share and row.kind != "share":
             raise _Bad("the analyst's share was changed")
-        self.analysts[key] = purse, row.share
+        self.analysts[key] = spending, row.share
 
     def _tab(self, row: Row, cost: Cost) -> tuple[Cost, Cost]:
         """What the tab held and holds: a step moves its cost out of it, opening and closing all or nothing."""
@@ -164,13 +167,13 @@ class Checker:
             raise _Bad("it answers or stops what was not charged, or was answered or stopped before")
         self.unanswered.discard(row.about)
 
-    def _earlier_account(self, row: Row) -> tuple[Purse, int] | None:
+    def _earlier_account(self, row: Row) -> tuple[Spending, int] | None:
         found = self.earlier(row.number, {"account": row.account})
-        return None if found is None else (read_purse(found.purse), found.terms)
+        return None if found is None else (read_spending(found.totals), found.terms)
 
-    def _earlier_analyst(self, row: Row) -> tuple[Purse, str] | None:
+    def _earlier_analyst(self, row: Row) -> tuple[Spending, str] | None:
         found = self.earlier(row.number, {"account": row.account, "analyst": row.analyst})
-        return None if found is None else (read_purse(found.own), found.share)
+        return None if found is None else (read_spending(found.own), found.share)
 
     def _earlier_paid(self, row: Row) -> bool:
         paid = self.earlier(row.number, {"number": row.about})

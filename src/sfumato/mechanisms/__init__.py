@@ -1,16 +1,18 @@
-"""Mechanisms: how noise is drawn, what it leaks, how wrong it is, each in one frozen value.
+"""A mechanism says how its noise is drawn, what it leaks and how wrong it is, in one frozen value.
 
-bits                       the only source of randomness
-lazily                     exact decisions about a uniform number known bit by bit
-laplace, gaussian, tables  the exact laws: vectorised, scalar, and from guide tables
-grids                      whole steps in, whole steps plus noise out
-additive, response         the values users hold: noise, and reports randomised at the source
-races, scores              exact choices among many; scores on a public grid
-selection, sparse, quantiles, keys   choosing one of many, above a threshold, by rank, which keys to show
+bits                            the only source of randomness
+protocols                       the three kinds: additive, selection, interactive
+exact_decisions                 exact decisions about a uniform number known bit by bit
+laplace, gaussian, guide_tables the exact laws: vectorised, scalar, and from guide tables
+grids                           whole steps in, whole steps plus noise out
+additive, response              the values users hold: noise, and reports randomised at the source
+races, scores                   exact choices among many; scores on a public grid
+selection, sparse, quantiles    choosing one of many, above a threshold, by rank
+key_thresholds                  which keys may be shown
 """
 
 from sfumato.mechanisms.additive import Gaussian, Laplace
-from sfumato.mechanisms.keys import KeyThreshold
+from sfumato.mechanisms.key_thresholds import KeyThreshold
 from sfumato.mechanisms.quantiles import Quantiles
 from sfumato.mechanisms.response import (
     Estimate,

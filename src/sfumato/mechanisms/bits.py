@@ -1,4 +1,4 @@
-"""The only source of randomness: a stream cipher keyed from the operating system's entropy.
+"""This is the only source of randomness: a stream cipher keyed from the operating system's entropy.
 
 Each thread has its own AES-256-CTR stream under its own random key, so no two streams share a block. A stream is
 keyed anew after a gibibyte and after a fork: a child process that inherited its parent's stream would otherwise repeat

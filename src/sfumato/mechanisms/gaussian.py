@@ -1,9 +1,9 @@
-"""Exact draws of the discrete Gaussian law, P(x) ∝ e^{−x²/2σ²} on the integers, for rational σ.
+"""The discrete Gaussian law, P(x) ∝ e^{−x²/2σ²} on the integers, is drawn exactly for every rational σ.
 
 By rejection from the discrete Laplace of scale t = ⌊σ⌋ + 1: a proposal Y is kept with probability e^{−γ}, γ = (|Y|
 − σ²/t)²/2σ² (Canonne, Kamath & Steinke 2020, Alg. 3; about 1.3 proposals a draw for large σ). Keeping means −ln V ≥
-γ for a uniform V: compared in floating point with a margin no rounding can cross, and exactly (``lazily``) in the
-rare rest.
+γ for a uniform V: compared in floating point with a margin no rounding can cross, and exactly (``exact_decisions``) in
+the rare rest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms import bits, laplace, lazily
+from sfumato.mechanisms import bits, exact_decisions, laplace
 
 Integers = NDArray[np.int64]
 
@@ -39,9 +39,9 @@ def kept(y: int, sigma: Fraction, v: int) -> bool:
     gamma = (abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2)
 
     def chance(context: Context) -> Decimal:
-        return lazily.decimal(-gamma, context).exp(context)
+        return exact_decisions.decimal(-gamma, context).exp(context)
 
-    return lazily.less(v, _WIDTH, chance)
+    return exact_decisions.less(v, _WIDTH, chance)
 
 
 class Single:

@@ -1,4 +1,4 @@
-"""Values on a grid: whole steps in, whole steps plus noise out, nothing wraps and nothing is rounded twice.
+"""Values become whole steps of a grid and leave as whole steps plus noise: nothing wraps or is rounded twice.
 
 Integers are their own steps. Floats need a ``grid``, a power of two: they are rounded to the nearest step, NaN
 counts as 0 and infinities as the largest step, so that no value, whatever it is, makes a release fail or look

@@ -1,9 +1,9 @@
-"""Exact draws of the discrete Laplace law, P(x) ∝ e^{−|x|/b} on the integers, for rational b.
+"""The discrete Laplace law, P(x) ∝ e^{−|x|/b} on the integers, is drawn exactly for every rational b.
 
 |X| has P(|X| ≥ t) = 2q^t/(1+q) for t ≥ 1 with q = e^{−1/b} (theory: noise on ℤ), so with V uniform |X| = max(0,
 ⌊b·(C − ln V)⌋), C = ln 2 − ln(1+q), and the sign is one more bit. Arrays are computed in floating point; an element
 is accepted only if b·(C − ln V) is further from the next integer than any rounding could carry it, and otherwise
-decided exactly (``lazily``) from the same bits.
+decided exactly (``exact_decisions``) from the same bits.
 
 Beyond b = 2²⁴ floating point would leave too many undecided. There |X| is a geometric number, G = D + 2^k·G′ with D
 < 2^k and G′ independent: G′ is geometric of scale b/2^k, and D has P(D = d) ∝ e^{−d/b}, drawn by rejection from the
@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms import bits, lazily
+from sfumato.mechanisms import bits, exact_decisions
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -67,17 +67,17 @@ def exact_magnitude(v: int, scale: Fraction, *, folded: bool, width: int = _WIDT
     """⌊b·(C − ln V)⌋, at least 0, for V in [v, v+1)/2^width and as many further bits as it takes."""
 
     def decide(v: int, width: int, context: Context) -> int | None:
-        b = lazily.decimal(scale, context)
+        b = exact_decisions.decimal(scale, context)
         c = Decimal(0)
         if folded:
             q = context.divide(Decimal(-1), b).exp(context)
             c = context.subtract(Decimal(2).ln(context), context.add(Decimal(1), q).ln(context))
-        low, high = lazily.log_uniform(v, width, context)
+        low, high = exact_decisions.log_uniform(v, width, context)
         ends = (context.multiply(b, context.add(low, c)), context.multiply(b, context.add(high, c)))
-        value = lazily.floor_of(ends, context.multiply(b, Decimal(2 * width)), context)
+        value = exact_decisions.floor_of(ends, context.multiply(b, Decimal(2 * width)), context)
         return None if value is None else max(0, value)
 
-    return lazily.settle(v, width, decide)
+    return exact_decisions.settle(v, width, decide)
 
 
 class Single:
@@ -256,6 +256,6 @@ def _rejected(d: int, w: int, width: int, scale: Fraction) -> bool:
     """Whether W < 1 − e^{−d/b}."""
 
     def chance(context: Context) -> Decimal:
-        return context.subtract(Decimal(1), lazily.decimal(-d / scale, context).exp(context))
+        return context.subtract(Decimal(1), exact_decisions.decimal(-d / scale, context).exp(context))
 
-    return lazily.less(w, width, chance)
+    return exact_decisions.less(w, width, chance)

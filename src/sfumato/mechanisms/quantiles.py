@@ -1,4 +1,4 @@
-"""Quantiles by exact interval selection: every whole number within the bounds is a candidate, scored by its rank.
+"""Quantiles are selected among all whole numbers within public bounds, each scored by its rank, exactly.
 
 A number y scores minus the distance of q·n from the ranks it can have, [#{x < y}, #{x ≤ y}]: between data values
 that is −|#{x < y} − q·n|, and a value that many rows share is a good answer for all the ranks they hold. When a row
@@ -17,15 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import bits, grids, lazily, races
+from sfumato.mechanisms import bits, exact_decisions, grids, races
 from sfumato.privacy import Curve, Neighbours, codec, compose
-from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, shown, text, whole
 
 _FAR_BITS = 100
 _LARGEST = 1 << 61
@@ -47,6 +47,8 @@ class Quantiles:
     very many rows share one value, a lower quantile that should be that value too may fall below it: ask for it
     alone.
     """
+
+    interactive: ClassVar[bool] = False
 
     probabilities: tuple[Fraction, ...]
     epsilon: Fraction
@@ -139,7 +141,7 @@ class Quantiles:
         race = _Race.of(distinct, ranks, bounds, share, per_row, (first, last), reach)
         if race.numbers <= bounds[1] - bounds[0] and (word := bits.integer(64)) == 0:
             whole_race = _Race.of(distinct, ranks, bounds, share, per_row, (0, distinct.size), None)
-            if lazily.less(word, 64, whole_race.share_beyond(race)):
+            if exact_decisions.less(word, 64, whole_race.share_beyond(race)):
                 race = whole_race.beyond(race)
         return race.winner()
 
@@ -188,6 +190,10 @@ class Quantiles:
         rate = float(self._level_epsilon / (2 * self.rows_per_unit))
         log_miss = math.log(miss.numerator) - math.log(miss.denominator)
         return len(self._levels) * (math.log(candidates) - log_miss) / rate
+
+    def words(self) -> str:
+        chances = ", ".join(text(q) for q in self.probabilities)
+        return f"quantiles {chances} by interval selection, ε {shown(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
         chances = ", ".join(text(q) for q in self.probabilities)
@@ -259,7 +265,9 @@ class _Race:
         def share(context: Context) -> Decimal:
             sums = {True: Decimal(0), False: Decimal(0)}
             for out, distance, count in zip(far.tolist(), self.distance.tolist(), self.places.tolist(), strict=True):
-                weight = context.multiply(lazily.decimal(-distance * self.rate, context).exp(context), Decimal(count))
+                weight = context.multiply(
+                    exact_decisions.decimal(-distance * self.rate, context).exp(context), Decimal(count)
+                )
                 sums[out] = context.add(sums[out], weight)
             return context.divide(sums[True], context.add(sums[True], sums[False]))
 

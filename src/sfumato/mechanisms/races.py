@@ -1,4 +1,4 @@
-"""Exact choices among many: every candidate runs, the winner is decided exactly.
+"""Every candidate runs a race under noise, and the winner is decided exactly.
 
 Candidate h draws an exponential E_h and has a key that depends on it and on its score; the least key wins. With gap
 g_h ≥ 0 steps below the best score and c > 0 per step, the keys are
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms import bits, lazily
+from sfumato.mechanisms import bits, exact_decisions
 
 Gaps = NDArray[np.uint64]
 Floats = NDArray[np.float64]
@@ -77,20 +77,20 @@ class _Runner:
     def key(self, kind: Kind, context: Context) -> tuple[Decimal, Decimal]:
         """Bounds of the key over the interval that U is known to lie in."""
         # 1 − U cancels where U is small: as many more digits as U has places.
-        wide = lazily.digits(context.prec + self.width // 3 + 5)
+        wide = exact_decisions.digits(context.prec + self.width // 3 + 5)
         ends = []
         for v in (self.v, self.v + 1):
             top = (1 << self.width) - v if kind.smallest else v
             left = wide.divide(Decimal(top), Decimal(1 << self.width))
             e = left.ln(wide).copy_negate() if left else Decimal("Infinity")
-            gap = lazily.decimal(self.gap, context)
+            gap = exact_decisions.decimal(self.gap, context)
             if self.places != 1:
                 gap = context.subtract(gap, Decimal(self.places).ln(context))
             ends.append(kind.exact(e, self.sign, gap, context))
         low, high = min(ends), max(ends)
         return (
-            context.subtract(low, lazily.slack(low, context)) if low.is_finite() else low,
-            context.add(high, lazily.slack(high, context)) if high.is_finite() else high,
+            context.subtract(low, exact_decisions.slack(low, context)) if low.is_finite() else low,
+            context.add(high, exact_decisions.slack(high, context)) if high.is_finite() else high,
         )
 
 
@@ -170,7 +170,7 @@ def _photo_finish(
     ]
     precision = 60
     while True:
-        context = lazily.digits(precision)
+        context = exact_decisions.digits(precision)
         timed = sorted(((runner.key(kind, context), runner) for runner in runners), key=lambda pair: pair[0])
         tied = {side for i in range(len(timed) - 1) if not timed[i][0][1] < timed[i + 1][0][0] for side in (i, i + 1)}
         if not tied:

@@ -1,4 +1,4 @@
-"""Scores on a public grid: how many whole steps each of them lies below the best.
+"""Scores are rounded to a public grid: what counts is how many whole steps each lies below the best.
 
 A score s becomes ⌊s/γ + ½⌋ steps of a grid γ, a power of two that belongs to the mechanism: named by the caller, or
 derived from Δ and ε alone. Scores that one unit moves by at most Δ then move by at most ⌈Δ/γ⌉ steps, and never the

@@ -128,7 +128,7 @@ def under(bounded: Bounded, neighbours: Neighbours) -> Bounded:
 
 def _under(scaled: Scaled, neighbours: Neighbours) -> Sensitivity:
     """Two units instead of one, in a vector that is no longer for it."""
-    found = scaled.sensitivity.under(neighbours, signed=scaled.signed)
+    found = scaled.sensitivity.for_neighbours(neighbours, signed=scaled.signed)
     length = min(found.groups, scaled.sensitivity.groups)
     total = min(found.total, Fraction(math.isqrt(length * int(found.squares))))  # of whole numbers, by Cauchy–Schwarz
     return Sensitivity(length, found.per_group, total, found.squares, found.neighbours)

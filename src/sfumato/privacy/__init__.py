@@ -1,8 +1,8 @@
-"""The mathematics of privacy loss: guarantee, sensitivity, curve, budget.
+"""Privacy loss has its mathematics here: guarantee, sensitivity, curve, budget.
 
 numbers, codec        what a number means; one JSON form for every frozen value
 guarantee, sensitivity  what is promised, to whom; how much one unit changes
-losses                the privacy losses we know exactly (series, pairs: their small parts)
+losses                the privacy losses we know exactly (stable_functions, pairs: their small parts)
 inversion             δ(ε) of a composition from its moments, with a proven error
 composition, shape    readings of many losses together
 curve                 the value users hold: what a release leaks

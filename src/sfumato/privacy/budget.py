@@ -1,4 +1,4 @@
-"""An account's rule: what may be spent, when the next price may depend on every answer before it.
+"""An account's rule says what may be spent, when the next price may depend on every answer before it.
 
 An analyst chooses the next question and its price after seeing answers, so only addition in a currency fixed at
 opening is safe: max-divergence (Rogers, Roth, Ullman & Vadhan 2016) or Rényi divergence of one fixed order (Feldman
@@ -183,7 +183,7 @@ class Budget:
                 curve.neighbours.value,
                 self.neighbours.value,
                 place="Budget",
-                fix=f"charge curve.under({self.neighbours.value!r})"
+                fix=f"charge curve.for_neighbours({self.neighbours.value!r})"
                 if self.neighbours is Neighbours.REPLACE
                 else "use a mechanism whose sensitivity is stated for add-remove neighbours",
             )

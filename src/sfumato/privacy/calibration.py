@@ -1,4 +1,4 @@
-"""The least noise that meets a promise, for any family of noise with one parameter."""
+"""Calibration finds the least noise that meets a promise, for any family of noise with one parameter."""
 
 from __future__ import annotations
 

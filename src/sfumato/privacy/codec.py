@@ -1,4 +1,4 @@
-"""One JSON form for every frozen value that is written down.
+"""Every frozen value that is written down has one JSON form.
 
 A value is written as an object: its kind, which is a tag and a version such as ``guarantee/1``, and its fields. The tag
 is chosen when the class is registered and stays when the class is renamed. A field that has its default value is left

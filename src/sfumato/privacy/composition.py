@@ -1,6 +1,4 @@
-"""Readings of many dominating pairs together, one direction: sums where sums are exact, inversion where they are
-not.
-"""
+"""Many dominating pairs are read together, one direction: by sums where sums are exact, by inversion elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The privacy loss of a release, and of many together: one value, every currency.
+"""A curve is the privacy loss of a release, or of many together: one value, every currency.
 
 A ``Curve`` is a bag of dominating pairs (``losses``) with multiplicities. One release has one pair or a few;
 composing is putting bags together, because products of dominating pairs dominate compositions. Everything else is a
@@ -227,7 +227,7 @@ class Curve:
         size = whole(k, "k", at_least=1)
         return Curve(((loss.group(size), count) for loss, count in self.parts), self.neighbours)
 
-    def under(self, neighbours: Neighbours | str) -> Curve:
+    def for_neighbours(self, neighbours: Neighbours | str) -> Curve:
         """The loss under the other relation: to replace a unit is to remove one and add one."""
         wanted = Neighbours.of(neighbours)
         if wanted is self.neighbours:
@@ -236,7 +236,7 @@ class Curve:
             raise NeighboursDiffer(
                 self.neighbours.value,
                 wanted.value,
-                place="Curve.under",
+                place="Curve.for_neighbours",
                 fix="a replace guarantee says nothing about adding a unit: use an add-remove mechanism",
             )
         return Curve(self.group(2).parts, wanted)
@@ -304,7 +304,7 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
             Neighbours.ADD_REMOVE.value,
             Neighbours.REPLACE.value,
             place="compose",
-            fix="state every curve for one relation: curve.under('replace') prices an add-remove curve for replace",
+            fix="state every curve for one relation: curve.for_neighbours('replace') prices an add-remove curve so",
         )
     parts = [(loss, count * times) for curve, times in pieces for loss, count in curve.parts]
     return Curve(parts, relations.pop() if relations else Neighbours.ADD_REMOVE)

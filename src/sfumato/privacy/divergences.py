@@ -1,4 +1,4 @@
-"""Divergences of two finite distributions P and Q: arrays, dicts or exact Fractions.
+"""Two finite distributions P and Q, as arrays, dicts or exact Fractions, have the divergences defined here.
 
 Conventions: an outcome impossible under both (0/0) says nothing; an outcome possible under P alone makes KL, Rényi
 of order ≥ 1 and max-divergence infinite, and goes whole into the hockey-stick divergence, which is the δ at that ε.
@@ -16,7 +16,7 @@ import math
 from sfumato.privacy.losses import PairLoss
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, is_infinite
 from sfumato.privacy.pairs import Distribution, normalised
-from sfumato.privacy.series import log_ratio
+from sfumato.privacy.stable_functions import log_ratio
 
 
 def kl(p: Distribution, q: Distribution) -> float:

@@ -1,4 +1,4 @@
-"""What is promised: a guarantee, whom it protects, and against which change of the data."""
+"""A guarantee says what is promised, to whom, and against which change of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""δ(ε) of a composition from its moments, with a proven error: upper bounds that are bounds, and lower ones.
+"""δ(ε) of a composition follows from its moments, with a proven error: upper bounds that are bounds, and lower.
 
 For the total loss L with moment function M(z) = E[e^{zL}; L < ∞] and any c > 0,
 

@@ -1,4 +1,4 @@
-"""The privacy losses we know exactly: one frozen value per dominating pair (P, Q).
+"""The privacy losses that are known exactly are here: one frozen value per dominating pair (P, Q).
 
 For z ~ P the privacy loss is L = ln(P(z)/Q(z)). Every family here says the same few things about it, all for one
 direction; ``reversed()`` is the other (P and Q exchanged), and symmetric pairs are their own reverse:
@@ -34,7 +34,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, pairs
 from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, POSITIVE, charge_units, exact, from_units, text, whole
-from sfumato.privacy.series import (
+from sfumato.privacy.stable_functions import (
     convex_excess,
     excess_exp,
     log_ratio,

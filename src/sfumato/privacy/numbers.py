@@ -1,4 +1,4 @@
-"""The number rule: what a public number means, and how computed reals are rounded.
+"""The number rule says what a public number means, and how computed reals are rounded.
 
 A public number is an int, a Fraction, a Decimal, a decimal string (or "p/q"), or a float; a float means
 its shortest decimal, so 0.1 is 1/10. Everything a user types is held as an exact ``Fraction``. Reals that

@@ -1,4 +1,4 @@
-"""How much has been spent so far: two lines that answer two different questions."""
+"""An odometer tells how much has been spent so far: two lines that answer two different questions."""
 
 from __future__ import annotations
 

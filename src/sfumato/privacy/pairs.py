@@ -1,4 +1,4 @@
-"""Finite pairs of distributions: reading them, and chaining them over several neighbours."""
+"""Finite pairs of distributions are read here, and chained over several neighbours."""
 
 from __future__ import annotations
 

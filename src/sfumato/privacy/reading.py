@@ -1,4 +1,4 @@
-"""What a guarantee means for one person, in numbers and in words.
+"""A reading says what a guarantee means for one person, in numbers and in words.
 
 (ε, δ)-DP does not say that the privacy loss L stays below ε outside an event of probability δ: a Gaussian calibrated
 to (1, 1e-6) has P(L > 1) = 2.0e-5. What follows from δ(ε), for every mechanism that has it and all neighbours:
@@ -125,7 +125,7 @@ def _curve(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> C
 def _swapped(curve: Curve) -> Curve | None:
     """What is known when one unit is exchanged for another; None where that is nothing."""
     try:
-        return curve.under(Neighbours.REPLACE)
+        return curve.for_neighbours(Neighbours.REPLACE)
     except InvalidParameter:
         return None
 

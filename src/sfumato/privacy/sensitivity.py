@@ -1,4 +1,4 @@
-"""How much one unit can change a vector of exact totals."""
+"""A sensitivity bounds how much one unit can change a vector of exact totals."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Sensitivity:
         k = whole(k, "k", at_least=1)
         return Sensitivity(k * self.groups, k * self.per_group, k * self.total, k * k * self.squares, self.neighbours)
 
-    def under(self, neighbours: Neighbours | str, *, signed: bool = True) -> Sensitivity:
+    def for_neighbours(self, neighbours: Neighbours | str, *, signed: bool = True) -> Sensitivity:
         """The same contributions with one unit replaced by another instead of added or removed.
 
         Two contributions differ by at most their sum: every norm doubles. When all contributions have
@@ -118,7 +118,7 @@ class Sensitivity:
             raise NeighboursDiffer(
                 self.neighbours.value,
                 wanted.value,
-                place="Sensitivity.under",
+                place="Sensitivity.for_neighbours",
                 fix="state the sensitivity for add-remove neighbours from the start",
             )
         if not isinstance(signed, bool):

@@ -1,4 +1,4 @@
-"""Shapes of a loss beyond ε and δ: its distribution, its least ρ, and what a test can make of it."""
+"""A loss has shapes beyond ε and δ: its distribution, its least ρ, and what a test can make of it."""
 
 from __future__ import annotations
 

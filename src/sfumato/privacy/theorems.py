@@ -1,4 +1,4 @@
-"""Textbook results as functions, each with its statement and source.
+"""Textbook results are functions here, each with its statement and source.
 
 They are here to be read, taught and compared. The accounting of the system itself is ``Curve``, ``compose`` and
 ``Budget``, which are tighter. Results are rounded toward privacy.

@@ -18,14 +18,14 @@ import numpy as np
 
 from sfumato.engine.seam import Engine
 from sfumato.errors import Unanswered
-from sfumato.ledger import Account, Entry, Line, StoredAnswer, entries
+from sfumato.ledger import Account, Charged, Entry, Line, StoredAnswer, entries
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan import words
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.nodes import GroupKey
 from sfumato.policy.domains import LARGEST_INTEGER
-from sfumato.privacy import Curve, codec
+from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.measured import Measured, scales
 from sfumato.release.preparing import Prepared
@@ -53,9 +53,9 @@ class Asked:
     analyst: str | None = None
     request_id: str | None = None
 
-    def entry(self, curve: Curve, mechanisms: Sequence[Any]) -> Entry:
+    def entry(self, parts: Sequence[Charged]) -> Entry:
         """A release of this question as the ledger charges it."""
-        return Entry(curve, tuple(mechanisms), self.question, self.plan, self.data, self.analyst, self.request_id)
+        return Entry(tuple(parts), self.question, self.plan, self.data, self.analyst, self.request_id)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def release(
         return Written(measured, codec.dumps(measured))
 
     spent = spend(
-        asked.entry(prepared.curve, prepared.mechanisms),
+        asked.entry(_parts(prepared)),
         prepared.bounded,
         groups,
         noisy,
@@ -124,6 +124,11 @@ def release(
         return _read(spent)
     found, line = spent
     return Released(found, line.number, line.time, line.hash, free=False)
+
+
+def _parts(prepared: Prepared) -> list[Charged]:
+    pairs = zip(prepared.mechanisms, prepared.bounded.measures, strict=True)
+    return [Charged(mechanism, measure.sensitivity) for mechanism, measure in pairs]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One transaction: what the newest lines say, and the next line, with every total carried forward."""
+"""A transaction reads what the newest lines say and appends the next one, with every total carried forward."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sfumato.errors import InvalidParameter, LedgerDamaged
-from sfumato.ledger.purse import NOTHING, read_cost, read_purse, write_cost
-from sfumato.ledger.rows import LATEST, Row
+from sfumato.ledger.sealed_rows import LATEST, Row
+from sfumato.ledger.spending import NOTHING, read_cost, read_spending, write_cost
 from sfumato.ledger.store import Rows, UnderWay, Where
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
@@ -32,7 +32,7 @@ class Terms:
 _NO_COLUMNS: Where = {}
 
 
-class Desk:
+class Transaction:
     """What may be read and written inside one transaction. Every line it trusts, it has checked against its seal."""
 
     def __init__(self, rows: Rows, origin: str) -> None:
@@ -118,8 +118,8 @@ class Desk:
             tab=number if kind == "tab-open" else tab,
             cost=write_cost(cost),
             left="" if left is None else write_cost(left),
-            purse=str(read_purse(last.purse if last else "").after(cost, before, after)),
-            own=str(read_purse(mine.own if mine else "").after(cost, before, after)) if analyst else "",
+            totals=str(read_spending(last.totals if last else "").after(cost, before, after)),
+            own=str(read_spending(mine.own if mine else "").after(cost, before, after)) if analyst else "",
             terms=number if last is None or kind == "amend" else last.terms,
             salt=f"{bits.integer(128):032x}",
             previous=self.head.hash if self.head else self._origin,

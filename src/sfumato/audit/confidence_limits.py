@@ -1,4 +1,4 @@
-"""Exact confidence limits of a frequency (Clopper & Pearson 1934)."""
+"""Confidence limits of a frequency are computed exactly (Clopper & Pearson 1934)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unknown keys: which values of a column may be shown at all, when naming a rare one would give its holder away."""
+"""A key threshold decides which keys may be shown, when naming a rare one would give its holder away."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import bits, gaussian, grids, laplace, lazily
+from sfumato.mechanisms import bits, exact_decisions, gaussian, grids, laplace
 from sfumato.mechanisms.additive import Gaussian
 from sfumato.privacy import Curve, Guarantee, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import meets
-from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 
 _MOST_GROUPS, _MOST_WEIGHTED = 10_000, 200
 _LEAST_DELTA = Fraction(1, 10**30)
@@ -40,6 +40,8 @@ class KeyThreshold:
     ``KeyThreshold.gaussian`` uses discrete Gaussian noise instead, whose deviation grows with √g: half of δ pays
     for it, half for the threshold. It wins when units hold many keys.
     """
+
+    interactive: ClassVar[bool] = False
 
     epsilon: Fraction
     delta: Fraction
@@ -137,7 +139,9 @@ class KeyThreshold:
         kept = sure | (words < cut)
         close = ~sure & (words >= cut - np.minimum(cut, np.uint64(1))) & (words <= cut + np.uint64(1))
         for index in np.flatnonzero(close):
-            kept[index] = lazily.less(int(words[index]), 64, keep_chance(self.epsilon, self.delta, int(held[index])))
+            kept[index] = exact_decisions.less(
+                int(words[index]), 64, keep_chance(self.epsilon, self.delta, int(held[index]))
+            )
         return kept
 
     def curve(self) -> Curve:
@@ -154,11 +158,26 @@ class KeyThreshold:
         if held == 0:
             return 0.0
         if self._optimal:
-            context = lazily.digits(40)
+            context = exact_decisions.digits(40)
             return 1.0 if held >= self.threshold else float(keep_chance(self.epsilon, self.delta, held)(context))
         if self.sigma is not None:
             return _gaussian_tail(self.sigma, self.threshold - held)
         return float(_tail(self.scale, self.threshold - held))
+
+    def error(self, confidence: Number = "0.95") -> float:
+        """The least number of units with which a key is kept with at least this confidence."""
+        level = float(exact(confidence, "confidence", CONFIDENCE))
+        low, high = 1, 2
+        while self.chance(high) < level:
+            low, high = high, 2 * high
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.chance(middle) >= level else (middle + 1, high)
+        return float(low)
+
+    def words(self) -> str:
+        promise = f"ε {shown(float(self.epsilon), 6)}, δ {shown(float(self.delta), 6)}"
+        return f"keys of at least {self.threshold} noisy units, {promise}"
 
     def __repr__(self) -> str:
         more = ", weighted=True" if self.weighted else "" if self.sigma is None else f", sigma={text(self.sigma)}"
@@ -170,8 +189,8 @@ def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Con
     """π(count) to any precision."""
 
     def compute(context: Context) -> Decimal:
-        growth = lazily.decimal(epsilon, context).exp(context)
-        extra = lazily.decimal(delta, context)
+        growth = exact_decisions.decimal(epsilon, context).exp(context)
+        extra = exact_decisions.decimal(delta, context)
         kept = Decimal(0)
         for _ in range(count):
             rising = context.add(context.multiply(growth, kept), extra)
@@ -186,8 +205,8 @@ def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Con
 @lru_cache(maxsize=256)
 def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
     """⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
-    context = lazily.digits(60)
-    growth, extra = lazily.decimal(epsilon, context).exp(context), lazily.decimal(delta, context)
+    context = exact_decisions.digits(60)
+    growth, extra = exact_decisions.decimal(epsilon, context).exp(context), exact_decisions.decimal(delta, context)
     cuts, kept = [], Decimal(0)
     while kept < 1:
         cuts.append(min(int(context.multiply(kept, Decimal(1 << 64))), (1 << 64) - 2))
@@ -199,11 +218,11 @@ def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
 
 def _tail(scale: Fraction, t: int) -> Decimal:
     """P(Y ≥ t) of the discrete Laplace, to 50 digits."""
-    context = lazily.digits(50)
-    q = lazily.decimal(-1 / scale, context).exp(context)
+    context = exact_decisions.digits(50)
+    q = exact_decisions.decimal(-1 / scale, context).exp(context)
     if t <= 0:
         return context.subtract(Decimal(1), _tail(scale, 1 - t))
-    power = lazily.decimal(-t / scale, context).exp(context)
+    power = exact_decisions.decimal(-t / scale, context).exp(context)
     return context.divide(power, context.add(Decimal(1), q))
 
 
@@ -255,7 +274,7 @@ def leak(threshold: int, epsilon: Fraction, groups: int, weighted: bool) -> Frac
     1 − Π(1 − P(wᵢ + Y ≥ τ)), over all whole weights with Σwᵢ ≤ g; unweighted, g keys of weight 1.
     """
     scale = groups / epsilon
-    context = lazily.digits(50)
+    context = exact_decisions.digits(50)
     weights = range(1, groups + 1) if weighted else range(1, 2)
     passing = {w: _tail(scale, threshold - w) for w in weights}
     if not weighted:

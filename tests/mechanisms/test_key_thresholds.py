@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.mechanisms.keys import leak
+from sfumato.mechanisms.key_thresholds import leak
 
 
 def tail(scale: float, t: int) -> float:
@@ -83,7 +83,7 @@ def test_two_units_together_and_one_replaced(g: int) -> None:
     """Both hold the same keys, perhaps alone: within the group of two; and a unit that changes its key."""
     epsilon, delta = 0.8, 0.05
     mechanism = sf.KeyThreshold(str(epsilon), str(delta), g)
-    pair, replaced = mechanism.curve().group(2), mechanism.curve().under("replace")
+    pair, replaced = mechanism.curve().group(2), mechanism.curve().for_neighbours("replace")
     for others in product(range(0, 9, 2), repeat=2):
         alone = _sets([mechanism.chance(n) for n in others])
         both = _sets([mechanism.chance(n + 2 * (i < g)) for i, n in enumerate(others)])

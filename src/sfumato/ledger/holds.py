@@ -1,9 +1,9 @@
-"""Tabs: an amount held for a series of releases, of which each is charged before it runs.
+"""A tab holds an amount for a series of releases, of which each is charged before it runs.
 
 A hold is a vector (ε, r, δ); a step must fit what is left in every component, so that spent and held together never
-grow. What is unspent is released at the end: every step was a complete release charged with its own curve, and where
-to stop was decided from what had been released. Whatever does not meet that (a mechanism with hidden state, a block
-left by an error that may depend on data, a process that died) gives nothing back.
+grow. What is unspent is free again after an explicit ``stop``: every step was a complete release charged with its own
+curve, and where to stop was decided from what had been released. Whatever does not meet that (a mechanism with hidden
+state, a time limit, a block left by an error that may depend on data, a process that died) gives nothing back.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from fractions import Fraction
 from typing import Self
 
 from sfumato.errors import InvalidParameter, Overspent, TabClosed
-from sfumato.ledger.book import Book
-from sfumato.ledger.desk import Desk
 from sfumato.ledger.entries import Entry, Line
-from sfumato.ledger.purse import NOTHING, read_cost
-from sfumato.ledger.rows import Row
+from sfumato.ledger.guarded import GuardedStore
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.spending import NOTHING, read_cost
+from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost, Curve
 
 
 class Tab:
     """An open hold. It belongs to the process that opened it, and ends with it."""
 
-    def __init__(self, book: Book, opening: Line, price: Callable[[Curve], Cost]) -> None:
+    def __init__(self, guarded: GuardedStore, opening: Line, price: Callable[[Curve], Cost]) -> None:
         self.opening = opening
         """The line that opened it; its number is the tab's."""
-        self._book = book
+        self._guarded = guarded
         self._price = price
         self._process = os.getpid()
 
@@ -39,8 +39,8 @@ class Tab:
     @property
     def left(self) -> dict[str, Fraction | None]:
         """What it still holds, per currency."""
-        with self._book.reading() as desk:
-            found = desk.newest(tab=self.number)
+        with self._guarded.reading() as transaction:
+            found = transaction.newest(tab=self.number)
         return {} if found is None else read_cost(found.left).amounts
 
     def step(self, entry: Entry) -> Line:
@@ -56,32 +56,41 @@ class Tab:
         owner = self.opening.analyst
         if entry.analyst not in (None, owner):
             raise InvalidParameter("analyst", entry.analyst, "the one who opened the tab, or left out")
-        cost, columns = self._price(entry.curve), {**self._book.columns(entry), "analyst": owner or ""}
+        cost, columns = self._price(entry.curve), {**self._guarded.columns(entry), "analyst": owner or ""}
 
-        def write(desk: Desk) -> Row:
-            left = read_cost(self._open(desk).left)
+        def write(transaction: Transaction) -> Row:
+            left = read_cost(self._open(transaction).left)
             if not left.covers(cost):
                 raise _exceeds(left, cost)
-            return desk.append("step", self.opening.account, columns, cost=cost, left=left.less(cost), tab=self.number)
+            return transaction.append(
+                "step", self.opening.account, columns, cost=cost, left=left.less(cost), tab=self.number
+            )
 
         # The step only moves what is held to what is spent; a correction may have raised the totals meanwhile.
-        return self._book.admitted(self.opening.account, columns["analyst"], NOTHING, write, Line.of)
+        return self._guarded.admitted(self.opening.account, columns["analyst"], NOTHING, write, Line.of)
 
-    def close(self) -> None:
-        """End it and free what is unspent. A tab that is closed stays closed."""
+    def stop(self) -> None:
+        """End it between two steps and free what is unspent. A tab that has ended stays ended.
+
+        Only who decides that from what was released may call it: the end then says no more than the releases did.
+        """
         self._end(keep=False)
 
+    def forfeit(self) -> None:
+        """End it and give nothing back: a time limit was met or a step failed, and when may depend on private data."""
+        self._end(keep=True)
+
     def _end(self, *, keep: bool) -> None:
-        with self._book.writing() as desk:
-            last = desk.newest(tab=self.number)
+        with self._guarded.writing() as transaction:
+            last = transaction.newest(tab=self.number)
             if last is not None and last.kind == "tab-close":
                 return
-            end_tab(desk, self._open(desk), keep=keep)
+            end_tab(transaction, self._open(transaction), keep=keep)
 
-    def _open(self, desk: Desk) -> Row:
+    def _open(self, transaction: Transaction) -> Row:
         if self._process != os.getpid():
             raise TabClosed("this tab belongs to the process that opened it")
-        found = desk.newest(tab=self.number)
+        found = transaction.newest(tab=self.number)
         if found is None or found.kind == "tab-close":
             raise TabClosed("this tab is closed")
         return found
@@ -90,15 +99,15 @@ class Tab:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """An error may depend on private data, and so may where it stops: then nothing is given back."""
+        """An error may depend on private data, and so may where it ends: a time limit is one of them."""
         self._end(keep=kind is not None)
 
 
-def end_tab(desk: Desk, last: Row, *, keep: bool, reason: str = "") -> Row:
+def end_tab(transaction: Transaction, last: Row, *, keep: bool, reason: str = "") -> Row:
     """The closing line; with ``keep`` what was held is spent."""
     cost = read_cost(last.left) if keep else NOTHING
     columns = {"analyst": last.analyst, "question": reason}
-    return desk.append("tab-close", last.account, columns, cost=cost, left=NOTHING, tab=last.tab)
+    return transaction.append("tab-close", last.account, columns, cost=cost, left=NOTHING, tab=last.tab)
 
 
 def _exceeds(left: Cost, cost: Cost) -> Overspent:

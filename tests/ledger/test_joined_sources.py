@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from ledger.desks import account
-from sfumato.ledger import sources
+from ledger.small_accounts import account
+from sfumato.ledger import joined_sources
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_public_files_of_another_size_are_not_read(
     ledger: sf.Ledger, visits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account(ledger).join(visits)
-    monkeypatch.setattr(sources, "_digest", lambda _: pytest.fail("read"))
+    monkeypatch.setattr(joined_sources, "_digest", lambda _: pytest.fail("read"))
     visits.with_name("days.csv").write_text("day\n1\n")
     ledger.require_public(visits.with_name("days.csv"))
 
@@ -150,18 +150,18 @@ def test_a_file_that_looks_the_same_is_not_read_again(
     """Nothing tells a file's age but the clock, so the clock is moved on instead of waiting two seconds."""
     clinic = account(ledger)
     reads: list[int] = []
-    digest = sources._digest
-    monkeypatch.setattr(sources, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
+    digest = joined_sources._digest
+    monkeypatch.setattr(joined_sources, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
     clinic.join(visits)
     clinic.join(visits)  # touched a moment ago: its times may not show another change
     assert len(reads) == 2
-    later = sources.time.time_ns() + 10**10
-    monkeypatch.setattr(sources.time, "time_ns", lambda: later)
+    later = joined_sources.time.time_ns() + 10**10
+    monkeypatch.setattr(joined_sources.time, "time_ns", lambda: later)
     first = clinic.join(visits)
     assert clinic.join(visits) == first
     assert len(reads) == 3
     monkeypatch.undo()
-    monkeypatch.setattr(sources, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
+    monkeypatch.setattr(joined_sources, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
     os.utime(visits, (10**9, 10**9))
     visits.write_text(visits.read_text().replace("20", "99"))
     os.utime(visits, (10**9, 10**9))  # the same size and modification time: the change time tells

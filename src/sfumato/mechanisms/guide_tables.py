@@ -1,4 +1,4 @@
-"""Guide tables: many draws of one small law from two random bytes each, still exact.
+"""A guide table gives many draws of one small law from two random bytes each, still exactly.
 
 The law's distribution function F cuts (0, 1) at the points F(x). A 16-bit word names one of 65,536 cells; a cell
 without a cut belongs to one x, and the table says which. For a cell with a cut, 48 more bits make a 64-bit word,
@@ -19,7 +19,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms import bits, lazily
+from sfumato.mechanisms import bits, exact_decisions
 
 LARGEST = 64  # beyond this scale too many cells have a cut
 
@@ -62,7 +62,7 @@ class Guide:
         def decide(v: int, width: int, context: Context) -> int | None:
             return _locate(self.law, v, width, context)
 
-        return lazily.settle(word, _WORD, decide)
+        return exact_decisions.settle(word, _WORD, decide)
 
 
 def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> int | None:
@@ -75,7 +75,7 @@ def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> 
         total = context.add(total, context.multiply(w, Decimal(2)))
     unit = context.divide(total, Decimal(1 << width))
     low, high = context.multiply(unit, Decimal(v)), context.multiply(unit, Decimal(v + 1))
-    margin = lazily.slack(total, context)
+    margin = exact_decisions.slack(total, context)
     below = Decimal(0)
     for x in range(-reach, reach + 1):
         after = context.add(below, step[abs(x)])
@@ -92,7 +92,7 @@ def _powers(kind: str, size: Fraction) -> tuple[Fraction, Fraction]:
 
 def _weights(kind: str, size: Fraction, reach: int, context: Context) -> list[Decimal]:
     """w(0) … w(reach) by recurrence: at most reach² roundings in the last place, far below the slack of ten digits."""
-    ratio, change = (lazily.decimal(power, context).exp(context) for power in _powers(kind, size))
+    ratio, change = (exact_decisions.decimal(power, context).exp(context) for power in _powers(kind, size))
     found = [Decimal(1)]
     for _ in range(reach):
         found.append(context.multiply(found[-1], ratio))
@@ -135,9 +135,9 @@ def _cumulative(kind: str, size: Fraction) -> tuple[list[int], int, int]:
     Weights by recurrence: w(x+1) = w(x)·r(x), r constant for the Laplace and r(x+1) = r(x)·e^{−1/σ²} for the Gaussian.
     """
     reach = _reach(kind, size, 40)
-    context = lazily.digits(110)
+    context = exact_decisions.digits(110)
     ratio, change = (
-        int(context.multiply(lazily.decimal(power, context).exp(context), Decimal(1 << _FINE)))
+        int(context.multiply(exact_decisions.decimal(power, context).exp(context), Decimal(1 << _FINE)))
         for power in _powers(kind, size)
     )
     half = [1 << _FINE]

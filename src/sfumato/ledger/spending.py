@@ -1,4 +1,4 @@
-"""What is spent and what is held: the arithmetic that every line obeys, written once for charging and for verifying.
+"""This is the arithmetic of spent and held that every line obeys, written once for charging and for verifying.
 
 A tab's line says what the tab still holds after it. Then every line, whatever its kind, does the same two things:
 spent grows by its cost, and held changes by what its tab holds after it less what it held before.
@@ -32,7 +32,7 @@ def _read(text: str) -> int | None:
     return None if text == "-" else int(text)
 
 
-class Purse(NamedTuple):
+class Spending(NamedTuple):
     """What was spent, and the sum of what open tabs hold, in units of 1e-30.
 
     A hold without a bound in the pure currency cannot be taken back out of a sum: ``unbounded`` counts these.
@@ -46,16 +46,16 @@ class Purse(NamedTuple):
     held_failure: int = 0
     unbounded: int = 0
 
-    def after(self, cost: Cost, before: Cost = NOTHING, left: Cost = NOTHING) -> Purse:
+    def after(self, cost: Cost, before: Cost = NOTHING, left: Cost = NOTHING) -> Spending:
         """After a line of this cost on a tab that held ``before`` and now holds ``left``."""
         if before is left and cost is NOTHING:
             return self
         pure = None if self.pure is None or cost.pure is None else self.pure + cost.pure
         if before is left:
             spent = (pure, _sum(self.renyi, cost.renyi), self.failure + cost.failure)
-            return tuple.__new__(Purse, spent + self[3:])  # a million times in a verification
+            return tuple.__new__(Spending, spent + self[3:])  # a million times in a verification
         held = (self.held_renyi or 0) + (left.renyi or 0) - (before.renyi or 0)
-        return Purse(
+        return Spending(
             pure,
             _sum(self.renyi, cost.renyi),
             self.failure + cost.failure,
@@ -89,10 +89,10 @@ def _sum(a: int | None, b: int | None) -> int | None:
 
 
 @lru_cache(maxsize=64)
-def read_purse(text: str) -> Purse:
+def read_spending(text: str) -> Spending:
     if not text:
-        return Purse()
+        return Spending()
     pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = map(_read, text.split(" "))
     if failure is None or held_pure is None or held_failure is None or unbounded is None:
-        raise ValueError("a purse without amounts")
-    return Purse(pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded)
+        raise ValueError("the amounts are missing")
+    return Spending(pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded)

@@ -1,4 +1,4 @@
-"""Sources: which data an account's people are in, by path, by content and by file.
+"""An account knows which data its people are in, by path, by content and by file.
 
 Somebody who registers the same table under another name would get a second budget for the same people. So what one
 account knows is refused by every other, and no such file may be declared public. Reading a file to know its content is
@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from sfumato.errors import InvalidParameter, LedgerUnavailable
-from sfumato.ledger import entries, places
-from sfumato.ledger.desk import Desk
+from sfumato.ledger import entries, local_files
 from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import codec
 
 _BLOCK = 1 << 20
@@ -58,12 +58,12 @@ Joined = Sequence[tuple[str, Source]]
 """Accounts and the sources that were joined to them, oldest first."""
 
 
-def joined(desk: Desk) -> Joined:
-    return [(row.account, codec.loads(row.detail)) for row in desk.page({"kind": "source"})]
+def joined(transaction: Transaction) -> Joined:
+    return [(row.account, codec.loads(row.detail)) for row in transaction.page({"kind": "source"})]
 
 
-def known(desk: Desk, account: str) -> list[Source]:
-    return [source for owner, source in joined(desk) if owner == account]
+def known(transaction: Transaction, account: str) -> list[Source]:
+    return [source for owner, source in joined(transaction) if owner == account]
 
 
 def changed(source: Source, before: Sequence[Source]) -> bool:
@@ -119,7 +119,7 @@ def look(source: str | os.PathLike[str], fingerprint: str | None, before: Sequen
 
 def _glance(source: str | os.PathLike[str], fingerprint: str | None, keyed: KeyedHash) -> Source:
     """The source as far as it is known without reading it."""
-    address = places.address(source, "source").removeprefix("file://")
+    address = local_files.address(source, "source").removeprefix("file://")
     content = "" if fingerprint is None else keyed("content", entries.name(fingerprint, "fingerprint"))
     if address.startswith(MEMORY):
         return Source(MEMORY, content)

@@ -1,4 +1,4 @@
-"""Decisions about a uniform number that is known bit by bit, made exactly.
+"""A uniform number is known bit by bit, and decisions about it are made exactly.
 
 A uniform V in (0, 1) starts as its first n bits, v: it lies in [v, v+1)/2ⁿ. A question about V (is it below p? what
 is ⌊b·(C − ln V)⌋?) is answered as soon as the whole interval agrees; otherwise 64 more bits are drawn and the

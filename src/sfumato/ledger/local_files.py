@@ -1,4 +1,4 @@
-"""Where a ledger file may live: on a local file system, readable by its owner alone."""
+"""A ledger lives in a file on a local file system, readable by its owner alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small functions that would cancel if written plainly, computed to the last few bits."""
+"""Functions that would cancel if written plainly are computed here to the last few bits."""
 
 from __future__ import annotations
 

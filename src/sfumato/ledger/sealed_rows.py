@@ -1,4 +1,4 @@
-"""A line as it is stored: plain columns, sealed by a hash that covers all of them and the line before."""
+"""A line is stored as plain columns, sealed by a hash that covers all of them and the line before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = (
 
 
 class Row(NamedTuple):
-    """One line. Every text is present, empty where it has no meaning; amounts are written by ``purse``.
+    """One line. Every text is present, empty where it has no meaning; amounts are written by ``spending``.
 
     The newest line of an account, of an analyst or of a tab says all there is to know about it, so that a charge
     reads a handful of rows however long the history is.
@@ -54,17 +54,19 @@ class Row(NamedTuple):
     plan: str = ""
     data: str = ""
     """Which data: a keyed hash. In an acknowledgement, the hash of the anchor's line."""
-    mechanisms: str = ""
-    """JSON: what was run."""
+    parts: str = ""
+    """JSON: what was run, and how much one unit changes what it was run on."""
     detail: str = ""
     """JSON: terms, accuracy, source."""
     body: str = ""
-    """JSON: the answer."""
+    """JSON: the answer; empty where a file holds it."""
+    file: str = ""
+    """SHA-256 of an answer that is kept as a file beside the ledger."""
     cost: str = ""
     """What this line spends."""
     left: str = ""
     """What the tab still holds after it; empty outside tabs."""
-    purse: str = ""
+    totals: str = ""
     """What the account has spent and holds after this line."""
     share: str = ""
     """The analyst's share of every allowance, where there is one."""

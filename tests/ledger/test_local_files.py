@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from ledger.desks import account, pure, script
-from sfumato.ledger import places
+from ledger.small_accounts import account, pure, script
+from sfumato.ledger import local_files
 from sfumato.ledger.sqlite import APPLICATION, MIGRATIONS, UNREAD
 
 
@@ -36,7 +36,7 @@ def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
 
 def test_it_is_a_write_ahead_log_with_full_syncs(tmp_path: Path) -> None:
     with sf.Ledger.open(tmp_path / "ledger.db") as ledger:
-        connection = ledger._book.store._connection
+        connection = ledger._guarded.store._connection
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
@@ -46,11 +46,11 @@ def test_a_second_ledger_on_the_same_file_does_not_drop_the_locks_of_the_first(t
     path = tmp_path / "ledger.db"
     first = sf.Ledger.open(path)
     account(first)
-    with first._book.store.writing():
+    with first._guarded.store.writing():
         sf.Ledger.open(path).close()
         code = """
 import sys, sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 account(sf.Ledger.open(sys.argv[1], timeout="0.2")).charge(pure())
 """
         done = script(code, path, check=False)
@@ -163,7 +163,7 @@ def test_a_file_replaced_while_open_is_noticed(tmp_path: Path) -> None:
 
 FULL = """
 import os, resource, signal, sys, sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 ledger = sf.Ledger.open(sys.argv[1])
 clinic = account(ledger, sf.Budget(10**6))
@@ -199,7 +199,7 @@ def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:
 
 READ_ONLY = """
 import os, sys, sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 sf.Ledger
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -255,20 +255,20 @@ def test_network_file_systems_are_refused(
     tmp_path: Path, path: str, kind: str, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mounts").write_text(MOUNTS)
-    monkeypatch.setattr(places, "MOUNTS", tmp_path / "mounts")
-    assert places.filesystem(Path(path), MOUNTS) == kind
+    monkeypatch.setattr(local_files, "MOUNTS", tmp_path / "mounts")
+    assert local_files.filesystem(Path(path), MOUNTS) == kind
     if refused:
         with pytest.raises(sf.LedgerUnavailable, match="network file system"):
-            places.require_local(Path(path))
+            local_files.require_local(Path(path))
     else:
-        places.require_local(Path(path))
+        local_files.require_local(Path(path))
 
 
 def test_opening_on_a_network_makes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "share"
     folder.mkdir()
     (tmp_path / "mounts").write_text(f"40 22 0:40 / {folder} rw - nfs4 server:/export rw\n")
-    monkeypatch.setattr(places, "MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr(local_files, "MOUNTS", tmp_path / "mounts")
     with pytest.raises(sf.LedgerUnavailable, match="network"):
         sf.Ledger.open(folder / "ledger.db")
     assert os.listdir(folder) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
-from ledger.desks import account, pure, script
-from sfumato.ledger.purse import NOTHING, Purse
+from ledger.small_accounts import account, pure, script
+from sfumato.ledger.spending import NOTHING, Spending
 from sfumato.privacy.numbers import UNIT
 
 NOTHING_LEAKED = sf.Curve(())
@@ -35,7 +36,7 @@ def test_a_hold_is_not_there_for_others_and_what_is_unspent_comes_back(ledger: s
     tab.step(pure("0.3"))
     assert tab.left["pure"] == Fraction(1, 2)
     assert clinic.remaining == {"pure": Fraction(1, 5)}
-    tab.close()
+    tab.stop()
     assert clinic.remaining == {"pure": Fraction(7, 10)}
     assert clinic.spent["pure"] == Fraction(3, 10)
     assert [line.kind for line in ledger] == ["account-open", "tab-open", "step", "tab-close"]
@@ -51,7 +52,7 @@ def test_a_hold_that_does_not_fit_is_refused_and_leaves_nothing(ledger: sf.Ledge
         tab.step(pure("0.9"))
     assert refusal.value.remaining["pure"] == Fraction(4, 5)
     assert len(list(ledger)) == 2
-    tab.close()
+    tab.stop()
 
 
 def test_a_step_fits_in_every_component(ledger: sf.Ledger) -> None:
@@ -81,10 +82,10 @@ def test_an_unbounded_hold_closes_the_pure_currency_only_while_it_is_held(ledger
     wide = sf.Entry(sf.Curve.gaussian(20))
     first, second = clinic.open_tab(wide), clinic.open_tab(wide)
     assert "pure" not in clinic.remaining
-    first.close()
+    first.stop()
     assert "pure" not in clinic.remaining
     second.step(pure("0.001"))
-    second.close()
+    second.stop()
     assert clinic.remaining["pure"] == Fraction(999, 1000)
     with clinic.open_tab(wide) as tab:
         tab.step(sf.Entry(sf.Curve.gaussian(30)))
@@ -105,12 +106,46 @@ def test_a_pure_hold_takes_no_gaussian_step(ledger: sf.Ledger) -> None:
 def test_closing_twice_is_closing_once_and_a_closed_tab_takes_no_step(ledger: sf.Ledger) -> None:
     clinic = account(ledger)
     tab = clinic.open_tab(pure("0.5"))
-    tab.close()
-    tab.close()
+    tab.stop()
+    tab.stop()
     with pytest.raises(sf.TabClosed):
         tab.step(pure("0.1"))
     assert clinic.remaining == {"pure": 1}
     assert [line.kind for line in ledger] == ["account-open", "tab-open", "tab-close"]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_an_explicit_stop_between_steps_gives_back_what_is_unspent(ledger: sf.Ledger, steps: int) -> None:
+    clinic = account(ledger)
+    with clinic.open_tab(pure("0.5")) as tab:
+        for _ in range(steps):
+            tab.step(pure("0.1"))
+        tab.stop()
+        with pytest.raises(sf.TabClosed):
+            tab.step(pure("0.1"))
+    assert clinic.spent["pure"] == Fraction(steps, 10)
+    assert clinic.remaining == {"pure": 1 - Fraction(steps, 10)}
+    assert ledger.verify().holds
+
+
+@pytest.mark.parametrize("caught", [False, True])
+def test_a_time_limit_gives_nothing_back(ledger: sf.Ledger, caught: bool) -> None:
+    """When a statement ran out of time may depend on the rows it read: a stop afterwards changes nothing."""
+    clinic = account(ledger)
+
+    def run(tab: sf.Tab) -> None:
+        tab.step(pure("0.1"))
+        if caught:
+            tab.forfeit()
+            tab.stop()
+        else:
+            raise TimeoutError
+
+    with suppress(TimeoutError), clinic.open_tab(pure("0.5")) as tab:
+        run(tab)
+    assert clinic.spent["pure"] == Fraction(1, 2)
+    assert clinic.remaining == {"pure": Fraction(1, 2)}
+    assert ledger.verify().holds
 
 
 def test_a_block_left_by_an_error_gives_nothing_back(ledger: sf.Ledger) -> None:
@@ -133,7 +168,7 @@ def test_hidden_state_is_charged_whole_at_opening(ledger: sf.Ledger) -> None:
     """The sparse vector technique through a tab, from opening to the last "above"."""
     clinic = account(ledger)
     watch = sf.AboveThreshold(epsilon="0.5", threshold=1000)
-    tab = clinic.open_tab(sf.Entry(watch.curve(), (watch,), "which ward is crowded?", analyst="ana"))
+    tab = clinic.open_tab(sf.Entry(sf.Charged(watch), "which ward is crowded?", analyst="ana"))
     assert clinic.spent["pure"] == Fraction(1, 2)
     session = watch.start()
     for ward, patients in (("a", 3), ("b", 5000), ("c", 2)):
@@ -145,7 +180,7 @@ def test_hidden_state_is_charged_whole_at_opening(ledger: sf.Ledger) -> None:
         session.ask(10)
     with pytest.raises(sf.Overspent):
         tab.step(pure("1e-30"))
-    tab.close()
+    tab.stop()
     assert clinic.spent["pure"] == Fraction(1, 2)
     assert [line.body for line in ledger.lines(account="clinic") if line.kind == "answer"] == [
         '{"a": false}',
@@ -158,7 +193,7 @@ def test_hidden_state_is_charged_whole_at_opening(ledger: sf.Ledger) -> None:
 def test_hidden_state_is_no_step(ledger: sf.Ledger) -> None:
     watch = sf.AboveThreshold(epsilon="0.1", threshold=5)
     with account(ledger).open_tab(pure("0.5")) as tab, pytest.raises(sf.InvalidParameter, match="charged whole"):
-        tab.step(sf.Entry(watch.curve(), (watch,)))
+        tab.step(sf.Entry(sf.Charged(watch)))
 
 
 def test_anything_may_be_charged_whole(ledger: sf.Ledger) -> None:
@@ -172,7 +207,7 @@ def test_a_dead_process_leaves_its_hold_spent(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     code = """
 import os, sys, sfumato as sf
-from ledger.desks import account, pure
+from ledger.small_accounts import account, pure
 tab = account(sf.Ledger.open(sys.argv[1])).open_tab(pure("0.6"))
 tab.step(pure("0.1"))
 os._exit(0)
@@ -205,14 +240,14 @@ def test_a_tab_stays_in_the_process_that_opened_it(ledger: sf.Ledger) -> None:
             tab.step(pure("0.1"))
         except sf.TabClosed:
             try:
-                tab.close()
+                tab.stop()
             except sf.TabClosed:
                 code = 0
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
     tab.step(pure("0.1"))
-    tab.close()
+    tab.stop()
     assert clinic.spent["pure"] == Fraction(1, 10)
 
 
@@ -243,7 +278,7 @@ def test_a_correction_may_stop_the_steps_of_an_open_tab(ledger: sf.Ledger) -> No
     clinic.correct(sf.Curve.pure("0.5"), reason="a release that was forgotten")
     with pytest.raises(sf.Overspent):
         tab.step(pure("0.1"))
-    tab.close()
+    tab.stop()
     clinic.charge(pure("0.5"))
 
 
@@ -258,7 +293,7 @@ def test_a_share_counts_what_its_owner_holds(ledger: sf.Ledger) -> None:
     with pytest.raises(sf.InvalidParameter, match="analyst"):
         tab.step(pure("0.1", analyst="bob"))
     tab.step(pure("0.1"))
-    tab.close()
+    tab.stop()
     clinic.charge(pure("0.4", analyst="ana"))
     assert clinic.analyst("ana").spent["pure"] == Fraction(1, 2)
     assert ledger.verify().holds
@@ -299,7 +334,7 @@ def test_any_interleaving_of_tabs_keeps_the_rule(data: st.DataObject, tmp_path_f
                 elif open_tabs:
                     tab, left = data.draw(st.sampled_from(open_tabs))
                     if action == "close":
-                        tab.close()
+                        tab.stop()
                         open_tabs.remove((tab, left))
                     else:
                         curve = data.draw(st.sampled_from([sf.Curve.laplace(20), sf.Curve.gaussian(30)]))
@@ -332,11 +367,11 @@ def _minus(left: list[int | None], cost: sf.Cost) -> list[int | None]:
 def test_a_purse_forgets_no_tab() -> None:
     """Holding and letting go in any order ends where it began."""
     holds = [sf.Cost(5, 3, 1), sf.Cost(None, 2, 0), sf.Cost(None, 0, 4), sf.Cost(0, 7, 0)]
-    purse = Purse(1, 1, 0, 0, 0)
-    start = purse
+    spending = Spending(1, 1, 0, 0, 0)
+    start = spending
     for hold in holds:
-        purse = purse.after(NOTHING, NOTHING, hold)
-    assert purse.total == sf.Cost(None, 13, 5)
+        spending = spending.after(NOTHING, NOTHING, hold)
+    assert spending.total == sf.Cost(None, 13, 5)
     for hold in (holds[2], holds[0], holds[3], holds[1]):
-        purse = purse.after(NOTHING, hold, NOTHING)
-    assert purse == start
+        spending = spending.after(NOTHING, hold, NOTHING)
+    assert spending == start

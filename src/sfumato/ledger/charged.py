@@ -1,0 +1,77 @@
+"""A charge pays for every mechanism that is run, on values of which it is known how much one unit changes them.
+
+A line keeps these parts with their tags, so that what it cost can be computed again from the line alone: nobody states
+a curve beside the mechanism it belongs to. A release whose mechanism is not ours is a bare ``Curve``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms.protocols import Additive, Interactive, Selection
+from sfumato.privacy import Curve, Sensitivity, codec, compose
+
+
+@codec.value("charged")
+@dataclass(frozen=True)
+class Charged:
+    """A mechanism that is run on values which one unit changes by at most this.
+
+    Only additive noise is told the sensitivity: a selection or an interactive mechanism states its own.
+
+    >>> from sfumato.mechanisms import Laplace
+    >>> Charged(Laplace(10), 1).curve.epsilon(0)
+    0.1
+    """
+
+    mechanism: Additive | Selection | Interactive
+    sensitivity: Sensitivity | None = None
+
+    def __init__(self, mechanism: Additive | Selection | Interactive, sensitivity: Any = None) -> None:
+        if not isinstance(mechanism, (Additive, Selection, Interactive)):
+            raise InvalidParameter("mechanism", mechanism, "a mechanism: additive, a selection or interactive")
+        if isinstance(mechanism, Additive) is (sensitivity is None):
+            rule = "given with additive noise, and left out with a mechanism that states its own"
+            raise InvalidParameter("sensitivity", sensitivity, rule)
+        object.__setattr__(self, "mechanism", mechanism)
+        object.__setattr__(self, "sensitivity", None if sensitivity is None else Sensitivity.of(sensitivity))
+
+    @property
+    def curve(self) -> Curve:
+        """What running it leaks."""
+        if isinstance(self.mechanism, Additive):
+            return self.mechanism.curve(self.sensitivity or 0)
+        return self.mechanism.curve()
+
+
+Part = Charged | Curve
+
+
+def checked(value: object) -> tuple[Part, ...]:
+    """The parts of an entry: one, or several that are one release."""
+    parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if not parts or not all(isinstance(part, (Charged, Curve)) for part in parts):
+        fix = "give what is run: Charged(mechanism, sensitivity), or the Curve of what it leaks"
+        raise InvalidParameter("parts", value, "a Charged or a Curve, or several of them", fix=fix)
+    return parts
+
+
+def curve(parts: Iterable[Part]) -> Curve:
+    """What all parts together leak: those of one release are composed."""
+    found = [part.curve if isinstance(part, Charged) else part for part in parts]
+    return found[0] if len(found) == 1 else compose(found)
+
+
+def write(parts: Iterable[Part]) -> str:
+    """The parts as a line keeps them: a JSON list of tagged values."""
+    return f"[{','.join(codec.dumps(part) for part in parts)}]"
+
+
+def read(text: str) -> tuple[Part, ...]:
+    """The parts of a line; none where it keeps none."""
+    found = json.loads(text or "[]")
+    return checked([codec.loads(json.dumps(each)) for each in found]) if found else ()

@@ -1,0 +1,161 @@
+"""A guarded store writes nothing to a file that has lost lines which are known from elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerUnavailable, Unanswered
+from sfumato.ledger.anchors import Anchor
+from sfumato.ledger.bodies import LARGE
+from sfumato.ledger.entries import Entry, StoredAnswer
+from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.spending import read_spending
+from sfumato.ledger.store import Store
+from sfumato.ledger.transaction import Terms, Transaction
+from sfumato.ledger.verifying import LOST
+from sfumato.privacy import Budget, Cost
+
+T = TypeVar("T")
+
+
+class GuardedStore:
+    """A store, and what is known about its lines from elsewhere: an anchor, and what this process wrote itself."""
+
+    def __init__(self, store: Store, anchors: tuple[Anchor, ...], keyed: KeyedHash) -> None:
+        self.store = store
+        self.anchors = anchors
+        self.keyed = keyed
+        """What identifies private rows is written through this."""
+        self.damage: LedgerDamaged | None = None
+        """What was found wrong when it was opened: it can be read, and nothing more is written."""
+        self.wrote = False
+        self.unsaid: dict[int, str] = {}
+        """Charges of this process that stopped without an answer: the next line that is written says so."""
+        self._known: tuple[int, str] | None = None
+        self._terms: dict[int, Terms] = {}
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        with self.store.reading() as rows:
+            yield Transaction(rows, self.keyed.origin)
+
+    @contextmanager
+    def writing(self, *, acknowledging: bool = False) -> Iterator[Transaction]:
+        with self.store.writing() as rows:
+            transaction = Transaction(rows, self.keyed.origin)
+            start = transaction.head
+            self._require_whole(transaction, acknowledging=acknowledging)
+            said = [number for number, seal in list(self.unsaid.items()) if transaction.has(number, seal)]
+            for number in said:
+                transaction.stop(number)
+            yield transaction
+        for number in said:
+            self.unsaid.pop(number, None)
+        if transaction.head is not None and transaction.head is not start:
+            self._known = (transaction.head.number, transaction.head.hash)
+            self.wrote = True
+
+    def columns(self, entry: Entry) -> dict[str, str]:
+        """An entry as a line stores it."""
+        return {**entry.columns, "data": self.data(entry.data)}
+
+    def data(self, data: str) -> str:
+        """The data of a release as a line stores them."""
+        return self.keyed("data", data) if data else ""
+
+    def body(self, body: str) -> dict[str, str]:
+        """An answer as a line stores it: a large one is in a file, durable before the line that refers to it."""
+        if len(body) > LARGE or len(body.encode()) > LARGE:
+            return {"file": self.store.bodies.keep(body)}
+        return {"body": body}
+
+    def stored(self, row: Row) -> StoredAnswer:
+        """The answer that a line holds, or refers to."""
+        body = self.store.bodies.read(row.file) if row.file else row.body
+        if body is None:
+            raise LedgerDamaged(row.number, LOST, fix="bring the file back from a backup, or ask afresh: fresh=True")
+        return StoredAnswer.of(row, body)
+
+    def terms(self, transaction: Transaction, account: str) -> Terms:
+        """The terms in force. A line never changes, so each is read once."""
+        number = transaction.last(account).terms
+        if number not in self._terms:
+            self._terms[number] = transaction.terms(number)
+        return self._terms[number]
+
+    def every_terms(self, transaction: Transaction, account: str) -> list[Terms]:
+        """All terms since the account was opened, oldest first: an amendment follows a line under the terms before."""
+        found = [self.terms(transaction, account)]
+        number = transaction.last(account).terms
+        while before := transaction.page({"account": account}, newest=True, before=number, limit=1):
+            number = before[0].terms
+            found.append(transaction.terms(number))
+        return found[::-1]
+
+    def budgets(self, transaction: Transaction, account: str, analyst: str = "") -> list[tuple[Budget, str]]:
+        """Every budget that must afford a charge, at spent and held together: the account's, and the analyst's."""
+        budget = self.terms(transaction, account).budget
+        found = [(budget.at(read_spending(transaction.last(account).totals).total), "the account")]
+        mine = transaction.newest(account=account, analyst=analyst) if analyst else None
+        if mine is not None and mine.share:
+            found.append((budget.share(mine.share).at(read_spending(mine.own).total), "the analyst's share"))
+        return found
+
+    def admitted(
+        self, account: str, analyst: str, cost: Cost, write: Callable[[Transaction], Row], given: Callable[[Row], T]
+    ) -> T:
+        """Check and append in one transaction, durable on return; a refusal is worked out when nobody waits for it."""
+        written: list[Row] = []
+        try:
+            with self.writing() as transaction:
+                short = self.short(transaction, account, analyst, cost)
+                if short is None:
+                    written.append(write(transaction))
+            if short is not None:
+                raise short[0].refusal(cost, short[1])
+            return given(written[0])
+        except BaseException:
+            # A Ctrl-C may strike after the line is on disk: then whoever asked is told that it is.
+            if not written or not self.stands(written[0]):
+                raise
+            raise Unanswered(written[0].number) from None
+
+    def short(self, transaction: Transaction, account: str, analyst: str, cost: Cost) -> tuple[Budget, str] | None:
+        """The first budget that cannot afford this, and what it is called; None when all can."""
+        return next((each for each in self.budgets(transaction, account, analyst) if not each[0].admits(cost)), None)
+
+    def stands(self, row: Row) -> bool:
+        """Whether a line that was being written is on disk. Where that cannot be seen, count it as made."""
+        error = sys.exception()
+        if error is not None:
+            traceback.clear_frames(error.__traceback__)  # a transaction that an interrupted frame still holds open
+        try:
+            with self.reading() as transaction:
+                return transaction.has(row.number, row.hash)
+        except LedgerUnavailable:
+            return True
+
+    def behind(self, transaction: Transaction) -> int | None:
+        """The number of a line that is known to exist and does not, or None."""
+        for anchor in self.anchors:
+            if not anchor.holds(transaction):
+                return anchor.number
+        if self._known is not None:
+            number, seal = self._known
+            if transaction.head is None or (
+                (transaction.head.number, transaction.head.hash) != self._known and not transaction.has(number, seal)
+            ):
+                return number
+        return None
+
+    def _require_whole(self, transaction: Transaction, *, acknowledging: bool) -> None:
+        if self.damage is not None:
+            raise LedgerDamaged(self.damage.number, self.damage.why)
+        missing = None if acknowledging else self.behind(transaction)
+        if missing is not None:
+            raise LedgerBehind(missing)

@@ -1,0 +1,48 @@
+"""Every charge computed again from the line that paid it: what was run, and on what sensitivity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import sfumato as sf
+from sfumato.ledger import charged
+from sfumato.ledger.spending import write_cost
+from sfumato.ledger.sqlite import APPLICATION
+
+
+def ledgers(folder: Path) -> Iterator[Path]:
+    """The ledgers under a folder: SQLite files with our number in their header."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.stat().st_size > 100:
+            with path.open("rb") as file:
+                head = file.read(72)
+            if head.startswith(b"SQLite format 3") and head[68:72] == APPLICATION.to_bytes(4, "big"):
+                yield path
+
+
+def wrong(path: Path) -> list[str]:
+    """What is wrong with the charges of a ledger; of one that was damaged on purpose, nothing is asked."""
+    try:
+        with sf.Ledger.open(path, timeout=0) as ledger:
+            return list(_wrong(ledger)) if ledger.verify().holds else []
+    except sf.LedgerUnavailable:
+        return []
+
+
+def _wrong(ledger: sf.Ledger) -> Iterator[str]:
+    accounts = {name: ledger.account(name) for name in ledger.accounts}
+    with ledger._guarded.reading() as transaction:
+        rows = [row for kind in ("charge", "step", "tab-open") for row in transaction.page({"kind": kind})]
+    for row in rows:
+        curve = _curve(row.parts)
+        paid = {row.cost, row.left} if row.kind == "tab-open" else {row.cost}  # a tab holds it, or has spent it whole
+        if curve is not None and write_cost(accounts[row.account].cost(curve)) not in paid:
+            yield f"line {row.number} of {ledger._guarded.store.place} cost {row.cost} for {row.parts}"
+
+
+@lru_cache(maxsize=4096)
+def _curve(parts: str) -> sf.Curve | None:
+    found = charged.read(parts)
+    return charged.curve(found) if found else None
