@@ -5,85 +5,20 @@ None of it needs the data, so none of it opens them.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
+from sfumato.curator.standing import Standing
 from sfumato.errors import AccountDiffers, InvalidParameter
 from sfumato.ledger import Account, Ledger, Line
-from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.policy import Policy
-from sfumato.privacy import Budget, Sensitivity
-from sfumato.privacy.numbers import shown, text
 
 Where = str | os.PathLike[str] | None
 
 BESIDE = "sfumato.ledger"
 """The ledger of every policy in one folder: a copy of a policy under another name meets the same sources there."""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Where a budget stands: per currency, and what it would accept now."""
-
-    epsilon: str
-    delta: str
-    allowed: Mapping[str, str | None]
-    spent: Mapping[str, str | None]
-    left: Mapping[str, str]
-    """A currency that is closed is missing."""
-    largest: Mapping[str, float]
-    """The largest ε accepted now by kind of noise: pure for Laplace, at the account's δ for Gaussian."""
-
-    @classmethod
-    def of(cls, *purses: Budget) -> Standing:
-        """Of the last purse: an analyst's share, say. What it would accept, all of them must."""
-        budget = purses[-1]
-        kinds: dict[str, Any] = {"Laplace": Laplace, "Gaussian": Gaussian} if budget.delta else {"Laplace": Laplace}
-        change = Sensitivity(1, 1, neighbours=budget.neighbours)
-        return cls(
-            text(budget.epsilon),
-            text(budget.delta),
-            _texts(budget.allowances.amounts),
-            _texts(budget.spent),
-            {name: text(amount) for name, amount in budget.remaining.items()},
-            {name: min(purse.largest(kind, sensitivity=change) for purse in purses) for name, kind in kinds.items()},
-        )
-
-    def to_json(self) -> str:
-        return json.dumps({"version": 1, **asdict(self)}, ensure_ascii=False)
-
-    def rows(self) -> list[tuple[str, str, str, str]]:
-        """Currency, allowed, spent, left."""
-        return [
-            (
-                name,
-                _short(allowed),
-                _short(self.spent[name]),
-                _short(self.left[name]) if name in self.left else "closed",
-            )
-            for name, allowed in self.allowed.items()
-            if allowed != "0"
-        ]
-
-    def __str__(self) -> str:
-        at = {"Laplace": "", "Gaussian": f" at δ = {_short(self.delta)}"}
-        offers = " or ".join(f"{name} ε = {shown(most, 6)}{at[name]}" for name, most in self.largest.items() if most)
-        life = f"for life: ε = {_short(self.epsilon)}, δ = {_short(self.delta)}"
-        return f"{life}\nlargest release accepted now: {offers or 'none'}"
-
-
-def _texts(amounts: Mapping[str, Fraction | None]) -> dict[str, str | None]:
-    return {name: None if amount is None else text(amount) for name, amount in amounts.items()}
-
-
-def _short(amount: str | None) -> str:
-    return "unbounded" if amount is None else shown(float(amount), 6)
 
 
 def account_name(policy: Policy) -> str:

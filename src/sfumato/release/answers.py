@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
-import json
-import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -20,13 +19,14 @@ from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.plan.expressions import Column, Reference, Result
 from sfumato.plan.nodes import Query
 from sfumato.policy import Type
-from sfumato.privacy.numbers import text
+from sfumato.privacy import codec
 from sfumato.release.bars import bars
 from sfumato.release.cells import cell, defused, key, outward, printable
 from sfumato.release.finishing import Finished, Keys, Numbers, Truths
 from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
 from sfumato.release.series import Interval, Series
+from sfumato.release.typed_columns import typed_column
 
 if TYPE_CHECKING:
     import pandas
@@ -34,24 +34,56 @@ if TYPE_CHECKING:
     import pyarrow
 
 _SHOWN = 40
+_LONGEST = 1 << 30
+"""Letters of an answer's JSON text: more than the largest answer has."""
 _SMALL = "too small to tell"
 
 
+@codec.value("answer")
 @dataclass(frozen=True)
 class Answer:
-    """Noisy rows as they were released. Ranges hold the exact number (after limits and clamping) per cell."""
+    """An answer holds noisy rows as they were released; a range holds the exact number, after limits and clamping."""
 
     columns: tuple[str, ...]
+    types: tuple[Type, ...]
+    """The type of each column: integer, real, text, boolean, date or timestamp."""
     rows: tuple[tuple[Any, ...], ...]
-    intervals: dict[str, tuple[Interval, ...]]
+    intervals: Mapping[str, tuple[Interval, ...]] = field(metadata=codec.MAPPING)
     """For every column of numbers: (low, high) for each row, at the receipt's confidence."""
     keys: tuple[str, ...]
     """The columns that are group keys."""
     receipt: Receipt
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
     """What the answer may miss because nobody declared it."""
-    possible: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    possible: Mapping[str, tuple[float, float]] = field(default_factory=dict, metadata=codec.MAPPING)
     """For a column of means, the range it lies in whatever the data hold."""
+
+    def __post_init__(self) -> None:
+        """Everything is what it says, and what was read from JSON has its types again."""
+        codec.check_fields(self)
+        _require(len(set(self.columns)) == len(self.columns), "columns", self.columns, "names that differ")
+        _require(set(self.keys) <= set(self.columns), "keys", self.keys, "names of columns")
+        _require(isinstance(self.receipt, Receipt), "receipt", self.receipt, "a receipt")
+        kinds = tuple(map(Type.of, self.types))
+        _require(len(kinds) == len(self.columns), "types", self.types, "one for each column")
+        object.__setattr__(self, "types", kinds)
+        object.__setattr__(self, "rows", _typed_rows(self.columns, kinds, self.rows))
+        object.__setattr__(self, "intervals", self._read_intervals())
+        object.__setattr__(self, "possible", self._read_possible())
+
+    def _read_intervals(self) -> dict[str, tuple[Interval, ...]]:
+        numeric = {name for name, kind in zip(self.columns, self.types, strict=True) if kind.numeric}
+        known = isinstance(self.intervals, Mapping) and set(self.intervals) <= numeric
+        _require(known, "intervals", self.intervals, "ranges by the names of columns of numbers")
+        found = {name: tuple(_interval(each) for each in ranges) for name, ranges in self.intervals.items()}
+        whole = all(len(ranges) == len(self.rows) for ranges in found.values())
+        _require(whole, "intervals", self.intervals, "one range for each row")
+        return found
+
+    def _read_possible(self) -> dict[str, tuple[float, float]]:
+        known = isinstance(self.possible, Mapping) and set(self.possible) <= set(self.intervals)
+        _require(known, "possible", self.possible, "ranges by the names of columns with intervals")
+        return {name: _pair(ends) for name, ends in self.possible.items()}
 
     def column(self, name: str) -> list[Any]:
         index = self.columns.index(name)
@@ -109,21 +141,13 @@ class Answer:
         return found | _ends(self.columns, self.intervals) if ranges else found
 
     def to_json(self) -> str:
-        """Rows, ranges and receipt, in one text."""
-        return json.dumps(
-            {
-                "version": 1,
-                "columns": self.columns,
-                "rows": [[_json(cell) for cell in row] for row in self.rows],
-                "intervals": {
-                    name: [None if each is None else [_json(end) for end in each] for each in ranges]
-                    for name, ranges in self.intervals.items()
-                },
-                "warnings": self.warnings,
-                "receipt": json.loads(self.receipt.to_json()),
-            },
-            ensure_ascii=False,
-        )
+        """Rows, types, ranges and receipt in one text: dates as in ISO 8601, infinite ends as Infinity or -Infinity."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Answer:
+        """Read back what ``to_json`` wrote: an equal answer, with dates that are dates. Any other text is refused."""
+        return codec.loads_as(cls, source, longest=_LONGEST)
 
     def to_csv(self) -> str:
         """Rows, with two columns more for the range of each number, of no more digits than it means. Texts that a
@@ -179,6 +203,7 @@ class Answer:
 
 def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[str, ...] = ()) -> Answer:
     names = tuple(output.name for output in query.finish.outputs)
+    types = tuple(output.expression.domain.type for output in query.finish.outputs)
     columns, intervals, keys = [], {}, []
     for output, made in zip(query.finish.outputs, finished.columns, strict=True):
         columns.append(_values(made, finished.shown, output.expression.domain.type))
@@ -187,7 +212,31 @@ def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[s
         elif isinstance(made, Keys):
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
-    return Answer(names, rows, intervals, tuple(keys), receipt, warnings, _possible(query))
+    return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, _possible(query))
+
+
+def _require(holds: bool, name: str, found: object, allowed: str) -> None:
+    if not holds:
+        raise InvalidParameter(name, found, allowed)
+
+
+def _typed_rows(names: tuple[str, ...], kinds: tuple[Type, ...], rows: Any) -> tuple[tuple[Any, ...], ...]:
+    """The same rows where every cell has its column's type already, which is the case unless they were read."""
+    _require(type(rows) is tuple and set(map(type, rows)) <= {tuple}, "rows", rows, "a list of lists")
+    _require(set(map(len, rows)) <= {len(names)}, "rows", rows, "lists with a cell for each column")
+    found = list(zip(*rows, strict=True))
+    typed = [typed_column(*each) for each in zip(found, kinds, names, strict=False)]
+    return rows if all(map(operator.is_, found, typed)) else tuple(zip(*typed, strict=True))
+
+
+def _interval(found: Any) -> Interval:
+    return None if found is None else _pair(found)
+
+
+def _pair(found: Any) -> tuple[float, float]:
+    if type(found) is not tuple or len(found) != 2:
+        raise InvalidParameter("intervals", found, "[low, high], or null where there is no number")
+    return codec.real(found[0], "low"), codec.real(found[1], "high")
 
 
 def _possible(query: Query) -> dict[str, tuple[float, float]]:
@@ -216,7 +265,12 @@ def _values(made: Numbers | Truths | Keys, shown: NDArray[np.intp], kind: Type) 
 
 def _ranges(made: Numbers, shown: NDArray[np.intp]) -> tuple[Interval, ...]:
     missing = np.isnan(made.value[shown])
-    ends = zip(made.low[shown][~missing].tolist(), made.high[shown][~missing].tolist(), strict=True)
+    low, high = (each[shown][~missing] for each in (made.low, made.high))
+    ends = zip(
+        np.where(np.isnan(low), -np.inf, low).tolist(),  # an end that cannot be computed is as far as can be
+        np.where(np.isnan(high), np.inf, high).tolist(),
+        strict=True,
+    )
     return tuple(_with_nulls(list(ends), missing))
 
 
@@ -256,15 +310,7 @@ def _written(value: Any, is_key: bool) -> Any:
         return ""
     if isinstance(value, str):
         return defused(value)
-    return key(value) if is_key else _json(value)
-
-
-def _json(cell: Any) -> Any:
-    if isinstance(cell, float) and not math.isfinite(cell):
-        return None
-    if isinstance(cell, Fraction):
-        return text(cell)
-    return cell if cell is None or isinstance(cell, (int, float, str, bool)) else cell.isoformat()
+    return key(value) if is_key or not isinstance(value, (int, float)) else value
 
 
 def _table(made: Answer) -> str:

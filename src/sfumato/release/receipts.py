@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import percent
+from sfumato.privacy.numbers import CONFIDENCE, exact, percent
 
 VERSION = 1
 
@@ -41,8 +42,22 @@ class Receipt:
     """Every ε that the account has had, oldest first."""
     version: int = VERSION
 
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        exact(self.confidence, "confidence", CONFIDENCE)
+        try:
+            datetime.fromisoformat(self.time)
+        except ValueError:
+            raise InvalidParameter("time", self.time, "a time in ISO 8601") from None
+
     def to_json(self) -> str:
+        """The receipt as JSON text, with a kind and a version."""
         return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Receipt:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
 
     @property
     def _amended(self) -> str:
