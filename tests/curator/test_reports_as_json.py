@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 import sfumato as sf
 from sfumato.curator.explaining import Operator
-from sfumato.curator.standing import Standing
+from sfumato.curator.standings import Standing
 
 amounts = st.fractions(0, 100, max_denominator=10**6)
 widths = st.floats(0, allow_nan=False)

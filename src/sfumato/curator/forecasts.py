@@ -57,9 +57,12 @@ class Forecast:
         """Read back what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
+    def parts(self) -> list[str]:
+        """Each column with its half-width, as text."""
+        return [f"{name} {shown(width)}" for name, width in self.columns.items()]
+
     def __str__(self) -> str:
-        widths = "; ".join(f"{name} {shown(width)}" for name, width in self.columns.items())
-        return "\n".join([widths, *(f"warning: {each}" for each in self.warnings)])
+        return "\n".join(["; ".join(self.parts()), *(f"warning: {each}" for each in self.warnings)])
 
     __repr__ = __str__
 
