@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         Explanation as Explanation,
         Forecast as Forecast,
         Question as Question,
+        Standing as Standing,
         open as open,
     )
     from sfumato.data import example as example
@@ -144,6 +145,7 @@ __all__ = [
     "SessionClosed",
     "SfumatoError",
     "SourceTaken",
+    "Standing",
     "StoredAnswer",
     "Tab",
     "TabClosed",
@@ -171,7 +173,7 @@ __all__ = [
 
 # fmt: off
 _LATER = {
-    "sfumato.curator": ("Curator", "Explanation", "Forecast", "Question", "open"),
+    "sfumato.curator": ("Curator", "Explanation", "Forecast", "Question", "Standing", "open"),
     "sfumato.data": ("example",),
     "sfumato.ledger": ("Account", "Anchor", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import sfumato as sf
-from sfumato.release.cells import cell, defused, key, outward, printable
+from sfumato.release.formatting import cell, defused, key, outward, printable
 
 
 @pytest.fixture(scope="module")

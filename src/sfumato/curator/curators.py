@@ -1,4 +1,4 @@
-"""The facade: open a policy, ask, see what is left."""
+"""A curator is the facade of everything below: it opens a policy, answers questions and tells what is left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.door import Progress, quietly
 
 SECONDS = 600
-"""What one question may take unless it is said otherwise: nobody's question stops the others for ever."""
+"""The seconds one question may take unless it is said otherwise: nobody's question stops the others for ever."""
 
 
 class Curator:
@@ -67,7 +67,7 @@ class Curator:
 
     @property
     def name(self) -> str:
-        """The account's: that of the policy's file."""
+        """The name of the account: that of the policy's file."""
         return account_name(self.policy)
 
     @property
@@ -76,12 +76,12 @@ class Curator:
         return self._context.budgets[-1]
 
     def sql(self, question: str) -> Question:
-        """A question in SQL, understood and priced but not asked. Free."""
+        """Understand a question in SQL, without asking it yet. This is free."""
         query = parse(question, self._catalog)
         return Question(self._context, question, query, Limits.of(self.policy.tables[query.plan.table]))
 
     def as_analyst(self, name: str) -> Curator:
-        """The same curator, asking and paying under an analyst's name, within the share the policy gives them."""
+        """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""
         if name not in self.policy.analysts:
             raise InvalidParameter("name", name, "an analyst of the policy", fix="add [analysts.<name>] to the policy")
         self._context.account.analyst(name, share=self.policy.analysts[name])
@@ -150,5 +150,5 @@ class Curator:
 
 
 def open(policy: str | os.PathLike[str], ledger: str | os.PathLike[str] | None = None) -> Curator:
-    """A curator for a policy file, with its ledger beside it."""
+    """Open a policy file, with its ledger beside it."""
     return Curator(policy, ledger)

@@ -1,4 +1,4 @@
-"""EXPLAIN for privacy: operator by operator, what one unit can do, what noise answers it, what it costs."""
+"""Explaining says, operator by operator, what one unit can do, what noise answers it, and what it costs."""
 
 from __future__ import annotations
 

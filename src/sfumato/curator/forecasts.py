@@ -1,4 +1,4 @@
-"""How wrong an answer will be, before it is bought: free, from the policy alone."""
+"""A forecast says how wrong an answer will be before it is bought: free, from the policy alone."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _width(found: Any, name: str) -> Width:
 def half_widths(
     query: Query, prepared: Prepared, groups: int, confidence: Number, size: int | None
 ) -> dict[str, Width]:
-    """Every numeric column's half-width at this confidence.
+    """Give every numeric column's half-width at this confidence.
 
     A column whose width depends on what is in the group is evaluated as if a group held so many rows, spread evenly
     over the range of what is averaged, and added up at the middle of its range.
@@ -93,7 +93,7 @@ def half_widths(
 
 
 def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size: int) -> dict[str, float]:
-    """On a stand-in for the data: one group of so many rows, with no noise; ranges are what noise would make them."""
+    """Measure a stand-in for the data: one group of so many rows, without noise, with the ranges of noise."""
     totals = tuple(int(size * total / each.worth) for each in prepared.bounded.measures for total in each.middle)
     measured = Measured(scales(prepared), (totals,))
     together = simultaneous(query.finish, groups) if picks(query.finish) else None

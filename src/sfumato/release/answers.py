@@ -1,4 +1,4 @@
-"""An answer: noisy rows, the range of each number, and the receipt."""
+"""An answer holds noisy rows, the range of each number, and the receipt."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sfumato.plan.expressions import Column, Reference, Result
 from sfumato.plan.nodes import Query
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.release.bars import bars
-from sfumato.release.cells import cell, defused, key, outward, printable
+from sfumato.release.chart_data import ChartData, Interval
 from sfumato.release.finishing import Finished, Keys, Numbers, Truths
+from sfumato.release.formatting import cell, defused, key, outward, printable
 from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
-from sfumato.release.series import Interval, Series
+from sfumato.release.text_bars import bars
 from sfumato.release.typed_columns import typed_column
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Answer:
         return [row[index] for row in self.rows]
 
     def cells(self, most: int | None = None) -> list[list[str]]:
-        """The rows as text, each number with ± its half-width and no more digits than that leaves meaningful."""
+        """Give the rows as text, each number with ± its half-width and no more digits than that leaves meaningful."""
         return [
             [
                 _SMALL
@@ -109,7 +109,7 @@ class Answer:
         return interval is None or (interval[0] <= low and interval[1] >= high)
 
     def nonnegative(self) -> Answer:
-        """With every number below zero shown as zero: free, and no longer unbiased."""
+        """Show every number below zero as zero: this is free, and no longer unbiased."""
         numeric = {self.columns.index(name) for name in self.intervals}
         rows = tuple(
             tuple(max(0, cell) if index in numeric and cell is not None else cell for index, cell in enumerate(row))
@@ -122,26 +122,26 @@ class Answer:
         return replace(self, rows=rows, intervals=cut)
 
     def to_arrow(self, *, ranges: bool = True) -> pyarrow.Table:
-        """A column for each column, and two more for the range of each number."""
+        """Give a table with a column for each column, and two more for the range of each number."""
         import pyarrow
 
         return pyarrow.table({name: pyarrow.array(values) for name, values in self._columns(ranges).items()})
 
     def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
-        """As ``to_arrow``."""
+        """Give the same as ``to_arrow``, as a data frame."""
         return _frames("pandas").DataFrame(self._columns(ranges))
 
     def to_polars(self, *, ranges: bool = True) -> polars.DataFrame:
-        """As ``to_arrow``."""
+        """Give the same as ``to_arrow``, as a data frame."""
         return _frames("polars").DataFrame(self._columns(ranges))
 
     def _columns(self, ranges: bool) -> dict[str, list[Any]]:
-        """Every column by its name, and the ends of ranges."""
+        """Give every column by its name, and the ends of ranges."""
         found = {name: self.column(name) for name in self.columns}
         return found | _ends(self.columns, self.intervals) if ranges else found
 
     def to_json(self) -> str:
-        """Rows, types, ranges and receipt in one text: dates as in ISO 8601, infinite ends as Infinity or -Infinity."""
+        """Write rows, types, ranges and receipt as one text: dates as in ISO 8601, an infinite end as "Infinity"."""
         return codec.dumps(self)
 
     @classmethod
@@ -150,7 +150,7 @@ class Answer:
         return codec.loads_as(cls, source, longest=_LONGEST)
 
     def to_csv(self) -> str:
-        """Rows, with two columns more for the range of each number, of no more digits than it means. Texts that a
+        """Write rows, with two columns more for the range of each number, of no more digits than it means. Texts that a
         spreadsheet would compute begin with an apostrophe.
         """
         short = {name: tuple(each and outward(each) for each in found) for name, found in self.intervals.items()}
@@ -166,20 +166,20 @@ class Answer:
         return out.getvalue()
 
     def bars(self, column: str, width: int = 50) -> str:
-        """Bars with their ranges, in text."""
-        return bars(self.series(column), width)
+        """Draw bars with their ranges, in text."""
+        return bars(self.chart_data(column), width)
 
     def plot(self, path: str | None = None) -> Any:
-        """Bars with their ranges: an Altair chart, or a picture in a file when a path (.svg, .png) is given."""
-        return plot([self.series(name) for name in self.columns if name in self.intervals], path)
+        """Draw bars with their ranges: an Altair chart, or a picture in a file when a path (.svg, .png) is given."""
+        return plot([self.chart_data(name) for name in self.columns if name in self.intervals], path)
 
-    def series(self, column: str) -> Series:
-        """One column of numbers as it is drawn."""
+    def chart_data(self, column: str) -> ChartData:
+        """Give one column of numbers as it is drawn."""
         if column not in self.intervals:
             raise InvalidParameter("column", column, "a column of numbers: " + ", ".join(self.intervals))
         place, cells = self.columns.index(column), self.cells()
         keys = [self.columns.index(key) for key in self.keys]
-        return Series(
+        return ChartData(
             printable(column),
             " · ".join(map(printable, self.keys)),
             tuple(" · ".join(row[key] for key in keys) or "all" for row in cells),

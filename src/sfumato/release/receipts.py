@@ -1,4 +1,4 @@
-"""What is printed with every answer: whom it protects, how, at what price, on which data, by which line."""
+"""A receipt is printed with every answer: whom it protects, how, at what price, on which data, by which line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION = 1
 @codec.value("receipt")
 @dataclass(frozen=True)
 class Receipt:
-    """Everything a reader needs to judge an answer. All of it is public."""
+    """A receipt holds everything a reader needs to judge an answer. All of it is public."""
 
     question: str
     unit: str
@@ -68,7 +68,7 @@ class Receipt:
         )
 
     def short(self) -> str:
-        """The three lines that everybody should read."""
+        """Give the three lines that everybody should read."""
         return "\n".join(str(self).splitlines()[:3])
 
     def __str__(self) -> str:
