@@ -33,7 +33,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import text
 
 _LONGEST = 1 << 22
-_PLAIN = frozenset([int, str, bool])
+_PLAIN = frozenset([int, str, bool, type(None)])
 _REAL = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,1100})?([eE][+-]?[0-9]{1,4})?")
 MAPPING: Mapping[str, Any] = MappingProxyType({"sfumato-mapping": True})
 """The metadata of a dataclass field that is a mapping to plain values."""
@@ -117,9 +117,9 @@ def real(found: Any, name: str) -> float:
     """The floating-point number that was written; a constructor is given its text, infinities included."""
     if type(found) is float and not math.isnan(found):
         return found
-    if found in ("Infinity", "-Infinity"):
+    if found == "Infinity" or found == "-Infinity":
         return float(found)
-    if isinstance(found, Fraction) or type(found) is int or (isinstance(found, str) and _REAL.fullmatch(found)):
+    if (type(found) is str and _REAL.fullmatch(found)) or type(found) is int or isinstance(found, Fraction):
         with suppress(OverflowError):
             if math.isfinite(number := float(found)):
                 return number
@@ -153,7 +153,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _write(item: object) -> Any:
-    if item is None or isinstance(item, (bool, int, str)):
+    if type(item) in _PLAIN or isinstance(item, (int, str)):
         return item
     if isinstance(item, float):
         return _write_float(item)
@@ -164,8 +164,8 @@ def _write(item: object) -> Any:
     if isinstance(item, datetime.date):
         return item.isoformat()
     if isinstance(item, (tuple, list)):
-        if _PLAIN.issuperset(map(type, item)):
-            return item  # many numbers: nothing in them to write otherwise
+        if _is_plain(item):
+            return item
         return [_write(each) for each in item]
     if type(item) in _kinds and dataclasses.is_dataclass(item):
         fields = ((f, getattr(item, f.name)) for f in dataclasses.fields(item) if f.init)
@@ -186,15 +186,23 @@ def _write_float(number: float) -> float | str:
 
 def _write_mapping(item: object) -> Any:
     """Names and plain values; a value of ours inside would be read back as a mapping, so there is none."""
+    if isinstance(item, (tuple, list)):
+        return item if _is_plain(item) else [_write_mapping(each) for each in item]
     if isinstance(item, Mapping):
         if not all(type(name) in (str, int) for name in item):
             raise InvalidParameter("item", item, "a mapping from texts or whole numbers")
         return {str(name): _write_mapping(found) for name, found in item.items()}
-    if isinstance(item, (tuple, list)):
-        return [_write_mapping(each) for each in item]
     if dataclasses.is_dataclass(item):
         raise InvalidParameter("item", item, "a plain value inside a mapping")
     return _write(item)
+
+
+def _is_plain(items: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether there is nothing among these to write otherwise: said of many at once, since answers are long."""
+    kinds = set(map(type, items))
+    if float not in kinds:
+        return kinds <= _PLAIN
+    return kinds <= _PLAIN | {float} and all(math.isfinite(each) for each in items if type(each) is float)
 
 
 def _is_mapping(field: dataclasses.Field[Any]) -> bool:
@@ -232,4 +240,6 @@ def _read(data: Any) -> Any:
 def _read_mapping(data: Any) -> Any:
     if isinstance(data, dict):
         return {name: _read_mapping(each) for name, each in data.items()}
-    return tuple(_read_mapping(each) for each in data) if isinstance(data, list) else data
+    if isinstance(data, list):
+        return tuple(data) if _PLAIN.issuperset(map(type, data)) else tuple(_read_mapping(each) for each in data)
+    return data

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import html
 import io
-import operator
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib import import_module
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +28,7 @@ from sfumato.release.formatting import cell, defused, key, outward, printable
 from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
 from sfumato.release.text_bars import bars
-from sfumato.release.typed_columns import typed_column
+from sfumato.release.typed_columns import is_typed, typed_column
 
 if TYPE_CHECKING:
     import pandas
@@ -75,7 +77,7 @@ class Answer:
         numeric = {name for name, kind in zip(self.columns, self.types, strict=True) if kind.numeric}
         known = isinstance(self.intervals, Mapping) and set(self.intervals) <= numeric
         _require(known, "intervals", self.intervals, "ranges by the names of columns of numbers")
-        found = {name: tuple(_interval(each) for each in ranges) for name, ranges in self.intervals.items()}
+        found = {name: _intervals(ranges) for name, ranges in self.intervals.items()}
         whole = all(len(ranges) == len(self.rows) for ranges in found.values())
         _require(whole, "intervals", self.intervals, "one range for each row")
         return found
@@ -224,13 +226,21 @@ def _typed_rows(names: tuple[str, ...], kinds: tuple[Type, ...], rows: Any) -> t
     """The same rows where every cell has its column's type already, which is the case unless they were read."""
     _require(type(rows) is tuple and set(map(type, rows)) <= {tuple}, "rows", rows, "a list of lists")
     _require(set(map(len, rows)) <= {len(names)}, "rows", rows, "lists with a cell for each column")
-    found = list(zip(*rows, strict=True))
-    typed = [typed_column(*each) for each in zip(found, kinds, names, strict=False)]
-    return rows if all(map(operator.is_, found, typed)) else tuple(zip(*typed, strict=True))
+    if all(is_typed(map(itemgetter(index), rows), kind) for index, kind in enumerate(kinds)):
+        return rows
+    typed = [typed_column(*each) for each in zip(zip(*rows, strict=True), kinds, names, strict=True)]
+    return tuple(zip(*typed, strict=True))
 
 
-def _interval(found: Any) -> Interval:
-    return None if found is None else _pair(found)
+def _intervals(found: Any) -> tuple[Interval, ...]:
+    """The same ranges where both ends of each are numbers already: many of them are looked at without a loop."""
+    if type(found) is not tuple or not set(map(type, found)) <= {tuple, type(None)}:
+        raise InvalidParameter("intervals", found, "a list of [low, high], or null where there is no number")
+    pairs = [each for each in found if each is not None]
+    ends = list(chain.from_iterable(pairs))
+    if set(map(len, pairs)) <= {2} and set(map(type, ends)) <= {float} and not any(map(math.isnan, ends)):
+        return found
+    return tuple(None if each is None else _pair(each) for each in found)
 
 
 def _pair(found: Any) -> tuple[float, float]:

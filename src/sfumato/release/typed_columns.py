@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -14,11 +14,14 @@ from sfumato.privacy import codec
 _D = TypeVar("_D", bound=dt.date)
 
 
+def is_typed(values: Iterable[Any], kind: Type) -> bool:
+    """Whether each of these is a value of the type as Python holds it, or None."""
+    return set(map(type, values)) <= {_TYPES[kind][0], type(None)}
+
+
 def typed_column(values: Sequence[Any], kind: Type, name: str) -> Sequence[Any]:
     """The same values, each of the column's type or None; written forms are read, and anything else is refused."""
     native, read = _TYPES[kind]
-    if set(map(type, values)) <= {native, type(None)}:
-        return values
     try:
         return [each if each is None or type(each) is native else read(each) for each in values]
     except (TypeError, ValueError):
