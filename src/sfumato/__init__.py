@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         Explanation as Explanation,
         Forecast as Forecast,
         Question as Question,
+        Standing as Standing,
         open as open,
     )
     from sfumato.data import example as example
@@ -146,6 +147,7 @@ __all__ = [
     "SessionClosed",
     "SfumatoError",
     "SourceTaken",
+    "Standing",
     "StoredAnswer",
     "Tab",
     "TabClosed",
@@ -173,7 +175,7 @@ __all__ = [
 
 # fmt: off
 _LATER = {
-    "sfumato.curator": ("Curator", "Explanation", "Forecast", "Question", "open"),
+    "sfumato.curator": ("Curator", "Explanation", "Forecast", "Question", "Standing", "open"),
     "sfumato.data": ("example",),
     "sfumato.ledger": ("Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (
@@ -188,7 +190,7 @@ _LATER = {
 # fmt: on
 """What only some users need is imported when it is first named."""
 _HOMES = {name: module for module, names in _LATER.items() for name in names}
-for _module in ("ledger", "mechanisms", "policy", "release.measured", "games.curated"):
+for _module in ("ledger", "mechanisms", "policy", "release.measured", "curator", "games.curated"):
     codec.later(f"sfumato.{_module}")
 
 

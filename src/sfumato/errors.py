@@ -187,6 +187,7 @@ class Unanswered(SfumatoError):
         )
         self.number = number
         self.charged = charged
+        self.code = "unanswered" if charged else "equal-question-stopped"
 
 
 class AnswerPending(SfumatoError):
@@ -357,7 +358,8 @@ OUTCOMES: Mapping[str, Outcome] = {
     "unsupported": Outcome(1, 422),
     "overspent": Outcome(3, 402),
     "unanswered": Outcome(4, 500),
-    "answer-pending": Outcome(1, 503),
+    "equal-question-stopped": Outcome(75, 503),
+    "answer-pending": Outcome(75, 503),
     "entropy-stuck": Outcome(1, 500),
     "engine-failed": Outcome(1, 500),
     "engine-closed": Outcome(1, 503),
@@ -372,12 +374,12 @@ OUTCOMES: Mapping[str, Outcome] = {
     "ledger-damaged": Outcome(5, 503),
     "ledger-behind": Outcome(5, 503),
 }
-"""By the code of an error's class, whatever skin shows it."""
+"""By the code of an error, or of its class, whatever skin shows it."""
 
 
 def outcome(error: SfumatoError) -> Outcome:
     """How this refusal ends. A question that is refused has the code of its rule; all of them end alike."""
-    return OUTCOMES[type(error).code]
+    return OUTCOMES.get(error.code, OUTCOMES[type(error).code])
 
 
 def _rebuilt(kind: type[SfumatoError], message: str, facts: dict[str, object]) -> SfumatoError:

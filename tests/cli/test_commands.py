@@ -18,7 +18,7 @@ import pytest
 import sfumato as sf
 from cli.running import run
 from sfumato.cli.demo import PARTS, WIDTH
-from sfumato.cli.phases import Phases
+from sfumato.cli.progress import ProgressLines
 from sfumato.data import FILES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -82,7 +82,7 @@ def test_phases_are_said_late_and_only_to_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def phases() -> str:
-        with Phases(patience=0.05) as say:
+        with ProgressLines(patience=0.05) as say:
             say("opening")
             time.sleep(0.3)
             say("reading")
@@ -91,7 +91,7 @@ def test_phases_are_said_late_and_only_to_a_terminal(
     assert phases() == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert re.sub(r"\x1b\[\d+m", "", phases()).split() == ["…", "opening", "…", "reading"]
-    with Phases(patience=60) as say:
+    with ProgressLines(patience=60) as say:
         say("opening")
     assert capsys.readouterr().err == ""
 

@@ -16,6 +16,8 @@ import pytest
 
 import sfumato as sf
 from cli.running import COUNTS, run, spent
+from sfumato.cli.exit_codes import MEANINGS
+from sfumato.errors import OUTCOMES
 
 AIRPORTS = {"EWR", "JFK", "LGA"}
 NOTED = "warning: Rows whose origin is not among its declared values are in no group.\n"
@@ -300,8 +302,10 @@ def test_a_closed_pipe_is_no_traceback(policy: Path) -> None:
 
 
 def _slow() -> str:
-    """A question that keeps the engine busy for as long as one may: every row at the cap of what it may cost."""
-    return f"SELECT COUNT(*) AS n FROM flights WHERE CAST(delay AS VARCHAR) || '{'a' * 990}' LIKE '%{'_' * 90}b%'"
+    """A question that keeps the engine busy for a while: a search in every row, and not computed
+    once for all rows with one value, as it would be for a text that the file holds in a dictionary.
+    """
+    return f"SELECT COUNT(*) AS n FROM flights WHERE CAST(delay AS TEXT) || '{'a' * 150}' LIKE '%{'_' * 90}b%'"
 
 
 def test_a_time_limit_after_the_charge_is_charged_and_says_so(policy: Path) -> None:
@@ -327,3 +331,56 @@ def test_ctrl_c_while_reading_is_charged_and_says_so(policy: Path) -> None:
     assert out == b""
     with sf.Ledger.open(policy.parent / "sfumato.ledger") as ledger:
         assert [line.kind for line in ledger] == ["account-open", "source", "charge", "stopped"]
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("shown", ["to_csv", "to_json"])
+def test_ctrl_c_while_an_answer_is_shown_says_that_it_is_stored_and_free(
+    policy: Path, monkeypatch: pytest.MonkeyPatch, shown: str
+) -> None:
+    asked = ("query", policy, COUNTS, "--epsilon", "0.5", "--" + shown.removeprefix("to_"))
+    for _ in range(2):  # when it is bought, and when it is found again
+        with monkeypatch.context() as patched:
+            patched.setattr(sf.Answer, shown, _interrupted)
+            done = run(*asked)
+        assert done.exit_code == 130
+        assert done.stdout == ""
+        assert "the answer is stored, and free" in done.stderr
+        assert spent(policy) == 0.5
+    assert run(*asked).exit_code == 0
+    assert spent(policy) == 0.5
+
+
+def test_ctrl_c_before_the_charge_costs_nothing(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sf.Curator, "sql", _interrupted)
+    done = run("query", policy, COUNTS, "--epsilon", "0.5")
+    assert done.exit_code == 130
+    assert "interrupted" in done.stderr
+    assert "after its answer" not in done.stderr
+    assert spent(policy) == 0
+
+
+@pytest.mark.parametrize("refusal", [sf.AnswerPending(7), sf.Unanswered(7, charged=False)], ids=lambda each: each.code)
+def test_who_only_waited_is_not_told_of_a_charge(
+    policy: Path, monkeypatch: pytest.MonkeyPatch, refusal: sf.SfumatoError
+) -> None:
+    def waited(*_: object, **__: object) -> None:
+        raise refusal
+
+    monkeypatch.setattr(sf.Question, "release", waited)
+    done = run("query", policy, COUNTS, "--epsilon", "0.5")
+    assert done.exit_code == 75
+    assert "nothing was charged for waiting" in done.stderr
+
+
+def test_every_exit_code_is_documented_once() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "exit-codes.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
+    assert {int(code): words for code, words in rows} == MEANINGS
+    assert {each.exit_code for each in OUTCOMES.values()} <= set(MEANINGS)
+    for command in ("init", "check", "query", "budget", "history", "ledger", "auction"):
+        told = " ".join(run(command, "--help").output.split())
+        assert told.count("Exit codes: 0 done") == 1, command

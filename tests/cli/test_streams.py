@@ -10,7 +10,7 @@ import pytest
 
 from cli.running import COUNTS, run, spent
 from sfumato.cli import main
-from sfumato.cli.exits import INTERNAL, UNWRITTEN
+from sfumato.cli.exit_codes import INTERNAL, UNWRITTEN
 
 QUERY = ("--epsilon", "0.5", "--csv")
 

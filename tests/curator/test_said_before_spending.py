@@ -87,7 +87,7 @@ def test_a_group_too_small_to_tell_says_so(people: sf.Curator) -> None:
 def test_every_question_has_a_time_limit_unless_its_owner_says_otherwise(
     people: sf.Curator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert people.setting.seconds == 600
+    assert people._context.seconds == 600
     values = DuckDB.values
 
     def slow(engine: DuckDB, world: object) -> object:

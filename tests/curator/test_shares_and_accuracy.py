@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.curator.bookkeeping import Standing
+from sfumato.curator.standings import Standing
 
 COUNT = "SELECT COUNT(*) AS n FROM flights"
 
@@ -69,7 +69,7 @@ def test_what_would_be_accepted_fits_every_purse() -> None:
     whole = sf.Budget(3, "1e-6")
     standing = Standing.of(whole.charge(sf.Curve.pure("2.75")), whole.share("0.5"))
     assert standing.largest["Laplace"] == 0.25
-    assert standing.left["pure"] == "1.5"
+    assert standing.left["pure"] == Fraction("1.5")
     assert "Gaussian" not in str(Standing.of(whole.charge(sf.Curve.pure(3))))
     assert str(Standing.of(sf.Budget(1).charge(sf.Curve.pure(1)))).endswith("none")
     assert Standing.of(sf.Budget(1, neighbours="replace")).largest == {"Laplace": 1}

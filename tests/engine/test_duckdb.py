@@ -56,7 +56,7 @@ def test_a_forked_child_charges_nothing(curator: sf.Curator) -> None:
 
 
 def test_a_broken_engine_charges_nothing(curator: sf.Curator) -> None:
-    curator.setting.engine.sources._connection.close()  # type: ignore[attr-defined]
+    curator._context.engine.sources._connection.close()  # type: ignore[attr-defined]
     assert _refused(curator) is EngineFailed
 
 

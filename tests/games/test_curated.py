@@ -58,7 +58,7 @@ def test_the_same_counts_as_without_a_table(tmp_path: Path) -> None:
     bids = [0.05, 0.5, 0.50001, 0.999, 1.0, 0.0, 0.1, 0.3]
     with curator(tmp_path, [*bids]) as made:
         proposal = games.sell(made, "bids", "bid", PRICES)
-        totals = made.setting.engine.totals(proposal.bounded, proposal.question.groups, 0)
+        totals = made._context.engine.totals(proposal.bounded, proposal.question.groups, 0)
         assert proposal._reached(totals).tolist() == digital_goods(bids, 1, PRICES)._counts.tolist()
 
 
@@ -66,7 +66,7 @@ def test_two_bids_of_one_bidder_cost_twice(tmp_path: Path) -> None:
     with curator(tmp_path, [0.5] * 40, bidders=[k // 4 for k in range(40)]) as made:
         proposal = games.sell(made, "bids", "bid", PRICES)
         assert proposal.bounded.limits.rows == 2
-        totals = made.setting.engine.totals(proposal.bounded, proposal.question.groups, 0)
+        totals = made._context.engine.totals(proposal.bounded, proposal.question.groups, 0)
         assert sum(count for (count,) in totals) == 20  # two of each bidder's four
         assert proposal.error(1) == pytest.approx(2 * _alone(tmp_path / "alone").error(1))
         assert proposal.curve(1).max_divergence == 1

@@ -387,7 +387,7 @@ def policy(tmp_path: Path) -> Path:
 
 
 def slowly(curator: sf.Curator, *, fails: bool = False) -> sf.Curator:
-    engine, totals = curator.setting.engine, curator.setting.engine.totals
+    engine, totals = curator._context.engine, curator._context.engine.totals
 
     def slow(*arguments: object) -> object:
         time.sleep(0.4)

@@ -403,7 +403,7 @@ def test_a_release_that_is_interrupted_anywhere_says_whether_it_was_charged(tmp_
     table = sf.Table("visits", tmp_path / "visits.csv", {"cost": cost}, id="patient", max_rows=2)
     policy = sf.Policy(unit, sf.Budget(10**6), {"visits": table})
     with sf.Curator(policy, tmp_path / "ledger.db") as clinic:
-        question, setting = clinic.sql("SELECT COUNT(*) AS n FROM visits"), clinic.setting
+        question, setting = clinic.sql("SELECT COUNT(*) AS n FROM visits"), clinic._context
         prepared = prepare(question.options, Price(1))
         asked = door.Asked("count", question.identity, setting.engine.identity(), setting.version)
         outcomes = []

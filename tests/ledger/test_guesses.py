@@ -100,7 +100,7 @@ def errors(clinic: sf.Curator, other: sf.Account, folder: Path) -> Iterator[str]
         lambda: other.join(folder / "visits.csv"),
         lambda: clinic.sql("SELECT COUNT(*) AS n FROM visits").release(epsilon=2, fresh=True),
         lambda: clinic.ledger.require_public(folder / "visits.csv"),
-        lambda: clinic.setting.account.amend(epsilon="0.01", reason="less"),
+        lambda: clinic._context.account.amend(epsilon="0.01", reason="less"),
     ):
         with pytest.raises(sf.SfumatoError) as refusal:
             refused()

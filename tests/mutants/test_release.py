@@ -83,7 +83,7 @@ MUTANTS = (
         "limits are stated for add-remove whatever the policy says",
         Kind.NEIGHBOURS,
         "curator/questions.py",
-        "return tuple(under(each, self.setting.policy.neighbours) for each in found)",
+        "return tuple(under(each, self._context.policy.neighbours) for each in found)",
         "return tuple(found)",
         ("safety/test_audit.py",),
     ),

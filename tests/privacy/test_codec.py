@@ -1,9 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, strategies as st
 
 import sfumato as sf
 from privacy.families import lists_of_curves
@@ -112,3 +115,81 @@ def test_only_a_field_with_its_very_default_is_left_out() -> None:
     assert codec.dumps(Held()) == '{"kind":"test-default/1"}'
     assert codec.dumps(Held(False)) == '{"count":false,"kind":"test-default/1"}'
     assert codec.loads(codec.dumps(Held(False))).count is False
+
+
+@codec.value("test-mapping")
+@dataclass(frozen=True)
+class Mapped:
+    sizes: Mapping[str, object] = field(metadata=codec.MAPPING)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sizes, Mapping):
+            raise sf.InvalidParameter("sizes", self.sizes, "a mapping")
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3).map(tuple) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text() | st.sampled_from(["kind", "version", "sizes"]), plain, max_size=4))
+def test_a_mapping_has_any_names_and_reads_back_equal(sizes: dict[str, object]) -> None:
+    written = codec.dumps(Mapped(sizes))
+    assert codec.loads(written) == Mapped(sizes)
+    assert codec.dumps(codec.loads(written)) == written
+
+
+def test_a_mapping_is_a_plain_object() -> None:
+    written = codec.dumps(Mapped({"kind": "guarantee/1", "n": {1000: 2.5, 10: math.inf}}))
+    assert json.loads(written)["sizes"] == {"kind": "guarantee/1", "n": {"1000": 2.5, "10": "Infinity"}}
+    assert '{"1000":2.5,"10":"Infinity"}' in written
+
+
+@pytest.mark.parametrize(
+    "sizes", [{1.5: 1}, {True: 1}, {None: 1}, {"a": sf.Guarantee(1)}, {"a": object()}, {"a": {(): 1}}]
+)
+def test_only_plain_values_are_written_in_a_mapping(sizes: dict[str, object]) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        codec.dumps(Mapped(sizes))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind":"test-mapping/1","sizes":[]}',
+        '{"kind":"test-mapping/1","sizes":7}',
+        '{"kind":"test-mapping/1","sizes":{"a":1,"a":2}}',
+        '{"kind":"test-mapping/1","sizes":' + '{"a":' * 100_000 + "1" + "}" * 100_001,
+        '{"kind":"test-mapping/1","sizes":' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"kind":"test-mapping/1"}',
+        '{"kind":"test-mapping/1","sizes":{},"more":{}}',
+        '{"kind":"guarantee/1","epsilon":{"kind":"x"},"delta":"0"}',
+        '{"kind":"guarantee/1","epsilon":{},"delta":"0"}',
+    ],
+)
+def test_hostile_mappings_are_refused(text: str) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        codec.loads(text)
+
+
+def test_an_object_in_a_mapping_never_becomes_a_value_of_ours() -> None:
+    found = codec.loads('{"kind":"test-mapping/1","sizes":{"a":{"kind":"guarantee/1","epsilon":"1","delta":"0"}}}')
+    assert found.sizes == {"a": {"kind": "guarantee/1", "epsilon": "1", "delta": "0"}}
+
+
+@given(st.floats(allow_nan=False))
+def test_every_float_reads_back_from_its_text(number: float) -> None:
+    found = codec.loads(codec.dumps(Mapped({"a": number}))).sizes["a"]
+    assert codec.real(found, "a") == number
+
+
+@pytest.mark.parametrize(
+    "found", ["", "nan", "inf", "1e999", "1_0", " 1", "0x1", "1/2", True, None, math.nan, 10**400, [], {}]
+)
+def test_what_is_no_number_is_refused(found: object) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        codec.real(found, "a")
+    with pytest.raises(sf.InvalidParameter):
+        codec.dumps(Mapped({"a": math.nan}))

@@ -59,7 +59,7 @@ def _asked(name: str) -> tuple[list[Question], str]:
 
 def _verdict(asked: list[Question], prepared: Prepared, price: Price, samples: int) -> sf.audit.Verdict:
     """Of an attacker who knows both tables and looks at each release through its likelihood ratio."""
-    exact = [each.setting.engine.totals(prepared.bounded, each.groups, 7) for each in asked]
+    exact = [each._context.engine.totals(prepared.bounded, each.groups, 7) for each in asked]
     first, second = (np.array(each, dtype=np.float64) for each in exact)
 
     def sampler(totals: list[tuple[int, ...]]) -> Any:
@@ -94,7 +94,7 @@ def test_the_promise_is_not_refuted_and_half_a_claim_is(name: str, price: str, l
         verdict = _verdict(asked, _twin(asked[0].options, paid, family), paid, samples)
         assert not verdict.holds, str(verdict)
     for each in asked:
-        each.setting.engine.close()
+        each._context.engine.close()
 
 
 @pytest.mark.long

@@ -159,7 +159,7 @@ def test_a_source_that_vanishes_after_the_charge(tmp_path: Path, monkeypatch: py
 
 def test_a_killed_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Curator(_policy(_table()), tmp_path / "l.ledger") as curator:
-        engine: Any = curator.setting.engine
+        engine: Any = curator._context.engine
 
         def killed(*_: object) -> Any:
             engine.sources._connection.close()
@@ -177,7 +177,7 @@ def test_a_killed_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def _slow(curator: Curator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine's own statement, made to take minutes."""
-    sources: Any = curator.setting.engine.sources  # type: ignore[attr-defined]
+    sources: Any = curator._context.engine.sources  # type: ignore[attr-defined]
     run = type(sources).run
 
     def slowly(self: Any, statement: str, parameters: Any = ()) -> Any:
@@ -203,7 +203,7 @@ def test_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_question_out_of_time_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow question's time limit ends its own statement, not those that other threads have just begun."""
     with Curator(_policy(_table()), tmp_path / "l.ledger", seconds=1) as curator:
-        sources: Any = curator.setting.engine.sources  # type: ignore[attr-defined]
+        sources: Any = curator._context.engine.sources  # type: ignore[attr-defined]
         run, slow, began = type(sources).run, threading.local(), threading.Event()
 
         def run_slowly(self: Any, statement: str, parameters: Any = ()) -> Any:

@@ -87,7 +87,7 @@ _MOMENTARY = ("time", "hash", "line")
 
 def outcome(curator: Curator, text: str, **price: Any) -> dict[str, Any]:
     """Everything an analyst can see of a question, and what was sent to the engine for it."""
-    engine: Any = curator.setting.engine
+    engine: Any = curator._context.engine
     engine.sources.statements.clear()
     before, spent = len(list(curator.ledger)), curator.budget.remaining
     seen: dict[str, Any] = {}

@@ -57,7 +57,7 @@ def _totals(asked: Question, way: Bounding | None = None) -> list[tuple[Fraction
     """Exact numbers, in the measures' own terms."""
     bounded = next(each for each in asked.options if way in (None, each.bounding))
     worth = [each.worth for each in bounded.measures for _ in range(each.coordinates)]
-    found = asked.setting.engine.totals(bounded, asked.groups, 7)
+    found = asked._context.engine.totals(bounded, asked.groups, 7)
     return [tuple(total * each for total, each in zip(row, worth, strict=True)) for row in found]
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from sfumato.curator.context import Context
 from sfumato.curator.questions import Question
-from sfumato.curator.setting import Setting
 from sfumato.engine.duckdb import DuckDB
 from sfumato.engine.sources import Sources
 from sfumato.plan.bounding import Bounded
@@ -90,8 +90,8 @@ def _stored(cell: Any, kind: pa.DataType) -> Any:
 def question(engine: DuckDB, policy: Policy, text: str) -> Question:
     """A question whose free parts can be asked: it has no account, so nothing can be released."""
     query = parse(text, engine.catalog())
-    setting = Setting(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
-    return Question(setting, text, query, Limits.of(policy.tables[query.plan.table]))
+    context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
+    return Question(context, text, query, Limits.of(policy.tables[query.plan.table]))
 
 
 def world(random: Random) -> World:

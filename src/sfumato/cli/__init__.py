@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from sfumato import __version__
-from sfumato.cli.exits import EXIT_CODES, refusals, streams
+from sfumato.cli.exit_codes import EXIT_CODES, refusals, streams
 
 _ORDER = ("demo", "init", "check", "query", "budget", "history", "ledger", "auction")
 _LATER = ("demo", "query", "budget", "history", "ledger", "auction")
@@ -53,7 +53,7 @@ def main() -> None:
     """
 
 
-@main.command(short_help="Draft a policy by answering questions.")
+@main.command(short_help="Draft a policy by answering questions.", epilog=EXIT_CODES)
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("policy.toml"), show_default=True)
 @click.option("--relation", help="The table inside DATA when it is a DuckDB database.")
@@ -66,15 +66,13 @@ def init(data: Path, output: Path, relation: str | None) -> None:
     \b
     Example:
       sfumato init visits.parquet -o clinic.toml
-
-    Exit codes: 0 written, 1 refused, 2 wrong usage.
     """
     from sfumato.cli.init import interview
 
     interview(data, output, relation)
 
 
-@main.command(short_help="Validate a policy, for its owner.")
+@main.command(short_help="Validate a policy, for its owner.", epilog=EXIT_CODES)
 @click.argument("policy", type=click.Path(path_type=Path))
 @click.option("--public", is_flag=True, help="Only validate: print nothing that is private.")
 def check(policy: Path, public: bool) -> None:
@@ -86,8 +84,6 @@ def check(policy: Path, public: bool) -> None:
     \b
     Example:
       sfumato check clinic.toml
-
-    Exit codes: 0 good, 1 the policy or a source is wrong, 2 wrong usage.
     """
     from sfumato.cli.check import report
 

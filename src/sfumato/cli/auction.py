@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
 import click
 
-from sfumato.cli.exits import EXIT_CODES
-from sfumato.errors import InvalidParameter
+from sfumato.cli.exit_codes import EXIT_CODES
+from sfumato.cli.progress import ProgressLines
 
 
 @click.command(short_help="One private price for a file of bids.", epilog=EXIT_CODES)
@@ -43,50 +41,30 @@ def command(
       sfumato auction bids.csv --epsilon 0.5 --top 20
       sfumato auction market.toml --table bids --column bid --epsilon 0.5
     """
-    from sfumato.games import digital_goods
-    from sfumato.privacy.numbers import POSITIVE, exact
+    from sfumato.games import digital_goods, evenly_spaced_prices, read_bids
 
-    highest = exact(top, "top", POSITIVE)
-    prices = [highest * i / steps for i in range(1, steps + 1)]
+    prices = evenly_spaced_prices(top, steps)
     if bids.suffix == ".toml":
         _sell(bids, table or "", column or "", prices, (epsilon, count_share, confidence))
         return
-    _refuse_curated(bids)
-    proposal = digital_goods(list(_column(bids, column)), epsilon, prices, counting=count_share)
+    proposal = digital_goods(read_bids(bids, column), epsilon, prices, counting=count_share)
     promised = proposal.explain(confidence)
     sale = proposal.release()
     _show(float(sale.price), sale.revenue_range(confidence), confidence, promised)
 
 
 def _sell(policy: Path, table: str, column: str, prices: list[Fraction], price: tuple[str, str, str]) -> None:
-    import sfumato as sf
+    from sfumato.curator import Curator
     from sfumato.games import sell
 
     epsilon, share, confidence = price
-    with sf.open(policy) as curator:
+    with ProgressLines() as progress, Curator(policy, progress=progress) as curator:
         proposal = sell(curator, table, column, prices)
         promised = proposal.explain(epsilon, share, confidence)
-        sold = proposal.release(epsilon, share)
-    _show(float(sold.price), sold.revenue_range(confidence), confidence, promised)
-
-
-def _refuse_curated(bids: Path) -> None:
-    """A file that a ledger beside it knows has a budget, and only its policy spends it."""
-    from sfumato.curator.bookkeeping import BESIDE
-
-    book = bids.parent / BESIDE
-    if not book.exists():
-        return
-    import sfumato as sf
-
-    with sf.Ledger.open(book) as ledger:
-        for name in ledger.accounts:
-            if any(source.path == str(bids.resolve()) for source in ledger.account(name).sources):
-                raise sf.SourceTaken(
-                    f"these bids belong to the account {name!r}",
-                    place=str(bids),
-                    fix=f"name its policy instead: sfumato auction {name}.toml --table … --column …",
-                )
+        with progress.until_shown():
+            sold = proposal.release(epsilon, share)
+            progress("showing")
+            _show(float(sold.price), sold.revenue_range(confidence), confidence, promised)
 
 
 def _show(price: float, revenue: tuple[float, float] | None, confidence: str, promised: str) -> None:
@@ -94,21 +72,3 @@ def _show(price: float, revenue: tuple[float, float] | None, confidence: str, pr
     if revenue is not None:
         click.echo(f"revenue  between {revenue[0]:.6g} and {revenue[1]:.6g}, with confidence {float(confidence):g}")
     click.echo("\nWhat is promised:\n" + "\n".join(f"  {line}" for line in promised.splitlines()))
-
-
-def _column(path: Path, name: str | None) -> Iterator[str]:
-    """The cells of one column, as text: numbers mean their decimals."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.reader(file)
-            header = [cell.strip() for cell in next(rows, [])]
-            wanted = header[0] if name is None and len(header) == 1 else name
-            if wanted is None or header.count(wanted) != 1:
-                rule = f"the name of one column: {', '.join(header) or 'the file has none'}"
-                raise InvalidParameter("column", name, rule, fix="add --column NAME")
-            place = header.index(wanted)
-            for row in rows:
-                if row:
-                    yield row[place] if place < len(row) else ""
-    except (OSError, UnicodeDecodeError, csv.Error):
-        raise InvalidParameter("bids", str(path), "a CSV file in UTF-8 with a header") from None

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from sfumato.cli import options
-from sfumato.cli.exits import EXIT_CODES
+from sfumato.cli.exit_codes import EXIT_CODES
 
 
 class _Budget(click.Group):
@@ -51,11 +51,10 @@ def command() -> None:
 @options.as_json
 def show(policy: Path, analyst: str | None, ledger: Path | None, as_json: bool) -> None:
     """What remains of POLICY's budget, per currency, and the largest release it would accept now."""
-    from sfumato.cli.tables import show as show_table
-    from sfumato.curator.bookkeeping import standing
-    from sfumato.policy.reading import read
+    from sfumato.cli.text_tables import show as show_table
+    from sfumato.curator import standing
 
-    found = standing(read(policy), ledger, analyst)
+    found = standing(policy, ledger, analyst=analyst)
     if as_json:
         click.echo(found.to_json())
         return
@@ -78,8 +77,7 @@ def amend(policy: Path, reason: str, ledger: Path | None, as_json: bool) -> None
     Example:
       sfumato budget amend clinic.toml --reason "second year of the study"
     """
-    from sfumato.curator.bookkeeping import amend as amend_account
-    from sfumato.policy.reading import read
+    from sfumato.curator import amend as amend_account
 
-    line = amend_account(read(policy), reason=reason, ledger=ledger)
+    line = amend_account(policy, reason=reason, ledger=ledger)
     click.echo(json.dumps({"line": line.number, "hash": line.hash}) if as_json else f"amended: line {line.number}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from sfumato.cli import options
-from sfumato.cli.exits import EXIT_CODES
+from sfumato.cli.exit_codes import EXIT_CODES
 
 
 @click.command(short_help="What was asked, by whom, at what cost.", epilog=EXIT_CODES)
@@ -24,11 +24,10 @@ def command(policy: Path, analyst: str | None, ledger: Path | None, as_json: boo
     """
     import json
 
-    from sfumato.cli.tables import show
-    from sfumato.curator.bookkeeping import history
-    from sfumato.policy.reading import read
+    from sfumato.cli.text_tables import show
+    from sfumato.curator import history
 
-    lines = history(read(policy), ledger, analyst)
+    lines = history(policy, ledger, analyst=analyst)
     if as_json:
         click.echo(json.dumps([line.summary() for line in lines], ensure_ascii=False))
         return

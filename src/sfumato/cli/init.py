@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from sfumato.engine.sources import schema, tables
+from sfumato.curator.policy_drafts import columns_to_declare, refuse_if_written, tables_to_declare, write_draft
 from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.policy import ROW, Domain, Policy, Table, Type
-from sfumato.policy.drafting import drafted
 from sfumato.privacy import Budget, PrivacyUnit
 
 T = TypeVar("T")
@@ -20,30 +19,18 @@ _SKIP = "-"
 
 
 def interview(data: Path, output: Path, relation: str | None) -> None:
-    """Asks, checks and writes; nothing is written unless every answer was given."""
-    if output.exists():
-        raise InvalidPolicy("an existing file is never overwritten", place=str(output), fix="choose another with -o")
+    """Ask, check and write; nothing is written unless every answer was given."""
+    refuse_if_written(output)
     relation = relation or _chosen(data)
-    found = schema(data, relation)
-    if not found:
-        raise InvalidPolicy(
-            "no column here can be named in a question", place=str(data), fix="rename them: letters, digits, _"
-        )
+    found = columns_to_declare(data, relation)
     _show(data, found)
-    text = drafted(_policy(data, relation, found), output.parent)
-    try:
-        with output.open("x", encoding="utf-8") as opened:
-            opened.write(text)
-    except OSError:
-        raise InvalidPolicy(
-            "the policy cannot be written", place=str(output), fix="choose another place with -o"
-        ) from None
+    write_draft(_policy(data, relation, found), output)
     click.echo(f"\nWritten: {output}. Next: sfumato check {output}")
 
 
 def _chosen(data: Path) -> str | None:
     """The one table of a database, or the one that the owner names among several; None for other files."""
-    names = tables(data)
+    names = tables_to_declare(data)
     if len(names) <= 1:
         return names[0] if names else None
     click.secho(f"The tables of {data.name}:", bold=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from sfumato.cli.exits import EXIT_CODES
+from sfumato.cli.exit_codes import EXIT_CODES
+from sfumato.errors import OUTCOMES
 
 _file = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _out = click.argument("out", type=click.Path(path_type=Path))
@@ -28,14 +29,14 @@ def command() -> None:
 @command.command(epilog=EXIT_CODES)
 @_file
 def verify(file: Path) -> None:
-    """Check every line of FILE: its seal, its link to the line before, every total. Exit code 5 when one is bad."""
+    """Check every line of FILE: its seal, its link to the line before, every total."""
     from sfumato.ledger import Ledger
 
     with Ledger.open(file) as ledger:
         found = ledger.verify()
     click.secho(str(found), fg="green" if found.holds else "red", err=not found.holds)
     if not found.holds:
-        sys.exit(5)
+        sys.exit(OUTCOMES["ledger-damaged"].exit_code)
 
 
 @command.command(epilog=EXIT_CODES)

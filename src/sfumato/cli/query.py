@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sfumato.cli import options
-from sfumato.cli.exits import EXIT_CODES, warn
-from sfumato.cli.phases import Phases
+from sfumato.cli.exit_codes import EXIT_CODES, warn
+from sfumato.cli.progress import ProgressLines
 
 if TYPE_CHECKING:
     from sfumato.curator import Question
@@ -90,7 +90,7 @@ def command(
         check_picture(plot)
     from sfumato.curator import Curator
 
-    with Phases() as phases, Curator(policy, ledger, seconds=time_limit, progress=phases) as curator:
+    with ProgressLines() as progress, Curator(policy, ledger, seconds=time_limit, progress=progress) as curator:
         asking = curator if analyst is None else curator.as_analyst(analyst)
         question = asking.sql(_text(sql))
         if explain:
@@ -100,10 +100,12 @@ def command(
         else:
             for each in question.warnings:
                 warn(each)
-            answer = question.release(**asked, fresh=fresh, request_id=request_id)
-            _show(answer, as_json, as_csv, receipt)
-            if plot is not None:
-                answer.plot(str(plot))
+            with progress.until_shown():
+                answer = question.release(**asked, fresh=fresh, request_id=request_id)
+                progress("showing")
+                _show(answer, as_json, as_csv, receipt)
+                if plot is not None:
+                    answer.plot(str(plot))
 
 
 def _price(given: dict[str, Any], *, needed: bool) -> dict[str, Any]:
@@ -147,7 +149,7 @@ def _forecast(question: Question, asked: dict[str, Any], as_json: bool) -> None:
     click.echo(
         f"price   {found.price}; the account {'would accept it now' if found.accepted else 'would REFUSE it now'}"
     )
-    for index, part in enumerate(str(found).splitlines()[0].split("; ")):
+    for index, part in enumerate(found.parts()):
         click.echo(f"{'' if index else 'error':<6}  {part}")
     for each in found.warnings:
         click.echo(f"warning: {each}")
@@ -160,7 +162,7 @@ def _show(answer: Answer, as_json: bool, as_csv: bool, receipt: bool) -> None:
     elif as_csv:
         click.echo(answer.to_csv(), nl=False)
     else:
-        from sfumato.cli.tables import show
+        from sfumato.cli.text_tables import show
 
         show(answer.columns, answer.cells(), answer.intervals)
         click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)

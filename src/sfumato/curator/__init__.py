@@ -1,8 +1,26 @@
-"""The facade: open a policy, ask questions, see what is left."""
+"""The facade: everything that a command line, a server or a notebook needs of a policy, its data and its account.
 
+A ``Curator`` opens the data. What needs no data is also a function of a policy: ``standing``, ``history``, ``amend``.
+"""
+
+from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.curators import Curator, open
 from sfumato.curator.explaining import Explanation
 from sfumato.curator.forecasts import Forecast
+from sfumato.curator.policy_account import amend, history, standing
 from sfumato.curator.questions import Question
+from sfumato.curator.standings import Standing
 
-__all__ = ["Curator", "Explanation", "Forecast", "Question", "open"]
+__all__ = [
+    "CheckReport",
+    "Curator",
+    "Explanation",
+    "Forecast",
+    "Question",
+    "Standing",
+    "amend",
+    "check",
+    "history",
+    "open",
+    "standing",
+]

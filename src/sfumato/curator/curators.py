@@ -1,34 +1,35 @@
-"""The facade: open a policy, ask, see what is left."""
+"""A curator is the facade of everything below: it opens a policy, answers questions and tells what is left."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Self
 
-from sfumato.curator.bookkeeping import account_name, ledger_path
+from sfumato.curator.checking import CheckReport, check
+from sfumato.curator.context import Context
+from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
 from sfumato.curator.questions import Question
-from sfumato.curator.setting import Setting
+from sfumato.curator.standings import Standing
 from sfumato.engine.duckdb import DuckDB
-from sfumato.errors import InvalidParameter
-from sfumato.ledger import Ledger
+from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.ledger import Ledger, Line
 from sfumato.plan.limits import Limits
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy
-from sfumato.policy.reading import read
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.door import Progress, quietly
 
 SECONDS = 600
-"""What one question may take unless it is said otherwise: nobody's question stops the others for ever."""
+"""The seconds one question may take unless it is said otherwise: nobody's question stops the others for ever."""
 
 
 class Curator:
-    """A trusted curator for one population. Safe to use from threads; closes its files when done.
+    """A trusted curator answers questions about one population. It is safe to use from threads, and closes its files.
 
     Whoever holds one in their own process is the owner: the same process can read the same files. ``seconds`` and
     ``memory`` (such as "4GB") are what one question may take, checking and reading each; None is no limit of time, and
@@ -44,7 +45,7 @@ class Curator:
         memory: str | None = None,
         progress: Progress = quietly,
     ) -> None:
-        self.policy = policy if isinstance(policy, Policy) else read(Path(policy))
+        self.policy = read_policy(policy)
         allowed = None if seconds is None else min(float(exact(seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)
         progress("opening")
         with ExitStack() as opened:  # what was opened is closed again when something else cannot be
@@ -60,37 +61,80 @@ class Curator:
             for name, table in self.policy.tables.items():
                 for address, fingerprint in engine.sources.addresses(name) if table.public else ():
                     self.ledger.require_public(address, fingerprint=fingerprint)
-            self.setting = Setting(self.policy, engine, account, progress, f"version {account.version}", allowed)
+            self._context = Context(self.policy, engine, account, progress, f"version {account.version}", allowed)
             self._catalog = engine.catalog()
             opened.pop_all()
 
     @property
     def name(self) -> str:
-        """The account's: that of the policy's file."""
+        """The name of the account: that of the policy's file."""
         return account_name(self.policy)
 
     @property
     def budget(self) -> Budget:
         """What may be spent and what has been: of the account, or of the share of the analyst who asks."""
-        return self.setting.purses[-1]
+        return self._context.budgets[-1]
 
     def sql(self, question: str) -> Question:
-        """A question in SQL, understood and priced but not asked. Free."""
+        """Understand a question in SQL, without asking it yet. This is free."""
         query = parse(question, self._catalog)
-        return Question(self.setting, question, query, Limits.of(self.policy.tables[query.plan.table]))
+        return Question(self._context, question, query, Limits.of(self.policy.tables[query.plan.table]))
 
     def as_analyst(self, name: str) -> Curator:
-        """The same curator, asking and paying under an analyst's name, within the share the policy gives them."""
+        """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""
         if name not in self.policy.analysts:
             raise InvalidParameter("name", name, "an analyst of the policy", fix="add [analysts.<name>] to the policy")
-        self.setting.account.analyst(name, share=self.policy.analysts[name])
+        self._context.account.analyst(name, share=self.policy.analysts[name])
         view = object.__new__(Curator)
         view.__dict__.update(self.__dict__)
-        view.setting = replace(self.setting, analyst=name)
+        view._context = replace(self._context, analyst=name)
         return view
 
+    def standing(self, analyst: str | None = None) -> Standing:
+        """Where the account stands, or an analyst's share of it. An analyst is told of their own share."""
+        return standing_of(self.policy, self._context.account, self._whose(analyst))
+
+    def history(self, analyst: str | None = None) -> Iterator[Line]:
+        """Every line of the account, oldest first, or those of an analyst. An analyst is shown their own lines."""
+        return self.ledger.lines(account=self.name, analyst=self._whose(analyst))
+
+    def amend(self, policy: Policy | str | os.PathLike[str] | None = None, *, reason: str) -> Line:
+        """Make a policy's budget the account's, for a reason that is kept for ever: the owner's to call.
+
+        Without a policy it is the one in this curator's file, as the file is now. Unit and neighbours stay for life.
+        """
+        self._require_owner("amend")
+        given = self.policy.path if policy is None else policy
+        if given is None:
+            raise InvalidParameter("policy", policy, "given: this curator's was not read from a file")
+        amended = read_policy(given)
+        line = amend_account(self._context.account, amended, reason)
+        self.policy = replace(self.policy, budget=amended.budget)
+        self._context = replace(self._context, policy=self.policy)
+        return line
+
+    def check(self, *, private: bool = True) -> CheckReport:
+        """Compare the policy with its sources, opened anew. With ``private``, exact figures for the owner alone."""
+        self._require_owner("check")
+        return check(self.policy, private=private)
+
+    def _whose(self, analyst: str | None) -> str | None:
+        own = self._context.analyst
+        if own is not None and analyst not in (None, own):
+            raise InvalidParameter("analyst", analyst, f"left out, or {own}: others are the owner's to ask about")
+        return own if analyst is None else analyst
+
+    def _require_owner(self, call: str) -> None:
+        if self._context.analyst is not None:
+            raise SfumatoError(
+                f"only the owner of the data may call {call}, not an analyst",
+                place=f"Curator.{call}",
+                fix="ask the owner, or call it on the curator that was opened",
+            )
+
     def close(self) -> None:
-        self.setting.engine.close()
+        """Close the sources, and the ledger if this curator opened it."""
+        self._context.engine.close()
         if self._owns_ledger:
             self.ledger.close()
 
@@ -106,5 +150,5 @@ class Curator:
 
 
 def open(policy: str | os.PathLike[str], ledger: str | os.PathLike[str] | None = None) -> Curator:
-    """A curator for a policy file, with its ledger beside it."""
+    """Open a policy file, with its ledger beside it."""
     return Curator(policy, ledger)

@@ -1,43 +1,60 @@
-"""EXPLAIN for privacy: operator by operator, what one unit can do, what noise answers it, what it costs."""
+"""Explaining says, operator by operator, what one unit can do, what noise answers it, and what it costs."""
 
 from __future__ import annotations
 
 import html
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Scaled
 from sfumato.plan.limits import Bounding
 from sfumato.plan.nodes import Filter, Join, Query, Scan, relations
 from sfumato.plan.words import bounds, enforced, many, measured, names, words
 from sfumato.policy import Policy
+from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, percent, shown
 from sfumato.release.finishing import picks, simultaneous
 from sfumato.release.preparing import Prepared
 
 
+@codec.value("operator")
 @dataclass(frozen=True)
 class Operator:
-    """One step of a question."""
+    """An operator is one step of a question."""
 
     name: str
     what: str
     effect: str
 
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
 
+
+@codec.value("explanation")
 @dataclass(frozen=True)
 class Explanation:
-    """What a question would do at a price: prints as text, shows as a table in notebooks, goes out as JSON."""
+    """An explanation says what a question would do at a price: as text, as a table in notebooks, as JSON."""
 
     question: str
     price: str
     operators: tuple[Operator, ...]
     reason: str
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
     """What the answer may miss because nobody declared it."""
 
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        if type(self.operators) is not tuple or not set(map(type, self.operators)) == {Operator}:
+            raise InvalidParameter("operators", self.operators, "a list of at least one operator")
+
     def to_json(self) -> str:
-        return json.dumps({"version": 1, **asdict(self)}, ensure_ascii=False)
+        """The explanation as JSON text, with a kind and a version."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Explanation:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
 
     def __str__(self) -> str:
         width = max(len(each.name) for each in self.operators)
@@ -77,7 +94,7 @@ def explain(
             )
         )
     operators.append(_finish(query))
-    return Explanation(text, str(prepared.price), tuple(operators), prepared.reason)
+    return Explanation(text, str(prepared.price), tuple(operators), prepared.reason, ())
 
 
 def _sources(query: Query, policy: Policy) -> list[Operator]:

@@ -1,17 +1,19 @@
-"""How wrong an answer will be, before it is bought: free, from the policy alone."""
+"""A forecast says how wrong an answer will be before it is bought: free, from the policy alone."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
+from sfumato.errors import InvalidParameter
 from sfumato.plan.nodes import Finish, Query
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, text
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, whole
 from sfumato.release.finishing import Numbers, finish, picks, simultaneous
 from sfumato.release.measured import Measured, estimating, scales
 from sfumato.release.preparing import Prepared
@@ -23,35 +25,58 @@ SIZES = (100, 1_000, 10_000)
 """Group sizes for which the error of a mean or a ratio is shown when none is declared."""
 
 
+@codec.value("forecast")
 @dataclass(frozen=True)
 class Forecast:
-    """Half-widths of an answer's columns: a number, or by group size where it depends on that."""
+    """A forecast gives the half-width of each column of an answer: a number, or one for each of several group sizes."""
 
-    columns: Mapping[str, Width]
+    columns: Mapping[str, Width] = field(metadata=codec.MAPPING)
     confidence: Fraction
     price: str
     accepted: bool
     """Whether the account, and the analyst's share of it, would accept this release now."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
     """What the answer may miss because nobody declared it."""
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
+        if not isinstance(self.columns, Mapping):
+            raise InvalidParameter("columns", self.columns, "half-widths by column")
+        object.__setattr__(self, "columns", {name: _width(each, name) for name, each in self.columns.items()})
 
     def __getitem__(self, name: str) -> Width:
         return self.columns[name]
 
     def to_json(self) -> str:
-        return json.dumps({"version": 1, **asdict(self), "confidence": text(self.confidence)}, ensure_ascii=False)
+        """The forecast as JSON text; a half-width without an end is "Infinity"."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Forecast:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
+
+    def parts(self) -> list[str]:
+        """Each column with its half-width, as text."""
+        return [f"{name} {shown(width)}" for name, width in self.columns.items()]
 
     def __str__(self) -> str:
-        widths = "; ".join(f"{name} {shown(width)}" for name, width in self.columns.items())
-        return "\n".join([widths, *(f"warning: {each}" for each in self.warnings)])
+        return "\n".join(["; ".join(self.parts()), *(f"warning: {each}" for each in self.warnings)])
 
     __repr__ = __str__
+
+
+def _width(found: Any, name: str) -> Width:
+    if isinstance(found, Mapping):
+        return {whole(size, name, at_least=1): codec.real(each, name) for size, each in found.items()}
+    return codec.real(found, name)
 
 
 def half_widths(
     query: Query, prepared: Prepared, groups: int, confidence: Number, size: int | None
 ) -> dict[str, Width]:
-    """Every numeric column's half-width at this confidence.
+    """Give every numeric column's half-width at this confidence.
 
     A column whose width depends on what is in the group is evaluated as if a group held so many rows, spread evenly
     over the range of what is averaged, and added up at the middle of its range.
@@ -68,7 +93,7 @@ def half_widths(
 
 
 def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size: int) -> dict[str, float]:
-    """On a stand-in for the data: one group of so many rows, with no noise; ranges are what noise would make them."""
+    """Measure a stand-in for the data: one group of so many rows, without noise, with the ranges of noise."""
     totals = tuple(int(size * total / each.worth) for each in prepared.bounded.measures for total in each.middle)
     measured = Measured(scales(prepared), (totals,))
     together = simultaneous(query.finish, groups) if picks(query.finish) else None

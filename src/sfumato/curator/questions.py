@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from sfumato.caching import cached_property
+from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, half_widths
-from sfumato.curator.setting import Setting
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, under
 from sfumato.plan.canonical import digest
@@ -42,7 +42,7 @@ MOST_NUMBERS = 1_000_000
 class Question:
     """One question to a curator, understood but not yet asked."""
 
-    setting: Setting
+    _context: Context = field(repr=False)
     text: str
     query: Query
     limits: Limits
@@ -50,12 +50,12 @@ class Question:
 
     @property
     def table(self) -> Table:
-        return self.setting.policy.tables[self.query.plan.table]
+        return self._context.policy.tables[self.query.plan.table]
 
     @cached_property
     def groups(self) -> tuple[GroupKey, ...]:
         """Every group of the answer: from the policy, whatever the data hold."""
-        plan, engine, seconds = self.query.plan, self.setting.engine, self.setting.seconds
+        plan, engine, seconds = self.query.plan, self._context.engine, self._context.seconds
         if not plan.keys:
             return groups((), engine.values)
         try:
@@ -89,7 +89,7 @@ class Question:
             found = tuple(each for each in found if each.bounding is self.bounding)
             if not found:
                 raise InvalidParameter("bounding", self.bounding.value, "one that is sound for this question")
-        return tuple(under(each, self.setting.policy.neighbours) for each in found)
+        return tuple(under(each, self._context.policy.neighbours) for each in found)
 
     def limit(
         self,
@@ -125,7 +125,7 @@ class Question:
         named = epsilon is not None or rho is not None or within is not None
         price = self._priced(epsilon if named else 1, delta, rho, within, confidence, mechanism)
         prepared = self._prepared(price, mechanism)
-        found = explain(self.text, self.query, self.setting.policy, len(self.groups), prepared, confidence)
+        found = explain(self.text, self.query, self._context.policy, len(self.groups), prepared, confidence)
         return replace(found, warnings=self.warnings)
 
     def error(
@@ -162,9 +162,9 @@ class Question:
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read."""
         prepared = self._prepared(self._priced(epsilon, delta, rho, within, confidence, mechanism), mechanism)
-        account, engine = self.setting.account, self.setting.engine
+        account, engine = self._context.account, self._context.engine
         asked = door.Asked(
-            self.text, self.identity, engine.identity(), self.setting.version, self.setting.analyst, request_id
+            self.text, self.identity, engine.identity(), self._context.version, self._context.analyst, request_id
         )
         found = None if fresh else door.stored(prepared, asked, account)
         if found is None:
@@ -177,8 +177,8 @@ class Question:
                 account=account,
                 engine=engine,
                 fresh=fresh,
-                seconds=self.setting.seconds,
-                progress=self.setting.progress,
+                seconds=self._context.seconds,
+                progress=self._context.progress,
             )
         return self._answer(found, self.groups, confidence, joint)
 
@@ -186,7 +186,7 @@ class Question:
     def identity(self) -> str:
         """The hash of what is measured: equal for questions that differ only in what is done with the numbers."""
         listed = hashlib.sha256(repr(self.groups).encode()).hexdigest()  # a text of their own: there may be many
-        return digest(self.query.plan, self.limits, self.bounding, listed, self.setting.declared)
+        return digest(self.query.plan, self.limits, self.bounding, listed, self._context.declared)
 
     def __repr__(self) -> str:
         shown = " ".join(self.text.split())
@@ -227,7 +227,7 @@ class Question:
 
     def _prepared(self, price: Price, mechanism: Family | None = None) -> Prepared:
         if price.allows_gaussian:  # what the account would rather keep open has a say
-            return prepare(self.options, price, account=self.setting.account.budget, family=mechanism)
+            return prepare(self.options, price, account=self._context.account.budget, family=mechanism)
         if (price, mechanism) not in self._pure:
             self._pure[price, mechanism] = prepare(self.options, price, family=mechanism)
         return self._pure[price, mechanism]
@@ -238,18 +238,18 @@ class Question:
         return {}
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
-        accepted = all(purse.affords(prepared.curve) for purse in self.setting.purses)
+        accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
         widths = self._widths(prepared, confidence)
         return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, self.warnings)
 
     def _widths(self, prepared: Prepared, confidence: Number) -> dict[str, Width]:
         # the declared size is of units: it is a number of rows only where each row is one
         known = self.table.every_row and not self.query.plan.keys
-        size = self.setting.policy.size if known else None
+        size = self._context.policy.size if known else None
         return half_widths(self.query, prepared, len(self.groups), confidence, size)
 
     def _receipt(self, found: door.Released, confidence: Number) -> Receipt:
-        policy, budget = self.setting.policy, self.setting.account.budget
+        policy, budget = self._context.policy, self._context.account.budget
         left = ", ".join(f"{name} {float(amount):.6g}" for name, amount in budget.remaining.items())
         return Receipt(
             question=self.text,
@@ -261,7 +261,7 @@ class Question:
             bounding=found.measured.bounding,
             limits=found.measured.limits,
             bounds=found.measured.bounds,
-            policy=self.setting.declared,
+            policy=self._context.declared,
             data=found.measured.data,
             software=f"sfumato {__version__}",
             line=found.number,
@@ -270,7 +270,7 @@ class Question:
             free=found.free,
             confidence=text(exact(confidence, "confidence")),
             remaining=left or "nothing",
-            epsilons=tuple(text(epsilon) for epsilon in self.setting.account.epsilons),
+            epsilons=tuple(text(epsilon) for epsilon in self._context.account.epsilons),
         )
 
     def _least_price(self, within: Within, confidence: Number, delta: Number, mechanism: Family | None) -> Fraction:

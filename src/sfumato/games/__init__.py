@@ -6,6 +6,7 @@ rules          mechanisms over an environment
 truth          how much a misreport gains, exactly, beside what privacy allows
 places         where to build: environments on a line and on a graph
 auctions       one price for everybody
+bid_files      bids in a CSV file that no curator holds
 curated        the same for the bids of a curator's table, charged through its ledger
 commitment     exactly truthful without money
 money          exactly truthful with money
@@ -16,7 +17,7 @@ mediation      an equilibrium, selected privately
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sfumato.games.auctions import Auction, Sale, digital_goods
+from sfumato.games.auctions import Auction, Sale, digital_goods, evenly_spaced_prices
 from sfumato.games.commitment import Decision, Mixture, exactly_truthful
 from sfumato.games.crowds import Crowd, market_entry, public_good, routes
 from sfumato.games.environment import Environment, Gap
@@ -29,6 +30,7 @@ from sfumato.games.rules import Stated, Welfare
 from sfumato.games.truth import Misreport, Truthfulness, bounds, truthfulness
 
 if TYPE_CHECKING:
+    from sfumato.games.bid_files import read_bids as read_bids
     from sfumato.games.curated import Sold as Sold, TableAuction as TableAuction, sell as sell
 
 __all__ = [
@@ -57,11 +59,13 @@ __all__ = [
     "bounds",
     "digital_goods",
     "equilibrium",
+    "evenly_spaced_prices",
     "exactly_truthful",
     "graph",
     "line",
     "market_entry",
     "public_good",
+    "read_bids",
     "routes",
     "sell",
     "truthful_with_money",
@@ -71,6 +75,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """What needs a curator is imported when it is first named: a curator brings a parser with it."""
+    if name == "read_bids":
+        return import_module("sfumato.games.bid_files").read_bids
     if name in ("Sold", "TableAuction", "sell"):
         return getattr(import_module("sfumato.games.curated"), name)
     raise AttributeError(f"module 'sfumato.games' has no attribute {name!r}")

@@ -191,6 +191,12 @@ def price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
     return listed, unit
 
 
+def evenly_spaced_prices(top: Number, steps: int) -> list[Fraction]:
+    """So many prices up to the highest, which is decided without looking at the bids."""
+    highest = exact(top, "top", POSITIVE)
+    return [highest * step / steps for step in range(1, steps + 1)]
+
+
 def _counted(counts: Any, bids: int) -> NDArray[np.int64]:
     many = np.asarray(counts)
     if many.dtype.kind not in "iu" or many.shape != (bids,) or (many < 0).any() or not many.any():

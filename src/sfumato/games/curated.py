@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 
 from sfumato.curator import Curator, Question
+from sfumato.curator.context import context_of
 from sfumato.errors import InvalidParameter
 from sfumato.games.auctions import Auction, price_list
 from sfumato.ledger import Charged, StoredAnswer
@@ -70,7 +71,7 @@ class TableAuction:
 
     def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> str:
         """Free, in words."""
-        policy, said = self.question.setting.policy, text(exact(epsilon, "epsilon", POSITIVE))
+        policy, said = context_of(self.question).policy, text(exact(epsilon, "epsilon", POSITIVE))
         return "\n".join(
             [
                 f"one of {len(self.prices)} prices up to {float(self.prices[-1]):g}, by Exponential",
@@ -91,7 +92,7 @@ class TableAuction:
         return compose(part.curve for part in self._parts(*self._mechanisms(epsilon, counting)))
 
     def _parts(self, selection: Exponential, counter: Laplace | None) -> tuple[Charged, ...]:
-        change = Sensitivity(1, self.bounded.limits.rows, neighbours=self.question.setting.policy.neighbours)
+        change = Sensitivity(1, self.bounded.limits.rows, neighbours=context_of(self.question).policy.neighbours)
         return (Charged(selection), *([] if counter is None else [Charged(counter, change)]))
 
     def release(self, epsilon: Number, counting: Number = 0, *, fresh: bool = False) -> Sold:
@@ -100,7 +101,7 @@ class TableAuction:
         The same auction on the same data, at least as accurate, was paid for once: it is found again, free.
         """
         selection, counter = self._mechanisms(epsilon, counting)
-        setting = self.question.setting
+        setting = context_of(self.question)
         asked = door.Asked(
             self.question.text, self.identity, setting.engine.identity(), setting.version, setting.analyst
         )
@@ -169,7 +170,7 @@ def sell(curator: Curator, table: str, column: str, prices: Sequence[Number]) ->
     limits = Limits.of(declared)
     bounding = None if declared.every_row else Bounding.SAMPLE  # whole bids: a price is reached or it is not
     words = f"an auction among {table}.{column} at {len(listed)} prices up to {text(listed[-1])}"
-    return TableAuction(Question(curator.setting, words, query, limits, bounding), listed, unit)
+    return TableAuction(Question(context_of(curator), words, query, limits, bounding), listed, unit)
 
 
 def _reaching(bid: Column, prices: tuple[Fraction, ...], low: int, high: int) -> Expression:

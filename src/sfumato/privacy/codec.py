@@ -3,7 +3,12 @@
 A value is written as an object: its kind, which is a tag and a version such as ``guarantee/1``, and its fields. The tag
 is chosen when the class is registered and stays when the class is renamed. A field that has its default value is left
 out, so a new optional field changes no text that was written before it existed. Whoever changes what a written field
-means, or a default, raises the version. Exact numbers are strings, so nothing is rounded on the way.
+means, or a default, raises the version. Exact numbers are strings, so nothing is rounded on the way; an infinity is the
+string ``Infinity`` or ``-Infinity``, because JSON has no number for it.
+
+A field may be a mapping from names or whole numbers to plain values: ``field(metadata=codec.MAPPING)`` says so. It is
+written as an object without a kind, whose names are anything at all, ``kind`` too; objects inside it are mappings
+again. Whole numbers become names on the way, and the constructor makes them numbers again.
 
 A value's constructor accepts its own fields as they are written, so reading is nothing but validating: a hostile text
 gets ``InvalidParameter``.
@@ -14,22 +19,30 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from fractions import Fraction
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import text
 
 _LONGEST = 1 << 22
-_PLAIN = frozenset([int, str, bool])
+_PLAIN = frozenset([int, str, bool, type(None)])
+_REAL = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,1100})?([eE][+-]?[0-9]{1,4})?")
+MAPPING: Mapping[str, Any] = MappingProxyType({"sfumato-mapping": True})
+"""The metadata of a dataclass field that is a mapping to plain values."""
 
 _types: dict[str, type] = {}
 _kinds: dict[type, str] = {}
 _later: list[str] = []
 _V = TypeVar("_V", bound=type)
+_T = TypeVar("_T")
 
 
 def value(tag: str, version: int = 1) -> Callable[[_V], _V]:
@@ -67,11 +80,13 @@ def _known(kind: object) -> type | None:
 
 
 def dumps(item: object) -> str:
-    """The canonical JSON text of a registered value: sorted keys, no spaces, equal text for equal values."""
+    """The canonical JSON text of a registered value: fields sorted, no spaces, equal text for equal values; only the
+    names of a mapping keep the order they have.
+    """
     written = _write(item)
     if not isinstance(written, dict):
         raise InvalidParameter("item", item, "one of our frozen values")
-    return json.dumps(written, sort_keys=True, separators=(",", ":"))
+    return json.dumps(written, separators=(",", ":"))
 
 
 def loads(source: str, *, longest: int = _LONGEST) -> Any:
@@ -90,6 +105,46 @@ def loads(source: str, *, longest: int = _LONGEST) -> Any:
         raise InvalidParameter("source", source, "JSON text of moderate depth") from error
 
 
+def loads_as(cls: type[_T], source: str, *, longest: int = _LONGEST) -> _T:
+    """The value of this very class that a JSON text stands for."""
+    found = loads(source, longest=longest)
+    if type(found) is not cls:
+        raise InvalidParameter("source", source, f"the JSON text of a value of the kind {_kinds[cls]}")
+    return found
+
+
+def real(found: Any, name: str) -> float:
+    """The floating-point number that was written; a constructor is given its text, infinities included."""
+    if type(found) is float and not math.isnan(found):
+        return found
+    if found == "Infinity" or found == "-Infinity":
+        return float(found)
+    if (type(found) is str and _REAL.fullmatch(found)) or type(found) is int or isinstance(found, Fraction):
+        with suppress(OverflowError):
+            if math.isfinite(number := float(found)):
+                return number
+    raise InvalidParameter(name, found, "a number, Infinity or -Infinity")
+
+
+def check_fields(item: Any) -> None:
+    """Refuse a value whose fields are not what their annotations say: for those that are texts, whole numbers, truths
+    or tuples of texts.
+    """
+    for each in dataclasses.fields(item):
+        found = getattr(item, each.name)
+        if each.type in _SHAPES and not _SHAPES[each.type](found):
+            raise InvalidParameter(each.name, found, f"of the type {each.type}")
+
+
+_SHAPES: dict[object, Callable[[Any], bool]] = {
+    "str": lambda found: type(found) is str,
+    "int": lambda found: type(found) is int,
+    "bool": lambda found: type(found) is bool,
+    "tuple[str, ...]": lambda found: type(found) is tuple and all(type(each) is str for each in found),
+}
+"""By an annotation as it is written: annotations are texts in every module of ours."""
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -98,8 +153,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _write(item: object) -> Any:
-    if item is None or isinstance(item, (bool, int, float, str)):
+    if type(item) in _PLAIN or isinstance(item, (int, str)):
         return item
+    if isinstance(item, float):
+        return _write_float(item)
     if isinstance(item, Fraction):
         return text(item)
     if isinstance(item, Enum):
@@ -107,13 +164,49 @@ def _write(item: object) -> Any:
     if isinstance(item, datetime.date):
         return item.isoformat()
     if isinstance(item, (tuple, list)):
-        if _PLAIN.issuperset(map(type, item)):
-            return item  # many numbers: nothing in them to write otherwise
+        if _is_plain(item):
+            return item
         return [_write(each) for each in item]
     if type(item) in _kinds and dataclasses.is_dataclass(item):
         fields = ((f, getattr(item, f.name)) for f in dataclasses.fields(item) if f.init)
-        return {"kind": _kinds[type(item)]} | {f.name: _write(found) for f, found in fields if not _default(f, found)}
+        written = {
+            f.name: _write_mapping(found) if _is_mapping(f) else _write(found)
+            for f, found in fields
+            if not _default(f, found)
+        }
+        return dict(sorted({"kind": _kinds[type(item)], **written}.items()))
     raise InvalidParameter("item", item, "one of our frozen values")
+
+
+def _write_float(number: float) -> float | str:
+    if math.isnan(number):
+        raise InvalidParameter("item", number, "a number")
+    return number if math.isfinite(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def _write_mapping(item: object) -> Any:
+    """Names and plain values; a value of ours inside would be read back as a mapping, so there is none."""
+    if isinstance(item, (tuple, list)):
+        return item if _is_plain(item) else [_write_mapping(each) for each in item]
+    if isinstance(item, Mapping):
+        if not all(type(name) in (str, int) for name in item):
+            raise InvalidParameter("item", item, "a mapping from texts or whole numbers")
+        return {str(name): _write_mapping(found) for name, found in item.items()}
+    if dataclasses.is_dataclass(item):
+        raise InvalidParameter("item", item, "a plain value inside a mapping")
+    return _write(item)
+
+
+def _is_plain(items: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether there is nothing among these to write otherwise: said of many at once, since answers are long."""
+    kinds = set(map(type, items))
+    if float not in kinds:
+        return kinds <= _PLAIN
+    return kinds <= _PLAIN | {float} and all(math.isfinite(each) for each in items if type(each) is float)
+
+
+def _is_mapping(field: dataclasses.Field[Any]) -> bool:
+    return bool(field.metadata.get("sfumato-mapping"))
 
 
 def _default(field: dataclasses.Field[Any], found: object) -> bool:
@@ -133,12 +226,20 @@ def _read(data: Any) -> Any:
     cls = _known(kind)
     if cls is None:
         raise InvalidParameter("kind", kind, "one of " + ", ".join(sorted(_types)))
-    known = [f.name for f in dataclasses.fields(cls) if f.init]
+    known = {f.name: _read_mapping if _is_mapping(f) else _read for f in dataclasses.fields(cls) if f.init}
     try:
         if set(fields) <= set(known):
-            return cls(**{key: _read(each) for key, each in fields.items()})
+            return cls(**{name: known[name](each) for name, each in fields.items()})
     except InvalidParameter:
         raise
     except (TypeError, ValueError):
         pass  # a field without a default is missing, or has a shape the constructor cannot take
     raise InvalidParameter(str(kind), sorted(fields), "an object with the fields " + ", ".join(known))
+
+
+def _read_mapping(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {name: _read_mapping(each) for name, each in data.items()}
+    if isinstance(data, list):
+        return tuple(data) if _PLAIN.issuperset(map(type, data)) else tuple(_read_mapping(each) for each in data)
+    return data

@@ -1,16 +1,17 @@
-"""An answer: noisy rows, the range of each number, and the receipt."""
+"""An answer holds noisy rows, the range of each number, and the receipt."""
 
 from __future__ import annotations
 
 import csv
 import html
 import io
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib import import_module
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +21,14 @@ from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.plan.expressions import Column, Reference, Result
 from sfumato.plan.nodes import Query
 from sfumato.policy import Type
-from sfumato.privacy.numbers import text
-from sfumato.release.bars import bars
-from sfumato.release.cells import cell, defused, key, outward, printable
+from sfumato.privacy import codec
+from sfumato.release.chart_data import ChartData, Interval
 from sfumato.release.finishing import Finished, Keys, Numbers, Truths
+from sfumato.release.formatting import cell, defused, key, outward, printable
 from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
-from sfumato.release.series import Interval, Series
+from sfumato.release.text_bars import bars
+from sfumato.release.typed_columns import is_typed, typed_column
 
 if TYPE_CHECKING:
     import pandas
@@ -34,31 +36,63 @@ if TYPE_CHECKING:
     import pyarrow
 
 _SHOWN = 40
+_LONGEST = 1 << 30
+"""Letters of an answer's JSON text: more than the largest answer has."""
 _SMALL = "too small to tell"
 
 
+@codec.value("answer")
 @dataclass(frozen=True)
 class Answer:
-    """Noisy rows as they were released. Ranges hold the exact number (after limits and clamping) per cell."""
+    """An answer holds noisy rows as they were released; a range holds the exact number, after limits and clamping."""
 
     columns: tuple[str, ...]
+    types: tuple[Type, ...]
+    """The type of each column: integer, real, text, boolean, date or timestamp."""
     rows: tuple[tuple[Any, ...], ...]
-    intervals: dict[str, tuple[Interval, ...]]
+    intervals: Mapping[str, tuple[Interval, ...]] = field(metadata=codec.MAPPING)
     """For every column of numbers: (low, high) for each row, at the receipt's confidence."""
     keys: tuple[str, ...]
     """The columns that are group keys."""
     receipt: Receipt
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
     """What the answer may miss because nobody declared it."""
-    possible: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    possible: Mapping[str, tuple[float, float]] = field(default_factory=dict, metadata=codec.MAPPING)
     """For a column of means, the range it lies in whatever the data hold."""
+
+    def __post_init__(self) -> None:
+        """Everything is what it says, and what was read from JSON has its types again."""
+        codec.check_fields(self)
+        _require(len(set(self.columns)) == len(self.columns), "columns", self.columns, "names that differ")
+        _require(set(self.keys) <= set(self.columns), "keys", self.keys, "names of columns")
+        _require(isinstance(self.receipt, Receipt), "receipt", self.receipt, "a receipt")
+        kinds = tuple(map(Type.of, self.types))
+        _require(len(kinds) == len(self.columns), "types", self.types, "one for each column")
+        object.__setattr__(self, "types", kinds)
+        object.__setattr__(self, "rows", _typed_rows(self.columns, kinds, self.rows))
+        object.__setattr__(self, "intervals", self._read_intervals())
+        object.__setattr__(self, "possible", self._read_possible())
+
+    def _read_intervals(self) -> dict[str, tuple[Interval, ...]]:
+        numeric = {name for name, kind in zip(self.columns, self.types, strict=True) if kind.numeric}
+        known = isinstance(self.intervals, Mapping) and set(self.intervals) <= numeric
+        _require(known, "intervals", self.intervals, "ranges by the names of columns of numbers")
+        found = {name: _intervals(ranges) for name, ranges in self.intervals.items()}
+        whole = all(len(ranges) == len(self.rows) for ranges in found.values())
+        _require(whole, "intervals", self.intervals, "one range for each row")
+        return found
+
+    def _read_possible(self) -> dict[str, tuple[float, float]]:
+        known = isinstance(self.possible, Mapping) and set(self.possible) <= set(self.intervals)
+        _require(known, "possible", self.possible, "ranges by the names of columns with intervals")
+        return {name: _pair(ends) for name, ends in self.possible.items()}
 
     def column(self, name: str) -> list[Any]:
         index = self.columns.index(name)
         return [row[index] for row in self.rows]
 
     def cells(self, most: int | None = None) -> list[list[str]]:
-        """The rows as text, each number with ± its half-width and no more digits than that leaves meaningful."""
+        """Give the rows as text, each number with ± its half-width and no more digits than that leaves meaningful."""
         return [
             [
                 _SMALL
@@ -77,7 +111,7 @@ class Answer:
         return interval is None or (interval[0] <= low and interval[1] >= high)
 
     def nonnegative(self) -> Answer:
-        """With every number below zero shown as zero: free, and no longer unbiased."""
+        """Show every number below zero as zero: this is free, and no longer unbiased."""
         numeric = {self.columns.index(name) for name in self.intervals}
         rows = tuple(
             tuple(max(0, cell) if index in numeric and cell is not None else cell for index, cell in enumerate(row))
@@ -90,43 +124,35 @@ class Answer:
         return replace(self, rows=rows, intervals=cut)
 
     def to_arrow(self, *, ranges: bool = True) -> pyarrow.Table:
-        """A column for each column, and two more for the range of each number."""
+        """Give a table with a column for each column, and two more for the range of each number."""
         import pyarrow
 
         return pyarrow.table({name: pyarrow.array(values) for name, values in self._columns(ranges).items()})
 
     def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
-        """As ``to_arrow``."""
+        """Give the same as ``to_arrow``, as a data frame."""
         return _frames("pandas").DataFrame(self._columns(ranges))
 
     def to_polars(self, *, ranges: bool = True) -> polars.DataFrame:
-        """As ``to_arrow``."""
+        """Give the same as ``to_arrow``, as a data frame."""
         return _frames("polars").DataFrame(self._columns(ranges))
 
     def _columns(self, ranges: bool) -> dict[str, list[Any]]:
-        """Every column by its name, and the ends of ranges."""
+        """Give every column by its name, and the ends of ranges."""
         found = {name: self.column(name) for name in self.columns}
         return found | _ends(self.columns, self.intervals) if ranges else found
 
     def to_json(self) -> str:
-        """Rows, ranges and receipt, in one text."""
-        return json.dumps(
-            {
-                "version": 1,
-                "columns": self.columns,
-                "rows": [[_json(cell) for cell in row] for row in self.rows],
-                "intervals": {
-                    name: [None if each is None else [_json(end) for end in each] for each in ranges]
-                    for name, ranges in self.intervals.items()
-                },
-                "warnings": self.warnings,
-                "receipt": json.loads(self.receipt.to_json()),
-            },
-            ensure_ascii=False,
-        )
+        """Write rows, types, ranges and receipt as one text: dates as in ISO 8601, an infinite end as "Infinity"."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Answer:
+        """Read back what ``to_json`` wrote: an equal answer, with dates that are dates. Any other text is refused."""
+        return codec.loads_as(cls, source, longest=_LONGEST)
 
     def to_csv(self) -> str:
-        """Rows, with two columns more for the range of each number, of no more digits than it means. Texts that a
+        """Write rows, with two columns more for the range of each number, of no more digits than it means. Texts that a
         spreadsheet would compute begin with an apostrophe.
         """
         short = {name: tuple(each and outward(each) for each in found) for name, found in self.intervals.items()}
@@ -142,20 +168,20 @@ class Answer:
         return out.getvalue()
 
     def bars(self, column: str, width: int = 50) -> str:
-        """Bars with their ranges, in text."""
-        return bars(self.series(column), width)
+        """Draw bars with their ranges, in text."""
+        return bars(self.chart_data(column), width)
 
     def plot(self, path: str | None = None) -> Any:
-        """Bars with their ranges: an Altair chart, or a picture in a file when a path (.svg, .png) is given."""
-        return plot([self.series(name) for name in self.columns if name in self.intervals], path)
+        """Draw bars with their ranges: an Altair chart, or a picture in a file when a path (.svg, .png) is given."""
+        return plot([self.chart_data(name) for name in self.columns if name in self.intervals], path)
 
-    def series(self, column: str) -> Series:
-        """One column of numbers as it is drawn."""
+    def chart_data(self, column: str) -> ChartData:
+        """Give one column of numbers as it is drawn."""
         if column not in self.intervals:
             raise InvalidParameter("column", column, "a column of numbers: " + ", ".join(self.intervals))
         place, cells = self.columns.index(column), self.cells()
         keys = [self.columns.index(key) for key in self.keys]
-        return Series(
+        return ChartData(
             printable(column),
             " · ".join(map(printable, self.keys)),
             tuple(" · ".join(row[key] for key in keys) or "all" for row in cells),
@@ -179,6 +205,7 @@ class Answer:
 
 def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[str, ...] = ()) -> Answer:
     names = tuple(output.name for output in query.finish.outputs)
+    types = tuple(output.expression.domain.type for output in query.finish.outputs)
     columns, intervals, keys = [], {}, []
     for output, made in zip(query.finish.outputs, finished.columns, strict=True):
         columns.append(_values(made, finished.shown, output.expression.domain.type))
@@ -187,7 +214,39 @@ def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[s
         elif isinstance(made, Keys):
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
-    return Answer(names, rows, intervals, tuple(keys), receipt, warnings, _possible(query))
+    return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, _possible(query))
+
+
+def _require(holds: bool, name: str, found: object, allowed: str) -> None:
+    if not holds:
+        raise InvalidParameter(name, found, allowed)
+
+
+def _typed_rows(names: tuple[str, ...], kinds: tuple[Type, ...], rows: Any) -> tuple[tuple[Any, ...], ...]:
+    """The same rows where every cell has its column's type already, which is the case unless they were read."""
+    _require(type(rows) is tuple and set(map(type, rows)) <= {tuple}, "rows", rows, "a list of lists")
+    _require(set(map(len, rows)) <= {len(names)}, "rows", rows, "lists with a cell for each column")
+    if all(is_typed(map(itemgetter(index), rows), kind) for index, kind in enumerate(kinds)):
+        return rows
+    typed = [typed_column(*each) for each in zip(zip(*rows, strict=True), kinds, names, strict=True)]
+    return tuple(zip(*typed, strict=True))
+
+
+def _intervals(found: Any) -> tuple[Interval, ...]:
+    """The same ranges where both ends of each are numbers already: many of them are looked at without a loop."""
+    if type(found) is not tuple or not set(map(type, found)) <= {tuple, type(None)}:
+        raise InvalidParameter("intervals", found, "a list of [low, high], or null where there is no number")
+    pairs = [each for each in found if each is not None]
+    ends = list(chain.from_iterable(pairs))
+    if set(map(len, pairs)) <= {2} and set(map(type, ends)) <= {float} and not any(map(math.isnan, ends)):
+        return found
+    return tuple(None if each is None else _pair(each) for each in found)
+
+
+def _pair(found: Any) -> tuple[float, float]:
+    if type(found) is not tuple or len(found) != 2:
+        raise InvalidParameter("intervals", found, "[low, high], or null where there is no number")
+    return codec.real(found[0], "low"), codec.real(found[1], "high")
 
 
 def _possible(query: Query) -> dict[str, tuple[float, float]]:
@@ -216,7 +275,12 @@ def _values(made: Numbers | Truths | Keys, shown: NDArray[np.intp], kind: Type) 
 
 def _ranges(made: Numbers, shown: NDArray[np.intp]) -> tuple[Interval, ...]:
     missing = np.isnan(made.value[shown])
-    ends = zip(made.low[shown][~missing].tolist(), made.high[shown][~missing].tolist(), strict=True)
+    low, high = (each[shown][~missing] for each in (made.low, made.high))
+    ends = zip(
+        np.where(np.isnan(low), -np.inf, low).tolist(),  # an end that cannot be computed is as far as can be
+        np.where(np.isnan(high), np.inf, high).tolist(),
+        strict=True,
+    )
     return tuple(_with_nulls(list(ends), missing))
 
 
@@ -256,15 +320,7 @@ def _written(value: Any, is_key: bool) -> Any:
         return ""
     if isinstance(value, str):
         return defused(value)
-    return key(value) if is_key else _json(value)
-
-
-def _json(cell: Any) -> Any:
-    if isinstance(cell, float) and not math.isfinite(cell):
-        return None
-    if isinstance(cell, Fraction):
-        return text(cell)
-    return cell if cell is None or isinstance(cell, (int, float, str, bool)) else cell.isoformat()
+    return key(value) if is_key or not isinstance(value, (int, float)) else value
 
 
 def _table(made: Answer) -> str:

@@ -1,4 +1,4 @@
-"""An answer as bars with error bars: where people would rather look than read."""
+"""Plotting draws an answer as bars with error bars, for people who would rather look than read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidParameter, SfumatoError
-from sfumato.release.series import Interval, Series
+from sfumato.release.chart_data import ChartData, Interval
 
 _BAR, _ERROR = "#7a8ca5", "#2b3a4f"
 _MOST_BARS = 200
@@ -19,8 +19,8 @@ _STEP, _PAGE = 20, 800
 KINDS = (".svg", ".png", ".html", ".json")
 
 
-def plot(columns: Sequence[Series], path: str | Path | None = None) -> Any:
-    """The chart, or nothing when it is written to a file."""
+def plot(columns: Sequence[ChartData], path: str | Path | None = None) -> Any:
+    """Give the chart, or nothing when it is written to a file."""
     if path is not None:
         check_picture(path)
     chart = _chart(columns, _altair())
@@ -39,7 +39,7 @@ def plot(columns: Sequence[Series], path: str | Path | None = None) -> Any:
 
 
 def check_picture(path: str | Path) -> None:
-    """Refuses a picture that could not be drawn or written, while nothing has been spent on it."""
+    """Refuse a picture that could not be drawn or written, while nothing has been spent on it."""
     _altair()
     file = Path(path)
     if file.suffix.lower() not in KINDS:
@@ -60,7 +60,7 @@ def _altair() -> Any:
     return altair
 
 
-def _chart(columns: Sequence[Series], altair: Any) -> Any:
+def _chart(columns: Sequence[ChartData], altair: Any) -> Any:
     if not columns or not columns[0].values:
         raise InvalidParameter("answer", "no numbers", "one with a column of numbers and a row")
     charts = [_bars(each, altair, labelled=index == 0) for index, each in enumerate(columns)]
@@ -71,16 +71,16 @@ def _chart(columns: Sequence[Series], altair: Any) -> Any:
     )
 
 
-def _bars(series: Series, altair: Any, *, labelled: bool) -> Any:
+def _bars(data: ChartData, altair: Any, *, labelled: bool) -> Any:
     """One panel: a row for every row of the answer, also for those without a number, so that panels stay in line."""
-    count = min(len(series.values), _MOST_BARS)
+    count = min(len(data.values), _MOST_BARS)
     step = min(_STEP, _PAGE / count)
     rows = [
         {"row": row, "value": value, "low": _end(interval, 0), "high": _end(interval, 1)}
-        for row, value, interval in zip(range(count), series.values, series.intervals, strict=False)
+        for row, value, interval in zip(range(count), data.values, data.intervals, strict=False)
     ]
-    base = altair.Chart(altair.Data(values=rows), title=_title(series, count, altair), width=280, height=step * count)
-    axis = altair.Axis(**_axis(series, count), **({} if labelled else _BARE))
+    base = altair.Chart(altair.Data(values=rows), title=_title(data, count, altair), width=280, height=step * count)
+    axis = altair.Axis(**_axis(data, count), **({} if labelled else _BARE))
     place = altair.Y("row:O", scale=altair.Scale(domain=list(range(count))), axis=axis)
     bars = base.mark_bar(color=_BAR, size=0.7 * step).encode(y=place, x=altair.X("value:Q", title=None))
     reach = base.mark_rule(color=_ERROR, strokeWidth=min(2, step / 4)).encode(y=place, x="low:Q", x2="high:Q")
@@ -91,13 +91,13 @@ def _bars(series: Series, altair: Any, *, labelled: bool) -> Any:
     return altair.layer(bars, reach, *ends)
 
 
-def _axis(series: Series, count: int) -> dict[str, Any]:
+def _axis(data: ChartData, count: int) -> dict[str, Any]:
     """Labels beside the bars; what they are stands above them, where it can overlap none of them."""
     return {
-        "labelExpr": f"{json.dumps(series.labels[:count])}[datum.value]",
+        "labelExpr": f"{json.dumps(data.labels[:count])}[datum.value]",
         "labelOverlap": "greedy",
         "labelLimit": 260,
-        "title": series.by or None,
+        "title": data.by or None,
         "titleAngle": 0,
         "titleAlign": "right",
         "titleBaseline": "bottom",
@@ -110,9 +110,9 @@ _BARE = {"labels": False, "ticks": False, "domain": False, "titleOpacity": 0}
 """An axis that takes the same height and shows nothing: the titles of all panels stay in line."""
 
 
-def _title(series: Series, count: int, altair: Any) -> Any:
-    more = f"the first {count} of {len(series.values):,} rows" if count < len(series.values) else ""
-    return altair.TitleParams(series.name, subtitle=more, anchor="middle", offset=12)
+def _title(data: ChartData, count: int, altair: Any) -> Any:
+    more = f"the first {count} of {len(data.values):,} rows" if count < len(data.values) else ""
+    return altair.TitleParams(data.name, subtitle=more, anchor="middle", offset=12)
 
 
 def _end(interval: Interval, place: int) -> float | None:

@@ -1,12 +1,13 @@
-"""What is printed with every answer: whom it protects, how, at what price, on which data, by which line."""
+"""A receipt is printed with every answer: whom it protects, how, at what price, on which data, by which line."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
+from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import percent
+from sfumato.privacy.numbers import CONFIDENCE, exact, percent
 
 VERSION = 1
 
@@ -14,7 +15,7 @@ VERSION = 1
 @codec.value("receipt")
 @dataclass(frozen=True)
 class Receipt:
-    """Everything a reader needs to judge an answer. All of it is public."""
+    """A receipt holds everything a reader needs to judge an answer. All of it is public."""
 
     question: str
     unit: str
@@ -41,8 +42,22 @@ class Receipt:
     """Every ε that the account has had, oldest first."""
     version: int = VERSION
 
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        exact(self.confidence, "confidence", CONFIDENCE)
+        try:
+            datetime.fromisoformat(self.time)
+        except ValueError:
+            raise InvalidParameter("time", self.time, "a time in ISO 8601") from None
+
     def to_json(self) -> str:
+        """The receipt as JSON text, with a kind and a version."""
         return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Receipt:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
 
     @property
     def _amended(self) -> str:
@@ -53,7 +68,7 @@ class Receipt:
         )
 
     def short(self) -> str:
-        """The three lines that everybody should read."""
+        """Give the three lines that everybody should read."""
         return "\n".join(str(self).splitlines()[:3])
 
     def __str__(self) -> str:

@@ -1,5 +1,5 @@
-"""Values as text: with no more digits than their errors leave meaningful, and nothing that a terminal or a spreadsheet
-would obey.
+"""Formatting writes values as text: with no more digits than their errors leave meaningful, and nothing that a terminal
+or a spreadsheet would obey.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sfumato.release.series import Interval
+from sfumato.release.chart_data import Interval
 
 _FORMULA = ("=", "+", "-", "@")
 """A text that begins so is computed when a spreadsheet opens it."""
@@ -15,7 +15,7 @@ _MOST_DIGITS = 300
 
 
 def printable(text: str) -> str:
-    """The same text, with what is no visible letter written as an escape: nothing moves a cursor or hides a word.
+    """Give the same text, with what is no visible letter written as an escape: nothing moves a cursor or hides a word.
 
     >>> printable("caf\u00e9 \x1b[31m")
     'caf\u00e9 \\\\x1b[31m'
@@ -32,14 +32,14 @@ def defused(text: str) -> str:
 
 
 def key(value: Any) -> str:
-    """A value that has no error: a year is 1985, a decade 1980, a price 2.5."""
+    """Write a value that has no error: a year is 1985, a decade 1980, a price 2.5."""
     if value is None:
         return "NULL"
     return repr(value).removesuffix(".0") if isinstance(value, float) else printable(str(value))
 
 
 def cell(value: Any, interval: Interval) -> str:
-    """A number with ± its half-width."""
+    """Write a number with ± its half-width."""
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)) or interval is None:
         return key(value)
     if not all(map(math.isfinite, interval)):
@@ -50,7 +50,7 @@ def cell(value: Any, interval: Interval) -> str:
 
 
 def _number(value: float, reach: float) -> str:
-    """As many digits as its error leaves meaningful."""
+    """Write as many digits as its error leaves meaningful."""
     if isinstance(value, int) or (reach >= 10 and abs(value) < 1e15):
         return f"{round(value):,}"
     if not 1e-6 < abs(reach) < 1e15:

@@ -1,4 +1,4 @@
-"""One column of an answer as it is drawn: a label, a number and a range for each row."""
+"""Chart data are one column of an answer as it is drawn: a label, a number and a range for each row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ Interval = tuple[float, float] | None
 
 
 @dataclass(frozen=True)
-class Series:
+class ChartData:
+    """One column of numbers with what is written beside each of them."""
+
     name: str
     by: str
     """What the labels are: the names of the group keys."""

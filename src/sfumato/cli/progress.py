@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 import click
 
+from sfumato.cli.exit_codes import end_interrupted
+
 PATIENCE = 2.0
 """Seconds before anything is said."""
+_STORED = ("writing down", "showing")
+"""Phases in which an interruption, if it is not refused as a release that was charged and stopped, finds the answer
+stored.
+"""
 
 
-class Phases:
-    """Says each phase to a terminal once the command has taken a while; to anything else, nothing."""
+class ProgressLines:
+    """Progress lines say each phase to a terminal once the command has taken a while; to anything else, nothing."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._phase = "starting"
@@ -25,6 +33,14 @@ class Phases:
         self._phase = phase
         if self._late:
             self._say()
+
+    @contextmanager
+    def until_shown(self) -> Iterator[None]:
+        """Around a release and the printing of its answer: a Ctrl-C says whether the answer is stored."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            end_interrupted(stored=self._phase in _STORED)
 
     def _begin(self) -> None:
         self._late = True

@@ -18,14 +18,29 @@ import click
 
 from sfumato.errors import SfumatoError, WeakPrivacy, outcome
 
-EXIT_CODES = (
-    "Exit codes: 0 done, 1 refused (the question, the policy or a file), 2 wrong usage, 3 overspent, 4 charged but "
-    "not answered, 5 the ledger is damaged or cannot be used, 70 a fault of sfumato itself, 74 the output could not be "
-    "written."
-)
+MEANINGS = {
+    0: "done",
+    1: "refused (the question, the policy or a file)",
+    2: "wrong usage",
+    3: "overspent",
+    4: "charged but not answered",
+    5: "the ledger is damaged or cannot be used",
+    70: "a fault of sfumato itself",
+    74: "the output could not be written",
+    75: "not answered and not charged, ask again later",
+    130: "interrupted",
+}
+"""What each exit code means: the refusals' own stand in ``errors.OUTCOMES``."""
+EXIT_CODES = f"Exit codes: {', '.join(f'{code} {words}' for code, words in MEANINGS.items())}."
 _STREAM_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT, errno.EFBIG}
-INTERNAL, UNWRITTEN = 70, 74
-"""As in sysexits.h: EX_SOFTWARE, EX_IOERR."""
+INTERNAL, UNWRITTEN, INTERRUPTED = 70, 74, 130
+"""As in sysexits.h: EX_SOFTWARE, EX_IOERR (and 75, EX_TEMPFAIL); and as shells say that a Ctrl-C ended a command."""
+_INTERRUPTED = """the command was interrupted
+  place: the command
+  fix:   run it again: an answer that was charged is stored, and free"""
+_INTERRUPTED_STORED = """the command was interrupted after its answer was stored
+  place: the command
+  fix:   run it again: the answer is stored, and free"""
 _LOST = """the output could not be written: the stream is closed or full
   place: stdout or stderr
   fix:   ask again once it can be: an answer that was charged is stored, and free"""
@@ -47,6 +62,8 @@ def refusals() -> Iterator[None]:
             sys.exit(outcome(refusal).exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except KeyboardInterrupt:
+            end_interrupted(stored=False)
         except Exception as fault:
             if _of_a_stream(fault):
                 raise
@@ -104,6 +121,12 @@ def _say(words: str, colour: str = "red") -> None:
     """On stderr, or nowhere when that cannot be written."""
     with suppress(OSError, ValueError):
         click.secho(words, fg=colour, err=True)
+
+
+def end_interrupted(*, stored: bool) -> NoReturn:
+    """End after a Ctrl-C, and say whether an answer is stored."""
+    _say(_INTERRUPTED_STORED if stored else _INTERRUPTED)
+    sys.exit(INTERRUPTED)
 
 
 def _unwritten() -> NoReturn:

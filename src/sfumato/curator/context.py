@@ -1,8 +1,9 @@
-"""What every question of one curator shares."""
+"""The context that every question of one curator shares: policy, engine, account, time limit, who asks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.engine.seam import Engine
@@ -14,8 +15,11 @@ from sfumato.release.door import Progress
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Whose data, where they live, who pays, who asks."""
+class Context:
+    """A context says whose data, where they live, who pays and who asks.
+
+    It holds the engine, which reads exact totals: no public attribute hands it out.
+    """
 
     policy: Policy
     engine: Engine
@@ -33,10 +37,16 @@ class Setting:
         return digest(self.policy.unit, [_declared(table) for table in self.policy.tables.values()])
 
     @property
-    def purses(self) -> tuple[Budget, ...]:
-        """What must afford a release: the account, and the analyst's share of it."""
+    def budgets(self) -> tuple[Budget, ...]:
+        """The budgets that must afford a release: the account's, and the analyst's share of it."""
         shared = () if self.analyst is None else (self.account.analyst(self.analyst).budget,)
         return (self.account.budget, *shared)
+
+
+def context_of(owner: Any) -> Context:
+    """The context of a curator or a question, for proposals that are made in packages above this one."""
+    found: Context = owner._context  # noqa: SLF001
+    return found
 
 
 def _declared(table: Table) -> list[object]:

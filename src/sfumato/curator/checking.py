@@ -1,0 +1,82 @@
+"""Checking a policy and its sources: what is public about them, and what only their owner may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sfumato.curator.policy_account import PathOrText, read_policy
+from sfumato.engine.files import find, misquoted
+from sfumato.engine.inspection import Inspection, inspect
+from sfumato.engine.sources import Sources
+from sfumato.errors import InvalidPolicy
+from sfumato.policy import Domain, Policy, Table
+from sfumato.privacy import Guarantee
+
+
+@dataclass(frozen=True)
+class CheckedTable:
+    """A checked table: what the policy says of it, and what limits and bounds cost."""
+
+    table: Table
+    columns: Mapping[str, Domain]
+    """Those that questions may name."""
+    content: str | None
+    """A hash of the rows. PRIVATE unless the table is public: it lets whoever reads it test a guess of them."""
+    costs: Inspection | None
+    """Exact figures. PRIVATE; None for a public table, and when only what is public was asked for."""
+
+    @property
+    def whose_rows(self) -> str:
+        """Whose a row is, in words."""
+        table = self.table
+        return "public" if table.public else "every row a unit" if table.every_row else f"id {table.id}"
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """A report on a policy and its sources. What is PRIVATE in it is exact, protected by no noise, and the owner's."""
+
+    policy: Policy
+    tables: tuple[CheckedTable, ...]
+    """Empty when a source was refused."""
+    refusal: InvalidPolicy | None = None
+    misquoted: tuple[tuple[str, int], ...] = ()
+    """Files with the first line that is not one record: why a source may have been refused. PRIVATE."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the policy promises for life."""
+        return Guarantee(self.policy.budget.epsilon, self.policy.budget.delta)
+
+
+def check(policy: Policy | PathOrText, *, private: bool = True) -> CheckReport:
+    """Open a policy's sources and compare them with what it declares; ``private`` adds exact figures for the owner.
+
+    A policy that is wrong by itself is refused; a source that is wrong is refused in the report, because only the
+    owner may be told in which line.
+    """
+    declared = read_policy(policy)
+    try:
+        with Sources(declared) as sources:
+            return CheckReport(declared, tuple(_checked(sources, each, private) for each in declared.tables.values()))
+    except InvalidPolicy as refusal:
+        return CheckReport(declared, (), refusal, _misquoted(declared) if private else ())
+
+
+def _checked(sources: Sources, table: Table, private: bool) -> CheckedTable:
+    content = sources.fingerprint(table.name)[:16] if table.public or private else None
+    costs = inspect(sources, table.name) if private and not table.public else None
+    return CheckedTable(table, sources.columns(table.name), content, costs)
+
+
+def _misquoted(policy: Policy) -> tuple[tuple[str, int], ...]:
+    """The first wrong line of each CSV file: a refusal does not say where, because that tells of the rows."""
+    found = []
+    for table in policy.tables.values():
+        with suppress(InvalidPolicy):
+            files = find(table.source, f"tables.{table.name}.source")
+            lines = ((path, misquoted(path)) for path in files.paths if files.kind == "csv")
+            found += [(path, line) for path, line in lines if line is not None]
+    return tuple(found)

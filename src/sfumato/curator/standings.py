@@ -1,0 +1,100 @@
+"""Where a budget stands: what it allows, what is spent, what is left, what it would accept now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import Gaussian, Laplace
+from sfumato.privacy import Budget, Sensitivity, codec
+from sfumato.privacy.numbers import NONNEGATIVE, exact, shown
+
+_KINDS = ("Laplace", "Gaussian")
+
+
+@codec.value("standing")
+@dataclass(frozen=True)
+class Standing:
+    """A standing says, for each currency, what a budget allows and has spent, and what it would accept now."""
+
+    epsilon: Fraction
+    delta: Fraction
+    allowed: Mapping[str, Fraction | None] = field(metadata=codec.MAPPING)
+    """None where nothing bounds it."""
+    spent: Mapping[str, Fraction | None] = field(metadata=codec.MAPPING)
+    left: Mapping[str, Fraction] = field(metadata=codec.MAPPING)
+    """A currency that is closed is missing."""
+    largest: Mapping[str, float] = field(metadata=codec.MAPPING)
+    """The largest ε accepted now by kind of noise: pure for Laplace, at the account's δ for Gaussian."""
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            object.__setattr__(self, name, exact(getattr(self, name), name, NONNEGATIVE))
+        for name in ("allowed", "spent", "left"):
+            object.__setattr__(self, name, _amounts(getattr(self, name), name))
+        names = set(self.allowed)
+        if set(self.spent) != names or not set(self.left) <= names or None in self.left.values():
+            raise InvalidParameter("spent", self.spent, "an amount for each currency that is allowed")
+        if not isinstance(self.largest, Mapping) or not set(self.largest) <= set(_KINDS):
+            raise InvalidParameter("largest", self.largest, "numbers by kind of noise: " + ", ".join(_KINDS))
+        largest = {name: codec.real(each, name) for name, each in self.largest.items()}
+        object.__setattr__(self, "largest", largest)
+
+    @classmethod
+    def of(cls, *budgets: Budget) -> Standing:
+        """The standing of the last budget, such as an analyst's share; what it would accept, all of them must."""
+        budget = budgets[-1]
+        kinds: dict[str, Any] = {"Laplace": Laplace, "Gaussian": Gaussian} if budget.delta else {"Laplace": Laplace}
+        change = Sensitivity(1, 1, neighbours=budget.neighbours)
+        return cls(
+            budget.epsilon,
+            budget.delta,
+            budget.allowances.amounts,
+            budget.spent,
+            budget.remaining,
+            {name: min(each.largest(kind, sensitivity=change) for each in budgets) for name, kind in kinds.items()},
+        )
+
+    def to_json(self) -> str:
+        """The standing as JSON text; amounts are exact, and so written as strings."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Standing:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Currency, allowed, spent and left of each currency that is in use, as text."""
+        return [
+            (
+                name,
+                _short(allowed),
+                _short(self.spent[name]),
+                _short(self.left[name]) if name in self.left else "closed",
+            )
+            for name, allowed in self.allowed.items()
+            if allowed != 0
+        ]
+
+    def __str__(self) -> str:
+        at = {"Laplace": "", "Gaussian": f" at δ = {_short(self.delta)}"}
+        offers = " or ".join(f"{name} ε = {shown(most, 6)}{at[name]}" for name, most in self.largest.items() if most)
+        life = f"for life: ε = {_short(self.epsilon)}, δ = {_short(self.delta)}"
+        return f"{life}\nlargest release accepted now: {offers or 'none'}"
+
+
+def _amounts(found: object, name: str) -> dict[str, Fraction | None]:
+    if not isinstance(found, Mapping):
+        raise InvalidParameter(name, found, "amounts by currency")
+    return {
+        currency: None if amount is None else exact(amount, f"{name} {currency}", NONNEGATIVE)
+        for currency, amount in found.items()
+    }
+
+
+def _short(amount: Fraction | None) -> str:
+    return "unbounded" if amount is None else shown(float(amount), 6)
