@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from engine.tables import DATA, in_database
 from sfumato.cli import main
-from sfumato.engine.sources import schema
+from sfumato.engine.duckdb.connection import schema
 from sfumato.policy import Domain, read
 
 FLIGHTS = DATA / "flights" / "flights.parquet"

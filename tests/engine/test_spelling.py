@@ -14,7 +14,7 @@ from engine.ordinary import ORDINARY
 from engine.tables import policy_of
 from plan.samples import read
 from sfumato.engine import generator, lowering
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.generator import Generator
 from sfumato.engine.relational import Operation, Wide
 from sfumato.engine.spelling import Spelling
@@ -71,7 +71,7 @@ def test_statements_have_no_word_of_a_dialect(question: str) -> None:
     table = Table("t", source, columns, id="who", max_rows=5, max_groups=3, max_rows_per_group=2)
     engine = DuckDB(policy_of(table, Table("p", pa.table({"place": ["a"], "far": [2]}), public=True)))
     plan = parse(question, engine.catalog()).plan
-    for bounded in boundings(plan, table, Limits.of(table), 2):
+    for bounded in boundings(plan, Limits.of(table), 2):
         statement = lowering.statement(bounded, 7)
         written = Generator(Marked(), str.upper).statement(statement)  # type: ignore[arg-type]
         assert not OWN.search(written), (OWN.search(written), written)

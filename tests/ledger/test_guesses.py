@@ -24,7 +24,7 @@ from click.testing import CliRunner
 import sfumato as sf
 from ledger.desks import account, pure
 from sfumato.cli import main
-from sfumato.engine import files
+from sfumato.engine.duckdb import files
 from sfumato.ledger.entries import microseconds
 from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.purse import NOTHING, Purse, write_cost

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from sfumato.engine.files import Files, find, misquoted
-from sfumato.engine.inspection import Inspection, inspect
-from sfumato.engine.sources import Sources
+from sfumato.engine.opening import misquoted_lines, open_inspector
+from sfumato.engine.seam import Inspection, Inspector
 from sfumato.errors import InvalidPolicy, shorten
 from sfumato.policy import Policy, Table, read
 from sfumato.privacy import Guarantee
@@ -30,24 +28,17 @@ def report(path: Path, *, private: bool) -> None:
             _costs(policy, sources)
 
 
-def _opened(policy: Policy, *, private: bool) -> Sources:
+def _opened(policy: Policy, *, private: bool) -> Inspector:
     """The sources; a refusal does not say where in a file it met a wrong quote, so the owner is told here."""
     try:
-        return Sources(policy)
+        return open_inspector(policy)
     except InvalidPolicy:
-        for table in policy.tables.values() if private else ():
-            with suppress(InvalidPolicy):
-                _name_misquoted(find(table.source, f"tables.{table.name}.source"))
+        for path, line in misquoted_lines(policy) if private else ():
+            click.secho(f"{_PRIVATE}\n{path}: line {line:,} is not one record", fg="red", err=True)
         raise
 
 
-def _name_misquoted(found: Files) -> None:
-    for path in found.paths if found.kind == "csv" else ():
-        if (line := misquoted(path)) is not None:
-            click.secho(f"{_PRIVATE}\n{path}: line {line:,} is not one record", fg="red", err=True)
-
-
-def _describe(name: str, table: Table, sources: Sources) -> None:
+def _describe(name: str, table: Table, sources: Inspector) -> None:
     kind = "public" if table.public else "every row a unit" if table.every_row else f"id {table.id}"
     click.secho(f"\n{name}", bold=True, nl=False)
     # A hash of private rows would let whoever reads it test a guess of them.
@@ -56,12 +47,12 @@ def _describe(name: str, table: Table, sources: Sources) -> None:
         click.echo(f"  {column:<20} {shorten(domain, 90)}")
 
 
-def _costs(policy: Policy, sources: Sources) -> None:
+def _costs(policy: Policy, sources: Inspector) -> None:
     click.secho(f"\n{_PRIVATE}", fg="red", bold=True)
     for name, table in policy.tables.items():
         if not table.public:
             click.echo(f"{name}: content {sources.fingerprint(name)[:16]}")
-            _cost(name, table, inspect(sources, name))
+            _cost(name, table, sources.inspect(name))
     click.secho(_PRIVATE, fg="red", bold=True)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from sfumato.engine.sources import schema, tables
+from sfumato.engine.opening import schema, tables
 from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.policy import ROW, Domain, Policy, Table, Type
 from sfumato.policy.drafting import drafted

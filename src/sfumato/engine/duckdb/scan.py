@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.engine.literals import listed, literal, name, real
+from sfumato.engine.spellings.duckdb_literals import listed, literal, name, real
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 from sfumato.privacy.numbers import above, below

@@ -17,11 +17,11 @@ from pathlib import Path
 from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sfumato.engine import discovery, files, memory, relations
-from sfumato.engine.literals import listed, literal, name
-from sfumato.engine.relations import Relation
-from sfumato.engine.scan import Cell, Scan
-from sfumato.engine.spilling import Spill
+from sfumato.engine.duckdb import discovery, files, memory, relations
+from sfumato.engine.duckdb.relations import Relation
+from sfumato.engine.duckdb.scan import Cell, Scan
+from sfumato.engine.duckdb.spilling import Spill
+from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.values import MOST_ROWS

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from sfumato.engine import files, memory
-from sfumato.engine.literals import listed, literal, name
-from sfumato.engine.scan import Cell
+from sfumato.engine.duckdb import files, memory
+from sfumato.engine.duckdb.scan import Cell
+from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.policy import Table
 from sfumato.policy.values import NAME
