@@ -20,6 +20,7 @@ from sfumato.engine.relational import Operation, Wide
 from sfumato.engine.spelling import Spelling
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.plan.bounding import Limits, boundings
+from sfumato.plan.expressions import Field
 from sfumato.plan.keys import Span, World
 from sfumato.plan.sql import parse
 from sfumato.policy import Domain, Table, Type
@@ -80,7 +81,8 @@ def test_statements_have_no_word_of_a_dialect(question: str) -> None:
 
 def test_public_values_have_no_word_of_a_dialect() -> None:
     key = read("CASE WHEN age > 3 THEN colour END")
-    world = World((("age", Domain("integer"), Span(1, 10)), ("colour", Domain("text"), ("a", "b"))), (key,))
+    age, colour = (Field(0, "visits", name) for name in ("age", "colour"))
+    world = World(((age, Domain("integer"), Span(1, 10)), (colour, Domain("text"), ("a", "b"))), (key,))
     written = Generator(Marked(), str.upper).statement(lowering.distinct(world))  # type: ignore[arg-type]
     assert not OWN.search(written), written
 

@@ -41,11 +41,12 @@ from sfumato.plan import keys as group_keys, nodes
 from sfumato.plan.bounding import Bounded, Scaled, longest
 from sfumato.plan.costs import expressions
 from sfumato.plan.expressions import Column, Expression, Field, columns
-from sfumato.plan.keys import World
+from sfumato.plan.keys import MOST_GROUPS, World
 from sfumato.plan.limits import Bounding
 from sfumato.plan.measures import Contribution
 from sfumato.plan.nodes import Filter, relations
 from sfumato.policy import Type
+from sfumato.policy.values import MOST_ROWS
 
 UNIT = "sf_unit"
 """The column of a scan that says whose row it is."""
@@ -248,7 +249,9 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
 def _cut_stages(bounded: Bounded, rows: _Rows, source: Select, scaling: Sequence[_Scaling]) -> Stages:
     """Each unit's totals in each group, and these cut to what may count there."""
     names = ("u", *rows.keys)
-    totals = [(name, _unit_total(rows, name)) for name in rows.values]
+    sizes = [each.size for each in bounded.measures for _ in range(each.coordinates)]
+    most = MOST_ROWS * nodes.multiplicity(bounded.plan.source)
+    totals = [(name, _unit_total(rows, name, most * size)) for name, size in zip(rows.values, sizes, strict=True)]
     totals += [
         (name, apply(Operation.MULTIPLY, _sum(Reference(value)), Constant(1 << bits, Wide.INTEGER)))
         for name, value, bits in zip(rows.exact, rows.values, _bits(bounded), strict=False)
@@ -258,12 +261,13 @@ def _cut_stages(bounded: Bounded, rows: _Rows, source: Select, scaling: Sequence
     return ("g", grouped), ("c", Select((*_same(names), *capped, *_same(rows.exact)), Named("g")))
 
 
-def _unit_total(rows: _Rows, name: str) -> Scalar:
-    """A unit's total in one group, within what can be scaled."""
+def _unit_total(rows: _Rows, name: str, most: int) -> Scalar:
+    """A unit's total in one group, within what can be scaled; no table gives more than ``most``."""
     if name in rows.maximal:
         return Total(Aggregation.MAX, Reference(name))
+    total = _sum(Reference(name))
     ends = Constant(-_LARGEST, Wide.INTEGER), Constant(_LARGEST, Wide.INTEGER)
-    return _narrow(_clamped(_sum(Reference(name)), *ends))
+    return _narrow(total if most <= _LARGEST else _clamped(total, *ends))
 
 
 def _norms(scaling: Sequence[_Scaling]) -> tuple[str, Select]:
@@ -316,21 +320,27 @@ class _Scaling:
 
     def norm(self) -> tuple[str, Scalar]:
         """Exact, so that it does not depend on the order of groups."""
-        if not self.squared:
-            return self.length, _sum(self._size())
-        squares = [apply(Operation.MULTIPLY, _wide(Reference(name)), _wide(Reference(name))) for name in self.own]
-        return self.length, _sum(_added(squares))
+        if self.squared:
+            squares = [apply(Operation.MULTIPLY, _wide(Reference(name)), _wide(Reference(name))) for name in self.own]
+            return self.length, _sum(_added(squares))
+        return self.length, _narrow(_sum(self._size())) if self._short else _sum(self._size())
 
     def scaled(self) -> list[tuple[str, Scalar]]:
         """The cut totals, scaled to the norm."""
         length = Reference(self.length)
-        norm = _real_of_wide(length)
-        fits = apply(Operation.AT_MOST, length, Constant(self.bound**2 if self.squared else self.bound, Wide.INTEGER))
+        norm = _as_real(length) if self._short else _real_of_wide(length)
+        bound = self.bound**2 if self.squared else self.bound
+        fits = apply(Operation.AT_MOST, length, whole(bound) if self._short else Constant(bound, Wide.INTEGER))
         root = apply(Operation.SQRT, norm) if self.squared else norm
         return [
             (name, apply(Operation.CASE, fits, Reference(name), _times(Reference(name), self.bound, root)))
             for name in self.own
         ]
+
+    @property
+    def _short(self) -> bool:
+        """Whether 64 bits hold the norm, whatever groups there are."""
+        return not self.squared and (self.most << self.bits) * MOST_GROUPS <= _LARGEST
 
     def _size(self) -> Scalar:
         return _added([apply(Operation.ABS, Reference(name)) for name in self.own])
