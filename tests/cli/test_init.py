@@ -42,7 +42,7 @@ def test_a_draft_is_a_policy_that_reads(tmp_path: Path) -> None:
         "origin": Domain("text", values=("JFK", "LGA", "EWR")),
         "dest": Domain("text"),
     }
-    assert table.source.resolve() == FLIGHTS.resolve()
+    assert table.source.path.resolve() == FLIGHTS.resolve()
     assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
 
 

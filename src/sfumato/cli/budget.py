@@ -53,7 +53,7 @@ def show(policy: Path, analyst: str | None, ledger: Path | None, as_json: bool) 
     """What remains of POLICY's budget, per currency, and the largest release it would accept now."""
     from sfumato.cli.tables import show as show_table
     from sfumato.curator.bookkeeping import standing
-    from sfumato.policy.reading import read
+    from sfumato.policy.toml_files import read
 
     found = standing(read(policy), ledger, analyst)
     if as_json:
@@ -79,7 +79,7 @@ def amend(policy: Path, reason: str, ledger: Path | None, as_json: bool) -> None
       sfumato budget amend clinic.toml --reason "second year of the study"
     """
     from sfumato.curator.bookkeeping import amend as amend_account
-    from sfumato.policy.reading import read
+    from sfumato.policy.toml_files import read
 
     line = amend_account(read(policy), reason=reason, ledger=ledger)
     click.echo(json.dumps({"line": line.number, "hash": line.hash}) if as_json else f"amended: line {line.number}")

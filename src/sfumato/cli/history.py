@@ -26,7 +26,7 @@ def command(policy: Path, analyst: str | None, ledger: Path | None, as_json: boo
 
     from sfumato.cli.tables import show
     from sfumato.curator.bookkeeping import history
-    from sfumato.policy.reading import read
+    from sfumato.policy.toml_files import read
 
     lines = history(read(policy), ledger, analyst)
     if as_json:

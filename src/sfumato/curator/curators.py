@@ -18,7 +18,7 @@ from sfumato.ledger import Ledger
 from sfumato.plan.limits import Limits
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy
-from sfumato.policy.reading import read
+from sfumato.policy.toml_files import read
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.door import Progress, quietly

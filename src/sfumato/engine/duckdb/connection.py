@@ -23,7 +23,7 @@ from sfumato.engine.duckdb.scan import Cell, Scan
 from sfumato.engine.duckdb.spilling import Spill
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
-from sfumato.policy import Domain, Policy, Table, Type
+from sfumato.policy import Domain, InMemory, Policy, Table, Type
 from sfumato.policy.values import MOST_ROWS
 from sfumato.privacy.numbers import whole
 
@@ -194,8 +194,8 @@ class Sources:
             )
 
     def _open(self, table: Table) -> Relation:
-        if not isinstance(table.source, Path):
-            return self._copied(table, memory.frame(table.source, f"tables.{table.name}.source"))
+        if isinstance(table.source, InMemory):
+            return self._copied(table, memory.frame(table.source.table, f"tables.{table.name}.source"))
         found, relation = relations.opened(table, self._databases, self._execute)
         if found.kind == "csv":
             files.check_quoting(found, f"tables.{table.name}.source")

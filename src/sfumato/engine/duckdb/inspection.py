@@ -15,7 +15,7 @@ from sfumato.engine.duckdb.files import find, misquoted
 from sfumato.engine.duckdb.scan import Cell, cleaned, owned, typed
 from sfumato.engine.seam import ColumnCost, Inspection
 from sfumato.errors import InvalidPolicy
-from sfumato.policy import Domain, Policy
+from sfumato.policy import Domain, File, Policy
 
 
 class DuckDBInspector:
@@ -44,7 +44,9 @@ def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
     """Each CSV file of a policy that has a line which is not one record, and the number of its first."""
     for table in policy.tables.values():
         with suppress(InvalidPolicy):
-            found = find(table.source, f"tables.{table.name}.source")
+            if not isinstance(table.source, File):
+                continue
+            found = find(table.source.path, f"tables.{table.name}.source")
             for path in found.paths if found.kind == "csv" else ():
                 if (line := misquoted(path)) is not None:
                     yield path, line
