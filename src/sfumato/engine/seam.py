@@ -1,4 +1,4 @@
-"""The seam between the system and the engines: what an engine must do, in terms that no database is named in.
+"""The seam says what the system asks of an engine, in terms in which no database is named.
 
 A driver implements ``Engine``. It decides nothing about privacy: limits, ranges and sensitivities are in the bounded
 plan, and a driver is right when its totals are those that the plan means, to the last bit.

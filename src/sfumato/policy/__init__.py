@@ -1,4 +1,4 @@
-"""What is public about the tables, whom we protect, and the budget."""
+"""A policy says what is public about the tables, whom we protect, and what the budget is."""
 
 from sfumato.policy.domains import Domain, Type, Value
 from sfumato.policy.toml_files import read

@@ -1,4 +1,4 @@
-"""A policy as the text of its file: the inverse of reading."""
+"""A policy is written as the text of its file, which reads back as the same policy."""
 
 from __future__ import annotations
 

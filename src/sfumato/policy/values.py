@@ -1,4 +1,4 @@
-"""A policy as frozen values: one population, its account, its tables. Everything in it is public."""
+"""A policy is one population, its budget and its tables, as frozen values. Everything in it is public."""
 
 from __future__ import annotations
 

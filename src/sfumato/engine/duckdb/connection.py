@@ -1,4 +1,4 @@
-"""The tables of a policy, opened: one locked-down DuckDB in memory that can read the named files and nothing else.
+"""One locked-down DuckDB in memory holds the tables of a policy: it can read the named files and nothing else.
 
 Only generated statements may run here. The connection has no file access beyond the sources, no settings, no
 extensions, no other databases; each call has a cursor of its own, so threads need no care.

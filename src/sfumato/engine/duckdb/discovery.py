@@ -1,4 +1,4 @@
-"""What a public table's data say of its columns. Never used on a private table."""
+"""The columns of a public table are found in its data where the policy declares none; a private table's never are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy's bounds and limits cost, exactly: for the owner's eyes alone.
+"""An owner sees here, exactly, what a policy's bounds and limits cost; nobody else may.
 
 These figures are functions of private data with no noise. They are computed when the owner asks, returned, and
 kept nowhere; nothing an analyst can reach may call this.

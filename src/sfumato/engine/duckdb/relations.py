@@ -1,4 +1,4 @@
-"""What a source is to the engine: a relation to select from, with the true names and stored types of its columns."""
+"""A source becomes a relation to select from, with the true names and stored types of its columns."""
 
 from __future__ import annotations
 

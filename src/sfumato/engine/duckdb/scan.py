@@ -1,4 +1,4 @@
-"""A source's cells made what the policy declares: the SQL of the scan, total and cheap.
+"""The scan makes a source's cells what the policy declares, in SQL that never fails and costs little.
 
 Every rule works on one cell (an id: on one row) by itself, so two tables that differ in one unit's rows differ in
 that unit's rows after the scan too: it is stable with factor 1 under both neighbour relations.

@@ -1,4 +1,4 @@
-"""DuckDB's spelling."""
+"""DuckDB writes the relational form so."""
 
 from __future__ import annotations
 
