@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engine.seam import Address
+from sfumato.engine.seam import Data
 from sfumato.errors import EngineClosed, Unsupported
 from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.catalog import Catalog, Described
@@ -94,15 +95,14 @@ class Integers:
         return values, np.isin(values, domain.values) if domain.values is not None else np.ones(len(values), bool)
 
     def identity(self) -> str:
-        return " ".join(found for name in self._policy.tables for _, found in self._addresses(name))
+        return " ".join(self._seal(name) for name in self._policy.tables)
 
-    def addresses(self, *, public: bool) -> tuple[Address, ...]:
+    def data(self, *, public: bool) -> tuple[Data, ...]:
         chosen = [name for name, table in self._policy.tables.items() if table.public is public]
-        return tuple(found for name in chosen for found in self._addresses(name))
+        return tuple(Data(f"memory://{self._seal(name)}", partial(self._seal, name)) for name in chosen)
 
-    def _addresses(self, name: str) -> tuple[tuple[str, str], ...]:
-        seal = hashlib.sha256(b"".join(each.tobytes() for each in self._rows[name].values())).hexdigest()
-        return ((f"memory://{seal}", seal),)
+    def _seal(self, name: str) -> str:
+        return hashlib.sha256(b"".join(each.tobytes() for each in self._rows[name].values())).hexdigest()
 
     def interrupt(self, token: int | None = None) -> None:
         """Nothing here takes long."""

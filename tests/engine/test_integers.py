@@ -74,8 +74,8 @@ def test_totals_are_the_same_on_both_engines(text: str, unit: str, rows: int) ->
 def test_equal_data_have_one_identity_and_one_address(opened: type[Engine]) -> None:
     first, again, other = (opened(_policy(seed, "who")) for seed in (1, 1, 2))  # type: ignore[call-arg]
     assert first.identity() == again.identity() != other.identity()
-    assert first.addresses(public=False) == again.addresses(public=False) != other.addresses(public=False)
-    assert first.addresses(public=True) == ()
+    assert first.data(public=False) == again.data(public=False) != other.data(public=False)
+    assert first.data(public=True) == ()
     for engine in (first, again, other):
         engine.close()
 

@@ -55,10 +55,10 @@ class Curator:
             if self._owns_ledger:
                 opened.callback(self.ledger.close)
             account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)
-            for address, fingerprint in engine.addresses(public=False):
-                account.join(address, fingerprint=fingerprint)
-            for address, fingerprint in engine.addresses(public=True):
-                self.ledger.require_public(address, fingerprint=fingerprint)
+            for data in engine.data(public=False):
+                account.join(data)
+            for data in engine.data(public=True):
+                self.ledger.require_public(data)
             self.setting = Setting(self.policy, engine, account, progress, f"version {account.version}", allowed)
             self._catalog = engine.catalog()
             opened.pop_all()

@@ -6,8 +6,8 @@ plan, and a driver is right when its totals are those that the plan means, to th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 import numpy as np
@@ -19,8 +19,20 @@ from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Domain
 
-Address = tuple[str, str | None]
-"""Where data are, and a hash of their content where the engine knows it."""
+
+@dataclass(frozen=True)
+class Data:
+    """Data as an engine identifies them: where they are, and what tells whether they are the same. PRIVATE."""
+
+    address: str
+    """The real path of a file, or any other address."""
+    fingerprint: Callable[[], str] = field(repr=False, compare=False)
+    """Finds a hash of the content. It may read all of a file, so it is called only where nothing else tells."""
+    size: str = ""
+    file: str = ""
+    """What all names of one file share; empty where the data are no file."""
+    look: str = ""
+    """What changes whenever the content does; empty while nothing of the kind is known."""
 
 
 class Engine(Protocol):
@@ -58,8 +70,8 @@ class Engine(Protocol):
         """The version of the data that were opened: equal data as opened have equal texts."""
         ...
 
-    def addresses(self, *, public: bool) -> tuple[Address, ...]:
-        """Where the rows of all public, or of all private, tables come from."""
+    def data(self, *, public: bool) -> tuple[Data, ...]:
+        """The data that the rows of all public, or of all private, tables come from."""
         ...
 
     def interrupt(self, token: int | None = None) -> None:

@@ -91,7 +91,7 @@ class Ledger:
             if desk.newest(account=name) is None:
                 desk.append("account-open", name, {"detail": codec.dumps(terms)})
 
-    def require_public(self, source: str | os.PathLike[str], *, fingerprint: str | None = None) -> None:
+    def require_public(self, source: sources.Given, *, fingerprint: str | None = None) -> None:
         """Refuse data that an account protects: declared public, they would be read for free."""
         with self._book.reading() as desk:
             joined = sources.joined(desk)

@@ -15,7 +15,7 @@ from sfumato.engine import lowering
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.generator import Generator
 from sfumato.engine.relational import Statement
-from sfumato.engine.seam import Address
+from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.errors import EngineFailed, Unsupported
 from sfumato.plan.bounding import Bounded
@@ -106,10 +106,10 @@ class DuckDB:
     def _written(self, statement: Statement) -> str:
         return Generator(DuckDBSpelling(), self.sources.scan).statement(statement)
 
-    def addresses(self, *, public: bool) -> tuple[Address, ...]:
-        """Where rows come from: files, or the content of tables in memory."""
+    def data(self, *, public: bool) -> tuple[Data, ...]:
+        """The data that rows come from: files, or the content of tables in memory."""
         chosen = [name for name, table in self._policy.tables.items() if table.public is public]
-        return tuple(found for name in chosen for found in self.sources.addresses(name))
+        return tuple(found for name in chosen for found in self.sources.data(name))
 
     def identity(self) -> str:
         return self.sources.identity()
