@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 from timing import cpu_seconds
 
-from sfumato.engine.sources import Sources
+from sfumato.engine.duckdb.connection import Sources
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 

@@ -14,7 +14,7 @@ import pytest
 import sfumato as sf
 from engine.tables import private
 from sfumato.caching import cached_property
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.keys import World
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from engine.tables import DATA, in_database
 from sfumato.cli import main
-from sfumato.engine.sources import schema
+from sfumato.engine.duckdb.connection import schema
 from sfumato.policy import Domain, read
 
 FLIGHTS = DATA / "flights" / "flights.parquet"
@@ -42,7 +42,7 @@ def test_a_draft_is_a_policy_that_reads(tmp_path: Path) -> None:
         "origin": Domain("text", values=("JFK", "LGA", "EWR")),
         "dest": Domain("text"),
     }
-    assert table.source.resolve() == FLIGHTS.resolve()
+    assert table.source.path.resolve() == FLIGHTS.resolve()
     assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
 
 

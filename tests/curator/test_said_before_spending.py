@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 
 import sfumato as sf
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.duckdb.driver import DuckDB
 
 STATES = sf.Domain("text", values=("CA", "NY", "TX"))
 AGES = sf.Domain("integer", bounds=(0, 100))

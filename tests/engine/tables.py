@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
@@ -33,6 +35,11 @@ def public(source: Any, **more: Any) -> Policy:
     """A policy whose public table is called p."""
     someone = pa.table({"a": [1]})
     return policy_of(Table("t", someone, {"a": {"type": "integer"}}, id="row"), Table("p", source, public=True, **more))
+
+
+def tuples(totals: NDArray[np.int64]) -> list[tuple[int, ...]]:
+    """Totals as whole numbers of Python's own, a tuple for each group."""
+    return [tuple(row) for row in totals.tolist()]
 
 
 def in_parquet(table: pa.Table, folder: Path) -> Path:

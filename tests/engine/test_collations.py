@@ -8,11 +8,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from engine.tables import policy_of
+from engine.tables import policy_of, tuples
 from safety.worlds import question
-from sfumato.engine.duckdb import DuckDB
-from sfumato.engine.inspection import inspect
-from sfumato.engine.sources import Sources
+from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.engine.duckdb.inspection import inspect
 from sfumato.policy import Domain, Policy, Table
 
 ROWS = [  # who, zone, word, spelt
@@ -86,7 +86,7 @@ def _totals(policy: Policy, texts: list[str]) -> dict[str, list[Any]]:
     engine, found = DuckDB(policy), {}
     for text in texts:
         asked = question(engine, policy, text)
-        found[text] = [asked.groups, *(engine.totals(each, asked.groups, 7) for each in asked.options)]
+        found[text] = [asked.groups, *(tuples(engine.totals(each, asked.groups, 7)) for each in asked.options)]
     engine.close()
     return found
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from engine.tables import DATA, SOURCES, private
-from sfumato.engine.inspection import inspect
-from sfumato.engine.sources import Sources
+from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.duckdb.inspection import inspect
 
 PEOPLE = pa.table(
     {

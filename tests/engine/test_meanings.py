@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from engine.lowered import constant, selected
-from engine.tables import policy_of
+from engine.tables import policy_of, tuples
 from plan.samples import read
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan import letters
 from sfumato.plan.bounding import Bounding, Limits, boundings
@@ -147,7 +147,7 @@ def _totals(engine: DuckDB, text: str, way: Bounding, groups: list[Any], key: in
     plan = parse(text, engine.catalog()).plan
     table = engine._policy.tables["t"]
     made = boundings(plan, Limits.of(table), len(groups))
-    return engine.totals(next(each for each in made if each.bounding is way), groups, key)
+    return tuples(engine.totals(next(each for each in made if each.bounding is way), groups, key))
 
 
 def test_values_become_steps_with_ties_to_even() -> None:

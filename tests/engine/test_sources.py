@@ -22,8 +22,8 @@ import pyarrow.parquet
 import pytest
 
 from engine.tables import DATA, SOURCES, in_csv, in_database, in_parquet, policy_of, private, public
-from sfumato.engine import files
-from sfumato.engine.sources import Sources, schema, tables
+from sfumato.engine.duckdb import files
+from sfumato.engine.duckdb.connection import Sources, schema, tables
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Table, Type
 

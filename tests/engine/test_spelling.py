@@ -14,7 +14,7 @@ from engine.ordinary import ORDINARY
 from engine.tables import policy_of
 from plan.samples import read
 from sfumato.engine import generator, lowering
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.generator import Generator
 from sfumato.engine.relational import Operation, Wide
 from sfumato.engine.spelling import Spelling

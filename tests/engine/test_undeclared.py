@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from engine.tables import SOURCES, private
-from sfumato.engine.sources import Sources
+from sfumato.engine.duckdb.connection import Sources
 
 
 def scanned(source: Any, column: dict[str, Any]) -> list[Any]:

@@ -20,6 +20,7 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import account, pure, script
+from sfumato.engine.data_files import identified
 from sfumato.ledger.inspecting import CHECKPOINT
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.sqlite import MIGRATIONS
@@ -44,7 +45,7 @@ def _make_busy(path: Path) -> None:
         clinic, other = account(ledger, sf.Budget(3, "1e-6")), account(ledger, sf.Budget(2), "other")
         clinic.analyst("ana", share="0.5")
         (path.parent / "data.csv").write_text("a,b\n")
-        clinic.join(path.parent / "data.csv")
+        clinic.join(identified(path.parent / "data.csv"))
         for turn in range(12):
             noise = sf.Laplace(scale=100 + turn)
             entry = sf.Entry(sf.Charged(noise, 1), f"question {turn}", f"p{turn % 3}", "v", "ana", f"r{turn}")

@@ -24,7 +24,8 @@ from click.testing import CliRunner
 import sfumato as sf
 from ledger.small_accounts import account, pure
 from sfumato.cli import main
-from sfumato.engine import files
+from sfumato.engine.data_files import identified
+from sfumato.engine.duckdb import files
 from sfumato.ledger.entries import microseconds
 from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.sealed_rows import Row
@@ -97,9 +98,9 @@ def life(folder: Path, *versions: str) -> dict[str, str]:
 
 def errors(clinic: sf.Curator, other: sf.Account, folder: Path) -> Iterator[str]:
     for refused in (
-        lambda: other.join(folder / "visits.csv"),
+        lambda: other.join(identified(folder / "visits.csv")),
         lambda: clinic.sql("SELECT COUNT(*) AS n FROM visits").release(epsilon=2, fresh=True),
-        lambda: clinic.ledger.require_public(folder / "visits.csv"),
+        lambda: clinic.ledger.require_public(identified(folder / "visits.csv")),
         lambda: clinic._context.account.amend(epsilon="0.01", reason="less"),
     ):
         with pytest.raises(sf.SfumatoError) as refusal:
@@ -234,10 +235,10 @@ def test_versions_count_changes(tmp_path: Path) -> None:
         clinic, seen = account(ledger), []
         for text in ("a", "a", "b", "a", "a", "c"):
             path.write_text(text)
-            clinic.join(path)
+            clinic.join(identified(path))
             seen.append(clinic.version)
         assert seen == [1, 1, 2, 3, 3, 4]
         later = (datetime.now().astimezone() + timedelta(seconds=-100)).timestamp()
         os.utime(path, (later, later))
-        clinic.join(path)  # touched, not changed
+        clinic.join(identified(path))  # touched, not changed
         assert clinic.version == 4

@@ -10,7 +10,8 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import account
-from sfumato.ledger import joined_sources
+from sfumato.engine import data_files
+from sfumato.engine.data_files import identified
 
 
 @pytest.fixture
@@ -29,87 +30,87 @@ def visits(tmp_path: Path) -> Path:
 
 def test_the_same_path_or_content_is_refused_by_another_account(ledger: sf.Ledger, visits: Path) -> None:
     clinic, other = account(ledger), account(ledger, name="other")
-    source = clinic.join(visits)
+    source = clinic.join(identified(visits))
     assert source.fingerprint != sha256(visits.read_bytes()).hexdigest()  # a plain hash would test guesses
     copy, link = visits.with_name("copy.csv"), visits.with_name("link.csv")
     copy.write_bytes(visits.read_bytes())
     link.symlink_to(visits)
     for same in (visits, copy, link, str(visits.parent / "." / "visits.csv")):
         with pytest.raises(sf.SourceTaken, match="'clinic'"):
-            other.join(same)
+            other.join(identified(same))
     assert [line.account for line in ledger if line.kind == "source"] == ["clinic"]
-    clinic.join(copy)  # more of the same people's data
+    clinic.join(identified(copy))  # more of the same people's data
 
 
 def test_changed_content_stays_in_the_account(ledger: sf.Ledger, visits: Path) -> None:
     clinic, other = account(ledger), account(ledger, name="other")
-    old = clinic.join(visits)
+    old = clinic.join(identified(visits))
     visits.write_text("patient,cost\n1,20\n2,30\n")
     with pytest.raises(sf.SourceTaken):
-        other.join(visits)
-    new = clinic.join(visits)
+        other.join(identified(visits))
+    new = clinic.join(identified(visits))
     assert new.fingerprint != old.fingerprint
     assert [source.fingerprint for source in clinic.sources] == [old.fingerprint, new.fingerprint]
     moved = visits.with_name("moved.csv")
     os.rename(visits, moved)
     with pytest.raises(sf.SourceTaken):
-        other.join(moved)
+        other.join(identified(moved))
 
 
 def test_a_hard_link_is_the_same_file_however_fresh_it_is(ledger: sf.Ledger, visits: Path) -> None:
     """Linked and changed at once: neither path nor content tells, and no time has passed."""
     clinic, other = account(ledger), account(ledger, name="other")
     visits.write_text("patient,cost\n1,30\n")
-    clinic.join(visits)
+    clinic.join(identified(visits))
     link = visits.with_name("link.csv")
     os.link(visits, link)
     with open(link, "a") as file:
         file.write("2,40\n")
     with pytest.raises(sf.SourceTaken, match="'clinic'"):
-        other.join(link)
+        other.join(identified(link))
     with pytest.raises(sf.SourceTaken, match="'clinic'"):
         other.join(link, fingerprint="of the owner's making")
     visits.unlink()
     with pytest.raises(sf.SourceTaken, match="'clinic'"):
-        other.join(link)
+        other.join(identified(link))
 
 
 def test_an_inode_that_was_given_to_another_file_is_not_the_same_file(ledger: sf.Ledger, tmp_path: Path) -> None:
     clinic, other = account(ledger), account(ledger, name="other")
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
     one.write_text("first")
-    clinic.join(one)
+    clinic.join(identified(one))
     os.rename(one, two)
     one.write_text("second")  # the account's file is another one now, and the old one holds other data
     two.write_text("other people")
-    clinic.join(one)
-    other.join(two)
+    clinic.join(identified(one))
+    other.join(identified(two))
 
 
 def test_no_file_of_an_account_is_declared_public(ledger: sf.Ledger, visits: Path) -> None:
     clinic = account(ledger)
-    clinic.join(visits)
+    clinic.join(identified(visits))
     clinic.join("memory://1", fingerprint="a table's own")
     copy, link, days = (visits.with_name(name) for name in ("copy.csv", "link.csv", "days.csv"))
     copy.write_bytes(visits.read_bytes())
     os.link(visits, link)
     for source, seal in ((visits, None), (copy, None), (link, None), ("memory://2", "a table's own")):
         with pytest.raises(sf.SourceTaken, match="the account 'clinic' protects them"):
-            ledger.require_public(source, fingerprint=seal)
+            ledger.require_public(source if seal else identified(source), fingerprint=seal)
     days.write_text("x" * len(visits.read_bytes()))
-    ledger.require_public(days)
+    ledger.require_public(identified(days))
     ledger.require_public("memory://2", fingerprint="another")
     days.write_text("")
-    ledger.require_public(days)
+    ledger.require_public(identified(days))
 
 
 def test_public_files_of_another_size_are_not_read(
     ledger: sf.Ledger, visits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    account(ledger).join(visits)
-    monkeypatch.setattr(joined_sources, "_digest", lambda _: pytest.fail("read"))
+    account(ledger).join(identified(visits))
+    monkeypatch.setattr(data_files, "_digest", lambda _: pytest.fail("read"))
     visits.with_name("days.csv").write_text("day\n1\n")
-    ledger.require_public(visits.with_name("days.csv"))
+    ledger.require_public(identified(visits.with_name("days.csv")))
 
 
 POLICY = """
@@ -150,35 +151,35 @@ def test_a_file_that_looks_the_same_is_not_read_again(
     """Nothing tells a file's age but the clock, so the clock is moved on instead of waiting two seconds."""
     clinic = account(ledger)
     reads: list[int] = []
-    digest = joined_sources._digest
-    monkeypatch.setattr(joined_sources, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
-    clinic.join(visits)
-    clinic.join(visits)  # touched a moment ago: its times may not show another change
+    digest = data_files._digest
+    monkeypatch.setattr(data_files, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
+    clinic.join(identified(visits))
+    clinic.join(identified(visits))  # touched a moment ago: its times may not show another change
     assert len(reads) == 2
-    later = joined_sources.time.time_ns() + 10**10
-    monkeypatch.setattr(joined_sources.time, "time_ns", lambda: later)
-    first = clinic.join(visits)
-    assert clinic.join(visits) == first
+    later = data_files.time.time_ns() + 10**10
+    monkeypatch.setattr(data_files.time, "time_ns", lambda: later)
+    first = clinic.join(identified(visits))
+    assert clinic.join(identified(visits)) == first
     assert len(reads) == 3
     monkeypatch.undo()
-    monkeypatch.setattr(joined_sources, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
+    monkeypatch.setattr(data_files, "_digest", lambda blocks: (reads.append(1), digest(blocks))[1])
     os.utime(visits, (10**9, 10**9))
     visits.write_text(visits.read_text().replace("20", "99"))
     os.utime(visits, (10**9, 10**9))  # the same size and modification time: the change time tells
-    assert clinic.join(visits).fingerprint != first.fingerprint
+    assert clinic.join(identified(visits)).fingerprint != first.fingerprint
     assert len(reads) == 4
 
 
 def test_joining_again_adds_no_line(ledger: sf.Ledger, visits: Path) -> None:
     clinic = account(ledger)
     for _ in range(3):
-        clinic.join(visits)
+        clinic.join(identified(visits))
     assert [line.kind for line in ledger] == ["account-open", "source"]
 
 
 def test_charging_never_reads_the_data(ledger: sf.Ledger, visits: Path) -> None:
     clinic = account(ledger)
-    clinic.join(visits)
+    clinic.join(identified(visits))
     visits.unlink()
     line = clinic.charge(sf.Entry(sf.Curve.pure("0.1"), plan="p", data="v"))
     clinic.answer(line, "1", {})
@@ -199,7 +200,7 @@ def test_other_addresses_have_a_fingerprint_of_the_owners_making(ledger: sf.Ledg
 def test_empty_files_are_about_nobody(ledger: sf.Ledger, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.csv").touch()
-        account(ledger, name=name).join(tmp_path / f"{name}.csv")
+        account(ledger, name=name).join(identified(tmp_path / f"{name}.csv"))
         assert len(account(ledger, name=name).sources) == 1  # neither is refused for the other's sake
 
 
@@ -207,4 +208,18 @@ def test_empty_files_are_about_nobody(ledger: sf.Ledger, tmp_path: Path) -> None
 def test_sources_that_cannot_be_read_are_refused(ledger: sf.Ledger, source: object) -> None:
     with pytest.raises((sf.InvalidParameter, sf.LedgerUnavailable)):
         account(ledger).join(source)  # type: ignore[arg-type]
+    assert len(list(ledger)) == 1
+
+
+def test_a_bare_path_is_refused_since_the_ledger_opens_no_data(ledger: sf.Ledger, visits: Path) -> None:
+    with pytest.raises(sf.InvalidParameter, match="as its reader identifies it"):
+        account(ledger).join(visits)
+    assert len(list(ledger)) == 1
+
+
+def test_data_that_change_after_they_were_identified_are_not_joined(ledger: sf.Ledger, visits: Path) -> None:
+    data = identified(visits)
+    visits.write_text("patient,cost\n1,20\n2,30\n")
+    with pytest.raises(sf.LedgerUnavailable, match="changed while they were read"):
+        account(ledger).join(data)
     assert len(list(ledger)) == 1

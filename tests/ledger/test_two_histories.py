@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
+from sfumato.engine.data_files import identified
 
 UNIT, BUDGET = sf.PrivacyUnit("person"), sf.Budget(1)
 
@@ -94,8 +95,8 @@ def test_one_file_under_other_addresses_is_one_source(tmp_path: Path) -> None:
     os.link(data, link)
     os.utime(data, (1, 1))
     with sf.Ledger.open(tmp_path / "a.ledger") as ledger:
-        ledger.account("one", unit=UNIT, budget=BUDGET).join(data)
+        ledger.account("one", unit=UNIT, budget=BUDGET).join(identified(data))
         other = ledger.account("two", unit=UNIT, budget=BUDGET)
         for address in (f"file://{data}", str(link)):
             with pytest.raises(sf.SourceTaken):
-                other.join(address)
+                other.join(identified(address))

@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from plan.described import CATALOG, VISITS
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan import costs, sql_expressions
 from sfumato.plan.canonical import digest
@@ -211,7 +211,7 @@ def test_keys_that_would_take_long_to_find_are_refused(engine: DuckDB) -> None:
 
 
 def test_keys_are_looked_for_within_a_time(engine: DuckDB, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.engine.duckdb.FREE_SECONDS", 0.001)
+    monkeypatch.setattr("sfumato.engine.duckdb.driver.FREE_SECONDS", 0.001)
     monkeypatch.setattr("sfumato.plan.keys.MOST_STEPS", 10**12)
     names = Column(Field(0, "t", "name"), Domain("text", values=tuple("x" * 1000 + str(k) for k in range(20_000))))
     dear = call("LIKE", names, literal(Type.TEXT, "%" + "_" * 900 + "b%"))

@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from plan.described import CATALOG, VISITS
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.keys import conditions, groups
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.sql import parse

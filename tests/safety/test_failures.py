@@ -83,7 +83,7 @@ def test_a_statement_that_does_not_bind_costs_nothing(tmp_path: Path, monkeypatc
     """The engine sees the very statement that will run before anything is charged."""
     with Curator(_policy(_table()), tmp_path / "l.ledger") as curator:
         asked = curator.sql(COUNT)
-        monkeypatch.setattr("sfumato.engine.duckdb.DuckDB._written", lambda *_: "SELECT nonsense FROM nowhere")
+        monkeypatch.setattr("sfumato.engine.duckdb.driver.DuckDB._written", lambda *_: "SELECT nonsense FROM nowhere")
         with pytest.raises(EngineFailed):
             asked.release(epsilon=1)
         assert _kinds(curator) == ["account-open", "source"]
@@ -117,11 +117,11 @@ def _refused(curator: Curator) -> str:
 
 def _after_the_charge(curator: Curator, place: str, failure: Callable[..., Any]) -> Callable[..., Any]:
     """The same function until something is charged: what is tried without data before goes well."""
-    sound = pkgutil.resolve_name(place.replace(".door.", ".door:").replace(".duckdb.", ".duckdb:"))
+    sound = pkgutil.resolve_name(place.replace(".door.", ".door:").replace(".driver.", ".driver:"))
     return lambda *given, **named: (failure if _kinds(curator)[-1] == "charge" else sound)(*given, **named)
 
 
-@pytest.mark.parametrize("place", ["sfumato.engine.duckdb.DuckDB.totals", "sfumato.release.door._noisy"])
+@pytest.mark.parametrize("place", ["sfumato.engine.duckdb.driver.DuckDB.totals", "sfumato.release.door._noisy"])
 def test_a_failure_after_the_charge_is_charged_and_says_one_thing(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from engine.tables import tuples
 from safety.worlds import World, question
 from sfumato.curator.curators import Curator
-from sfumato.engine.duckdb import DuckDB
-from sfumato.engine.sources import Sources
+from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.policy.domains import LARGEST_INTEGER
 
 _COLUMNS = {"region": {"values": ["north", "south"]}, "age": {"type": "integer", "bounds": [0, 10]}}
@@ -44,7 +45,7 @@ def _totals(monkeypatch: pytest.MonkeyPatch, engine: DuckDB, total: int) -> int:
     options, groups = asked.options, asked.groups
     with monkeypatch.context() as patch:
         _answering(patch, rows(total))
-        found = dict(zip(groups, engine.totals(options[0], groups, 7), strict=True))
+        found = dict(zip(groups, tuples(engine.totals(options[0], groups, 7)), strict=True))
     assert found[("north",)] == (7,)
     return found[("south",)][0]
 

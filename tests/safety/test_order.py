@@ -13,8 +13,8 @@ import pytest
 
 from safety.worlds import World
 from sfumato.curator.curators import Curator
-from sfumato.engine.duckdb import DuckDB
-from sfumato.engine.sources import Sources
+from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unanswered
 from sfumato.ledger import Account
 from sfumato.policy import Policy, Table

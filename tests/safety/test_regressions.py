@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from engine.tables import tuples
 from safety.worlds import question
 from sfumato.curator.curators import Curator
 from sfumato.curator.questions import Question
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.limits import Bounding
 from sfumato.policy import Policy, Table
@@ -57,7 +58,7 @@ def _totals(asked: Question, way: Bounding | None = None) -> list[tuple[Fraction
     """Exact numbers, in the measures' own terms."""
     bounded = next(each for each in asked.options if way in (None, each.bounding))
     worth = [each.worth for each in bounded.measures for _ in range(each.coordinates)]
-    found = asked._context.engine.totals(bounded, asked.groups, 7)
+    found = tuples(asked._context.engine.totals(bounded, asked.groups, 7))
     return [tuple(total * each for total, each in zip(row, worth, strict=True)) for row in found]
 
 

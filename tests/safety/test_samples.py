@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from engine.tables import tuples
 from safety.worlds import World, question
 from sfumato.curator.curators import Curator
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import Bounded, Bounding
 
 _REGIONS = [f"region {index}" for index in range(8)]
@@ -39,7 +40,7 @@ def _asked(engine: DuckDB) -> tuple[Bounded, tuple[Any, ...]]:
 
 
 def _totals(engine: DuckDB, key: int) -> list[tuple[int, ...]]:
-    return engine.totals(*_asked(engine), key)
+    return tuples(engine.totals(*_asked(engine), key))
 
 
 def test_each_key_samples_anew(engines: dict[str, DuckDB]) -> None:

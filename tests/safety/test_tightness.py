@@ -14,9 +14,11 @@ from itertools import combinations
 import pyarrow as pa
 import pytest
 
+from engine.tables import tuples
 from safety.worlds import Change, Row, World, changes, question
-from sfumato.engine import lowering, scan
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine import lowering
+from sfumato.engine.duckdb import scan
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.relational import Operation, Reference, Scalar, Statement, apply, whole
 from sfumato.plan.bounding import Bounded, boundings, under
 from sfumato.plan.limits import Bounding
@@ -95,7 +97,7 @@ def _worst(
     limits = plan.limits.tighten(None, None, per_group)
     made = boundings(plan.query.plan, limits, len(plan.groups))
     claimed = claim(under(next(each for each in made if each.bounding is way), Neighbours(relation)))
-    totals = {name: each.totals(claimed, plan.groups, 7) for name, each in tables.items()}
+    totals = {name: tuples(each.totals(claimed, plan.groups, 7)) for name, each in tables.items()}
     names = [name for name in tables if name]
     pairs = [("", name) for name in names] if relation == "add-remove" else list(combinations(names, 2))
     found = [change for a, b in pairs for change in changes(claimed, totals[a], totals[b])]

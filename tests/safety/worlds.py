@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from sfumato.curator.context import Context
 from sfumato.curator.questions import Question
-from sfumato.engine.duckdb import DuckDB
-from sfumato.engine.sources import Sources
+from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.limits import Limits
 from sfumato.plan.sql import parse

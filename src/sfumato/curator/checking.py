@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from sfumato.curator.policy_account import PathOrText, read_policy
-from sfumato.engine.files import find, misquoted
-from sfumato.engine.inspection import Inspection, inspect
-from sfumato.engine.sources import Sources
+from sfumato.engine.opening import misquoted_lines, open_inspector
+from sfumato.engine.seam import Inspection, Inspector
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, Policy, Table
 from sfumato.privacy import Guarantee
@@ -59,24 +57,13 @@ def check(policy: Policy | PathOrText, *, private: bool = True) -> CheckReport:
     """
     declared = read_policy(policy)
     try:
-        with Sources(declared) as sources:
+        with open_inspector(declared) as sources:
             return CheckReport(declared, tuple(_checked(sources, each, private) for each in declared.tables.values()))
     except InvalidPolicy as refusal:
-        return CheckReport(declared, (), refusal, _misquoted(declared) if private else ())
+        return CheckReport(declared, (), refusal, tuple(misquoted_lines(declared)) if private else ())
 
 
-def _checked(sources: Sources, table: Table, private: bool) -> CheckedTable:
+def _checked(sources: Inspector, table: Table, private: bool) -> CheckedTable:
     content = sources.fingerprint(table.name)[:16] if table.public or private else None
-    costs = inspect(sources, table.name) if private and not table.public else None
+    costs = sources.inspect(table.name) if private and not table.public else None
     return CheckedTable(table, sources.columns(table.name), content, costs)
-
-
-def _misquoted(policy: Policy) -> tuple[tuple[str, int], ...]:
-    """The first wrong line of each CSV file: a refusal does not say where, because that tells of the rows."""
-    found = []
-    for table in policy.tables.values():
-        with suppress(InvalidPolicy):
-            files = find(table.source, f"tables.{table.name}.source")
-            lines = ((path, misquoted(path)) for path in files.paths if files.kind == "csv")
-            found += [(path, line) for path, line in lines if line is not None]
-    return tuple(found)

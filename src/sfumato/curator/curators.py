@@ -14,7 +14,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.ledger import Ledger, Line
 from sfumato.plan.limits import Limits
@@ -49,18 +49,17 @@ class Curator:
         allowed = None if seconds is None else min(float(exact(seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)
         progress("opening")
         with ExitStack() as opened:  # what was opened is closed again when something else cannot be
-            engine = DuckDB(self.policy, memory)
+            engine = open_engine(self.policy, memory)
             opened.callback(engine.close)
             self._owns_ledger = not isinstance(ledger, Ledger)
             self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger_path(self.policy, ledger))
             if self._owns_ledger:
                 opened.callback(self.ledger.close)
             account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)
-            for address, fingerprint in engine.addresses():
-                account.join(address, fingerprint=fingerprint)
-            for name, table in self.policy.tables.items():
-                for address, fingerprint in engine.sources.addresses(name) if table.public else ():
-                    self.ledger.require_public(address, fingerprint=fingerprint)
+            for data in engine.data(public=False):
+                account.join(data)
+            for data in engine.data(public=True):
+                self.ledger.require_public(data)
             self._context = Context(self.policy, engine, account, progress, f"version {account.version}", allowed)
             self._catalog = engine.catalog()
             opened.pop_all()

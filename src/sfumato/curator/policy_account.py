@@ -14,7 +14,7 @@ from sfumato.curator.standings import Standing
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken
 from sfumato.ledger import Account, Ledger, Line
 from sfumato.policy import Policy
-from sfumato.policy.reading import read
+from sfumato.policy.toml_files import read
 
 PathOrText = str | os.PathLike[str]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sfumato.engine.sources import schema, tables
+from sfumato.engine.opening import schema, tables
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Type
 from sfumato.policy.drafting import drafted

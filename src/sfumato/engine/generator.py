@@ -1,4 +1,4 @@
-"""The one generator: it writes the relational form as SQL, through the spelling of a dialect."""
+"""One generator writes the relational form as SQL, through the spelling of a dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a bounded plan to the one statement that reads private rows: exact whole totals per group, within limits.
+"""A bounded plan is lowered to the one statement that reads private rows: exact whole totals per group, within limits.
 
 Everything a row contributes is a whole number of steps; sums of them are exact whatever the order of rows. Where a
 contribution is scaled, it is a function of the unit's own rows alone and rounds toward zero.

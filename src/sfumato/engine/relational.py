@@ -1,4 +1,4 @@
-"""The relational form of a reading: what is selected, joined, grouped and ranked, in the words of no dialect.
+"""The relational form says what is selected, joined, grouped and ranked, in the words of no dialect.
 
 A value that is used more than once is computed in a subselect of its own, one stage further in, and referred to by
 name; no engine then computes it twice, and texts do not double at every level of nesting. Columns of the form have

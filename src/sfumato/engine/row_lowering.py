@@ -1,4 +1,4 @@
-"""Expressions of one row as scalars of the relational form, total whatever the row holds.
+"""Expressions of one row become scalars of the relational form, which have a value whatever the row holds.
 
 A column arrives in its declared type, and inside its range or among its values where they are declared: the scan sees
 to it. Every lowered expression then has its declared type, lies in its domain, is a number or a date from year 1 to

@@ -1,44 +1,131 @@
-"""What the rest of the system asks of a place where rows live."""
+"""The seam says what the system asks of an engine, in terms in which no database is named.
+
+A driver implements ``Engine``. It decides nothing about privacy: limits, ranges and sensitivities are in the bounded
+plan, and a driver is right when its totals are those that the plan means, to the last bit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey
+from sfumato.policy import Domain
+
+
+@dataclass(frozen=True)
+class Data:
+    """Data as an engine identifies them: where they are, and what tells whether they are the same. PRIVATE."""
+
+    address: str
+    """The real path of a file, or any other address."""
+    fingerprint: Callable[[], str] = field(repr=False, compare=False)
+    """Finds a hash of the content. It may read all of a file, so it is called only where nothing else tells."""
+    size: str = ""
+    file: str = ""
+    """What all names of one file share; empty where the data are no file."""
+    look: str = ""
+    """What changes whenever the content does; empty while nothing of the kind is known."""
 
 
 class Engine(Protocol):
-    """Four questions, of which one reads private rows."""
+    """An engine answers these calls, of which ``totals`` alone reads private rows.
+
+    An engine may be used by several threads at once. Whatever a driver fails on, it raises an error of
+    ``sfumato.errors`` whose text does not depend on rows.
+    """
 
     def catalog(self) -> Catalog:
-        """What questions may refer to."""
+        """The tables and columns that questions may refer to."""
         ...
 
     def values(self, world: World) -> Sequence[GroupKey]:
-        """Distinct results of expressions on declared values: no table is read."""
+        """The distinct results of expressions on declared values; no table is read."""
         ...
 
     def check(self, bounded: Bounded) -> None:
-        """Bind the statement, and see that the engine is open and the sources are those that were opened.
+        """Refuse unless the plan can be read now: the engine is open, the sources are those that were opened.
 
-        Called before every charge, the thousandth of a question like the first: no row is read.
+        It is called before every charge, the thousandth of a question like the first. No row is read.
         """
         ...
 
-    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> list[tuple[int, ...]]:
-        """Exact totals per group: the one call that reads private rows, made after the charge."""
+    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> NDArray[np.int64]:
+        """Exact totals: a row for each group in the order given, a column for each coordinate of each measure.
+
+        A group without rows has zeros. A total beyond ±2^62 is cut there, which moves no two totals further apart.
+        ``key`` is fresh and secret: it decides which rows a sample keeps. This call alone reads private rows, and it is
+        made after the charge.
+        """
         ...
 
     def identity(self) -> str:
-        """The data version."""
+        """The version of the data that were opened: equal data as opened have equal texts."""
         ...
 
-    def interrupt(self, thread: int | None = None) -> None:
-        """End what is being read, by every thread or by this one alone."""
+    def data(self, *, public: bool) -> tuple[Data, ...]:
+        """The data that the rows of all public, or of all private, tables come from."""
         ...
 
-    def close(self) -> None: ...
+    def interrupt(self, token: int | None = None) -> None:
+        """End what is being read by the thread of this number, or by every thread."""
+        ...
+
+    def close(self) -> None:
+        """End what is being read and forget the data; every later call is refused."""
+        ...
+
+
+@dataclass(frozen=True)
+class ColumnCost:
+    """Shares of the counted rows in which a column's cell is not what the source says. PRIVATE."""
+
+    clamped: float
+    """Moved to a bound, cut to its most letters, or made the value that stands for what is not declared."""
+    nulled: float
+    """Made NULL: not of the declared type, or not among the values."""
+    missing: float
+    """NULL in the source already."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is lost of one table by a policy's bounds and limits, exactly. PRIVATE."""
+
+    rows: int
+    dropped: float
+    """Share of all rows that carry no id."""
+    columns: Mapping[str, ColumnCost]
+    units: int
+    """How many units have rows."""
+    exceeding: int
+    """Units with more rows than count."""
+    lost: float
+    """Share of the rows with an id that are beyond their unit's limit."""
+
+
+class Inspector(Protocol):
+    """An inspector shows exact figures to the owner alone; nothing an analyst can reach may open one."""
+
+    def columns(self, table: str) -> Mapping[str, Domain]:
+        """The columns that may be asked about."""
+        ...
+
+    def fingerprint(self, table: str) -> str:
+        """A hash of the table's content. PRIVATE unless the table is public."""
+        ...
+
+    def inspect(self, table: str) -> Inspection:
+        """What the policy's bounds and limits cost one private table."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...

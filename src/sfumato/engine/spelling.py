@@ -1,4 +1,4 @@
-"""What a dialect says in its own way: everything else, the generator writes for all of them."""
+"""A spelling writes what dialects write differently; the generator writes everything else for all of them."""
 
 from __future__ import annotations
 

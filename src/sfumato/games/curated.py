@@ -139,7 +139,7 @@ class TableAuction:
 
     def _mechanisms(self, epsilon: Number, counting: Number) -> tuple[Exponential, Laplace | None]:
         total, share = exact(epsilon, "epsilon", POSITIVE), exact(counting, "counting", BELOW_ONE)
-        rows, neighbours = self.bounded.limits.rows, self.question.setting.policy.neighbours
+        rows, neighbours = self.bounded.limits.rows, context_of(self.question).policy.neighbours
         reach = rows * self.prices[-1] * self.unit
         added = neighbours is Neighbours.ADD_REMOVE
         # When a unit's bids are replaced, no two scores move further apart than this, though some may rise and others

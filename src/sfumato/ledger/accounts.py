@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -202,8 +201,8 @@ class Account:
         spent = budget.at(read_spending(mine.own if mine else "").spent).spent
         return Analyst(name, Fraction(mine.share) if mine and mine.share else None, budgets[-1][0], spent)
 
-    def join(self, source: str | os.PathLike[str], *, fingerprint: str | None = None) -> Source:
-        """Say that these data are about this account's people. A file is read whole unless nothing about it changed.
+    def join(self, source: joined_sources.Given, *, fingerprint: str | None = None) -> Source:
+        """Say that these data are about this account's people. Content is asked for unless nothing about them changed.
 
         Data that another account knows, by path, content or file, are refused; new content under a known path stays.
         """

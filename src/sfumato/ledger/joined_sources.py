@@ -1,33 +1,64 @@
 """An account knows which data its people are in, by path, by content and by file.
 
 Somebody who registers the same table under another name would get a second budget for the same people. So what one
-account knows is refused by every other, and no such file may be declared public. Reading a file to know its content is
-the owner's act; no question causes it. Whatever identifies rows is kept as a keyed hash.
+account knows is refused by every other, and no such file may be declared public. Whoever reads data identifies them:
+the ledger opens no data. Whatever identifies rows is kept as a keyed hash.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Protocol, runtime_checkable
 
-from sfumato.errors import InvalidParameter, LedgerUnavailable
+from sfumato.errors import InvalidParameter
 from sfumato.ledger import entries, local_files
 from sfumato.ledger.keyed_hashes import KeyedHash
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import codec
 
-_BLOCK = 1 << 20
-_SETTLING = 2_000_000_000  # a file touched in the last two seconds may change again without its times showing it
 _NO_CONTENT = sha256().hexdigest()
 
 MEMORY = "memory://"
 _ELSEWHERE = re.compile(r"(memory|postgres|postgresql|spark|s3|https?|gs|az)://")
 """Addresses of data that are no file here; anything else is a path."""
+
+
+@runtime_checkable
+class Data(Protocol):
+    """Data as whoever reads them identifies them, in plain texts that are kept as keyed hashes."""
+
+    @property
+    def address(self) -> str:
+        """The real path of a file, or any other address."""
+        ...
+
+    @property
+    def size(self) -> str:
+        """How many bytes a file has."""
+        ...
+
+    @property
+    def file(self) -> str:
+        """What all names of one file share: its device and inode."""
+        ...
+
+    @property
+    def look(self) -> str:
+        """What changes whenever the content does; empty while nothing of the kind is known."""
+        ...
+
+    @property
+    def fingerprint(self) -> Callable[[], str]:
+        """Finds a hash of the content, which may mean to read all of it."""
+        ...
+
+
+Given = Data | str | os.PathLike[str]
+"""Data that their reader identified, or an address, beside which the owner gives a fingerprint of their own making."""
 
 
 @codec.value("source")
@@ -89,10 +120,8 @@ def taken(all_joined: Joined, account: str, source: Source, keyed: KeyedHash) ->
     return next((owner for owner, other in all_joined if owner != account and _same(source, other, keyed)), None)
 
 
-def protected(
-    all_joined: Joined, source: str | os.PathLike[str], fingerprint: str | None, keyed: KeyedHash
-) -> str | None:
-    """The account that knows these data. A file is read only if a file of its size was joined."""
+def protected(all_joined: Joined, source: Given, fingerprint: str | None, keyed: KeyedHash) -> str | None:
+    """The account that knows these data. Their content is asked for only if data of their size were joined."""
     found = _glance(source, fingerprint, keyed)
     if found.size and not found.fingerprint and any(other.size == found.size for _, other in all_joined):
         found = look(source, None, (), keyed)
@@ -109,16 +138,26 @@ def _same(source: Source, other: Source, keyed: KeyedHash) -> bool:
     return place or content or one_file
 
 
-def look(source: str | os.PathLike[str], fingerprint: str | None, before: Sequence[Source], keyed: KeyedHash) -> Source:
-    """The source as it is now: a file is read, unless it looks as it did when it was read before."""
+def look(source: Given, fingerprint: str | None, before: Sequence[Source], keyed: KeyedHash) -> Source:
+    """The source as it is now: content is asked for, unless the data look as they did when it was asked before."""
     found = _glance(source, fingerprint, keyed)
     if found.fingerprint or _ELSEWHERE.match(found.path):
         return found
-    return _look_at_file(found.path, before, keyed)
+    if not isinstance(source, Data):
+        rule = "a file as its reader identifies it, or an address with a fingerprint"
+        raise InvalidParameter("source", found.path, rule, fix="give identified(path) of sfumato.engine.data_files")
+    seen, last = keyed("look", source.look) if source.look else "", _last(found.path, before)
+    if seen and last is not None and last.look == seen:
+        return last
+    return replace(found, fingerprint=keyed("content", source.fingerprint()), look=seen)
 
 
-def _glance(source: str | os.PathLike[str], fingerprint: str | None, keyed: KeyedHash) -> Source:
-    """The source as far as it is known without reading it."""
+def _glance(source: Given, fingerprint: str | None, keyed: KeyedHash) -> Source:
+    """The source as far as it is known without the content of a file."""
+    if isinstance(source, Data) and not _ELSEWHERE.match(source.address):
+        return Source(source.address, "", keyed("size", source.size), keyed("file", source.file))
+    if isinstance(source, Data):
+        fingerprint, source = source.fingerprint(), source.address
     address = local_files.address(source, "source").removeprefix("file://")
     content = "" if fingerprint is None else keyed("content", entries.name(fingerprint, "fingerprint"))
     if address.startswith(MEMORY):
@@ -133,53 +172,15 @@ def _glance(source: str | os.PathLike[str], fingerprint: str | None, keyed: Keye
     return Source(path, content, size, _file_at(path, keyed))
 
 
-def _look_at_file(path: str, before: Sequence[Source], keyed: KeyedHash) -> Source:
-    try:
-        with open(path, "rb") as file:
-            start = os.fstat(file.fileno())
-            if not stat.S_ISREG(start.st_mode):
-                raise InvalidParameter("source", path, "a file", fix="join every file of a folder by itself")
-            last = _last(path, before)
-            if last is not None and last.look == _look(start, keyed):
-                return last
-            content = _digest(iter(lambda: file.read(_BLOCK), b""))
-            end = os.fstat(file.fileno())
-    except OSError as error:
-        raise LedgerUnavailable(
-            f"the data cannot be read ({os.strerror(error.errno or 0)})", place=path, fix="give a file that can be read"
-        ) from error
-    if _look(start, keyed) != _look(end, keyed):
-        raise LedgerUnavailable(
-            "the data changed while they were read", place=path, fix="join them when they are still"
-        )
-    settled = time.time_ns() - max(end.st_mtime_ns, end.st_ctime_ns) > _SETTLING
-    found = Source(path, keyed("content", content), keyed("size", str(end.st_size)), _file(end, keyed))
-    return replace(found, look=_look(end, keyed)) if settled else found
-
-
 def _last(path: str, before: Sequence[Source]) -> Source | None:
     """What was joined last under this path."""
     return next((source for source in reversed(before) if source.path == path), None)
 
 
 def _file_at(path: str, keyed: KeyedHash) -> str:
+    """What a path names now: a look at its entry, not into the file."""
     try:
-        return _file(os.stat(path), keyed)
+        found = os.stat(path)
     except (OSError, ValueError):
         return ""
-
-
-def _file(found: os.stat_result, keyed: KeyedHash) -> str:
     return keyed("file", f"{found.st_dev} {found.st_ino}")
-
-
-def _look(found: os.stat_result, keyed: KeyedHash) -> str:
-    parts = found.st_size, found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
-    return keyed("look", " ".join(map(str, parts)))
-
-
-def _digest(blocks: Iterable[bytes]) -> str:
-    seal = sha256()
-    for block in blocks:
-        seal.update(block)
-    return seal.hexdigest()

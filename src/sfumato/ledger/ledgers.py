@@ -91,7 +91,7 @@ class Ledger:
             if transaction.newest(account=name) is None:
                 transaction.append("account-open", name, {"detail": codec.dumps(terms)})
 
-    def require_public(self, source: str | os.PathLike[str], *, fingerprint: str | None = None) -> None:
+    def require_public(self, source: joined_sources.Given, *, fingerprint: str | None = None) -> None:
         """Refuse data that an account protects: declared public, they would be read for free."""
         with self._guarded.reading() as transaction:
             joined = joined_sources.joined(transaction)

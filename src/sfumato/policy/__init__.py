@@ -1,7 +1,19 @@
-"""What is public about the tables, whom we protect, and the budget."""
+"""A policy says what is public about the tables, whom we protect, and what the budget is."""
 
 from sfumato.policy.domains import Domain, Type, Value
-from sfumato.policy.reading import read
-from sfumato.policy.values import ROW, Policy, Table
+from sfumato.policy.toml_files import read
+from sfumato.policy.values import ROW, DatabaseTable, File, InMemory, Policy, Source, Table
 
-__all__ = ["ROW", "Domain", "Policy", "Table", "Type", "Value", "read"]
+__all__ = [
+    "ROW",
+    "DatabaseTable",
+    "Domain",
+    "File",
+    "InMemory",
+    "Policy",
+    "Source",
+    "Table",
+    "Type",
+    "Value",
+    "read",
+]

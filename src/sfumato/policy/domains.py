@@ -1,4 +1,4 @@
-"""What is publicly known of a value: its type, its range, its finite choices. Never learnt from data."""
+"""A domain says what is publicly known of a value: its type, its range, its finite choices. Data never decide it."""
 
 from __future__ import annotations
 

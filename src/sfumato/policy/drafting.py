@@ -1,4 +1,4 @@
-"""A policy as the text of its file: the inverse of reading."""
+"""A policy is written as the text of its file, which reads back as the same policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.errors import InvalidPolicy
 from sfumato.policy.domains import Domain, Value
-from sfumato.policy.values import MOST_ROWS, Policy, Table
+from sfumato.policy.values import MOST_ROWS, InMemory, Policy, Table
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import text
 
@@ -40,13 +40,13 @@ def _budget(budget: Budget) -> dict[str, Any]:
 
 
 def _table(table: Table, folder: Path) -> str:
-    if not isinstance(table.source, Path):
+    if isinstance(table.source, InMemory):
         raise InvalidPolicy(
             "a table in memory has no place in a file", place=f"tables.{table.name}.source", fix="save it, then name it"
         )
     limits = ("id", "max_rows", "max_groups", "max_rows_per_group")
     keys = {each: getattr(table, each) for each in limits if not table.every_row or each == "id"}
-    source = os.path.relpath(table.source, folder)
+    source = os.path.relpath(table.source.path, folder)
     ceiling = None if table.row_ceiling == MOST_ROWS else table.row_ceiling
     head = {
         "source": source,

@@ -1,4 +1,4 @@
-"""A policy as frozen values: one population, its account, its tables. Everything in it is public."""
+"""A policy is one population, its budget and its tables, as frozen values. Everything in it is public."""
 
 from __future__ import annotations
 
@@ -28,6 +28,32 @@ MOST_ROWS = 2**40
 
 
 @dataclass(frozen=True)
+class File:
+    """A table in a file of its own: CSV or Parquet, or a pattern that several such files match."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class DatabaseTable:
+    """A table or view inside a database file."""
+
+    path: Path
+    relation: str
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A table that this process holds: Arrow, pandas or polars."""
+
+    table: Any
+
+
+Source = File | DatabaseTable | InMemory
+"""Where a table's rows are."""
+
+
+@dataclass(frozen=True)
 class Table:
     """One table: where it lives, whose rows it holds, and what is declared about its columns.
 
@@ -37,8 +63,9 @@ class Table:
     """
 
     name: str
-    source: Path | Any
-    """A file (CSV, Parquet file or glob, or a DuckDB database), or a table in memory (Arrow, pandas, polars)."""
+    source: Any
+    """Where its rows are: a ``Source``. It may be given as the path of a file (CSV, Parquet file or glob, or a DuckDB
+    database, with ``relation``) or as a table in memory (Arrow, pandas, polars)."""
     columns: Mapping[str, Domain] = field(default_factory=dict)
     """The columns that may be asked about, in their order, each as a Domain or as a dict of its fields. A public table
     may leave them out: all are known."""
@@ -75,8 +102,6 @@ class Table:
             self._check_private(place)
 
     def _check_source(self, place: str) -> None:
-        if isinstance(self.source, str):
-            object.__setattr__(self, "source", Path(self.source))
         if self.source is None or isinstance(self.source, (bool, int, float)):
             raise InvalidPolicy(
                 "a table has a source",
@@ -89,6 +114,16 @@ class Table:
                 place=f"{place}.relation",
                 fix=f'write relation = "{self.name}"',
             )
+        source = _source(self.source, self.relation)
+        if isinstance(source, DatabaseTable):
+            if self.relation not in (None, source.relation):
+                raise InvalidPolicy(
+                    "a table in a database is named once",
+                    place=f"{place}.relation",
+                    fix="leave relation out where the source names it",
+                )
+            object.__setattr__(self, "relation", source.relation)
+        object.__setattr__(self, "source", source)
 
     def _check_public(self, place: str) -> None:
         for name in ("id", "max_rows", "max_groups", "max_rows_per_group"):
@@ -227,6 +262,15 @@ def placed(place: str, make: Callable[[], T]) -> T:
     except InvalidParameter as refused:
         rule, at, fix = refused.rule, f"{place}.{refused.parameter}", refused.fix
     raise InvalidPolicy(rule, place=at, fix=fix)
+
+
+def _source(given: Any, relation: str | None) -> Source:
+    """A source as it may be written, as what it is."""
+    if isinstance(given, Source):
+        return given
+    if not isinstance(given, (str, Path)):
+        return InMemory(given)
+    return File(Path(given)) if relation is None else DatabaseTable(Path(given), relation)
 
 
 def _columns(columns: object, place: str) -> dict[str, Domain]:

@@ -167,7 +167,7 @@ def spend(
             return known
         progress("reading")
         with limited(engine, seconds):
-            totals = engine.totals(bounded, groups, bits.integer(62))
+            totals = list(map(tuple, engine.totals(bounded, groups, bits.integer(62)).tolist()))
         progress("adding noise")
         found = draw(totals)
         progress("writing down")

@@ -1,1 +1,1 @@
-"""How each dialect writes what dialects write differently: one module for each."""
+"""Each dialect has its spelling here: how it writes what dialects write differently."""

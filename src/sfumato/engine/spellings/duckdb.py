@@ -1,12 +1,12 @@
-"""DuckDB's spelling."""
+"""DuckDB writes the relational form so."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
 
-from sfumato.engine.literals import literal, name, real
 from sfumato.engine.relational import Kind, Wide
+from sfumato.engine.spellings.duckdb_literals import literal, name, real
 from sfumato.plan.intervals import nearest
 from sfumato.policy import Type, Value
 

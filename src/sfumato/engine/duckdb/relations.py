@@ -1,4 +1,4 @@
-"""What a source is to the engine: a relation to select from, with the true names and stored types of its columns."""
+"""A source becomes a relation to select from, with the true names and stored types of its columns."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from sfumato.engine import files, memory
-from sfumato.engine.literals import listed, literal, name
-from sfumato.engine.scan import Cell
+from sfumato.engine.duckdb import files, memory
+from sfumato.engine.duckdb.scan import Cell
+from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineFailed, InvalidPolicy
-from sfumato.policy import Table
+from sfumato.policy import DatabaseTable, Table
 from sfumato.policy.values import NAME
 
 Execute = Callable[[str], list[tuple[Any, ...]]]
@@ -62,7 +62,7 @@ class Relation:
 def opened(table: Table, databases: dict[str, str], execute: Execute) -> tuple[files.Files, Relation]:
     """A table in files. ``databases`` gives each attached database file its alias."""
     place = f"tables.{table.name}.source"
-    found = files.find(table.source, place)
+    found = files.find(table.source.path, place)
     if found.kind == "csv":
         return found, of_csv(found, place)
     if found.kind == "parquet":
@@ -124,7 +124,7 @@ def _top_level(nodes: Sequence[tuple[str, int]]) -> list[str]:
 def of_database(found: files.Files, table: Table, alias: str, place: str, execute: Execute) -> Relation:
     """A table or view in a DuckDB database, attached read-only."""
     attach(found, alias, place, execute)
-    if table.relation is None:
+    if not isinstance(table.source, DatabaseTable):
         names = tables_in(alias, execute)
         listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
         raise InvalidPolicy(
@@ -132,14 +132,14 @@ def of_database(found: files.Files, table: Table, alias: str, place: str, execut
             place=f"tables.{table.name}.relation",
             fix=f'write relation = "<table>" with one of {listed}' if names else "create a table in it first",
         )
-    sql = ".".join(name(part) for part in (alias, *table.relation.split(".")))
+    sql = ".".join(name(part) for part in (alias, *table.source.relation.split(".")))
     try:
         described = execute(f"DESCRIBE SELECT * FROM {sql}")
     except EngineFailed:
         described = []
     if not described:
         raise InvalidPolicy(
-            f"the database has no readable table {table.relation}",
+            f"the database has no readable table {table.source.relation}",
             place=f"tables.{table.name}.relation",
             fix="name a table or view in it, as table or schema.table",
         )

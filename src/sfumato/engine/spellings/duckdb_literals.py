@@ -1,4 +1,4 @@
-"""Values and names as SQL text: the only way anything but our own words gets into a statement."""
+"""Values and names become SQL text here, and in no other way does anything but our own words get into a statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a public table's data say of its columns. Never used on a private table."""
+"""The columns of a public table are found in its data where the policy declares none; a private table's never are."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.engine.literals import name
-from sfumato.engine.scan import Cell, cleaned
+from sfumato.engine.duckdb.scan import Cell, cleaned
+from sfumato.engine.spellings.duckdb_literals import name
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_INTEGER

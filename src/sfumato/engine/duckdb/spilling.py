@@ -1,4 +1,4 @@
-"""A folder for rows that do not fit in memory: for its owner's eyes alone, and removed even after a kill.
+"""Rows that do not fit in memory go to a folder that its owner alone can read, and that is removed even after a kill.
 
 A process that is killed removes nothing, so whoever opens a folder next sweeps those of dead processes. Alive is who
 holds the lock on the folder's file: unlike a process number, a lock is never handed on to a stranger.

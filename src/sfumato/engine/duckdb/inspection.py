@@ -1,4 +1,4 @@
-"""What a policy's bounds and limits cost, exactly: for the owner's eyes alone.
+"""An owner sees here, exactly, what a policy's bounds and limits cost; nobody else may.
 
 These figures are functions of private data with no noise. They are computed when the owner asks, returned, and
 kept nowhere; nothing an analyst can reach may call this.
@@ -6,40 +6,50 @@ kept nowhere; nothing an analyst can reach may call this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Self
 
-from sfumato.engine.scan import Cell, cleaned, owned, typed
-from sfumato.engine.sources import Sources
-from sfumato.policy import Domain
-
-
-@dataclass(frozen=True)
-class ColumnCost:
-    """Shares of the counted rows in which a column's cell is not what the source says. PRIVATE."""
-
-    clamped: float
-    """Moved to a bound, cut to its most letters, or made the value that stands for what is not declared."""
-    nulled: float
-    """Made NULL: not of the declared type, or not among the values."""
-    missing: float
-    """NULL in the source already."""
+from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.duckdb.files import find, misquoted
+from sfumato.engine.duckdb.scan import Cell, cleaned, owned, typed
+from sfumato.engine.seam import ColumnCost, Inspection
+from sfumato.errors import InvalidPolicy
+from sfumato.policy import Domain, File, Policy
 
 
-@dataclass(frozen=True)
-class Inspection:
-    """What is lost of one table, exactly. PRIVATE."""
+class DuckDBInspector:
+    """A policy's sources, opened for their owner to look at."""
 
-    rows: int
-    dropped: float
-    """Share of all rows that carry no id."""
-    columns: Mapping[str, ColumnCost]
-    units: int
-    """How many units have rows."""
-    exceeding: int
-    """Units with more rows than count."""
-    lost: float
-    """Share of the rows with an id that are beyond their unit's limit."""
+    def __init__(self, policy: Policy) -> None:
+        self._sources = Sources(policy)
+
+    def columns(self, table: str) -> Mapping[str, Domain]:
+        return self._sources.columns(table)
+
+    def fingerprint(self, table: str) -> str:
+        return self._sources.fingerprint(table)
+
+    def inspect(self, table: str) -> Inspection:
+        return inspect(self._sources, table)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sources.close()
+
+
+def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
+    """Each CSV file of a policy that has a line which is not one record, and the number of its first."""
+    for table in policy.tables.values():
+        with suppress(InvalidPolicy):
+            if not isinstance(table.source, File):
+                continue
+            found = find(table.source.path, f"tables.{table.name}.source")
+            for path in found.paths if found.kind == "csv" else ():
+                if (line := misquoted(path)) is not None:
+                    yield path, line
 
 
 def inspect(sources: Sources, table: str) -> Inspection:

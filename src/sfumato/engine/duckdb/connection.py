@@ -1,4 +1,4 @@
-"""The tables of a policy, opened: one locked-down DuckDB in memory that can read the named files and nothing else.
+"""One locked-down DuckDB in memory holds the tables of a policy: it can read the named files and nothing else.
 
 Only generated statements may run here. The connection has no file access beyond the sources, no settings, no
 extensions, no other databases; each call has a cursor of its own, so threads need no care.
@@ -17,13 +17,15 @@ from pathlib import Path
 from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sfumato.engine import discovery, files, memory, relations
-from sfumato.engine.literals import listed, literal, name
-from sfumato.engine.relations import Relation
-from sfumato.engine.scan import Cell, Scan
-from sfumato.engine.spilling import Spill
+from sfumato.engine.data_files import identified
+from sfumato.engine.duckdb import discovery, files, memory, relations
+from sfumato.engine.duckdb.relations import Relation
+from sfumato.engine.duckdb.scan import Cell, Scan
+from sfumato.engine.duckdb.spilling import Spill
+from sfumato.engine.seam import Data
+from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
-from sfumato.policy import Domain, Policy, Table, Type
+from sfumato.policy import Domain, InMemory, Policy, Table, Type
 from sfumato.policy.values import MOST_ROWS
 from sfumato.privacy.numbers import whole
 
@@ -135,13 +137,13 @@ class Sources:
             self._contents[table] = found.stamps, files.content(found)
         return self._contents[table][1]
 
-    def addresses(self, table: str) -> tuple[tuple[str, str | None], ...]:
-        """The files a table is read from; for one in memory, a name made from its content, and its hash."""
+    def data(self, table: str) -> tuple[Data, ...]:
+        """The files a table is read from; for one in memory, an address made from its content."""
         found = self._files.get(table)
         if found is not None:
-            return tuple((path, None) for path in found.paths)
+            return tuple(identified(path) for path in found.paths)
         known = self.fingerprint(table)
-        return ((f"memory://{known}", known),)
+        return (Data(f"memory://{known}", lambda: known),)
 
     def interrupt(self, thread: int | None = None) -> None:
         """Ends every statement that is running, or those of one thread: they fail as ``EngineFailed``."""
@@ -194,8 +196,8 @@ class Sources:
             )
 
     def _open(self, table: Table) -> Relation:
-        if not isinstance(table.source, Path):
-            return self._copied(table, memory.frame(table.source, f"tables.{table.name}.source"))
+        if isinstance(table.source, InMemory):
+            return self._copied(table, memory.frame(table.source.table, f"tables.{table.name}.source"))
         found, relation = relations.opened(table, self._databases, self._execute)
         if found.kind == "csv":
             files.check_quoting(found, f"tables.{table.name}.source")

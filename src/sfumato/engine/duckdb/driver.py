@@ -1,16 +1,21 @@
-"""Tables in DuckDB behind the engine's seam: check, totals, values, identity, close."""
+"""DuckDB as an engine: plans become statements of its own, and their rows become arrays of totals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from itertools import repeat
 from threading import Event, Thread, get_ident
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sfumato.engine import lowering
+from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.generator import Generator
 from sfumato.engine.relational import Statement
-from sfumato.engine.sources import Sources
+from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.errors import EngineFailed, Unsupported
 from sfumato.plan.bounding import Bounded
@@ -27,7 +32,7 @@ FREE_SECONDS = 5
 
 
 class DuckDB:
-    """An engine: no SQL, type or hash of DuckDB's is seen outside."""
+    """DuckDB behind the seam: no SQL, type or hash of its own is seen outside."""
 
     def __init__(self, policy: Policy, memory: str | None = None) -> None:
         self._policy = policy
@@ -88,19 +93,12 @@ class DuckDB:
         self.sources.bind("SELECT 1" if text in self._bound else text)
         self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
 
-    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> list[tuple[int, ...]]:
+    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> NDArray[np.int64]:
         """Exact totals for every group, in the order given; absent groups are zero."""
-        width = len(bounded.plan.keys)
         found = self.sources.run(self._statement(bounded, key))
         self.sources.check_unchanged()  # a file replaced while it was read is not the version that was charged
         kinds = [each.domain.type for each in bounded.plan.keys]
-        known = {
-            tuple(_exact(value, kind) for value, kind in zip(row[:width], kinds, strict=True)): row[width:]
-            for row in found
-        }
-        empty = (0,) * sum(each.coordinates for each in bounded.measures)
-        named = (tuple(_exact(value, kind) for value, kind in zip(group, kinds, strict=True)) for group in groups)
-        return [tuple(_held(value) for value in known.get(group, empty)) for group in named]
+        return _aligned(found, groups, kinds, sum(each.coordinates for each in bounded.measures))
 
     def _statement(self, bounded: Bounded, key: int) -> str:
         return self._written(lowering.statement(bounded, key))
@@ -108,16 +106,16 @@ class DuckDB:
     def _written(self, statement: Statement) -> str:
         return Generator(DuckDBSpelling(), self.sources.scan).statement(statement)
 
-    def addresses(self) -> tuple[tuple[str, str | None], ...]:
-        """Where private rows come from: files, or the content of tables in memory."""
-        private = [name for name, table in self._policy.tables.items() if not table.public]
-        return tuple(found for name in private for found in self.sources.addresses(name))
+    def data(self, *, public: bool) -> tuple[Data, ...]:
+        """The data that rows come from: files, or the content of tables in memory."""
+        chosen = [name for name, table in self._policy.tables.items() if table.public is public]
+        return tuple(found for name in chosen for found in self.sources.data(name))
 
     def identity(self) -> str:
         return self.sources.identity()
 
-    def interrupt(self, thread: int | None = None) -> None:
-        self.sources.interrupt(thread)
+    def interrupt(self, token: int | None = None) -> None:
+        self.sources.interrupt(token)
 
     def close(self) -> None:
         self.sources.close()
@@ -128,9 +126,38 @@ def _parameter(value: Value) -> Any:
     return nearest(value) if isinstance(value, Fraction) else value
 
 
-def _held(total: int) -> int:
-    """Within what 64 bits hold: cutting moves two totals no further apart."""
-    return max(-LARGEST_INTEGER, min(LARGEST_INTEGER, int(total)))
+def _aligned(
+    found: Sequence[tuple[Any, ...]], groups: Sequence[GroupKey], kinds: Sequence[Type], coordinates: int
+) -> NDArray[np.int64]:
+    """The totals of rows (key…, total…) in the order of the groups, zero where a group has no row."""
+    totals = np.zeros((len(groups), coordinates), dtype=np.int64)
+    if not found or not groups:
+        return totals
+    columns = list(zip(*found, strict=True))
+    own = _held(np.array(columns[len(kinds) :], dtype=object).T)
+    if not kinds:  # all rows are one group
+        totals[:] = own
+        return totals
+    rows = dict(zip(_named(columns[: len(kinds)], kinds), range(len(found)), strict=True))
+    named = _named(list(zip(*groups, strict=True)), kinds)
+    row = np.fromiter(map(rows.get, named, repeat(-1)), dtype=np.intp, count=len(groups))
+    totals[row >= 0] = own[row[row >= 0]]
+    return totals
+
+
+def _held(totals: NDArray[np.object_]) -> NDArray[np.int64]:
+    """Exact totals within what 64 bits hold: cutting moves two totals no further apart."""
+    return np.clip(totals, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int64)
+
+
+def _named(columns: Sequence[Sequence[Any]], kinds: Sequence[Type]) -> Iterator[tuple[Any, ...]]:
+    """Keys to look up by, from their columns: a real, declared or computed, is the double nearest to it."""
+    typed = zip(columns, kinds, strict=True)
+    return zip(*(map(_double, each) if kind is Type.REAL else each for each, kind in typed), strict=True)
+
+
+def _double(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _exact(value: Any, kind: Type) -> Any:

@@ -1,4 +1,4 @@
-"""Files that hold tables: which ones a source means, whether they are still the same, what is in them."""
+"""Files hold tables: this module finds those a source names, and tells whether they are still the same."""
 
 from __future__ import annotations
 

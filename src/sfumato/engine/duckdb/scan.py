@@ -1,4 +1,4 @@
-"""A source's cells made what the policy declares: the SQL of the scan, total and cheap.
+"""The scan makes a source's cells what the policy declares, in SQL that never fails and costs little.
 
 Every rule works on one cell (an id: on one row) by itself, so two tables that differ in one unit's rows differ in
 that unit's rows after the scan too: it is stable with factor 1 under both neighbour relations.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.engine.literals import listed, literal, name, real
+from sfumato.engine.spellings.duckdb_literals import listed, literal, name, real
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 from sfumato.privacy.numbers import above, below

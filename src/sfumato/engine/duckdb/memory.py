@@ -1,4 +1,4 @@
-"""Tables in memory: Arrow, pandas or polars, column by column as Arrow arrays the engine can hold."""
+"""A table in memory (Arrow, pandas or polars) becomes Arrow arrays that DuckDB can hold, column by column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy file, read: TOML in, a ``Policy`` out, every mistake named by its path in the file."""
+"""A policy file is read here: TOML becomes a ``Policy``, and every mistake is named by its path in the file."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import InvalidPolicy
-from sfumato.policy import Domain, read
+from sfumato.policy import Domain, File, read
 from sfumato.privacy import Neighbours
 
 GOOD = """
@@ -58,7 +58,7 @@ def test_the_file_means_what_it_says(tmp_path: Path) -> None:
     assert policy.neighbours is Neighbours.ADD_REMOVE
     assert policy.analysts == {"ana": Fraction(1, 2)}
     assert (visits.source, visits.id, visits.max_rows, visits.max_groups) == (
-        tmp_path / "visits.parquet",
+        File(tmp_path / "visits.parquet"),
         "patient_id",
         10,
         4,
@@ -68,7 +68,7 @@ def test_the_file_means_what_it_says(tmp_path: Path) -> None:
     assert visits.columns["ward"].nullable
     assert visits.columns["since"].bounds == (dt.datetime(2020, 1, 1), dt.datetime(2024, 12, 31, 23, 59, 59))
     assert policy.tables["hospitals"].public
-    assert policy.tables["hospitals"].source == tmp_path / "data" / "hospitals.csv"
+    assert policy.tables["hospitals"].source == File(tmp_path / "data" / "hospitals.csv")
 
 
 def test_numbers_are_read_as_decimals(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""A policy's engine is opened here: whoever opens one names the policy, and no driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sfumato.engine.duckdb import connection, inspection
+from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.engine.seam import Engine, Inspector
+from sfumato.policy import Policy, Type
+
+
+def open_engine(policy: Policy, memory: str | None = None) -> Engine:
+    """The engine that reads a policy's sources: DuckDB reads every kind of source that a policy can name today.
+
+    ``memory`` (such as "4GB") is what one question may take; beyond it the engine works on disk.
+    """
+    return DuckDB(policy, memory)
+
+
+def open_inspector(policy: Policy) -> Inspector:
+    """What shows an owner the exact cost of a policy's bounds and limits. PRIVATE."""
+    return inspection.DuckDBInspector(policy)
+
+
+def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
+    """Each CSV file of a policy that has a line which is not one record, and the number of its first. PRIVATE."""
+    return inspection.misquoted_lines(policy)
+
+
+def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
+    """The column names of a file and their types (None in a CSV file, where all is text). No row is read."""
+    return connection.schema(source, relation)
+
+
+def tables(source: Path) -> list[str]:
+    """The tables and views in a database file; none for a file of another kind. No row is read."""
+    return connection.tables(source)

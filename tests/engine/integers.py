@@ -1,0 +1,119 @@
+"""A second engine: integer tables in memory, added up by numpy. It proves that nothing above the seam needs SQL.
+
+It counts, adds up and averages plain columns of whole numbers by plain columns, for rows that are units and for units
+whose rows are reweighted. A plan with anything else is refused by ``check``, before a charge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.engine.seam import Data
+from sfumato.errors import EngineClosed, Unsupported
+from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.expressions import Column, Expression, Field
+from sfumato.plan.keys import World
+from sfumato.plan.limits import Bounding
+from sfumato.plan.measures import Contribution
+from sfumato.plan.nodes import Bound, GroupKey, Scan, relations
+from sfumato.policy import Policy
+
+Whole = NDArray[np.int64]
+
+
+class Integers:
+    """Tables of whole numbers, copied when they are opened."""
+
+    def __init__(self, policy: Policy, memory: str | None = None) -> None:  # noqa: ARG002 - nothing works on disk here
+        self._policy, self._open = policy, True
+        self._rows = {name: _copied(table.source.table) for name, table in policy.tables.items()}
+
+    def catalog(self) -> Catalog:
+        tables = {
+            name: Described(name, table.columns, table.public, None if table.every_row else table.id)
+            for name, table in self._policy.tables.items()
+        }
+        return Catalog(tables, lambda *_: 1)
+
+    def values(self, world: World) -> Sequence[GroupKey]:  # noqa: ARG002 - no expressions
+        raise _unsupported()
+
+    def check(self, bounded: Bounded) -> None:
+        if not self._open:
+            raise EngineClosed
+        plain = all(isinstance(node, (Scan, Bound)) for node in relations(bounded.plan.source))
+        used = [*bounded.plan.keys, *(each.value for one in bounded.measures for each in one.contributions)]
+        tests = any(each.measure.where is not None or each.measure.once_per_unit for each in bounded.measures)
+        known = bounded.bounding in (Bounding.WHOLE, Bounding.REWEIGHT)
+        if tests or not (plain and known and all(each is None or isinstance(each, Column) for each in used)):
+            raise _unsupported()
+
+    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> Whole:  # noqa: ARG002 - no samples
+        place = {group: index for index, group in enumerate(groups)}
+        keys = [self._column(each)[0].tolist() for each in bounded.plan.keys]
+        size = len(next(iter(self._rows[bounded.plan.table].values())))
+        at = np.array([place.get(group, -1) for group in (zip(*keys, strict=True) if keys else [()] * size)], np.intp)
+        found = np.zeros((len(groups), sum(each.coordinates for each in bounded.measures)), np.int64)
+        columns = [self._weighted(bounded, one, each, at) for one in bounded.measures for each in one.contributions]
+        for number, values in enumerate(columns):
+            np.add.at(found[:, number], at[at >= 0], values[at >= 0])
+        return found
+
+    def _weighted(self, bounded: Bounded, measure: Scaled, each: Contribution, at: Whole) -> Whole:
+        """What each row adds: reweighted, a row of a unit with R > m rows counts m/R, rounded toward zero."""
+        values = self._steps(each, len(at))
+        table = self._policy.tables[bounded.plan.table]
+        if bounded.bounding is Bounding.WHOLE:
+            return values
+        _, unit = np.unique(self._rows[table.name][table.id], return_inverse=True)
+        rows = np.maximum(np.bincount(unit[at >= 0], minlength=unit.max(initial=0) + 1)[unit], 1)
+        most = bounded.limits.rows
+        cut = np.sign(values) * (np.abs(values) * (most << measure.bits) // rows)
+        return np.where(rows > most, cut, values << measure.bits)
+
+    def _steps(self, each: Contribution, size: int) -> Whole:
+        if each.value is None:
+            return np.ones(size, np.int64)
+        values, present = self._column(each.value)
+        steps = np.clip(np.rint(values / float(each.step)).astype(np.int64) - each.origin, each.low, each.high)
+        return np.where(present, each.high - steps if each.mirrored else steps, 0)
+
+    def _column(self, expression: Expression) -> tuple[Whole, NDArray[np.bool_]]:
+        """A column as it is declared, and where it is there."""
+        assert isinstance(expression, Column)
+        assert isinstance(expression.reference, Field)
+        domain = self._policy.tables[expression.reference.table].columns[expression.reference.name]
+        values = self._rows[expression.reference.table][expression.reference.name]
+        if domain.bounds is not None:
+            values = np.clip(values, *domain.bounds)  # type: ignore[call-overload]
+        return values, np.isin(values, domain.values) if domain.values is not None else np.ones(len(values), bool)
+
+    def identity(self) -> str:
+        return " ".join(self._seal(name) for name in self._policy.tables)
+
+    def data(self, *, public: bool) -> tuple[Data, ...]:
+        chosen = [name for name, table in self._policy.tables.items() if table.public is public]
+        return tuple(Data(f"memory://{self._seal(name)}", partial(self._seal, name)) for name in chosen)
+
+    def _seal(self, name: str) -> str:
+        return hashlib.sha256(b"".join(each.tobytes() for each in self._rows[name].values())).hexdigest()
+
+    def interrupt(self, token: int | None = None) -> None:
+        """Nothing here takes long."""
+
+    def close(self) -> None:
+        self._open = False
+
+
+def _copied(table: object) -> dict[str, Whole]:
+    return {name: np.array(column, np.int64) for name, column in dict(table.to_pydict()).items()}  # type: ignore[attr-defined]
+
+
+def _unsupported() -> Unsupported:
+    return Unsupported("engine-limits", "this engine reads plain columns of whole numbers", fix="ask for a column")
