@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from sfumato.plan import letters
-from sfumato.plan.grammars import GRAMMARS
+from sfumato.plan.grammars import BEYOND, DECIMAL, GRAMMARS, LOCAL, ZERO, ZONED
 from sfumato.policy import Type
 
 
@@ -32,7 +32,7 @@ def test_dates_are_those_that_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["2024-1-1", "24-01-01", "2024-01-01 ", "2024-01-01T", "+2024-01-01", "10000-01-01", ""]
+    "text", ["2024-1-1", "24-01-01", "2024-01-01\n", "2024-01-01T", "+2024-01-01", "10000-01-01", ""]
 )
 def test_other_texts_are_no_dates(text: str) -> None:
     assert not read(text, Type.DATE)
@@ -46,19 +46,19 @@ def test_times_are_dates_with_a_clock(clock: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "clock", [" 24:00", " 12", "  12:00", " 12:60", " 12:00:60", " 12:00Z", " 12:00+01", " 12:00:00."]
+    "clock", [" 24:00", " 12", "  12:00", " 12:60", " 12:00:60", " 12:00z", " 12:00+1", " 12:00+15", " 12:00:00."]
 )
 def test_other_clocks_are_no_times(clock: str) -> None:
     assert not read(f"2024-01-01{clock}", Type.TIMESTAMP)
 
 
-@pytest.mark.parametrize("text", ["0", "-7", "+7", "007", "9" * 18])
+@pytest.mark.parametrize("text", ["0", "-7", "+7", "007", "9" * 18, "1 ", " 1", "8" + "9" * 18])
 def test_whole_numbers(text: str) -> None:
     assert read(text, Type.INTEGER)
     assert read(text, Type.REAL)
 
 
-@pytest.mark.parametrize("text", ["", "-", "1 ", " 1", "1_000", "0x1A", "9" * 19, "--1", "٣", "1\n"])
+@pytest.mark.parametrize("text", ["", "-", "1 1", "\u00a01", "1_000", "0x1A", "9" * 19, "--1", "٣", "1\n"])
 def test_other_texts_are_no_whole_numbers(text: str) -> None:
     assert not read(text, Type.INTEGER)
 
@@ -74,6 +74,30 @@ def test_reals_that_every_engine_holds(text: str) -> None:
 )
 def test_other_texts_are_no_reals(text: str) -> None:
     assert not read(text, Type.REAL)
+
+
+@pytest.mark.parametrize("text", ["1e200", "-1e200", "0e999", "1e-200", ".5E+300", "inf", "-Infinity", "1e9999", "nan"])
+def test_reals_no_engine_converts_are_0_or_beyond_every_bound_by_their_spelling(text: str) -> None:
+    below, above = (re.fullmatch(each, text) is not None for each in BEYOND[Type.REAL])
+    zero = re.fullmatch(ZERO, text) is not None
+    assert not read(text, Type.REAL)
+    assert not (below and above)
+    if zero:
+        assert float(text) == 0 or abs(float(text)) < 2.0**-500
+    elif below or above:
+        assert float(text) < -(2.0**500) if below else float(text) > 2.0**500
+    else:
+        assert text in ("1e9999", "nan")
+
+
+def test_the_parts_of_a_grammar_belong_to_it() -> None:
+    for text in ("7", "-.5", " 0.25 ", "9" * 40):
+        assert re.fullmatch(DECIMAL, text)
+        assert read(text, Type.REAL)
+    for text, local in (("2024-01-05", True), ("2024-01-05 10:00", True), ("2024-01-05 10:00+02", False)):
+        assert (re.fullmatch(LOCAL, text) is not None) is local
+        assert (re.fullmatch(ZONED, text) is None) is local
+        assert read(text, Type.TIMESTAMP)
 
 
 def test_letters_become_small_one_for_one() -> None:

@@ -21,13 +21,15 @@ from sfumato.plan import calendar, expressions, intervals, letters
 from sfumato.plan.expressions import Call, Column, Expression, Literal
 from sfumato.plan.functions import FUNCTIONS
 from sfumato.plan.functions.textual import LONGEST
-from sfumato.plan.grammars import FALSE, GRAMMARS, TRUE
+from sfumato.plan.grammars import FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 
 _CALENDAR = {Type.DATE: (dt.date.min, dt.date.max), Type.TIMESTAMP: (dt.datetime.min, dt.datetime.max)}
 _HELD = Fraction(2**63 - 1024)
 """The largest double that 64 bits hold as a whole number."""
+_LOWEST = -Fraction(2**63)
+"""The smallest one."""
 _FARTHEST_EXPONENT = 400
 """Beyond it, e to the power x is surely larger than 2^500 or smaller than 2^-500."""
 
@@ -448,13 +450,30 @@ def _cast(call: Application) -> Scalar:
 
 
 def _read(rows: RowLowering, x: Scalar, kind: Type) -> Scalar:
-    """A text by our own grammar."""
+    """A text by our own grammar; what is infinite there is NULL here."""
     if kind is Type.BOOLEAN:
-        no, yes = (apply(Operation.MATCHES, x, detail=(each,)) for each in (FALSE, TRUE))
+        no, yes = (_matches(x, each) for each in (FALSE, TRUE))
         return _case(no, Constant(False, kind), yes, Constant(True, kind), otherwise=missing(kind))
-    known = apply(Operation.MATCHES, x, detail=(GRAMMARS[kind],))
-    found = _case(known, apply(Operation.READ, x, detail=(kind,)), otherwise=missing(kind))
-    return rows.limited(found) if kind is Type.REAL else found
+    converted = (_matches(x, GRAMMARS[kind]), apply(Operation.READ, x, detail=(kind,)))
+    if kind is Type.INTEGER:
+        number = rows.shared(_read(rows, x, Type.REAL))
+        return _case(*converted, _whole(number), apply(Operation.NEAREST, number), otherwise=missing(kind))
+    if kind is Type.REAL:
+        return rows.limited(_case(*converted, _matches(x, ZERO), real(0), otherwise=missing(kind)))
+    if kind is Type.DATE:
+        day = apply(Operation.CONVERT, _read(rows, x, Type.TIMESTAMP), detail=(kind,))
+        return _case(*converted, otherwise=day)
+    return rows.dated(_case(*converted, otherwise=missing(kind)), *_CALENDAR[kind], kind)
+
+
+def _matches(x: Scalar, grammar: str) -> Scalar:
+    return apply(Operation.MATCHES, x, detail=(grammar,))
+
+
+def _whole(x: Scalar) -> Scalar:
+    """Whether a double is a whole number that 64 bits hold."""
+    held = apply(Operation.BETWEEN, x, real(_LOWEST), real(_HELD))
+    return apply(Operation.AND, held, apply(Operation.EQUAL, x, apply(Operation.FLOOR, x)))
 
 
 def _nearest(call: Application) -> Scalar:

@@ -74,7 +74,7 @@ class Spelling(Protocol):
         ...
 
     def read(self, x: str, kind: Type) -> str:
-        """A text that matches the grammar of a type, as that type."""
+        """A text that matches the grammar of a type, spaces around it and all, as that type; a time's zone counts."""
         ...
 
     def lower(self, x: str) -> str:

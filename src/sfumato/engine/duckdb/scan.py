@@ -3,11 +3,12 @@
 Every rule works on one cell (an id: on one row) by itself, so two tables that differ in one unit's rows differ in
 that unit's rows after the scan too: it is stable with factor 1 under both neighbour relations.
 
-A cell that is not of its declared type becomes NULL, as do NaN and a value outside ``values`` (or the column's
-``other``); ±infinity and numbers outside ``bounds`` become the bound, without bounds reals above 2^500 in size become
-NULL, those below 2^-500 are 0, and texts are cut at their ``max_length``. A row without an id is dropped. No rule can
-raise: casts of unproved cells are TRY_CASTs, and a stored type that proves a property costs nothing. Texts arrive
-without the collation of their source.
+A cell that is a text, or has no other way to become the declared type, is read by the grammars of ``plan.grammars``,
+as CAST reads it. A cell that is not of its declared type becomes NULL, as do NaN and a value outside ``values`` (or
+the column's ``other``); ±infinity and numbers outside ``bounds`` become the bound, without bounds reals above 2^500 in
+size become NULL, those below 2^-500 are 0, and texts are cut at their ``max_length``. A row without an id is dropped.
+No rule can raise: casts of unproved cells are TRY_CASTs, and a stored type that proves a property costs nothing. Texts
+arrive without the collation of their source.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name, real
+from sfumato.plan.grammars import BEYOND, DECIMAL, FALSE, GRAMMARS, LOCAL, TRUE, ZERO
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 from sfumato.privacy.numbers import above, below
@@ -32,6 +35,17 @@ _FLOATING = {"FLOAT", "DOUBLE"}
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 _TIMES = {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"}
 _SOUND_IDS = _WHOLE | _WIDE | _TIMES | {"ENUM", "BOOLEAN", "DATE", "TIME", "UUID", "BLOB", "INTERVAL", _ZONED}
+_NUMBERS = _WHOLE | _WIDE | _FLOATING | {"BOOLEAN"}
+_CALENDAR = _TIMES | {_ZONED, "DATE"}
+_NEAR = {
+    Type.INTEGER: _NUMBERS,
+    Type.REAL: _NUMBERS,
+    Type.BOOLEAN: _NUMBERS,
+    Type.DATE: _CALENDAR,
+    Type.TIMESTAMP: _CALENDAR,
+}
+"""The stored types that become a type without their text."""
+_SPELLING = DuckDBSpelling()
 _DATES = (dt.date.min, dt.date.max)
 _MOMENTS = (dt.datetime.min, dt.datetime.max)
 
@@ -42,6 +56,8 @@ class Cell:
 
     sql: str
     stored: str
+    sure: bool = False
+    """It is there, finite, and a date of the calendar or a real of our range: a text that its grammar proves so."""
 
     @property
     def family(self) -> str:
@@ -97,11 +113,15 @@ def cleaned(cell: Cell, domain: Domain, choices: str | None = None) -> str:
     if choices is not None:  # a hash look-up, several times faster than IN
         return _or_other(cell, domain, f"CAST(TRY_CAST({typed(cell, domain.type)} AS {choices}) AS VARCHAR)")
     if domain.values is not None:
-        limited = _LIMITED[domain.type](cell, None)
-        return _or_other(cell, domain, f"CASE WHEN {limited} IN ({listed(domain.values)}) THEN {limited} END")
+        return _or_other(cell, domain, _read(cell, domain.type, lambda each: _among(each, domain)))
     if domain.type is Type.TEXT:
-        return f"left({_text(cell)}, {domain.letters})"
-    return _LIMITED[domain.type](cell, domain.bounds)
+        return f"left({cell.text.sql}, {domain.letters})"
+    return _read(cell, domain.type, lambda each: _LIMITED[domain.type](each, domain.bounds))
+
+
+def _among(cell: Cell, domain: Domain) -> str:
+    limited = _LIMITED[domain.type](cell, None)
+    return f"CASE WHEN {limited} IN ({listed(domain.values or ())}) THEN {limited} END"
 
 
 def _or_other(cell: Cell, domain: Domain, sql: str) -> str:
@@ -113,59 +133,91 @@ def _or_other(cell: Cell, domain: Domain, sql: str) -> str:
 
 def typed(cell: Cell, kind: Type) -> str:
     """The cell in the engine's type of that kind, or NULL; not yet limited to what is finite."""
-    return _TYPED[kind](cell)
+    return _read(cell, kind, _TYPED[kind])
+
+
+def _read(cell: Cell, kind: Type, use: Callable[[Cell], str]) -> str:
+    """What is made of a cell of a stored type that is near the kind, or of what its text means by our grammars."""
+    if kind is Type.TEXT or cell.family in _NEAR[kind]:
+        return use(cell)
+    x = cell.text.sql
+    branches = (f"WHEN {_SPELLING.matches(x, grammar)} THEN {use(found)}" for grammar, found in _READINGS[kind](x))
+    return f"CASE {' '.join(branches)} END"
+
+
+Readings = list[tuple[str, Cell]]
+"""The grammars that a text is held against one after the other, and the cell it then is."""
+
+
+def _beyond(kind: Type) -> Readings:
+    """What lies beyond every bound is infinite, as it is in a stored type."""
+    ends = zip(BEYOND[kind], ("-infinity", "infinity"), strict=True)
+    return [(grammar, Cell(f"CAST('{end}' AS {TYPES[kind]})", TYPES[kind])) for grammar, end in ends]
+
+
+def _as_integer(x: str) -> Readings:
+    return [(GRAMMARS[Type.INTEGER], Cell(_SPELLING.read(x, Type.INTEGER), "BIGINT", sure=True)), *_as_real(x)[1:]]
+
+
+def _as_real(x: str) -> Readings:
+    """Most numbers have no exponent, and then need no second look: adding 0 makes −0 the 0 it equals."""
+    number = _SPELLING.read(x, Type.REAL)
+    flushed = f"CASE WHEN abs({number}) < {_SMALLEST} THEN 0 ELSE {number} END"
+    return [
+        (DECIMAL, Cell(f"({number} + CAST(0 AS DOUBLE))", "DOUBLE", sure=True)),
+        (GRAMMARS[Type.REAL], Cell(flushed, "DOUBLE")),
+        (ZERO, Cell("CAST(0 AS DOUBLE)", "DOUBLE")),
+        *_beyond(Type.REAL),
+    ]
+
+
+def _as_boolean(_: str) -> Readings:
+    return [(TRUE, Cell("TRUE", "BOOLEAN")), (FALSE, Cell("FALSE", "BOOLEAN"))]
+
+
+def _as_date(x: str) -> Readings:
+    return [(GRAMMARS[Type.DATE], Cell(_SPELLING.read(x, Type.DATE), "DATE", sure=True)), *_as_timestamp(x)]
+
+
+def _as_timestamp(x: str) -> Readings:
+    """Most times name no zone; one that does may be a moment outside the calendar."""
+    return [
+        (LOCAL, Cell(_SPELLING.read_local(x), "TIMESTAMP", sure=True)),
+        (GRAMMARS[Type.TIMESTAMP], Cell(_SPELLING.read(x, Type.TIMESTAMP), "TIMESTAMP")),
+        *_beyond(Type.TIMESTAMP),
+    ]
 
 
 def _integer(cell: Cell) -> str:
     if cell.family == "BIGINT":
         return cell.sql
-    return f"CAST({cell.sql} AS BIGINT)" if cell.family in _WHOLE else f"TRY_CAST({_number(cell)} AS BIGINT)"
-
-
-def _number(cell: Cell) -> str:
-    """Numbers and text can be read as numbers, anything else only through its text."""
-    numeric = cell.family in _WHOLE | _WIDE | _FLOATING | {"BOOLEAN"}
-    return cell.sql if numeric else cell.text.sql
+    return f"{'CAST' if cell.family in _WHOLE else 'TRY_CAST'}({cell.sql} AS BIGINT)"
 
 
 def _real(cell: Cell) -> str:
     if cell.family == "DOUBLE":
         return cell.sql
-    sure = cell.family in _WHOLE | {"FLOAT"}
-    return f"CAST({cell.sql} AS DOUBLE)" if sure else f"TRY_CAST({_number(cell)} AS DOUBLE)"
-
-
-def _text(cell: Cell) -> str:
-    return cell.text.sql
+    return f"{'CAST' if cell.family in _WHOLE | {'FLOAT'} else 'TRY_CAST'}({cell.sql} AS DOUBLE)"
 
 
 def _boolean(cell: Cell) -> str:
     if cell.family == "BOOLEAN":
         return cell.sql
-    if cell.family in _WHOLE | _WIDE | _FLOATING:
-        return f"CASE WHEN {cell.sql} = 0 THEN FALSE WHEN {cell.sql} = 1 THEN TRUE END"
-    return f"TRY_CAST({cell.text.sql} AS BOOLEAN)"
+    return f"CASE WHEN {cell.sql} = 0 THEN FALSE WHEN {cell.sql} = 1 THEN TRUE END"
 
 
 def _date(cell: Cell) -> str:
-    if cell.family == "DATE":
-        return cell.sql
-    return f"TRY_CAST({_timestamp(cell) if cell.family in _TIMES | {_ZONED} else cell.text.sql} AS DATE)"
+    return cell.sql if cell.family == "DATE" else f"TRY_CAST({_timestamp(cell)} AS DATE)"
 
 
 def _timestamp(cell: Cell) -> str:
-    if cell.family == "TIMESTAMP":
-        return cell.sql
-    if cell.family in _TIMES | {_ZONED, "DATE"}:
-        return f"TRY_CAST({cell.sql} AS TIMESTAMP)"
-    # The zone a text names counts: the connection's own zone is UTC.
-    return f"TRY_CAST(TRY_CAST({cell.text.sql} AS TIMESTAMPTZ) AS TIMESTAMP)"
+    return cell.sql if cell.family == "TIMESTAMP" else f"TRY_CAST({cell.sql} AS TIMESTAMP)"
 
 
 def _limited_integer(cell: Cell, bounds: Any) -> str:
     whole = _integer(cell)
     if cell.family in _WHOLE:
-        return whole if bounds is None else _clamped(whole, bounds)
+        return whole if bounds is None else _clamped(whole, bounds, cell.sure)
     number = _real(cell)
     if bounds is None:
         return f"CASE WHEN {number} = trunc({number}) THEN {whole} END"
@@ -182,8 +234,11 @@ def _limited_real(cell: Cell, bounds: Any) -> str:
     small = f"WHEN abs({number}) < {_SMALLEST} THEN 0 "
     if bounds is None:
         # NaN is above infinity to the engine, so it meets no branch.
-        return number if cell.family in _WHOLE else f"CASE {small}WHEN abs({number}) <= {_LARGEST} THEN {number} END"
+        fits = cell.sure or cell.family in _WHOLE
+        return number if fits else f"CASE {small}WHEN abs({number}) <= {_LARGEST} THEN {number} END"
     low, high = (real(bound) for bound in inner(*bounds))
+    if cell.sure:
+        return f"LEAST(GREATEST({number}, {low}), {high})"
     crossing = small if bounds[0] <= 0 <= bounds[1] and cell.family not in _WHOLE else ""
     return (
         f"CASE {crossing}WHEN {number} BETWEEN {low} AND {high} THEN {number} WHEN {number} < {low} THEN {low}"
@@ -201,28 +256,32 @@ def inner(low: Fraction, high: Fraction) -> tuple[float, float]:
 
 
 def _limited_date(cell: Cell, bounds: Any) -> str:
-    return _within(_date(cell), _DATES) if bounds is None else _clamped(_date(cell), bounds)
+    date = _date(cell)
+    return _within(date, _DATES, cell.sure) if bounds is None else _clamped(date, bounds, cell.sure)
 
 
 def _limited_timestamp(cell: Cell, bounds: Any) -> str:
-    return _within(_timestamp(cell), _MOMENTS) if bounds is None else _clamped(_timestamp(cell), bounds)
+    time = _timestamp(cell)
+    return _within(time, _MOMENTS, cell.sure) if bounds is None else _clamped(time, bounds, cell.sure)
 
 
-def _clamped(sql: str, bounds: Any) -> str:
+def _clamped(sql: str, bounds: Any, sure: bool = False) -> str:
     """LEAST and GREATEST skip NULL, so NULL is kept apart; infinite dates are ordered like any other."""
     low, high = (literal(bound) for bound in bounds)
+    if sure:
+        return f"LEAST(GREATEST({sql}, {low}), {high})"
     return f"CASE WHEN {sql} IS NOT NULL THEN LEAST(GREATEST({sql}, {low}), {high}) END"
 
 
-def _within(sql: str, bounds: Any) -> str:
+def _within(sql: str, bounds: Any, sure: bool) -> str:
     low, high = (literal(bound) for bound in bounds)
-    return f"CASE WHEN {sql} BETWEEN {low} AND {high} THEN {sql} END"
+    return sql if sure else f"CASE WHEN {sql} BETWEEN {low} AND {high} THEN {sql} END"
 
 
 _TYPED: dict[Type, Callable[[Cell], str]] = {
     Type.INTEGER: _integer,
     Type.REAL: _real,
-    Type.TEXT: _text,
+    Type.TEXT: lambda cell: cell.text.sql,
     Type.BOOLEAN: _boolean,
     Type.DATE: _date,
     Type.TIMESTAMP: _timestamp,
@@ -230,8 +289,15 @@ _TYPED: dict[Type, Callable[[Cell], str]] = {
 _LIMITED: dict[Type, Callable[[Cell, Any], str]] = {
     Type.INTEGER: _limited_integer,
     Type.REAL: _limited_real,
-    Type.TEXT: lambda cell, _: _text(cell),
+    Type.TEXT: lambda cell, _: cell.text.sql,
     Type.BOOLEAN: lambda cell, _: _boolean(cell),
     Type.DATE: _limited_date,
     Type.TIMESTAMP: _limited_timestamp,
+}
+_READINGS: dict[Type, Callable[[str], Readings]] = {
+    Type.INTEGER: _as_integer,
+    Type.REAL: _as_real,
+    Type.BOOLEAN: _as_boolean,
+    Type.DATE: _as_date,
+    Type.TIMESTAMP: _as_timestamp,
 }

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from sfumato.engine.relational import Kind, Wide
 from sfumato.engine.spellings.duckdb_literals import literal, name, real
+from sfumato.plan.grammars import ZONED
 from sfumato.plan.intervals import nearest
 from sfumato.policy import Type, Value
 
@@ -81,7 +82,14 @@ class DuckDBSpelling:
         return f"regexp_full_match({x}, {literal(grammar)})"
 
     def read(self, x: str, kind: Type) -> str:
-        return f"TRY_CAST({x} AS {self.types[kind]})"
+        if kind is not Type.TIMESTAMP:
+            return f"TRY_CAST({x} AS {self.types[kind]})"
+        moment = f"make_timestamp(epoch_us(TRY_CAST({x} AS TIMESTAMPTZ)))"
+        return f"CASE WHEN {self.matches(x, ZONED)} THEN {moment} ELSE {self.read_local(x)} END"
+
+    def read_local(self, x: str) -> str:
+        """A text that is a time without a zone: this cast passes over a zone, and admits no space after a day."""
+        return f"TRY_CAST({self.trim(x, ' ', start=True, end=True)} AS TIMESTAMP)"
 
     def lower(self, x: str) -> str:
         return f"LOWER({x})"

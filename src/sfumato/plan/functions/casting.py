@@ -1,8 +1,8 @@
 """CAST among the six types: total, so what cannot be converted is NULL, as with TRY_CAST.
 
-Texts are read by the grammars of ``plan.grammars``. A real becomes the nearest whole number, ties to even. A whole
-number, a date, a time or a truth has one text (17, 2024-01-31, 2024-01-31 23:59:00.5, true); a real has none that
-engines share.
+Texts are read by the grammars of ``plan.grammars``, as the scan reads them. A real becomes the nearest whole number,
+ties to even. A whole number, a date, a time or a truth has one text (17, 2024-01-31, 2024-01-31 23:59:00.5, true); a
+real has none that engines share.
 """
 
 from __future__ import annotations
