@@ -42,7 +42,9 @@ class Scaled:
     bits: int
     """Totals are in 2^-bits of a step."""
     sensitivity: Sensitivity
-    """In units of the totals."""
+    """What one unit changes, in units of the totals."""
+    added: Sensitivity
+    """What a unit that is added or removed changes, whatever the neighbours are."""
 
     @property
     def contributions(self) -> tuple[Contribution, ...]:
@@ -146,7 +148,8 @@ def _scaled(measure: Measure, way: Bounding, limits: Limits, groups: int) -> Sca
     size = measure.size(low, high)
     bits = _bits(size * reach) if way.fractional else 0
     coordinates = groups * measure.estimator(step, low, high).coordinates
-    return Scaled(measure, step, low, high, bits, _sensitivity(way, size << bits, own, coordinates))
+    change = _sensitivity(way, size << bits, own, coordinates)
+    return Scaled(measure, step, low, high, bits, change, change)
 
 
 def _sensitivity(way: Bounding, size: int, limits: Limits, coordinates: int) -> Sensitivity:
