@@ -94,7 +94,7 @@ def test_no_value_reaches_an_error() -> None:
     for call in (
         lambda: sf.Laplace(1).apply(np.array([1234567.25])),
         lambda: sf.Gaussian(1).apply([1234567.25]),
-        lambda: sf.RandomizedResponse(1, 3).apply([1234567]),
+        lambda: sf.RandomizedResponse(1, 3).choose([1234567]),
     ):
         with pytest.raises(sf.InvalidParameter) as refusal:
             call()
@@ -107,7 +107,7 @@ def test_no_size_reaches_an_error() -> None:
     calls = (
         lambda n: sf.Laplace(1).apply(np.full(n, 0.5)),
         lambda n: sf.Laplace([1, 2]).apply(np.zeros(n, np.int64)),
-        lambda n: sf.RandomizedResponse(1).apply(np.full(n, 9)),
+        lambda n: sf.RandomizedResponse(1).choose(np.full(n, 9)),
         lambda n: sf.KeyThreshold(1, "1e-6").choose(np.full(n, -1)),
         lambda n: sf.Quantiles("0.5", 1, (0, 9)).choose(np.arange(n)[::-1]),
         lambda n: sf.Quantiles("0.5", 1, (0, 9)).choose_histogram([1], np.zeros(n, np.int64)),

@@ -29,14 +29,14 @@ def test_two_coins() -> None:
     ids=repr,
 )
 def test_reports_have_the_stated_law(response: sf.RandomizedResponse) -> None:
-    reports = response.apply(np.full(N, 1))
+    reports = response.choose(np.full(N, 1))
     p = response.truth
     q = (1 - p) / (response.choices - 1)
     counts = np.bincount(reports, minlength=response.choices)
     for j, count in enumerate(counts):
         chance = p if j == 1 else q
         assert abs(count - N * chance) < 5.5 * math.sqrt(N * chance * (1 - chance))
-    assert isinstance(response.apply(1), int)
+    assert isinstance(response.choose(1), int)
 
 
 def test_stated_odds_never_understate_epsilon() -> None:
@@ -51,13 +51,13 @@ def test_the_threshold_is_exact() -> None:
     response = sf.RandomizedResponse.of_odds(3)  # keep with probability exactly 1/2
     for word, kept in (((1 << 63) - 1, True), (1 << 63, False)):
         with recorded(words(word, 1) + b"\x00" * 8):  # one more word decides what touches the threshold
-            assert bool(response.apply(np.array([1]))[0] == 1) is kept  # the uniform answer is then 0
+            assert bool(response.choose(np.array([1]))[0] == 1) is kept  # the uniform answer is then 0
 
 
 @pytest.mark.parametrize("oracle", ORACLES, ids=repr)
 def test_estimates_are_unbiased_with_the_promised_error(oracle: sf.RandomizedResponse) -> None:
     truth = np.repeat([0, 1, 2, 3, 4], [N // 2, N // 4, N // 4, 0, 0])
-    runs = [oracle.estimate(oracle.apply(truth)) for _ in range(30)]
+    runs = [oracle.estimate(oracle.choose(truth)) for _ in range(30)]
     counts = np.array([run.counts for run in runs])
     held = np.bincount(truth, minlength=5)
     errors = runs[0].standard_errors
@@ -79,7 +79,7 @@ def test_variances_promised_by_the_frequency_oracles(
     e = math.exp(float(oracle.epsilon))
     n = 20_000
     assert oracle.variance(n) == pytest.approx(n * 4 * e / (e - 1) ** 2, rel=1e-9)
-    errors = np.concatenate([oracle.estimate(oracle.apply(np.zeros(n, np.int64))).counts[1:] for _ in range(8)])
+    errors = np.concatenate([oracle.estimate(oracle.choose(np.zeros(n, np.int64))).counts[1:] for _ in range(8)])
     # The mean of 392 squared normal errors has a relative deviation of 7 %: 45 % off is a false alarm below 1e-6.
     assert (errors**2).mean() == pytest.approx(oracle.variance(n), rel=0.45)
 
@@ -93,7 +93,7 @@ def test_local_reports_are_private_for_replacement_only(oracle: sf.RandomizedRes
 
 
 def test_unary_bits_have_the_stated_odds() -> None:
-    rows = sf.OptimizedUnaryEncoding(1, 3).apply(np.zeros(N, np.int64))
+    rows = sf.OptimizedUnaryEncoding(1, 3).choose(np.zeros(N, np.int64))
     q = 1 / (math.e + 1)
     assert abs(rows[:, 0].sum() - N / 2) < 5.5 * math.sqrt(N / 4)
     for column in (1, 2):
@@ -112,10 +112,10 @@ def test_unary_bits_have_the_stated_odds() -> None:
         lambda: sf.RandomizedResponse(1, 1 << 30),
         lambda: sf.RandomizedResponse(1, 2, odds=5),
         lambda: sf.RandomizedResponse.of_odds(1),
-        lambda: sf.RandomizedResponse(1, 3).apply([3]),
-        lambda: sf.RandomizedResponse(1, 3).apply([-1]),
-        lambda: sf.RandomizedResponse(1, 3).apply([0.5]),
-        lambda: sf.RandomizedResponse(1, 3).apply(None),
+        lambda: sf.RandomizedResponse(1, 3).choose([3]),
+        lambda: sf.RandomizedResponse(1, 3).choose([-1]),
+        lambda: sf.RandomizedResponse(1, 3).choose([0.5]),
+        lambda: sf.RandomizedResponse(1, 3).choose(None),
         lambda: sf.RandomizedResponse(1, 3).estimate([[1, 2]]),
         lambda: sf.OptimizedUnaryEncoding(1, 3).estimate(np.zeros((4, 2))),
         lambda: sf.OptimalLocalHashing(1, 3).estimate(np.zeros((4, 2))),

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from sfumato.games.laws import law_of
 from sfumato.mechanisms import scores
-from sfumato.mechanisms.selection import Selection, field_of
+from sfumato.mechanisms.selection import Scored, field_of
 
 F = Fraction
 ALL = [sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax, sf.TopK]
@@ -23,7 +23,7 @@ LAWS = [sf.Exponential, sf.PermuteAndFlip]
 PRIMES = (101, 103, 107, 109, 113, 127, 131, 137, 139)
 
 
-def largest_loss(mechanism: Selection, one: list[Any], other: list[Any]) -> float:
+def largest_loss(mechanism: Scored, one: list[Any], other: list[Any]) -> float:
     """The largest |ln P/Q| over candidates, of the exact laws."""
     p, q = (law_of(mechanism, each).probabilities for each in (one, other))
     return max(abs(math.log(a / b)) for a, b in zip(p, q, strict=True) if a and b)
@@ -240,9 +240,9 @@ def test_a_grid_that_does_not_divide_the_sensitivity_is_paid_for() -> None:
 
 def test_shortfalls_count_the_rounding_and_the_cut() -> None:
     for mechanism in (sf.Exponential(1), sf.PermuteAndFlip(1), sf.NoisyMax(1), sf.TopK(1, k=2)):
-        on_grid = mechanism.shortfall(100, on_grid=True)
-        assert mechanism.shortfall(100) == on_grid + 2.0**-20
-    assert sf.Exponential("1e-9", grid=F(1, 2**60)).shortfall(10) == math.inf  # told apart only up to 4 points
+        on_grid = mechanism.error(100, on_grid=True)
+        assert mechanism.error(100) == on_grid + 2.0**-20
+    assert sf.Exponential("1e-9", grid=F(1, 2**60)).error(10) == math.inf  # told apart only up to 4 points
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import sfumato as sf
 from mechanisms.recorded import recorded, words
 from mechanisms.test_laws import passes
 from sfumato.mechanisms import races
-from sfumato.mechanisms.selection import Selection, field_of
+from sfumato.mechanisms.selection import Scored, field_of
 
 ALL = [sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax, sf.TopK]
 
@@ -62,7 +62,7 @@ LAWS = {sf.Exponential: exponential_law, sf.PermuteAndFlip: flip_law, sf.NoisyMa
 
 @pytest.mark.parametrize("make", LAWS)
 @pytest.mark.parametrize("scores", [[3, 2, 0], [5, 5, 5], [0, -4], [7], [10, 9, 9, 2]], ids=str)
-def test_choices_follow_the_law(make: type[Selection], scores: list[int]) -> None:
+def test_choices_follow_the_law(make: type[Scored], scores: list[int]) -> None:
     mechanism = make("0.8")
     law = np.array(LAWS[make](scores, 0.4))
     count = 8000
@@ -79,7 +79,7 @@ def test_a_wrong_rate_would_be_seen() -> None:
 
 @pytest.mark.parametrize("make", LAWS)
 @pytest.mark.parametrize("monotone", [False, True])
-def test_curves_cover_every_small_world(make: type[Selection], monotone: bool) -> None:
+def test_curves_cover_every_small_world(make: type[Scored], monotone: bool) -> None:
     """Three candidates, scores in 0…3, and all neighbours: both directions of every pair stay under the curve."""
     epsilon = 0.9
     mechanism = make(str(epsilon), monotone=monotone)
@@ -164,7 +164,7 @@ def test_fractions_and_floats_are_scores() -> None:
     assert (gaps.tolist(), rate) == ([2**18, 0], Fraction(1, 2**21))
     fine = sf.PermuteAndFlip(50, sensitivity="0.5", grid=2**-6)
     assert fine.rate == 50
-    assert sf.Exponential(1000, grid=1).shortfall(2) > 1  # rounding two scores may hide a step
+    assert sf.Exponential(1000, grid=1).error(2) > 1  # rounding two scores may hide a step
     assert fine.choose([math.nan, 3.5, -math.inf]) == 1
 
 
@@ -193,11 +193,11 @@ def test_shortfalls_hold() -> None:
     scores = np.array([0] * 99 + [30])
     for make in (sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax):
         mechanism = make(1)
-        limit = mechanism.shortfall(100, "0.9")
+        limit = mechanism.error(100, "0.9")
         missed = sum(30 - scores[mechanism.choose(scores)] > limit for _ in range(500))
         assert missed <= 50 + 5 * math.sqrt(50)
-    assert sf.Exponential(1).shortfall(100, "0.9") == pytest.approx(2 * math.log(1000))
-    assert sf.TopK(1, k=2).shortfall(100, "0.9") > sf.Exponential(1).shortfall(100, "0.9")
+    assert sf.Exponential(1).error(100, "0.9") == pytest.approx(2 * math.log(1000))
+    assert sf.TopK(1, k=2).error(100, "0.9") > sf.Exponential(1).error(100, "0.9")
 
 
 def test_best_selection_compares_at_the_account_s_order() -> None:
@@ -225,14 +225,14 @@ def test_values_are_frozen_readable_and_written() -> None:
 
 @pytest.mark.parametrize("make", ALL)
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, 1e308, "x", None])
-def test_hostile_prices(make: type[Selection], epsilon: object) -> None:
+def test_hostile_prices(make: type[Scored], epsilon: object) -> None:
     with pytest.raises(sf.InvalidParameter):
         make(epsilon)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("make", ALL)
 @pytest.mark.parametrize("scores", [[], None, "abc", [[1, 2]], [None], [1j], 3], ids=str)
-def test_hostile_scores(make: type[Selection], scores: object) -> None:
+def test_hostile_scores(make: type[Scored], scores: object) -> None:
     with pytest.raises(sf.InvalidParameter):
         make(1).choose(scores)  # type: ignore[attr-defined]
 
@@ -245,8 +245,8 @@ def test_hostile_scores(make: type[Selection], scores: object) -> None:
         lambda: sf.NoisyMax(1, noise="normal"),
         lambda: sf.TopK(1, k=0),
         lambda: sf.TopK(1, k=3).choose([1, 2]),
-        lambda: sf.Exponential(1).shortfall(0),
-        lambda: sf.Exponential(1).shortfall(5, 1),
+        lambda: sf.Exponential(1).error(0),
+        lambda: sf.Exponential(1).error(5, 1),
         lambda: sf.best_selection(1, 1, 5),
         lambda: sf.best_selection(2, 1, 1),
         lambda: sf.best_selection(2, "1e-25", 10),

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from sfumato.audit.limits import at_least, at_most
 from sfumato.errors import InvalidParameter
+from sfumato.mechanisms.protocols import Additive
+from sfumato.mechanisms.response import Response
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, whole
 
@@ -92,14 +94,23 @@ def _worlds(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]:
         return mechanism[0], mechanism[1]
     if not isinstance(inputs, tuple) or len(inputs) != 2:
         raise InvalidParameter("inputs", inputs, "a pair of neighbouring inputs")
-    if not hasattr(mechanism, "apply"):
-        raise InvalidParameter("mechanism", mechanism, "a mechanism with apply, or a pair of functions count → outputs")
+    run = _run(mechanism)
 
     def world(value: Any) -> Sampler:
         row = np.asarray(value)
-        return lambda count: mechanism.apply(np.broadcast_to(row, (count, *row.shape)).copy())
+        return lambda count: run(np.broadcast_to(row, (count, *row.shape)).copy())
 
     return world(inputs[0]), world(inputs[1])
+
+
+def _run(mechanism: Any) -> Callable[[Any], Any]:
+    """How the mechanism is run on many inputs at once."""
+    if isinstance(mechanism, Additive):
+        return mechanism.apply
+    if isinstance(mechanism, Response):
+        return mechanism.choose
+    rule = "additive noise, a randomised response, or a pair of functions count → outputs"
+    raise InvalidParameter("mechanism", mechanism, rule)
 
 
 def _outputs(world: Sampler, count: int) -> Outputs:

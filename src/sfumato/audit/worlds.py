@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import Gaussian, Laplace, RandomizedResponse, grids, lazily
+from sfumato.mechanisms import RandomizedResponse, grids, lazily
+from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 
@@ -81,18 +82,16 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
         raise InvalidParameter("neighbours", neighbours, "a pair of inputs")
     if isinstance(mechanism, RandomizedResponse):
         return _responses(mechanism, neighbours)
-    if not isinstance(mechanism, (Laplace, Gaussian)):
+    if not isinstance(mechanism, Additive):
         raise InvalidParameter("mechanism", mechanism, "Laplace, Gaussian or RandomizedResponse")
     rows = [tuple(each) if isinstance(each, (tuple, list)) else (each,) for each in neighbours]
     if len(rows[0]) != len(rows[1]) or not all(type(x) is int and abs(x) < 1 << 62 for row in rows for x in row):
         raise InvalidParameter("neighbours", neighbours, "two whole numbers below 2^62, or two rows of as many")
-    sizes = mechanism.sampler.sizes
+    sizes = mechanism.sizes
     if len(sizes) not in (1, len(rows[0])):
         raise InvalidParameter("neighbours", neighbours, f"rows of {len(sizes)} numbers: one for each scale")
     columns = [
-        _Coordinate(
-            isinstance(mechanism, Laplace), sizes[i % len(sizes)], *_ends(rows, i, mechanism.grid), len(rows[0])
-        )
+        _Coordinate(mechanism.order, sizes[i % len(sizes)], *_ends(rows, i, mechanism.grid), len(rows[0]))
         for i in range(len(rows[0]))
     ]
     if math.prod(column.width for column in columns) > _MOST_OUTCOMES:
@@ -101,7 +100,7 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
         (math.prod((p for p, _ in each), start=Fraction(1)), math.prod((q for _, q in each), start=Fraction(1)))
         for each in product(*(column.outcomes() for column in columns))
     )
-    least = Fraction(0) if isinstance(mechanism, Laplace) else _ERROR  # a Laplace's ratios are exact however rare
+    least = Fraction(0) if mechanism.order == 1 else _ERROR  # a Laplace's ratios are exact however rare
     return Enumeration(outcomes, False, _largest(outcomes, least), mechanism.curve(sensitivity))
 
 
@@ -126,7 +125,8 @@ def _responses(mechanism: RandomizedResponse, neighbours: tuple[Any, Any]) -> En
 class _Coordinate:
     """One coordinate's law around a beside that around b; what lies beyond the window is one outcome on each side."""
 
-    laplace: bool
+    order: int
+    """The law is P(x) ∝ exp(−|x|^p/(p·s^p)) of this order p: 1 is Laplace's, 2 is Gauss's."""
     size: Fraction
     a: int
     b: int
@@ -135,8 +135,8 @@ class _Coordinate:
     @property
     def reach(self) -> int:
         """Beyond this many steps the law's mass is below 10⁻⁴⁶; a Laplace's tails are exact, so half will do."""
-        nats = 46 * math.log(10) / (1 if self.dimensions == 1 or not self.laplace else 2)
-        return math.ceil(float(self.size) * (nats if self.laplace else math.sqrt(2 * nats))) + 2
+        nats = 46 * math.log(10) / (1 if self.dimensions == 1 or self.order == 2 else 2)
+        return math.ceil(float(self.size) * (self.order * nats) ** (1 / self.order)) + 2
 
     @property
     def width(self) -> int:
@@ -145,16 +145,15 @@ class _Coordinate:
     def outcomes(self) -> list[Pair]:
         context = lazily.digits(_DIGITS)
         low, high = min(self.a, self.b) - self.reach, max(self.a, self.b) + self.reach
-        weights = [_weight(x, self.size, self.laplace, context) for x in range(high - low + 2)]
-        mass, tail = _laplace_law(weights) if self.laplace else _gaussian_law(weights)
+        weights = [_weight(x, self.size, self.order, context) for x in range(high - low + 2)]
+        mass, tail = _laplace_law(weights) if self.order == 1 else _gaussian_law(weights)
         inside = [(mass(x - self.a), mass(x - self.b)) for x in range(low, high + 1)]
         left, right = (self.a - low + 1, self.b - low + 1), (high - self.a + 1, high - self.b + 1)
         return [(tail(left[0]), tail(left[1])), *inside, (tail(right[0]), tail(right[1]))]
 
 
-def _weight(x: int, size: Fraction, laplace: bool, context: Context) -> Decimal:
-    power = Fraction(-x) / size if laplace else -(Fraction(x) ** 2) / (2 * size**2)
-    return lazily.decimal(power, context).exp(context)
+def _weight(x: int, size: Fraction, order: int, context: Context) -> Decimal:
+    return lazily.decimal(-((x / size) ** order) / order, context).exp(context)
 
 
 def _laplace_law(weights: list[Decimal]) -> tuple[Any, Any]:

@@ -97,7 +97,7 @@ class Auction:
 
     def error(self, confidence: Number = "0.95") -> float:
         """With this confidence the revenue is no further than this below that of the best price on the list."""
-        return self.selection.shortfall(len(self.prices), confidence, on_grid=True) / self._unit
+        return self.selection.error(len(self.prices), confidence, on_grid=True) / self._unit
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:
         """The ε at which ``error`` would be this: the error is in inverse proportion to ε."""

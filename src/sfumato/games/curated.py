@@ -84,7 +84,7 @@ class TableAuction:
     def error(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
         """With this confidence the revenue is no further than this below that of the best price on the list. Free."""
         selection, _ = self._mechanisms(epsilon, counting)
-        return selection.shortfall(len(self.prices), confidence, on_grid=True) / self.unit
+        return selection.error(len(self.prices), confidence, on_grid=True) / self.unit
 
     def curve(self, epsilon: Number, counting: Number = 0) -> Curve:
         """What the price, and the count if there is one, leak about one unit."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, MaxNoise, NoisyMax, PermuteAndFlip, lazily
-from sfumato.mechanisms.selection import Selection, field_of
+from sfumato.mechanisms.selection import Scored, field_of
 from sfumato.privacy.numbers import PROBABILITY, Number, exact
 
 _DIGITS = 80
@@ -53,7 +53,7 @@ def stated(probabilities: Iterable[Number], outcomes: int) -> Law:
     return Law(tuple(int(each * unit) for each in given))
 
 
-def law_of(selection: Selection, scores: Sequence[Fraction | int]) -> Law:
+def law_of(selection: Scored, scores: Sequence[Fraction | int]) -> Law:
     """The law by which a selection chooses among these scores: of the gaps and the rate its draw is made from.
 
     Exponential (and noisy max under Gumbel noise): P(h) ∝ e^{−c·gap}. Permute-and-flip (and exponential noise):

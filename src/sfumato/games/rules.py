@@ -14,7 +14,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.games.environment import Environment
 from sfumato.games.laws import Law, law_of, stated
 from sfumato.mechanisms import Exponential, NoisyMax, PermuteAndFlip
-from sfumato.mechanisms.selection import Selection
+from sfumato.mechanisms.selection import Scored
 from sfumato.privacy import Curve, Neighbours
 from sfumato.privacy.numbers import Number
 
@@ -129,7 +129,7 @@ def rule_of(mechanism: Any, environment: Environment) -> Rule:
     """A selection chooses by welfare; a function states its own law; a rule stays what it is."""
     if not isinstance(environment, Environment):
         raise InvalidParameter("game", environment, "an Environment")
-    if isinstance(mechanism, Selection):  # any: one without an exact law is refused there
+    if isinstance(mechanism, Scored):  # any: one without an exact law is refused there
         return Welfare(environment, cast("Choice", mechanism))
     if hasattr(mechanism, "law") and hasattr(mechanism, "value"):
         if mechanism.environment != environment:

@@ -105,7 +105,7 @@ class Entry:
     @property
     def interactive(self) -> bool:
         """Whether hidden state stays open between the answers of what is run."""
-        return any(hasattr(mechanism, "start") for mechanism in self.mechanisms)
+        return any(mechanism.interactive for mechanism in self.mechanisms)
 
     @property
     def columns(self) -> dict[str, str]:

@@ -82,6 +82,10 @@ class Laplace:
         """ε = Δ₁/scale."""
         return None if epsilon is None else 1 / epsilon
 
+    @property
+    def sizes(self) -> tuple[Fraction, ...]:
+        return _in_steps(self.scale, self.grid)
+
     def apply(self, values: Any) -> Any:
         """The values plus fresh noise: an int for an int, an array for an array."""
         return _apply(self, values)
@@ -89,9 +93,7 @@ class Laplace:
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
         """What it leaks when one unit moves the values by at most this: that of the noise actually drawn."""
         change = grids.in_steps(Sensitivity.of(sensitivity), self.grid)
-        return compose(
-            Curve.discrete_laplace(size, part) for size, part in _split(_in_steps(self.scale, self.grid), change)
-        )
+        return compose(Curve.discrete_laplace(size, part) for size, part in _split(self.sizes, change))
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
         """The least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail 2q^{t}/(1+q).
@@ -99,7 +101,7 @@ class Laplace:
         With several scales it is that of the largest. Rounding the values to a grid, half a step at most, is not
         noise and not in it.
         """
-        beta, b = _miss(confidence, k), float(max(_in_steps(self.scale, self.grid)))
+        beta, b = _miss(confidence, k), float(max(self.sizes))
         lift = math.log(2) - math.log1p(math.exp(-1 / b))
         steps = max(0, math.ceil(b * (lift - math.log(beta)) * (1 + 1e-12)) - 1)
         return steps * (self.grid or Fraction(1))
@@ -109,7 +111,7 @@ class Laplace:
 
     @cached_property
     def sampler(self) -> Sampler:
-        return Sampler("laplace", _in_steps(self.scale, self.grid))
+        return Sampler("laplace", self.sizes)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Laplace, (self.scale, self.grid)
@@ -171,6 +173,10 @@ class Gaussian:
         sigma = change.l2 * math.sqrt(2 * math.log(1.25 / float(promise.delta))) / float(promise.epsilon)
         return cls(f"{sigma * (1 + 1e-12):.13g}")
 
+    @property
+    def sizes(self) -> tuple[Fraction, ...]:
+        return _in_steps(self.sigma, self.grid)
+
     def apply(self, values: Any) -> Any:
         """The values plus fresh noise: an int for an int, an array for an array."""
         return _apply(self, values)
@@ -178,14 +184,13 @@ class Gaussian:
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
         """What it leaks when one unit moves the values by at most this: that of the noise actually drawn."""
         change = grids.in_steps(Sensitivity.of(sensitivity), self.grid)
-        sizes = _in_steps(self.sigma, self.grid)
-        if len(sizes) == 1:
-            return Curve.discrete_gaussian(sizes[0], change)
-        return _unequal_gaussian(sizes, change)
+        if len(self.sizes) == 1:
+            return Curve.discrete_gaussian(self.sizes[0], change)
+        return _unequal_gaussian(self.sizes, change)
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
         """The least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail."""
-        beta, sigma = _miss(confidence, k), float(max(_in_steps(self.sigma, self.grid)))
+        beta, sigma = _miss(confidence, k), float(max(self.sizes))
         return _gaussian_width(sigma, beta) * (self.grid or Fraction(1))
 
     def words(self, unit_value: Fraction = Fraction(1)) -> str:
@@ -193,7 +198,7 @@ class Gaussian:
 
     @cached_property
     def sampler(self) -> Sampler:
-        return Sampler("gaussian", _in_steps(self.sigma, self.grid))
+        return Sampler("gaussian", self.sizes)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Gaussian, (self.sigma, self.grid)

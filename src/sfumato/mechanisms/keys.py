@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from sfumato.mechanisms import bits, gaussian, grids, laplace, lazily
 from sfumato.mechanisms.additive import Gaussian
 from sfumato.privacy import Curve, Guarantee, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import meets
-from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 
 _MOST_GROUPS, _MOST_WEIGHTED = 10_000, 200
 _LEAST_DELTA = Fraction(1, 10**30)
@@ -40,6 +40,8 @@ class KeyThreshold:
     ``KeyThreshold.gaussian`` uses discrete Gaussian noise instead, whose deviation grows with √g: half of δ pays
     for it, half for the threshold. It wins when units hold many keys.
     """
+
+    interactive: ClassVar[bool] = False
 
     epsilon: Fraction
     delta: Fraction
@@ -159,6 +161,21 @@ class KeyThreshold:
         if self.sigma is not None:
             return _gaussian_tail(self.sigma, self.threshold - held)
         return float(_tail(self.scale, self.threshold - held))
+
+    def error(self, confidence: Number = "0.95") -> float:
+        """The least number of units with which a key is kept with at least this confidence."""
+        level = float(exact(confidence, "confidence", CONFIDENCE))
+        low, high = 1, 2
+        while self.chance(high) < level:
+            low, high = high, 2 * high
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.chance(middle) >= level else (middle + 1, high)
+        return float(low)
+
+    def words(self) -> str:
+        promise = f"ε {shown(float(self.epsilon), 6)}, δ {shown(float(self.delta), 6)}"
+        return f"keys of at least {self.threshold} noisy units, {promise}"
 
     def __repr__(self) -> str:
         more = ", weighted=True" if self.weighted else "" if self.sigma is None else f", sigma={text(self.sigma)}"

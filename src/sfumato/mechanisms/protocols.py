@@ -1,14 +1,14 @@
 """The three kinds of mechanism, as the rest of the system sees them.
 
 An *additive* mechanism adds noise to whole totals. A *selection* releases one candidate of many. An *interactive* one
-answers a series of questions while it keeps a secret in between. Each knows how it is drawn, what it leaks (``curve``)
-and how it is called in words; whoever uses one never asks which it is.
+answers a series of questions while it keeps a secret in between. Each knows how it is drawn, what it leaks (``curve``),
+how wrong it may be (``error``) and how it is called in words; whoever uses one never asks which class it is.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.numbers import Number
@@ -21,13 +21,27 @@ class Mechanism(Protocol):
     """Whether a secret stays open between its answers: then it is charged whole before the first."""
 
 
+@runtime_checkable
 class Additive(Mechanism, Protocol):
-    """Noise on whole totals."""
+    """Noise on whole totals, or on whole steps of a grid.
+
+    Its law is P(x) ∝ exp(−|x|^p/(p·s^p)), where p is its ``order`` and s its size.
+    """
 
     pure: ClassVar[bool]
     """Whether what it leaks is bounded by an ε alone, so that an account's pure currency stays open."""
     order: ClassVar[int]
     """The noise it needs grows with the L1 norm (1) or the L2 norm (2) of what one unit changes."""
+
+    @property
+    def grid(self) -> Fraction | None:
+        """The step on which values and noise lie; None is 1."""
+        ...
+
+    @property
+    def sizes(self) -> tuple[Fraction, ...]:
+        """The size of the noise in steps of the grid: one for all elements, or one for each."""
+        ...
 
     @classmethod
     def of_size(cls, size: Fraction) -> Additive:
@@ -61,15 +75,23 @@ class Additive(Mechanism, Protocol):
         ...
 
 
+@runtime_checkable
 class Selection(Mechanism, Protocol):
-    """One candidate, or a few, of many."""
+    """One candidate, or a few, of many: by scores, ranks or counts, or the report that stands for a unit's own answer.
 
-    def choose(self, scores: Any) -> Any:
-        """The candidates chosen by their scores."""
+    What one unit changes of that is stated by the mechanism itself.
+    """
+
+    def choose(self, exact: Any) -> Any:
+        """What is chosen, given the exact scores, values, counts or answers."""
         ...
 
     def curve(self) -> Curve:
-        """What it leaks when one unit moves every score by at most the mechanism's own sensitivity."""
+        """What it leaks when one unit changes what is given by at most the mechanism's own sensitivity."""
+        ...
+
+    def error(self, *about: Any, **more: Any) -> float:
+        """With a confidence, how far what is chosen lies from what is best, in the terms that the mechanism states."""
         ...
 
     def words(self) -> str:
@@ -77,6 +99,7 @@ class Selection(Mechanism, Protocol):
         ...
 
 
+@runtime_checkable
 class Interactive(Mechanism, Protocol):
     """A series of answers around one secret."""
 
@@ -86,6 +109,10 @@ class Interactive(Mechanism, Protocol):
 
     def curve(self) -> Curve:
         """What the whole series leaks, however long it becomes."""
+        ...
+
+    def error(self, questions: int, confidence: Number = "0.95") -> float:
+        """With this confidence no answer among so many questions is wrong by more than this."""
         ...
 
     def words(self) -> str:

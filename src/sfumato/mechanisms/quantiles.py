@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits, grids, lazily, races
 from sfumato.privacy import Curve, Neighbours, codec, compose
-from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, shown, text, whole
 
 _FAR_BITS = 100
 _LARGEST = 1 << 61
@@ -47,6 +47,8 @@ class Quantiles:
     very many rows share one value, a lower quantile that should be that value too may fall below it: ask for it
     alone.
     """
+
+    interactive: ClassVar[bool] = False
 
     probabilities: tuple[Fraction, ...]
     epsilon: Fraction
@@ -188,6 +190,10 @@ class Quantiles:
         rate = float(self._level_epsilon / (2 * self.rows_per_unit))
         log_miss = math.log(miss.numerator) - math.log(miss.denominator)
         return len(self._levels) * (math.log(candidates) - log_miss) / rate
+
+    def words(self) -> str:
+        chances = ", ".join(text(q) for q in self.probabilities)
+        return f"quantiles {chances} by interval selection, ε {shown(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
         chances = ", ".join(text(q) for q in self.probabilities)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits, grids, lazily
 from sfumato.privacy import Curve, codec
-from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -80,6 +80,8 @@ class RandomizedResponse:
     Fraction(3, 1)
     """
 
+    interactive: ClassVar[bool] = False
+
     epsilon: Fraction
     choices: int = 2
     odds: Fraction | None = None
@@ -117,7 +119,7 @@ class RandomizedResponse:
         growth = math.exp(self.epsilon) if self.odds is None else float(self.odds)
         return growth / (growth + self.choices - 1)
 
-    def apply(self, values: Any) -> Any:
+    def choose(self, values: Any) -> Any:
         """A randomised report for each answer: an int for an int, an array for an array."""
         truth = _answers(values, self.choices)
         keep = bernoulli(self._kept, truth.size)
@@ -150,6 +152,9 @@ class RandomizedResponse:
         many = whole(reports, "reports", at_least=1)
         return _normal_width(math.sqrt(many * q * (1 - q)) / (self.truth - q), confidence, k)
 
+    def words(self) -> str:
+        return f"randomised response among {self.choices} answers, ε {shown(float(self.epsilon), 6)}"
+
     def __repr__(self) -> str:
         stated = f"epsilon={text(self.epsilon)}" if self.odds is None else f"odds={text(self.odds)}"
         return f"RandomizedResponse({stated}, choices={self.choices})"
@@ -164,6 +169,8 @@ class OptimizedUnaryEncoding:
     The variance of a count is n·4e^ε/(e^ε − 1)², whatever the number of choices.
     """
 
+    interactive: ClassVar[bool] = False
+
     epsilon: Fraction
     choices: int
 
@@ -172,7 +179,7 @@ class OptimizedUnaryEncoding:
         object.__setattr__(self, "epsilon", response.epsilon)
         object.__setattr__(self, "choices", response.choices)
 
-    def apply(self, values: Any) -> NDArray[np.uint8]:
+    def choose(self, values: Any) -> NDArray[np.uint8]:
         """A row of bits for each answer."""
         truth = _answers(values, self.choices)
         rows = np.empty((truth.size, self.choices), np.uint8)
@@ -204,6 +211,9 @@ class OptimizedUnaryEncoding:
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
         return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
 
+    def words(self) -> str:
+        return f"optimised unary encoding of {self.choices} answers, ε {shown(float(self.epsilon), 6)}"
+
 
 _PRIME = (1 << 31) - 1
 
@@ -217,6 +227,8 @@ class OptimalLocalHashing:
     As accurate as ``OptimizedUnaryEncoding`` with reports of constant size: variance n·4e^ε/(e^ε − 1)² when g = e^ε
     + 1. The hash is (a·x + b mod 2³¹ − 1) mod g with fresh a, b: the report carries them.
     """
+
+    interactive: ClassVar[bool] = False
 
     epsilon: Fraction
     choices: int
@@ -234,12 +246,12 @@ class OptimalLocalHashing:
     def cells(self) -> int:
         return max(2, round(math.exp(self.epsilon)) + 1)
 
-    def apply(self, values: Any) -> NDArray[np.int64]:
+    def choose(self, values: Any) -> NDArray[np.int64]:
         """A row (a, b, reported cell) for each answer."""
         truth = _answers(values, self.choices)
         a, b = 1 + bits.all_below(_PRIME - 1, truth.size), bits.all_below(_PRIME, truth.size)
         cell = self._hash(a, b, truth)
-        reported = RandomizedResponse(self.epsilon, self.cells).apply(cell)
+        reported = RandomizedResponse(self.epsilon, self.cells).choose(cell)
         return np.stack([a, b, np.atleast_1d(reported)], axis=1)
 
     def _hash(self, a: Integers, b: Integers, x: Integers | int) -> Integers:
@@ -264,6 +276,15 @@ class OptimalLocalHashing:
 
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
         return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
+
+    def words(self) -> str:
+        return (
+            f"optimal local hashing of {self.choices} answers to {self.cells} cells, ε {shown(float(self.epsilon), 6)}"
+        )
+
+
+Response = RandomizedResponse | OptimizedUnaryEncoding | OptimalLocalHashing
+"""A mechanism that chooses one report for each answer of a list."""
 
 
 def _growth(epsilon: Fraction, odds: Fraction | None, context: Context) -> Decimal:

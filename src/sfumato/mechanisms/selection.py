@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import grids, races, scores as scoring
 from sfumato.privacy import Curve, Neighbours, codec, compose
-from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 
 _EPSILON = (Fraction(1, 10**9), Fraction(1000))
 _SENSITIVITY = (Fraction(1, 10**9), Fraction(10**15))
@@ -35,10 +35,14 @@ def _checked(value: Number, name: str, limits: tuple[Fraction, Fraction]) -> Fra
 
 
 @dataclass(frozen=True)
-class Selection:
-    """What every selection is made of: its price, how far a unit moves scores, in which way, and on which grid scores
-    are compared: a power of two, derived from the price and the sensitivity unless it is named.
+class Scored:
+    """What every selection by scores is made of: its price, how far a unit moves scores, in which way, and on which
+    grid scores are compared, a power of two that is derived from price and sensitivity unless it is named.
     """
+
+    interactive: ClassVar[bool] = False
+    called: ClassVar[str]
+    """What it is called in words."""
 
     epsilon: Fraction
     sensitivity: Fraction
@@ -87,7 +91,7 @@ class Selection:
         object.__setattr__(finer, "grid", grids.power_of_two(grid) or finer.derived_grid)
         return finer
 
-    def shortfall(self, candidates: int, confidence: Number = "0.95", *, on_grid: bool = False) -> float:
+    def error(self, candidates: int, confidence: Number = "0.95", *, on_grid: bool = False) -> float:
         """With this confidence the chosen score is no further than this below the best.
 
         Rounding two scores to the grid may hide a step more, unless they are whole numbers of steps (``on_grid``), as
@@ -104,6 +108,9 @@ class Selection:
         """
         return _tail(candidates, confidence) / float(self.rate)
 
+    def words(self) -> str:
+        return f"{self.called}, ε {shown(float(self.epsilon), 6)}"
+
     def __repr__(self) -> str:
         parts = [f"epsilon={text(self.epsilon)}"]
         if self.sensitivity != 1:
@@ -117,7 +124,7 @@ class Selection:
         return []
 
 
-def field_of(scores: Any, mechanism: Selection) -> tuple[NDArray[np.uint64], Fraction]:
+def field_of(scores: Any, mechanism: Scored) -> tuple[NDArray[np.uint64], Fraction]:
     """How many steps each score lies below the best, and the rate per step."""
     return scoring.gaps(scores, mechanism.grid), mechanism.rate * mechanism.grid
 
@@ -129,13 +136,15 @@ def _log(value: Fraction) -> float:
 
 @codec.value("exponential")
 @dataclass(frozen=True, repr=False, init=False)
-class Exponential(Selection):
+class Exponential(Scored):
     """The exponential mechanism: P(h) ∝ e^{ε·s(h)/2Δ} (McSherry & Talwar 2007). Its loss spans at most ε: bounded
     range.
 
     >>> Exponential(1).choose([0, 100, 0])
     1
     """
+
+    called: ClassVar[str] = "exponential mechanism"
 
     def choose(self, scores: Any) -> int:
         """The index of the chosen candidate; ties are broken uniformly."""
@@ -147,13 +156,15 @@ class Exponential(Selection):
 
 @codec.value("permute-and-flip")
 @dataclass(frozen=True, repr=False, init=False)
-class PermuteAndFlip(Selection):
+class PermuteAndFlip(Scored):
     """Permute-and-flip (McKenna & Sheldon 2020): never a worse expected error than the exponential mechanism at
     equal ε.
 
     Drawn as the largest score under exponential noise, which is the same law (Ding et al. 2021). Its range is not
     bounded, so it is charged as any ε-DP release.
     """
+
+    called: ClassVar[str] = "permute-and-flip"
 
     def choose(self, scores: Any) -> int:
         """The index of the chosen candidate; ties are broken uniformly."""
@@ -173,13 +184,15 @@ class MaxNoise(Enum):
 
 @codec.value("noisy-max")
 @dataclass(frozen=True, repr=False, init=False)
-class NoisyMax(Selection):
+class NoisyMax(Scored):
     """Report noisy max: noise of scale 2Δ/ε (Δ/ε when monotone) on every score, and only the place of the largest
     is released.
 
     Laplace noise: Dwork & Roth 2014, Claim 3.9. Exponential noise is permute-and-flip, Gumbel noise the exponential
     mechanism.
     """
+
+    called: ClassVar[str] = "the largest noisy score"
 
     noise: MaxNoise
 
@@ -213,15 +226,20 @@ class NoisyMax(Selection):
         twice = 2 if self.noise is MaxNoise.LAPLACE else 1
         return twice * _tail(candidates, confidence) / float(self.rate)
 
+    def words(self) -> str:
+        return f"{super().words()}, {self.noise.value} noise"
+
     def _more(self) -> list[str]:
         return [f"noise={self.noise.value!r}"]
 
 
 @codec.value("top-k")
 @dataclass(frozen=True, repr=False, init=False)
-class TopK(Selection):
+class TopK(Scored):
     """The k best, in order, by one shot of Gumbel noise: the law of k exponential mechanisms of ε/k each, peeled
     one after the other (Durfee & Rogers 2019, Lemma 4.2)."""
+
+    called: ClassVar[str] = "the largest scores under Gumbel noise"
 
     k: int
 
@@ -251,6 +269,9 @@ class TopK(Selection):
         """A union bound over the k rounds: each choice is this close to the best of what was left."""
         miss = 1 - exact(confidence, "confidence", CONFIDENCE)
         return _tail(candidates, 1 - miss / self.k) / float(self.rate / self.k)
+
+    def words(self) -> str:
+        return f"{super().words()}, the best {self.k}"
 
     def _more(self) -> list[str]:
         return [f"k={self.k}"]

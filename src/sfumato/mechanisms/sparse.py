@@ -8,12 +8,12 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
+from typing import ClassVar, Self
 
 from sfumato.errors import InvalidParameter, SessionClosed
 from sfumato.mechanisms import laplace
 from sfumato.privacy import Curve, Neighbours, codec
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 
 _AHEAD = 512  # noises drawn at once: the session is secret state anyway, and a vector is cheap
 
@@ -29,6 +29,8 @@ class AboveThreshold:
     also releases the value with Laplace noise cΔ/ε₃. Whole numbers throughout, so that the tie rule is exact.
     Charged whole, as ε (+ ε₃), when the session starts.
     """
+
+    interactive: ClassVar[bool] = True
 
     epsilon: Fraction
     threshold: int
@@ -98,6 +100,10 @@ class AboveThreshold:
         miss = max(1e-300, float(1 - exact(confidence, "confidence", CONFIDENCE)))
         first, second, _ = (float(scale) for scale in self.scales)
         return first * math.log(2 / miss) + second * math.log(2 * whole(questions, "questions", at_least=1) / miss)
+
+    def words(self) -> str:
+        total = shown(float(self.epsilon + (self.values_epsilon or 0)), 6)
+        return f"above a noisy threshold of {self.threshold}, at most {self.positives} times, ε {total} in all"
 
     def __repr__(self) -> str:
         return (
