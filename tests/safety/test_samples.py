@@ -39,7 +39,7 @@ def _asked(engine: DuckDB) -> tuple[Bounded, tuple[Any, ...]]:
 
 
 def _totals(engine: DuckDB, key: int) -> list[tuple[int, ...]]:
-    return engine.totals(*_asked(engine), key)
+    return list(map(tuple, engine.totals(*_asked(engine), key).tolist()))
 
 
 def test_each_key_samples_anew(engines: dict[str, DuckDB]) -> None:

@@ -95,7 +95,7 @@ def _worst(
     limits = plan.limits.tighten(None, None, per_group)
     made = boundings(plan.query.plan, limits, len(plan.groups))
     claimed = claim(under(next(each for each in made if each.bounding is way), Neighbours(relation)))
-    totals = {name: each.totals(claimed, plan.groups, 7) for name, each in tables.items()}
+    totals = {name: each.totals(claimed, plan.groups, 7).tolist() for name, each in tables.items()}
     names = [name for name in tables if name]
     pairs = [("", name) for name in names] if relation == "add-remove" else list(combinations(names, 2))
     found = [change for a, b in pairs for change in changes(claimed, totals[a], totals[b])]
@@ -119,9 +119,12 @@ def halved(bounded: Bounded) -> Bounded:
 
 def generous(limit: str) -> Claim:
     """The twin whose limit lets one more pass than it claims."""
-    return lambda bounded: replace(
-        bounded, limits=replace(bounded.limits, **{limit: getattr(bounded.limits, limit) + 1})
-    )
+
+    def twin(bounded: Bounded) -> Bounded:
+        limits = replace(bounded.limits, **{limit: getattr(bounded.limits, limit) + 1})
+        return replace(bounded, plan=replace(bounded.plan, source=replace(bounded.bound, limits=limits)))
+
+    return twin
 
 
 COUNT, SUM, MEAN = "SELECT COUNT(*) FROM people", "SELECT SUM(age) FROM people", "SELECT AVG(cost) FROM people"

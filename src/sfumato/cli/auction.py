@@ -65,7 +65,7 @@ def _sell(policy: Path, table: str, column: str, prices: list[Fraction], price: 
     epsilon, share, confidence = price
     with sf.open(policy) as curator:
         proposal = sell(curator, table, column, prices)
-        promised = proposal.explain(epsilon, share, confidence)
+        promised = str(proposal.explain(epsilon, share, confidence))
         sold = proposal.release(epsilon, share)
     _show(float(sold.price), sold.revenue_range(confidence), confidence, promised)
 

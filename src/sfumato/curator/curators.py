@@ -21,7 +21,7 @@ from sfumato.policy import Policy
 from sfumato.policy.reading import read
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import POSITIVE, Number, exact
-from sfumato.release.door import Progress, quietly
+from sfumato.release.releasing import Progress, quietly
 
 SECONDS = 600
 """What one question may take unless it is said otherwise: nobody's question stops the others for ever."""

@@ -8,6 +8,11 @@ from fractions import Fraction
 from threading import Event, Thread, get_ident
 from typing import Any
 
+import numpy as np
+import pyarrow
+import pyarrow.compute
+from numpy.typing import NDArray
+
 from sfumato.engine.expressions import TYPES, quoted, render
 from sfumato.engine.literals import literal
 from sfumato.engine.sources import Sources
@@ -20,6 +25,8 @@ from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Policy, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
+
+Integers = NDArray[np.int64]
 
 _REMEMBERED = 1000
 FREE_SECONDS = 5
@@ -99,19 +106,21 @@ class DuckDB:
         self.sources.bind("SELECT 1" if text in self._bound else text)
         self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
 
-    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> list[tuple[int, ...]]:
+    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> Integers:
         """Exact totals for every group, in the order given; absent groups are zero."""
-        width = len(bounded.plan.keys)
-        found = self.sources.run(statement(bounded, self.sources.scan, key))
-        self.sources.check_unchanged()  # a file replaced while it was read is not the version that was charged
         kinds = [each.domain.type for each in bounded.plan.keys]
-        known = {
-            tuple(_exact(value, kind) for value, kind in zip(row[:width], kinds, strict=True)): row[width:]
-            for row in found
-        }
-        empty = (0,) * sum(each.coordinates for each in bounded.measures)
-        named = (tuple(_exact(value, kind) for value, kind in zip(group, kinds, strict=True)) for group in groups)
-        return [tuple(_held(value) for value in known.get(group, empty)) for group in named]
+        width = sum(each.coordinates for each in bounded.measures)
+        names = [f"k{index}" for index in range(len(kinds))], [f"v{index}" for index in range(width)]
+        read = [f"CAST({name} AS {TYPES[kind]})" for name, kind in zip(names[0], kinds, strict=True)]
+        read += [_held(name) for name in names[1]]
+        exact = statement(bounded, self.sources.scan, key)
+        asked = f"SELECT {', '.join(read)} FROM ({exact}) AS exact({', '.join((*names[0], *names[1]))})"
+        found = self.sources.arrow(asked) if kinds else self.sources.run(asked)
+        self.sources.check_unchanged()  # a file replaced while it was read is not the version that was charged
+        if isinstance(found, list):
+            return np.array(found, np.int64)
+        values = np.stack([found.column(len(kinds) + index).to_numpy() for index in range(width)], axis=1)
+        return _arranged(groups, [found.column(index) for index in range(len(kinds))], values)
 
     def addresses(self) -> tuple[tuple[str, str | None], ...]:
         """Where private rows come from: files, or the content of tables in memory."""
@@ -142,9 +151,40 @@ def _parameter(value: Value) -> Any:
     return nearest(value) if isinstance(value, Fraction) else value
 
 
-def _held(total: int) -> int:
+def _held(total: str) -> str:
     """Within what 64 bits hold: cutting moves two totals no further apart."""
-    return max(-LARGEST_INTEGER, min(LARGEST_INTEGER, int(total)))
+    return f"CAST(LEAST(GREATEST({total}, -{LARGEST_INTEGER}), {LARGEST_INTEGER}) AS BIGINT)"
+
+
+def _arranged(groups: Sequence[GroupKey], keys: Sequence[pyarrow.ChunkedArray], values: Integers) -> Integers:
+    """The values in the order of the groups; zeros for groups that have none."""
+    codes: NDArray[np.int64] = np.zeros(len(groups) + len(values), np.int64)
+    for wanted, found in zip(zip(*groups, strict=True), keys, strict=True):
+        own, many = _codes(wanted, found)
+        codes = codes * many + own
+        codes = np.unique(codes, return_inverse=True)[1]  # small again, so that no product is too large
+    ours, theirs = codes[: len(groups)], codes[len(groups) :]
+    order = np.argsort(theirs)
+    arranged = np.zeros((len(groups), values.shape[1]), np.int64)
+    if order.size:
+        place = order[np.searchsorted(theirs[order], ours).clip(max=order.size - 1)]
+        known = theirs[place] == ours
+        arranged[known] = values[place[known]]
+    return arranged
+
+
+def _codes(wanted: Sequence[Any], found: pyarrow.ChunkedArray) -> tuple[Integers, int]:
+    """Small numbers for the values of one key, equal for equal values and for NULL, and how many there are.
+
+    A real is the double nearest to it, and 0 has no sign.
+    """
+    if pyarrow.types.is_floating(found.type):
+        wanted = [None if value is None else float(value) for value in wanted]
+    both = pyarrow.chunked_array([pyarrow.array(wanted, found.type), *found.chunks], found.type).combine_chunks()
+    if pyarrow.types.is_floating(found.type):
+        both = pyarrow.compute.add(both, 0.0)
+    coded = pyarrow.compute.dictionary_encode(both, null_encoding="encode")
+    return coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
 
 
 def _exact(value: Any, kind: Type) -> Any:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
@@ -29,8 +32,8 @@ class Engine(Protocol):
         """
         ...
 
-    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> list[tuple[int, ...]]:
-        """Exact totals per group: the one call that reads private rows, made after the charge."""
+    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> NDArray[np.int64]:
+        """Exact totals, groups × coordinates: the one call that reads private rows, made after the charge."""
         ...
 
     def identity(self) -> str:
