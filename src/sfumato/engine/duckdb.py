@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from operator import itemgetter
 from threading import Event, Thread, get_ident
 from typing import Any
 
@@ -29,6 +30,7 @@ from sfumato.policy.domains import LARGEST_INTEGER
 Integers = NDArray[np.int64]
 
 _REMEMBERED = 1000
+_LARGEST_CODE = 1 << 62
 FREE_SECONDS = 5
 """How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
 
@@ -159,10 +161,12 @@ def _held(total: str) -> str:
 def _arranged(groups: Sequence[GroupKey], keys: Sequence[pyarrow.ChunkedArray], values: Integers) -> Integers:
     """The values in the order of the groups; zeros for groups that have none."""
     codes: NDArray[np.int64] = np.zeros(len(groups) + len(values), np.int64)
-    for wanted, found in zip(zip(*groups, strict=True), keys, strict=True):
-        own, many = _codes(wanted, found)
-        codes = codes * many + own
-        codes = np.unique(codes, return_inverse=True)[1]  # small again, so that no product is too large
+    most = 1
+    for index, found in enumerate(keys):
+        own, many = _codes(list(map(itemgetter(index), groups)), found)
+        if most * many > _LARGEST_CODE:
+            codes, most = np.unique(codes, return_inverse=True)[1], len(codes)
+        codes, most = codes * many + own, most * many
     ours, theirs = codes[: len(groups)], codes[len(groups) :]
     order = np.argsort(theirs)
     arranged = np.zeros((len(groups), values.shape[1]), np.int64)

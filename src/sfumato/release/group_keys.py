@@ -62,7 +62,7 @@ class GroupKeys:
         """The keys of these groups, in their order."""
         if not types:
             return cls((), count=len(groups))
-        listed = list(zip(*groups, strict=True))
+        listed = [list(map(operator.itemgetter(index), groups)) for index in range(len(types))]
         distinct = [tuple(dict.fromkeys(column)) for column in listed]
         columns = tuple(KeyColumn(kind, values) for kind, values in zip(types, distinct, strict=True))
         if math.prod(map(len, distinct)) == len(groups) and all(map(operator.eq, groups, itertools.product(*distinct))):

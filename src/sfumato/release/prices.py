@@ -77,4 +77,4 @@ def _warn(words: str) -> None:
     frame, level = inspect.currentframe(), 1
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("sfumato."):
         frame, level = frame.f_back, level + 1
-    warnings.warn(words, WeakPrivacy, stacklevel=level - 1 if frame is not None else 1)
+    warnings.warn(words, WeakPrivacy, stacklevel=level if frame is not None else 1)
