@@ -133,9 +133,9 @@ def test_what_cannot_be_written_down_is_refused_before_the_charge(
     with curator(tmp_path / "a.ledger", UNIT, SMALL) as made:
         ask = made.sql("SELECT COUNT(*) AS n FROM people")
         for place in (
-            "door.codec.dumps",
-            "door.codec.loads",
-            "door.entries.write_widths",
+            "releasing.codec.dumps",
+            "releasing.codec.loads",
+            "releasing.entries.write_widths",
             "measured._worth",
             "answers._table",
         ):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pyarrow
 import pytest
 from click.testing import CliRunner
@@ -13,6 +15,7 @@ import sfumato as sf
 from sfumato import games
 from sfumato.cli import main
 from sfumato.games.auctions import digital_goods
+from sfumato.release.measurement import Measurement
 
 PRICES = [Fraction(k, 20) for k in range(1, 21)]
 
@@ -38,7 +41,7 @@ def test_the_price_is_charged_and_near_the_best(tmp_path: Path, neighbours: str)
     bids = [0.1] * 300 + [0.6] * 400 + [0.9] * 100 + [None] * 7
     with curator(tmp_path, bids, neighbours=neighbours) as made:
         proposal = games.sell(made, "bids", "bid", PRICES)
-        assert "20 prices" in proposal.explain(1)
+        assert "20 prices" in str(proposal.explain(1))
         assert made.budget.remaining["pure"] == 10  # all that was free
         sold = proposal.release(epsilon=4, counting="0.25")
         assert made.budget.remaining["pure"] == 6
@@ -50,6 +53,9 @@ def test_the_price_is_charged_and_near_the_best(tmp_path: Path, neighbours: str)
         assert low - 200 <= revenue <= high + 200  # P(outside) ≤ 5 %, and by 200 more below 1e-6
         assert sf.loads(next(line for line in made.ledger if line.kind == "answer").body) == sold
         assert proposal.release(epsilon=4, counting="0.25") == sold  # bought already
+        assert sold.receipt is not None
+        assert (sold.receipt.guarantee, sold.receipt.neighbours, sold.receipt.free) == ("ε = 4", neighbours, False)
+        assert sold.receipt.mechanisms == ("exponential mechanism, ε 3", "Laplace, scale 1")
         assert proposal.release(epsilon=2) == sold  # and as accurate
         assert made.budget.remaining["pure"] == 6
 
@@ -59,7 +65,8 @@ def test_the_same_counts_as_without_a_table(tmp_path: Path) -> None:
     with curator(tmp_path, [*bids]) as made:
         proposal = games.sell(made, "bids", "bid", PRICES)
         totals = made._context.engine.totals(proposal.bounded, proposal.question.groups, 0)
-        assert proposal._reached(totals).tolist() == digital_goods(bids, 1, PRICES)._counts.tolist()
+        _, counter = proposal.batch(1, "0.5").measurements
+        assert counter.reading.of(totals).tolist() == digital_goods(bids, 1, PRICES)._counts.tolist()
 
 
 def test_two_bids_of_one_bidder_cost_twice(tmp_path: Path) -> None:
@@ -67,14 +74,75 @@ def test_two_bids_of_one_bidder_cost_twice(tmp_path: Path) -> None:
         proposal = games.sell(made, "bids", "bid", PRICES)
         assert proposal.bounded.limits.rows == 2
         totals = made._context.engine.totals(proposal.bounded, proposal.question.groups, 0)
-        assert sum(count for (count,) in totals) == 20  # two of each bidder's four
+        assert totals.sum() == 20  # two of each bidder's four
         assert proposal.error(1) == pytest.approx(2 * _alone(tmp_path / "alone").error(1))
-        assert proposal.curve(1).max_divergence == 1
+        assert proposal.batch(1).curve.max_divergence == 1
 
 
 def _alone(folder: Path) -> games.TableAuction:
     folder.mkdir()
     return games.sell(curator(folder, [0.5]), "bids", "bid", PRICES)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_what_is_charged_covers_what_one_bidder_changes(tmp_path: Path, neighbours: str) -> None:
+    """By enumeration of all that a bidder with two bids can do, and of both laws that are drawn from."""
+    prices = [Fraction(1, 4), Fraction(1, 2), 1]
+    with curator(tmp_path, [0.5], bidders=[1], neighbours=neighbours) as made:
+        proposal = games.sell(made, "bids", "bid", prices)
+        choice, counter = proposal.batch(2, "0.5").measurements
+        bids = [np.array(each) for each in itertools.product(range(3), repeat=4) if sum(each) <= 2]
+        none = np.zeros(4, np.int64)
+        pairs = [(a, b) for a in bids for b in (bids if neighbours == "replace" else [none])]
+        spread = rows = 0
+        for a, b in pairs:
+            scores, counts = (each.reading.of(a[:, None]) - each.reading.of(b[:, None]) for each in (choice, counter))
+            spread, rows = max(spread, int(scores.max() - scores.min())), max(rows, int(np.abs(counts).max()))
+        most = 2 * 4  # two bids at the top price, which is four units
+        assert spread == most if neighbours == "replace" else spread <= most
+        assert choice.mechanism.rate * most == choice.mechanism.epsilon == 1
+        assert Fraction(rows) / counter.mechanism.scale == 1
+        assert proposal.batch(2, "0.5").curve.max_divergence == 2
+        for twin in (
+            sf.Exponential(1, 3),
+            sf.Exponential(1, 4, neighbours=other(neighbours)),
+            sf.Exponential(1, 4, grid=2),
+        ):
+            with pytest.raises(sf.InvalidParameter):
+                Measurement(choice.reading, twin)
+
+
+def other(neighbours: str) -> str:
+    return "replace" if neighbours == "add-remove" else "add-remove"
+
+
+def test_an_auction_is_a_proposal_like_a_question(tmp_path: Path) -> None:
+    """Request ids, stored answers, receipts, prices, limits and progress: as every release has them."""
+    told: list[str] = []
+    with curator(tmp_path, [0.6] * 400) as made:
+        proposal = games.sell(made, "bids", "bid", PRICES)
+        least = proposal.price(within=20)
+        assert proposal.error(least) <= 20 < proposal.error(least * 0.999)
+        first = proposal.release(1, request_id="monday", progress=told.append)
+        assert told == ["checking", "charging", "reading", "adding noise", "writing down"]
+        again = proposal.release("0.1", request_id="monday")
+        assert again == first
+        assert again.receipt is not None
+        assert again.receipt.free
+        assert again.receipt.guarantee == "ε = 1"  # what was bought, not what was asked for
+        assert made.budget.remaining["pure"] == 9
+        other = games.sell(made, "bids", "bid", PRICES[:7])
+        with pytest.raises(sf.RequestDiffers):
+            other.release(1, request_id="monday")
+        assert other.release(1) != first  # another auction
+        assert proposal.release(1, fresh=True).receipt is not None
+        proposal.release(1, "0.5")  # a count was never bought
+        assert made.budget.remaining["pure"] == 6
+        for wrong in (0, -1, "soon"):
+            with pytest.raises(sf.InvalidParameter, match="seconds"):
+                proposal.release(1, seconds=wrong)
+        with pytest.raises(sf.Unanswered):
+            proposal.release(1, fresh=True, seconds="1e-9")
 
 
 def test_what_is_no_column_of_bids_is_refused(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import account, pure, script
-from sfumato.release import door
+from sfumato.release import releasing
+from sfumato.release.measured import GroupTotals
 from sfumato.release.preparing import prepare
 from sfumato.release.prices import Price
 
@@ -405,17 +406,16 @@ def test_a_release_that_is_interrupted_anywhere_says_whether_it_was_charged(tmp_
     with sf.Curator(policy, tmp_path / "ledger.db") as clinic:
         question, setting = clinic.sql("SELECT COUNT(*) AS n FROM visits"), clinic._context
         prepared = prepare(question.options, Price(1))
-        asked = door.Asked("count", question.identity, setting.engine.identity(), setting.version)
+        asked = releasing.Asked("count", question.identity, setting.engine.identity())
+        kind = GroupTotals(prepared, question.groups, setting.version)
         outcomes = []
         for at in range(1, 5000, 1 if long else 7):
 
             def call() -> object:
-                return door.release(
-                    prepared, question.groups, asked, account=setting.account, engine=setting.engine, fresh=True
-                )
+                return releasing.release(kind, asked, payer=setting.account, engine=setting.engine, fresh=True)
 
             before = [line.kind for line in clinic.ledger]
-            outcomes.append(interrupt(call, at, "sfumato/ledger/", "release/door.py", "contextlib.py"))
+            outcomes.append(interrupt(call, at, "sfumato/ledger/", "release/releasing.py", "contextlib.py"))
             made = [line.kind for line in clinic.ledger][len(before) :]
             assert made in {
                 "interrupted": ([], ["charge", "answer"]),  # asked again it is free

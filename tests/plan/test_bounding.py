@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from plan.described import CATALOG, VISITS
-from sfumato.plan.bounding import Bounded, boundings, under
+from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.limits import Bounding, Limits
 from sfumato.plan.sql import parse
 from sfumato.policy import Table
@@ -89,7 +89,7 @@ def test_replacing_a_unit_doubles_what_adding_it_does() -> None:
     table = Table("visits", Path("x"), VISITS, id="row")
     for text, signed in (("SUM(age)", False), ("SUM(age - 50)", True), ("COUNT(*)", False), ("AVG(age - 50)", False)):
         (only,) = ways(f"SELECT region, {text} AS x FROM visits GROUP BY region", table).values()
-        before, after = only.measures[0].sensitivity, under(only, Neighbours.REPLACE).measures[0].sensitivity
+        before, after = only.measures[0].sensitivity, for_neighbours(only, Neighbours.REPLACE).measures[0].sensitivity
         assert after.total == 2 * before.total
         assert after.per_group == (2 if signed else 1) * before.per_group
         assert after.squares == (4 if signed else 2) * before.squares

@@ -15,7 +15,7 @@ NOISE = sf.Laplace(5)
 
 def means(*totals: tuple[int, int]) -> Estimate:
     scale = Scale(1, NOISE, Ratio(0, 10))  # type: ignore[arg-type]
-    (found,) = estimating(Measured((scale,), totals), "0.95")(2)
+    (found,) = estimating(Measured((scale,), tuple(zip(*totals, strict=True))), "0.95")(2)
     return found
 
 
@@ -51,5 +51,5 @@ def test_a_range_outside_the_bounds_is_not_a_point() -> None:
 
 def test_numbers_of_a_grid_are_rounded_once() -> None:
     scale = Scale("0.01", NOISE, Total(whole=False))  # type: ignore[arg-type]
-    (found,) = estimating(Measured((scale,), ((5,), (110,), (-7,), (123456789,))), "0.95")(1)
+    (found,) = estimating(Measured((scale,), ((5, 110, -7, 123456789),)), "0.95")(1)
     assert found.value.tolist() == [0.05, 1.1, -0.07, 1234567.89]

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from plan.test_bounding import ROWS, USERS, ways
-from sfumato.plan.bounding import under
+from sfumato.plan.bounding import for_neighbours
 from sfumato.plan.limits import Bounding
 from sfumato.privacy import Neighbours
 from sfumato.release.preparing import prepare
@@ -34,7 +34,7 @@ TEXTS = (
 def test_what_is_prepared_keeps_its_promise(
     text: str, table: sf.Table, groups: int, neighbours: Neighbours, price: Price
 ) -> None:
-    options = [under(each, neighbours) for each in ways(text, table, groups).values()]
+    options = [for_neighbours(each, neighbours) for each in ways(text, table, groups).values()]
     prepared = prepare(options, price)
     assert prepared.curve.neighbours is neighbours
     if price.rho is not None:

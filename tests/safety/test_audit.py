@@ -20,7 +20,6 @@ from safety.worlds import Row, World, question
 from sfumato.curator.curators import Curator
 from sfumato.curator.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.release.door import _noisy_totals
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price
 
@@ -63,9 +62,11 @@ def _verdict(asked: list[Question], prepared: Prepared, price: Price, samples: i
     exact = [tuples(each._context.engine.totals(prepared.bounded, each.groups, 7)) for each in asked]
     first, second = (np.array(each, dtype=np.float64) for each in exact)
 
-    def sampler(totals: list[tuple[int, ...]]) -> Any:
+    def sampler(totals: Any) -> Any:
         def sample(count: int) -> Any:
-            noisy = np.array(_noisy_totals(prepared, totals * count), dtype=np.float64).reshape(count, *first.shape)
+            many = np.tile(totals, (count, 1))
+            drawn = [each.draw(each.reading.of(many)) for each in prepared.batch.measurements]
+            noisy = np.hstack(drawn).astype(np.float64).reshape(count, *first.shape)
             if isinstance(prepared.mechanisms[0], sf.Gaussian):
                 return ((second - first) * noisy).sum(axis=(1, 2))
             return (np.abs(noisy - first) - np.abs(noisy - second)).sum(axis=(1, 2))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pkgutil
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +117,14 @@ def _refused(curator: Curator) -> str:
 
 def _after_the_charge(curator: Curator, place: str, failure: Callable[..., Any]) -> Callable[..., Any]:
     """The same function until something is charged: what is tried without data before goes well."""
-    sound = pkgutil.resolve_name(place.replace(".door.", ".door:").replace(".driver.", ".driver:"))
+    module, kind, method = place.rsplit(".", 2)
+    sound = getattr(getattr(import_module(module), kind), method)
     return lambda *given, **named: (failure if _kinds(curator)[-1] == "charge" else sound)(*given, **named)
 
 
-@pytest.mark.parametrize("place", ["sfumato.engine.duckdb.driver.DuckDB.totals", "sfumato.release.door._noisy"])
+@pytest.mark.parametrize(
+    "place", ["sfumato.engine.duckdb.driver.DuckDB.totals", "sfumato.release.measured.GroupTotals.draw"]
+)
 def test_a_failure_after_the_charge_is_charged_and_says_one_thing(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +189,7 @@ def _slow(curator: Curator, monkeypatch: pytest.MonkeyPatch) -> None:
         return run(self, ENDLESS)
 
     monkeypatch.setattr(type(sources), "run", slowly)
+    monkeypatch.setattr(type(sources), "arrow", slowly)
 
 
 def test_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,15 +208,15 @@ def test_one_question_out_of_time_stops_no_other(tmp_path: Path, monkeypatch: py
     """A slow question's time limit ends its own statement, not those that other threads have just begun."""
     with Curator(_policy(_table()), tmp_path / "l.ledger", seconds=1) as curator:
         sources: Any = curator._context.engine.sources  # type: ignore[attr-defined]
-        run, slow, began = type(sources).run, threading.local(), threading.Event()
+        run, arrow, slow, began = type(sources).run, type(sources).arrow, threading.local(), threading.Event()
 
-        def run_slowly(self: Any, statement: str, parameters: Any = ()) -> Any:
+        def read_slowly(self: Any, statement: str) -> Any:
             if getattr(slow, "yes", False) and "sf_people" in statement:
                 began.set()
                 return run(self, ENDLESS)
-            return run(self, statement, parameters)
+            return arrow(self, statement)
 
-        monkeypatch.setattr(type(sources), "run", run_slowly)
+        monkeypatch.setattr(type(sources), "arrow", read_slowly)
 
         def ask_slowly() -> None:
             slow.yes = True
@@ -251,7 +255,7 @@ def test_eight_threads_ask_one_curator(tmp_path: Path) -> None:
 
 def test_eight_threads_keep_their_answers_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise, each thread gets the answer to its own question."""
-    monkeypatch.setattr("sfumato.release.door._noisy", lambda _, columns: [list(column) for column in columns])
+    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
     table = pa.table({"who": range(60), "region": ["north"] * 60, "age": range(60)})
     with Curator(_policy(table, 1000), tmp_path / "l.ledger") as curator:
 

@@ -12,7 +12,6 @@ import pytest
 from engine.tables import tuples
 from safety.worlds import World, question
 from sfumato.curator.curators import Curator
-from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.policy.domains import LARGEST_INTEGER
 
@@ -36,7 +35,12 @@ def engine() -> Any:
 
 def _answering(monkeypatch: pytest.MonkeyPatch, rows: list[tuple[Any, ...]]) -> None:
     """As if so many rows had been added up: the engine's own sums are whole numbers of 128 bits."""
-    monkeypatch.setattr(Sources, "run", lambda *_: rows)
+    listed = ", ".join(f"({', '.join(map(_written, row))})" for row in rows)
+    monkeypatch.setattr("sfumato.engine.duckdb.statement", lambda *_: f"SELECT * FROM (VALUES {listed})")
+
+
+def _written(cell: Any) -> str:
+    return f"'{cell}'" if isinstance(cell, str) else f"({cell})::HUGEINT"
 
 
 def _totals(monkeypatch: pytest.MonkeyPatch, engine: DuckDB, total: int) -> int:

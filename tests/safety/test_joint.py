@@ -33,7 +33,7 @@ from safety.worlds import World
 from sfumato.curator.curators import Curator
 from sfumato.curator.questions import Question
 from sfumato.privacy import codec
-from sfumato.release import door
+from sfumato.release import measurement
 
 GROUPS = 4_000
 _COLUMNS = {
@@ -67,8 +67,8 @@ def bought(curator: Curator, question: Question, **price: Any) -> tuple[Noise, t
     lines = curator.ledger.lines(since=datetime.fromisoformat(answer.receipt.time))
     line = next(each for each in lines if each.number == answer.receipt.line)
     measured = codec.loads(line.body, longest=len(line.body))
-    kinds = tuple(scale.mechanism for scale in measured.scales for _ in range(scale.coordinates))
-    return np.array(measured.totals, np.int64), kinds
+    kinds = tuple(scale.mechanism for scale in measured.scales for _ in range(scale.estimator.coordinates))
+    return np.array(measured.columns, np.int64).T, kinds
 
 
 def twice(curator: Curator, **price: Any) -> tuple[Noise, tuple[Any, ...]]:
@@ -232,7 +232,9 @@ def _same_bits(times: int) -> Callable[[Draw], Draw]:
 @contextmanager
 def _broken(twin: Callable[[Draw], Draw]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(door, "_noisy", twin(door._noisy))
+        noisy = measurement.noisy
+        broken = twin(lambda mechanism, columns: noisy(mechanism, np.array(columns).T).T.tolist())
+        patch.setattr(measurement, "noisy", lambda mechanism, exact: np.array(broken(mechanism, exact.T.tolist())).T)
         yield
 
 

@@ -340,7 +340,7 @@ def curators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[st
 
 @pytest.fixture(autouse=True)
 def _noiseless(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.release.door._noisy", lambda _, columns: [list(column) for column in columns])
+    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
 
 
 def compare(curators: dict[tuple[str, bool], Curator], seed: int) -> None:

@@ -17,6 +17,7 @@ from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unanswered
 from sfumato.ledger import Account
+from sfumato.ledger.asking import Asking
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 
@@ -51,10 +52,10 @@ def test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_writte
 
         monkeypatch.setattr(owner, name, noting)
 
-    for owner, name in ((DuckDB, "check"), (Account, "charge"), (DuckDB, "totals"), (Account, "answer")):
+    for owner, name in ((DuckDB, "check"), (Asking, "begin"), (DuckDB, "totals"), (Account, "answer")):
         noted(owner, name)
     answer = curator.sql(COUNT).release(epsilon=1)
-    assert happened == ["check", "charge", "totals", "answer"]
+    assert happened == ["check", "begin", "totals", "answer"]
     kinds = {line.number: line.kind for line in curator.ledger}
     assert kinds[answer.receipt.line] == "answer"
 
@@ -73,7 +74,7 @@ def test_whatever_happens_after_the_charge_is_told_alike(
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__
     assert not any(word in str(raised.value) for word in ("flu", "17"))
-    assert [line.kind for line in curator.ledger][-1] == "charge"
+    assert [line.kind for line in curator.ledger][-2:] == ["charge", "stopped"]
 
 
 def _replaced(path: Path) -> None:
@@ -91,10 +92,10 @@ def test_a_file_that_is_replaced_while_it_is_read_gives_no_answer(
     pa.parquet.write_table(pa.table({"who": [row["who"] for row in ROWS], "region": ["north"] * 5}), path)
     table = Table("people", path, _COLUMNS, id="who", max_rows=2)
     policy = Policy(PrivacyUnit("person"), Budget(10), {"people": table})
-    run = Sources.run
+    arrow = Sources.arrow
 
-    def replacing(sources: Sources, statement: str, *parameters: Any) -> Any:
-        found = run(sources, statement, *parameters)
+    def replacing(sources: Sources, statement: str) -> Any:
+        found = arrow(sources, statement)
         if "sf_people" in statement:
             damage(path)
         return found
@@ -102,6 +103,6 @@ def test_a_file_that_is_replaced_while_it_is_read_gives_no_answer(
     with Curator(policy, tmp_path / "replaced.ledger") as curator:
         asked = curator.sql(COUNT)
         assert asked.groups
-        monkeypatch.setattr(Sources, "run", replacing)
+        monkeypatch.setattr(Sources, "arrow", replacing)
         with pytest.raises(Unanswered):
             asked.release(epsilon=1)

@@ -11,7 +11,7 @@ from engine.tables import tuples
 from safety.worlds import changes, question, text, world
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
-from sfumato.plan.bounding import boundings, under
+from sfumato.plan.bounding import boundings, for_neighbours
 from sfumato.privacy import Neighbours
 
 _REFUSED = ("too-many-groups", "unknown-keys", "unbounded", "no-groups")
@@ -43,7 +43,7 @@ def _compared(place: str, random: Random, asked: str, tables: dict[str, DuckDB])
         totals = {name: tuples(each.totals(bounded, plan.groups, key)) for name, each in tables.items()}
         assert len({each.sources.statements[-1] for each in tables.values()}) == 1, (place, asked)
         for relation, first, second in _pairs(tables):
-            claimed = under(bounded, relation)
+            claimed = for_neighbours(bounded, relation)
             for change in changes(claimed, totals[first], totals[second]):
                 compared += 1
                 assert change.worst <= 1, (place, asked, bounded.bounding, relation, first, second, change)

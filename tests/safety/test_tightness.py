@@ -20,7 +20,7 @@ from sfumato.engine import lowering
 from sfumato.engine.duckdb import scan
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.relational import Operation, Reference, Scalar, Statement, apply, whole
-from sfumato.plan.bounding import Bounded, boundings, under
+from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.limits import Bounding
 from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity
@@ -96,7 +96,7 @@ def _worst(
     plan = question(engine, engine._policy, asked)
     limits = plan.limits.tighten(None, None, per_group)
     made = boundings(plan.query.plan, limits, len(plan.groups))
-    claimed = claim(under(next(each for each in made if each.bounding is way), Neighbours(relation)))
+    claimed = claim(for_neighbours(next(each for each in made if each.bounding is way), Neighbours(relation)))
     totals = {name: tuples(each.totals(claimed, plan.groups, 7)) for name, each in tables.items()}
     names = [name for name in tables if name]
     pairs = [("", name) for name in names] if relation == "add-remove" else list(combinations(names, 2))

@@ -23,7 +23,7 @@ from sfumato.plan.limits import Limits
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
-from sfumato.release.door import quietly
+from sfumato.release.releasing import quietly
 
 Row = dict[str, Any]
 FIRST = dt.date(2024, 1, 1)

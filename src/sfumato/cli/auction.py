@@ -60,7 +60,7 @@ def _sell(policy: Path, table: str, column: str, prices: list[Fraction], price: 
     epsilon, share, confidence = price
     with ProgressLines() as progress, Curator(policy, progress=progress) as curator:
         proposal = sell(curator, table, column, prices)
-        promised = proposal.explain(epsilon, share, confidence)
+        promised = str(proposal.explain(epsilon, share, confidence))
         with progress.until_shown():
             sold = proposal.release(epsilon, share)
             progress("showing")

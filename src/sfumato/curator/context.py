@@ -11,7 +11,7 @@ from sfumato.ledger import Account
 from sfumato.plan.canonical import digest
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget
-from sfumato.release.door import Progress
+from sfumato.release.releasing import Progress
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from sfumato.plan.sql import parse
 from sfumato.policy import Policy
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import POSITIVE, Number, exact
-from sfumato.release.door import Progress, quietly
+from sfumato.release.releasing import Progress, quietly
 
 SECONDS = 600
 """The seconds one question may take unless it is said otherwise: nobody's question stops the others for ever."""

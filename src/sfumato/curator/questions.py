@@ -7,13 +7,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, half_widths
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
-from sfumato.plan.bounding import Bounded, boundings, under
+from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.canonical import digest
 from sfumato.plan.keys import conditions, groups
 from sfumato.plan.limits import Bounding, Limits
@@ -21,18 +22,15 @@ from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.warnings import undeclared
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, text
-from sfumato.release import door
+from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
-from sfumato.release.measured import estimating
+from sfumato.release.measured import GroupTotals, Measured, estimating
 from sfumato.release.preparing import Family, Prepared, prepare
-from sfumato.release.prices import Price, warn_if_weak
-from sfumato.release.receipts import Receipt
-from sfumato.version import __version__
-
-Within = Mapping[str, Number] | Number
-"""Half-widths by column, or one for every column of numbers."""
+from sfumato.release.prices import Price, rounded_up
+from sfumato.release.proposal import Call, receipt, released
+from sfumato.release.releasing import Progress, Released, limited
+from sfumato.release.requests import Request, Within
 
 MOST_NUMBERS = 1_000_000
 """So that every answer can be written down: refused before anything is charged."""
@@ -59,7 +57,7 @@ class Question:
         if not plan.keys:
             return groups((), engine.values)
         try:
-            with door.limited(engine, seconds):
+            with limited(engine, seconds):
                 return groups(plan.keys, engine.values, conditions(plan.source))
         except (TimeoutError, EngineFailed):
             if seconds is None:
@@ -89,7 +87,7 @@ class Question:
             found = tuple(each for each in found if each.bounding is self.bounding)
             if not found:
                 raise InvalidParameter("bounding", self.bounding.value, "one that is sound for this question")
-        return tuple(under(each, self._context.policy.neighbours) for each in found)
+        return tuple(for_neighbours(each, self._context.policy.neighbours) for each in found)
 
     def limit(
         self,
@@ -122,9 +120,8 @@ class Question:
         mechanism: Family | None = None,
     ) -> Explanation:
         """Operator by operator, what happens and what it costs; at ε = 1 when no price is named. Free."""
-        named = epsilon is not None or rho is not None or within is not None
-        price = self._priced(epsilon if named else 1, delta, rho, within, confidence, mechanism)
-        prepared = self._prepared(price, mechanism)
+        request = Request(epsilon, delta, rho, within, confidence, mechanism)
+        prepared = self._prepared(request if request.named else replace(request, epsilon=1))
         found = explain(self.text, self.query, self._context.policy, len(self.groups), prepared, confidence)
         return replace(found, warnings=self.warnings)
 
@@ -139,13 +136,12 @@ class Question:
         mechanism: Family | None = None,
     ) -> Forecast:
         """The half-width of every number at this price, and whether the account would accept it now. Free."""
-        price = self._priced(epsilon, delta, rho, within, confidence, mechanism)
-        return self._forecast(self._prepared(price, mechanism), confidence)
+        request = Request(epsilon, delta, rho, within, confidence, mechanism)
+        return self._forecast(self._prepared(request), confidence)
 
     def price(self, within: Within, *, confidence: Number = "0.95") -> float:
         """The least ε at which these columns (one number: every column) are within these half-widths. Free."""
-        exact(confidence, "confidence", CONFIDENCE)
-        return float(self._least_price(within, confidence, 0, None))
+        return float(self._least_price(Request(within=within, confidence=confidence)))
 
     def release(
         self,
@@ -159,28 +155,24 @@ class Question:
         fresh: bool = False,
         request_id: str | None = None,
         joint: bool = False,
+        seconds: Number | None = None,
+        progress: Progress | None = None,
     ) -> Answer:
-        """Ask. The only thing that spends: charged on disk before the first row is read."""
-        prepared = self._prepared(self._priced(epsilon, delta, rho, within, confidence, mechanism), mechanism)
-        account, engine = self._context.account, self._context.engine
-        asked = door.Asked(
-            self.text, self.identity, engine.identity(), self._context.version, self._context.analyst, request_id
+        """Ask. The only thing that spends: charged on disk before the first row is read.
+
+        ``seconds`` and ``progress`` are the curator's unless they are given for this call.
+        """
+        call = Call(fresh, request_id, seconds, progress)
+        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism))
+        return released(
+            GroupTotals(prepared, self.groups, self._context.version),
+            prepared.price,
+            lambda found: self._answer(found, confidence, joint),
+            question=self.text,
+            plan=self.identity,
+            here=self._context,
+            call=call,
         )
-        found = None if fresh else door.stored(prepared, asked, account)
-        if found is None:
-            self._rehearse(prepared, asked, confidence, joint)
-            warn_if_weak(prepared.price)
-            found = door.release(
-                prepared,
-                self.groups,
-                asked,
-                account=account,
-                engine=engine,
-                fresh=fresh,
-                seconds=self._context.seconds,
-                progress=self._context.progress,
-            )
-        return self._answer(found, self.groups, confidence, joint)
 
     @cached_property
     def identity(self) -> str:
@@ -192,40 +184,20 @@ class Question:
         shown = " ".join(self.text.split())
         return f"<Question {shorten(shown, 100)}: .explain() .error() .price() .limit() are free, .release() asks>"
 
-    def _rehearse(self, prepared: Prepared, asked: door.Asked, confidence: Number, joint: bool) -> None:
-        """Go the whole way of an answer without data: what cannot be computed, written or shown is refused for free."""
-        try:
-            found = door.rehearse(prepared, asked)
-            repr(self._answer(found, self.groups[:1] * len(found.measured.totals), confidence, joint))
-        except (InvalidParameter, ArithmeticError):
-            raise Unsupported(
-                "extreme-numbers",
-                "the numbers of an answer and their errors are 0 or between 1e-300 and 1e300 in size",
-                fix="scale the values in the question, or declare bounds and a grid of moderate size",
-            ) from None
+    def _answer(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
+        measured = found.value
+        finished = finish(self.query.finish, measured.keys.groups, estimating(measured, confidence), joint=joint)
+        words = tuple(scale.mechanism.words(scale.worth) for scale in measured.scales)
+        paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
+        return answer(self.query, finished, paper, self.warnings)
 
-    def _answer(self, found: door.Released, groups: tuple[GroupKey, ...], confidence: Number, joint: bool) -> Answer:
-        finished = finish(self.query.finish, groups, estimating(found.measured, confidence), joint=joint)
-        return answer(self.query, finished, self._receipt(found, confidence), self.warnings)
+    def _prepared(self, request: Request) -> Prepared:
+        """The release at the price that is named, or at the least that is accurate enough."""
+        if request.within is not None:
+            return self._at(Price(self._least_price(request), request.delta), request.mechanism)
+        return self._at(request.price, request.mechanism)
 
-    def _priced(
-        self,
-        epsilon: Number | None,
-        delta: Number,
-        rho: Number | None,
-        within: Within | None,
-        confidence: Number,
-        mechanism: Family | None,
-    ) -> Price:
-        """The price that is named, or the least that is accurate enough."""
-        exact(confidence, "confidence", CONFIDENCE)
-        if within is None:
-            return Price(epsilon, delta, rho)
-        if epsilon is not None or rho is not None:
-            raise InvalidParameter("within", within, "given instead of epsilon or rho")
-        return Price(self._least_price(within, confidence, delta, mechanism), delta)
-
-    def _prepared(self, price: Price, mechanism: Family | None = None) -> Prepared:
+    def _at(self, price: Price, mechanism: Family | None) -> Prepared:
         if price.allows_gaussian:  # what the account would rather keep open has a say
             return prepare(self.options, price, account=self._context.account.budget, family=mechanism)
         if (price, mechanism) not in self._pure:
@@ -238,7 +210,7 @@ class Question:
         return {}
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
-        accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
+        accepted = all(purse.affords(prepared.curve) for purse in self._context.budgets)
         widths = self._widths(prepared, confidence)
         return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, self.warnings)
 
@@ -248,34 +220,10 @@ class Question:
         size = self._context.policy.size if known else None
         return half_widths(self.query, prepared, len(self.groups), confidence, size)
 
-    def _receipt(self, found: door.Released, confidence: Number) -> Receipt:
-        policy, budget = self._context.policy, self._context.account.budget
-        left = ", ".join(f"{name} {float(amount):.6g}" for name, amount in budget.remaining.items())
-        return Receipt(
-            question=self.text,
-            unit=str(policy.unit),
-            neighbours=policy.neighbours.value,
-            guarantee=found.measured.price,
-            account=f"ε = {text(budget.epsilon)}, δ = {text(budget.delta)}",
-            mechanisms=tuple(scale.mechanism.words(scale.worth) for scale in found.measured.scales),
-            bounding=found.measured.bounding,
-            limits=found.measured.limits,
-            bounds=found.measured.bounds,
-            policy=self._context.declared,
-            data=found.measured.data,
-            software=f"sfumato {__version__}",
-            line=found.number,
-            hash=found.hash,
-            time=found.time.isoformat(),
-            free=found.free,
-            confidence=text(exact(confidence, "confidence")),
-            remaining=left or "nothing",
-            epsilons=tuple(text(epsilon) for epsilon in self._context.account.epsilons),
-        )
-
-    def _least_price(self, within: Within, confidence: Number, delta: Number, mechanism: Family | None) -> Fraction:
-        known = self._forecast(self._prepared(Price(1, delta), mechanism), confidence).columns
-        wanted = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
+    def _least_price(self, request: Request) -> Fraction:
+        within, confidence = request.within, request.confidence
+        known = self._widths(self._at(Price(1, request.delta), request.mechanism), confidence)
+        wanted: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
         if not wanted:
             raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
         goals = {name: exact(width, f"within {name}", POSITIVE) for name, width in wanted.items()}
@@ -295,13 +243,7 @@ class Question:
                 )
 
         def enough(epsilon: Fraction) -> bool:
-            found = self._widths(self._prepared(Price(epsilon, delta), mechanism), confidence)
+            found = self._widths(self._at(Price(epsilon, request.delta), request.mechanism), confidence)
             return all(isinstance(width := found[name], float) and width <= goal for name, goal in goals.items())
 
-        return _rounded(least(enough, "within", Fraction(1, 2**20)))
-
-
-def _rounded(epsilon: Fraction) -> Fraction:
-    """Up, to four digits: a price that can be said aloud."""
-    power = Fraction(10) ** (4 - math.ceil(math.log10(epsilon)))
-    return Fraction(math.ceil(epsilon * power)) / power
+        return rounded_up(least(enough, "within", Fraction(1, 2**20)))

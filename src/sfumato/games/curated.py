@@ -1,25 +1,24 @@
-"""An auction among the bids of a curator's table: charged through its ledger, like every release.
+"""An auction among the bids of a curator's table: a proposal like every other, charged through its ledger.
 
-Bids are counted by the highest price they reach, with the limits of a unit enforced in the query; the price is selected
-by the revenue those counts imply. Theorem (as for ``digital_goods``): a unit's bids, at most m, come and go one by one,
-and each step moves all revenues the same way, by at most the highest price. So the noise of monotone scores at
-sensitivity m·top is enough, for units added or removed and for units replaced.
+Bids are counted by how many of the prices they reach, with the limits of a unit enforced in the query; the price is
+selected by the revenue those counts imply, which is a ``LinearScores`` reading whose columns are a chain: of two bids
+the higher one reaches every price that the lower one does. So (``plan.readings``) a unit with at most m bids moves one
+revenue further than another by at most m·top, whether it is added, removed or replaced, and that is what ε pays for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import cast
 
 import numpy as np
 
 from sfumato.curator import Curator, Question
 from sfumato.curator.context import context_of
+from sfumato.curator.explaining import Explanation, Operator
 from sfumato.errors import InvalidParameter
-from sfumato.games.auctions import Auction, price_list
-from sfumato.ledger import Charged, StoredAnswer
+from sfumato.games.auctions import price_list
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.canonical import digest
@@ -27,13 +26,20 @@ from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.functions import call, literal
 from sfumato.plan.limits import Bounding, Limits
 from sfumato.plan.measures import Count
-from sfumato.plan.nodes import Aggregate, Finish, Query, Scan
+from sfumato.plan.nodes import Aggregate, Finish, GroupKey, Query, Scan
+from sfumato.plan.readings import Integers, LinearScores, Supports, Thresholds, Totals
 from sfumato.plan.words import many
 from sfumato.policy import Type
-from sfumato.privacy import Curve, Neighbours, Sensitivity, codec, compose
-from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, text
-from sfumato.release import door
-from sfumato.release.prices import Price, warn_if_weak
+from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.privacy import codec
+from sfumato.privacy.calibration import least
+from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, percent, text
+from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.prices import Price, rounded_up
+from sfumato.release.proposal import Call, receipt, released
+from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
+from sfumato.release.receipts import Receipt
+from sfumato.release.releasing import Progress, Released
 
 
 @codec.value("sold")
@@ -42,9 +48,14 @@ class Sold:
     """A price drawn for a curator's table, and a noisy count of the bids at or above it, if some of ε paid for one."""
 
     price: Fraction
-    buyers: int | None
+    buyers: int | None = None
+    selection: Exponential | None = field(default=None, repr=False)
+    """The mechanism that chose the price."""
     counter: Laplace | None = field(default=None, repr=False)
     """The noise on the count."""
+    purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
+    receipt: Receipt | None = field(default=None, repr=False, compare=False)
+    """What it cost and whom it protects; not stored with the price, since it says what is left now."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "price", exact(self.price, "price", POSITIVE))
@@ -58,8 +69,55 @@ class Sold:
 
 
 @dataclass(frozen=True)
+class PriceDraw:
+    """The release of an auction: a price selected by revenue, and perhaps a noisy count of the bids that reach it."""
+
+    batch: Batch
+    groups: tuple[GroupKey, ...]
+    prices: tuple[Fraction, ...]
+    unit: int
+    total: Price
+    version: str
+
+    @property
+    def good_enough(self) -> Mapping[str, Number]:
+        """A stored sale is as good if its revenue falls short by no more, and its count is as close where one is
+        asked for.
+        """
+        wanted: dict[str, Number] = {"shortfall": f"{self.error('0.95'):.12g}"}
+        counter = self.counter
+        return wanted if counter is None else {**wanted, "buyers": counter.mechanism.error("0.95")}
+
+    @property
+    def counter(self) -> Measurement | None:
+        """The measurement of the count, if there is one."""
+        return self.batch.measurements[1] if len(self.batch.measurements) > 1 else None
+
+    def error(self, confidence: Number) -> float:
+        """With this confidence the revenue is no further than this below that of the best price on the list."""
+        selection = self.batch.measurements[0].mechanism
+        return float(selection.error(len(self.prices), confidence, on_grid=True) / self.unit)
+
+    def draw(self, totals: Integers) -> Sold:
+        choice, counter = self.batch.measurements[0], self.counter
+        chosen = choice.draw(choice.reading.of(totals))
+        sold = Sold(
+            self.prices[chosen],
+            selection=choice.mechanism,
+            purchase=purchase(self.batch.bounded, self.total, self.version),
+        )
+        if counter is None:
+            return sold
+        (buyers,) = counter.draw(counter.reading.of(totals)[[chosen]])
+        return replace(sold, buyers=int(buyers), counter=counter.mechanism)
+
+    def rehearsal(self) -> Sold:
+        return self.draw(np.full((len(self.groups), 1), LARGEST_INTEGER, np.int64))
+
+
+@dataclass(frozen=True)
 class TableAuction:
-    """A proposal: only ``release`` spends."""
+    """A proposal to sell: only ``release`` spends. A share ``counting`` of ε pays for a count of the buyers."""
 
     question: Question = field(repr=False)
     prices: tuple[Fraction, ...]
@@ -69,90 +127,101 @@ class TableAuction:
     def bounded(self) -> Bounded:
         return self.question.options[0]
 
-    def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> str:
-        """Free, in words."""
-        policy, said = context_of(self.question).policy, text(exact(epsilon, "epsilon", POSITIVE))
-        return "\n".join(
-            [
-                f"one of {len(self.prices)} prices up to {float(self.prices[-1]):g}, by Exponential",
-                f"privacy: ε = {said} for {policy.unit}, {policy.neighbours.value}",
-                f"at most {many(self.bounded.limits.rows, 'bid')} of one unit count",
-                f"revenue: with confidence {float(exact(confidence, 'confidence', CONFIDENCE)):g} at most "
-                f"{self.error(epsilon, counting, confidence):.6g} below the best of them",
-            ]
-        )
+    @property
+    def weights(self) -> Thresholds:
+        """The prices, in units in which all are whole, and how many of them the bids of each group reach."""
+        reached = tuple(int(level) for (level,) in self.question.groups)  # type: ignore[arg-type]
+        return Thresholds(tuple(int(price * self.unit) for price in self.prices), reached)
+
+    def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> Explanation:
+        """What the auction does at this price, step by step. Free."""
+        policy, draw = context_of(self.question).policy, self._draw(epsilon, counting)
+        plan, sure = self.bounded.plan, f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
+        choice, *counted = draw.batch.measurements
+        operators = [
+            Operator("scan", plan.table, f"protects {policy.unit}, {policy.neighbours.value}"),
+            Operator("limit", f"at most {many(self.bounded.limits.rows, 'bid')} of one unit count", "whole bids"),
+            Operator(
+                "choose",
+                f"one of {len(self.prices)} prices up to {float(self.prices[-1]):g}, by {choice.mechanism.words()}",
+                f"the revenue is {sure} at most {draw.error(confidence):.6g} below the best of them",
+            ),
+        ]
+        operators += [
+            Operator(
+                "count", f"bids at the price, {each.mechanism.words()}", f"±{each.mechanism.error(confidence)} {sure}"
+            )
+            for each in counted
+        ]
+        reason = "a higher bid reaches every price that a lower one does: half the noise of other scores is enough"
+        return Explanation(self.question.text, str(draw.total), tuple(operators), reason, self.question.warnings)
 
     def error(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
         """With this confidence the revenue is no further than this below that of the best price on the list. Free."""
-        selection, _ = self._mechanisms(epsilon, counting)
-        return selection.error(len(self.prices), confidence, on_grid=True) / self.unit
+        return self._draw(epsilon, counting).error(confidence)
 
-    def curve(self, epsilon: Number, counting: Number = 0) -> Curve:
-        """What the price, and the count if there is one, leak about one unit."""
-        return compose(part.curve for part in self._parts(*self._mechanisms(epsilon, counting)))
+    def price(self, within: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
+        """The least ε at which the revenue is within this of the best, with this confidence. Free."""
+        wanted = exact(within, "within", POSITIVE)
+        return float(rounded_up(least(lambda epsilon: self.error(epsilon, counting, confidence) <= wanted, "within")))
 
-    def _parts(self, selection: Exponential, counter: Laplace | None) -> tuple[Charged, ...]:
-        change = Sensitivity(1, self.bounded.limits.rows, neighbours=context_of(self.question).policy.neighbours)
-        return (Charged(selection), *([] if counter is None else [Charged(counter, change)]))
+    def batch(self, epsilon: Number, counting: Number = 0) -> Batch:
+        """What is measured at this price: the choice, and the count if some of ε pays for one."""
+        total, share = exact(epsilon, "epsilon", POSITIVE), exact(counting, "counting", BELOW_ONE)
+        totals, weights = Totals(self.bounded), self.weights
+        scores = LinearScores(totals, weights)
+        selection = Exponential(total * (1 - share), sensitivity=scores.spread / 2, neighbours=scores.neighbours)
+        choice = Measurement(scores, selection)
+        if not share:
+            return Batch((choice,))
+        reading = Supports(totals, weights)
+        return Batch((choice, Measurement(reading, Laplace(reading.sensitivity.l1 / (total * share)))))
 
-    def release(self, epsilon: Number, counting: Number = 0, *, fresh: bool = False) -> Sold:
-        """Charges ε and draws the price; a share ``counting`` of it pays for the count.
+    def release(
+        self,
+        epsilon: Number,
+        counting: Number = 0,
+        *,
+        confidence: Number = "0.95",
+        fresh: bool = False,
+        request_id: str | None = None,
+        seconds: Number | None = None,
+        progress: Progress | None = None,
+    ) -> Sold:
+        """Charges ε and draws the price.
 
         The same auction on the same data, at least as accurate, was paid for once: it is found again, free.
+        ``seconds`` and ``progress`` are the curator's unless they are given for this call.
         """
-        selection, counter = self._mechanisms(epsilon, counting)
-        setting = context_of(self.question)
-        asked = door.Asked(
-            self.question.text, self.identity, setting.engine.identity(), setting.version, setting.analyst
-        )
-        accuracy: dict[str, Number] = {"shortfall": f"{self.error(epsilon, counting):.12g}"}
-        accuracy |= {} if counter is None else {"buyers": counter.error("0.95")}
-        found = None if fresh else setting.account.stored(plan=asked.plan, data=asked.data, accuracy=accuracy)
-        if found is not None:
-            return cast("Sold", codec.loads(found.body))
-        warn_if_weak(Price(epsilon))
-
-        def draw(totals: list[tuple[int, ...]]) -> door.Written[Sold]:
-            counts = self._reached(totals)
-            sale = Auction(self.prices, selection.epsilon, 1, selection, counter, 0, counts, self.unit).release()
-            sold = Sold(sale.price, sale.buyers, counter)
-            return door.Written(sold, codec.dumps(sold))
-
-        spent = door.spend(
-            asked.entry(self._parts(selection, counter)),
-            self.bounded,
-            self.question.groups,
+        exact(confidence, "confidence", CONFIDENCE)
+        draw = self._draw(epsilon, counting)
+        return released(
             draw,
-            accuracy,
-            account=setting.account,
-            engine=setting.engine,
-            fresh=fresh,
-            seconds=setting.seconds,
-            progress=setting.progress,
+            draw.total,
+            lambda found: self._shown(found, confidence),
+            question=self.question.text,
+            plan=self.identity,
+            here=context_of(self.question),
+            call=Call(fresh, request_id, seconds, progress),
         )
-        return cast("Sold", codec.loads(spent.body)) if isinstance(spent, StoredAnswer) else spent[0]
 
     @property
     def identity(self) -> str:
-        """Of the auction: no count of the same bids is mistaken for it."""
+        """The hash of the auction: no count of the same bids is mistaken for it."""
         return digest("auction", self.question.identity, self.prices)
 
-    def _mechanisms(self, epsilon: Number, counting: Number) -> tuple[Exponential, Laplace | None]:
-        total, share = exact(epsilon, "epsilon", POSITIVE), exact(counting, "counting", BELOW_ONE)
-        rows, neighbours = self.bounded.limits.rows, context_of(self.question).policy.neighbours
-        reach = rows * self.prices[-1] * self.unit
-        added = neighbours is Neighbours.ADD_REMOVE
-        # When a unit's bids are replaced, no two scores move further apart than this, though some may rise and others
-        # fall: up to a shift of all of them, which changes no choice, each moves by at most half of it.
-        selection = Exponential(total * (1 - share), reach if added else reach / 2, added, neighbours)
-        return selection, Laplace(rows / (total * share)) if share else None
+    def _draw(self, epsilon: Number, counting: Number) -> PriceDraw:
+        setting = context_of(self.question)
+        batch = self.batch(epsilon, counting)
+        return PriceDraw(batch, self.question.groups, self.prices, self.unit, Price(epsilon), setting.version)
 
-    def _reached(self, totals: list[tuple[int, ...]]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-        """Bids at or above each price, from bids by how many prices they reach."""
-        exactly = np.zeros(len(self.prices) + 1, np.int64)
-        for (reached,), (count,) in zip(self.question.groups, totals, strict=True):
-            exactly[int(reached)] = count  # type: ignore[arg-type]
-        return np.cumsum(exactly[::-1])[::-1][1:]
+    def _shown(self, found: Released[Sold], confidence: Number) -> Sold:
+        sold = found.value
+        words = tuple(each.words() for each in (sold.selection, sold.counter) if each is not None)
+        here, said = context_of(self.question), self.question.text
+        return replace(
+            sold, receipt=receipt(found, sold.purchase, words, question=said, here=here, confidence=confidence)
+        )
 
 
 def sell(curator: Curator, table: str, column: str, prices: Sequence[Number]) -> TableAuction:

@@ -45,7 +45,9 @@ class Scaled:
     bits: int
     """Totals are in 2^-bits of a step."""
     sensitivity: Sensitivity
-    """In units of the totals."""
+    """What one unit changes, in units of the totals."""
+    added: Sensitivity
+    """What a unit that is added or removed changes, whatever the neighbours are."""
 
     @property
     def contributions(self) -> tuple[Contribution, ...]:
@@ -119,14 +121,15 @@ def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ..
     return tuple(_bounded(plan, way, limits, groups) for way in ways)
 
 
-def under(bounded: Bounded, neighbours: Neighbours) -> Bounded:
+def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:
     """The same, with sensitivities stated for these neighbours."""
     return replace(
-        bounded, measures=tuple(replace(each, sensitivity=_under(each, neighbours)) for each in bounded.measures)
+        bounded,
+        measures=tuple(replace(each, sensitivity=_for_neighbours(each, neighbours)) for each in bounded.measures),
     )
 
 
-def _under(scaled: Scaled, neighbours: Neighbours) -> Sensitivity:
+def _for_neighbours(scaled: Scaled, neighbours: Neighbours) -> Sensitivity:
     """Two units instead of one, in a vector that is no longer for it."""
     found = scaled.sensitivity.for_neighbours(neighbours, signed=scaled.signed)
     length = min(found.groups, scaled.sensitivity.groups)
@@ -149,7 +152,8 @@ def _scaled(measure: Measure, way: Bounding, limits: Limits, groups: int) -> Sca
     size = measure.size(low, high)
     bits = _bits(size * reach) if way.fractional else 0
     coordinates = groups * measure.estimator(step, low, high).coordinates
-    return Scaled(measure, step, low, high, bits, _sensitivity(way, size << bits, own, coordinates))
+    change = _sensitivity(way, size << bits, own, coordinates)
+    return Scaled(measure, step, low, high, bits, change, change)
 
 
 def _sensitivity(way: Bounding, size: int, limits: Limits, coordinates: int) -> Sensitivity:

@@ -51,8 +51,8 @@ def value(tag: str, version: int = 1) -> Callable[[_V], _V]:
     def register(cls: _V) -> _V:
         kind = f"{tag}/{version}"
         known = _types.setdefault(kind, cls)
-        if known.__qualname__ != cls.__qualname__:
-            raise ValueError(f"{kind} is written by {known.__qualname__} already")
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(f"{kind} is written by {known.__module__}.{known.__qualname__} already")
         _types[kind], _kinds[cls] = cls, kind
         return cls
 

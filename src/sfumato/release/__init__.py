@@ -1,1 +1,1 @@
-"""The one door: prepare (no data), then charge, read, add noise, write down, answer."""
+"""Every release goes one way: it is prepared without data, charged, read, drawn, written down, and then shown."""

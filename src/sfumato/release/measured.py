@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,9 +10,15 @@ import numpy as np
 
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.measures import Estimate, Estimator, Floats
+from sfumato.plan.nodes import GroupKey
+from sfumato.plan.readings import Integers
+from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
+from sfumato.release.group_keys import ONE_GROUP, GroupKeys
+from sfumato.release.measurement import Batch
 from sfumato.release.preparing import Prepared
+from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 
 
 @codec.value("scale")
@@ -32,20 +38,48 @@ class Scale:
 @codec.value("measured")
 @dataclass(frozen=True)
 class Measured:
-    """Noisy whole totals: one row for each group, one number for each coordinate."""
+    """Noisy whole totals with the keys of their groups, and the terms on which they were bought."""
 
     scales: tuple[Scale, ...]
-    totals: tuple[tuple[int, ...], ...]
-    price: str = ""
-    """What was promised when it was bought: whoever reads it later gets that promise, not the one they asked for."""
-    bounding: str = ""
-    """How a unit's part was limited when it was measured."""
-    limits: str = ""
-    bounds: tuple[str, ...] = ()
-    data: str = ""
-    """Its version, as readers are told."""
-    salt: str = ""
-    """Random: the hash of the line that holds this is printed in receipts, and must not let a guess be tested."""
+    columns: tuple[tuple[int, ...], ...]
+    """For every coordinate of every measure, the total of each group."""
+    keys: GroupKeys = ONE_GROUP
+    purchase: Purchase = NOT_BOUGHT
+
+
+@dataclass(frozen=True)
+class GroupTotals:
+    """The release of a question: noise on the totals of groups that are known beforehand."""
+
+    prepared: Prepared
+    groups: tuple[GroupKey, ...]
+    version: str
+    """The version of the data, as readers are told."""
+
+    @property
+    def batch(self) -> Batch:
+        return self.prepared.batch
+
+    @property
+    def good_enough(self) -> dict[str, Number]:
+        """A stored answer is as good as this one if no half-width is larger."""
+        return {f"m{index}": width for index, width in enumerate(self.prepared.half_widths())}
+
+    def draw(self, totals: Integers) -> Measured:
+        return self._drawn(totals, self.groups)
+
+    def rehearsal(self) -> Measured:
+        """What becomes of totals at the ends of what they can be, with keys that are the first group's."""
+        width = sum(each.coordinates for each in self.batch.bounded.measures)
+        ends = np.array([[end] * width for end in (0, LARGEST_INTEGER, -LARGEST_INTEGER)], np.int64)
+        return self._drawn(ends, self.groups[:1] * len(ends))
+
+    def _drawn(self, totals: Integers, groups: Sequence[GroupKey]) -> Measured:
+        bounded = self.batch.bounded
+        drawn = [each.draw(each.reading.of(totals)) for each in self.batch.measurements]
+        columns = tuple(map(tuple, np.hstack(drawn).T.tolist()))
+        keys = GroupKeys.of(groups, [each.domain.type for each in bounded.plan.keys])
+        return Measured(scales(self.prepared), columns, keys, purchase(bounded, self.prepared.price, self.version))
 
 
 def scales(prepared: Prepared) -> tuple[Scale, ...]:
@@ -57,11 +91,11 @@ def scales(prepared: Prepared) -> tuple[Scale, ...]:
 
 def estimating(measured: Measured, confidence: Number) -> Callable[[int], list[Estimate]]:
     """A function from ``parts`` to every measure, with ranges that hold for so many noises at once."""
-    totals = np.array(measured.totals, dtype=np.float64).reshape(len(measured.totals), -1)
+    totals = np.array(measured.columns, dtype=np.float64)
     columns, index = [], 0
     for scale in measured.scales:
         own = range(index, index + scale.estimator.coordinates)
-        columns.append([_worth(totals[:, k], scale.worth) for k in own])
+        columns.append([_worth(totals[k], scale.worth) for k in own])
         index = own.stop
     found: dict[int, list[Estimate]] = {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
@@ -16,9 +16,11 @@ from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.limits import Bounding
-from sfumato.privacy import Budget, Curve, compose
+from sfumato.plan.readings import Totals
+from sfumato.privacy import Budget, Curve
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import Number
+from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.prices import Price
 
 Family = type[Additive]
@@ -29,14 +31,24 @@ _PRECISION = Fraction(1, 2**16)
 
 @dataclass(frozen=True)
 class Prepared:
-    """A release ready to be charged: what is computed, what noise it gets, what it leaks, and why this way."""
+    """A release that is ready to be charged: what is measured with what noise, at what price, and why this way."""
 
-    bounded: Bounded
+    batch: Batch
+    """One measurement for each measure, with noise in units of its totals."""
     price: Price
-    mechanisms: tuple[Additive, ...]
-    """One for each measure, in units of its totals."""
-    curve: Curve
     reason: str
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.batch.bounded
+
+    @property
+    def mechanisms(self) -> tuple[Additive, ...]:
+        return self.batch.mechanisms
+
+    @property
+    def curve(self) -> Curve:
+        return self.batch.curve
 
     @property
     def pure(self) -> bool:
@@ -103,7 +115,7 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
     if affordable and gain >= 2:
         return gaussian
     why = f"Gaussian noise would have {1 / gain:.2g} times the error but close the account's pure currency"
-    return Prepared(laplace.bounded, laplace.price, laplace.mechanisms, laplace.curve, f"{laplace.reason}; {why}")
+    return replace(laplace, reason=f"{laplace.reason}; {why}")
 
 
 def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
@@ -114,8 +126,7 @@ def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
     reason = f"{chosen.bounding.value}, " + (
         f"for the least noise: {' and '.join(others)} would need as much or more" if others else "the only way"
     )
-    made = _calibrated(chosen, price, family)
-    return Prepared(chosen, price, tuple(made), _curve(made, chosen), reason)
+    return Prepared(_calibrated(chosen, price, family), price, reason)
 
 
 def _reach(bounded: Bounded, family: Family) -> float:
@@ -128,19 +139,24 @@ def _noise(prepared: Prepared) -> float:
     return sum(math.log(float(max(each, Fraction(1, 10**9)))) for each in prepared.half_widths())
 
 
-def _calibrated(bounded: Bounded, price: Price, family: Family) -> list[Additive]:
+def _calibrated(bounded: Bounded, price: Price, family: Family) -> Batch:
     """Equal shares of the price: by a closed form where there is one, or all scales grown until it is kept."""
     count = len(bounded.measures)
     sizes = [family.norm(each.sensitivity) for each in bounded.measures]
     epsilon, rho = (None if each is None else each / count for each in (price.epsilon, price.rho))
     unit = family.closed_form(epsilon=epsilon, rho=rho)
     if unit is not None:
-        return [_made(family, size * unit if family.pure else _rounded(size * unit)) for size in sizes]
+        return _batch(bounded, [_made(family, size * unit if family.pure else _rounded(size * unit)) for size in sizes])
 
-    def grown(factor: Fraction) -> list[Additive]:
-        return [_made(family, _rounded(size * factor * count)) for size in sizes]
+    def grown(factor: Fraction) -> Batch:
+        return _batch(bounded, [_made(family, _rounded(size * factor * count)) for size in sizes])
 
-    return grown(least(lambda factor: price.kept_by(_curve(grown(factor), bounded)), str(price), _PRECISION))
+    return grown(least(lambda factor: price.kept_by(grown(factor).curve), str(price), _PRECISION))
+
+
+def _batch(bounded: Bounded, mechanisms: Sequence[Additive]) -> Batch:
+    """The totals of every measure, each with its mechanism."""
+    return Batch(tuple(Measurement(Totals(bounded, index), each) for index, each in enumerate(mechanisms)))
 
 
 def _made(family: Family, size: Fraction) -> Additive:
@@ -156,9 +172,3 @@ def _rounded(size: Fraction) -> Fraction:
     digits = 13 - math.ceil(math.log10(size))
     power = Fraction(10) ** digits
     return Fraction(math.ceil(size * power)) / power
-
-
-def _curve(mechanisms: Sequence[Additive], bounded: Bounded) -> Curve:
-    return compose(
-        mechanism.curve(measure.sensitivity) for mechanism, measure in zip(mechanisms, bounded.measures, strict=True)
-    )

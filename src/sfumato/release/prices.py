@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 import warnings
 from dataclasses import dataclass
 from fractions import Fraction
@@ -56,8 +58,14 @@ class Price:
         return f"{words}, δ = {float(self.delta):.3g}" if self.delta else words
 
 
+def rounded_up(epsilon: Fraction) -> Fraction:
+    """A price that can be said aloud: rounded up, to four digits."""
+    power = Fraction(10) ** (4 - math.ceil(math.log10(epsilon)))
+    return Fraction(math.ceil(epsilon * power)) / power
+
+
 def warn_if_weak(price: Price) -> None:
-    """Say aloud, before it is charged, that a price promises little."""
+    """Say aloud, before it is charged, that a price promises little: the one place for every proposal."""
     if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
         _warn(f"ε = {float(price.epsilon):.3g} is a weak promise: an attacker's odds may grow e^ε-fold")
     if price.delta > LARGE_DELTA:
@@ -65,4 +73,8 @@ def warn_if_weak(price: Price) -> None:
 
 
 def _warn(words: str) -> None:
-    warnings.warn(words, WeakPrivacy, stacklevel=4)  # at the caller of release
+    """Warn at the line outside this package that asked."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("sfumato."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(words, WeakPrivacy, stacklevel=level if frame is not None else 1)

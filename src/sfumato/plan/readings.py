@@ -1,0 +1,246 @@
+"""What is read exactly, as frozen values; each says how far one unit can move it.
+
+A reading is a function of the totals of a bounded plan, which an engine reads in one pass. Its sensitivity is derived
+from what the bounding proves, never stated by who asks.
+
+*Totals* are the whole totals of one measure. *LinearScores* give every candidate a whole score s_h = Σ_g w_hg·t_g.
+
+Theorem (spread). A selection that looks only at the differences between scores does not change when all of them move
+by the same amount. So what counts is the spread of the move, max_h Δs_h − min_h Δs_h: a move of spread D is one of at
+most D/2 in either direction around its middle, and all theorems for scores of sensitivity D/2 hold. The spread is
+a seminorm, so for a change Δt of the totals it is at most Σ_g |Δt_g|·(spread of column g).
+
+- A unit that is added or removed changes the totals by v with ‖v‖₁ ≤ Δ₁: the spread is at most Δ₁·C, where C is the
+  largest spread of a column (with 0 in it).
+- A unit that is replaced changes them by v − v′: at most Δ₁′·C, where Δ₁′ bounds ‖v − v′‖₁.
+- Where no contribution is negative and the columns form a chain (in some order each is at least the one before in every
+  row, and the first is at least 0), one step of v exchanged for one of v′ moves all scores the same way, by at most the
+  largest difference R within a row. At most Δ₁ such steps lead from v to v′, so the spread is at most Δ₁·R: half of the
+  above. Without the chain that is false. ∎
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter
+from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.privacy import Neighbours, Sensitivity, codec
+
+Integers = NDArray[np.int64]
+"""Whole numbers: one row for each group, one column for each coordinate."""
+
+_LARGEST = (1 << 62) - 1
+
+
+class Reading(Protocol):
+    """A reading says which bounded plan it is read from, and what becomes of that plan's totals."""
+
+    @property
+    def bounded(self) -> Bounded: ...
+
+    def of(self, totals: Integers) -> Integers:
+        """The exact values, from the totals of every measure of the plan."""
+        ...
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The whole totals of one measure: for every group, its coordinates."""
+
+    bounded: Bounded
+    measure: int = 0
+
+    @property
+    def scaled(self) -> Scaled:
+        """The measure in whole steps."""
+        return self.bounded.measures[self.measure]
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """What one unit can change, under the neighbours that the plan was bounded for."""
+        return self.scaled.sensitivity
+
+    def of(self, totals: Integers) -> Integers:
+        start = sum(each.coordinates for each in self.bounded.measures[: self.measure])
+        return totals[:, start : start + self.scaled.coordinates]
+
+
+class Weights(Protocol):
+    """A whole-number matrix: one row for each candidate, one column for each group."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many candidates and how many groups there are."""
+        ...
+
+    @property
+    def column_spread(self) -> int:
+        """The largest difference within a column that has a 0 added."""
+        ...
+
+    @property
+    def row_spread(self) -> int:
+        """The largest difference within a row that has a 0 added."""
+        ...
+
+    @property
+    def chain(self) -> bool:
+        """Whether the columns, and one of zeros before them, can be ordered so that none falls in any row."""
+        ...
+
+    def scores(self, counts: Integers) -> Integers:
+        """Every candidate's score. Counts beyond what 64 bits hold are cut, which moves no two further apart."""
+        ...
+
+
+@codec.value("weight-matrix")
+@dataclass(frozen=True)
+class Matrix:
+    """Weights that are written out, row by row."""
+
+    rows: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", tuple(map(tuple, self.rows)))
+        flat = [weight for row in self.rows for weight in row]
+        if not flat or any(len(row) != len(self.rows[0]) for row in self.rows):
+            raise InvalidParameter("weights", "rows of several lengths, or none", "rows of the same length")
+        if not all(type(weight) is int and abs(weight) <= 10**12 for weight in flat):
+            raise InvalidParameter("weights", "something else", "whole numbers of at most 1e12 in size")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.rows), len(self.rows[0])
+
+    @property
+    def column_spread(self) -> int:
+        return max(max(0, *column) - min(0, *column) for column in zip(*self.rows, strict=True))
+
+    @property
+    def row_spread(self) -> int:
+        return max(max(0, *row) - min(0, *row) for row in self.rows)
+
+    @cached_property
+    def chain(self) -> bool:
+        columns = [(0,) * len(self.rows), *sorted(zip(*self.rows, strict=True), key=sum)]
+        return all(np.all(np.array(a) <= np.array(b)) for a, b in pairwise(columns))
+
+    def scores(self, counts: Integers) -> Integers:
+        matrix = np.array(self.rows, np.int64)
+        most = _LARGEST // (max(1, int(np.abs(matrix).max())) * counts.size)
+        return matrix @ np.clip(counts, -most, most)
+
+
+@codec.value("weight-thresholds")
+@dataclass(frozen=True)
+class Thresholds:
+    """Candidate h scores ``values[h]`` for every row of a group that reaches it: p·#{bids ≥ p}, for instance.
+
+    The values rise. ``reached[g]`` says how many of the candidates, from the first on, the rows of group g reach. The
+    columns are a chain by construction: who reaches more candidates scores for all that others score for.
+    """
+
+    values: tuple[int, ...]
+    reached: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple(self.values))
+        object.__setattr__(self, "reached", tuple(self.reached))
+        rising = all(type(each) is int and 0 < each <= 10**12 for each in self.values)
+        rising &= all(a < b for a, b in pairwise(self.values))
+        if not self.values or not rising:
+            raise InvalidParameter("values", "something else", "rising whole numbers from 1 to 1e12")
+        if not self.reached or not all(type(each) is int and 0 <= each <= len(self.values) for each in self.reached):
+            raise InvalidParameter("reached", "something else", "for each group how many values it reaches")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.values), len(self.reached)
+
+    @property
+    def column_spread(self) -> int:
+        return self.values[-1]
+
+    @property
+    def row_spread(self) -> int:
+        return self.values[-1]
+
+    @property
+    def chain(self) -> bool:
+        return True
+
+    def supports(self, counts: Integers) -> Integers:
+        """How many rows reach each candidate."""
+        exactly, most = np.zeros(len(self.values) + 1, np.int64), _LARGEST // counts.size
+        np.add.at(exactly, np.array(self.reached), np.clip(counts, -most, most))
+        return np.cumsum(exactly[::-1])[::-1][1:]
+
+    def scores(self, counts: Integers) -> Integers:
+        return np.array(self.values, np.int64) * np.minimum(self.supports(counts), _LARGEST // self.values[-1])
+
+
+@dataclass(frozen=True)
+class LinearScores:
+    """Scores of candidates as a whole-number linear transform of one total per group."""
+
+    totals: Totals
+    weights: Weights
+
+    def __post_init__(self) -> None:
+        if self.totals.scaled.coordinates != 1:
+            raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure with one total in a group")
+        if isinstance(self.weights, Thresholds) and self.totals.scaled.signed:
+            raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure that is never negative")
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.totals.bounded
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation that the spread is stated for."""
+        return self.totals.sensitivity.neighbours
+
+    @property
+    def spread(self) -> Fraction:
+        """How much further one unit can move one score up than another: see the theorem above."""
+        moved, scaled = self.totals.sensitivity, self.totals.scaled
+        most = moved.total * self.weights.column_spread
+        if self.neighbours is Neighbours.REPLACE and self.weights.chain and not scaled.signed:
+            return min(most, scaled.added.total * self.weights.row_spread)
+        return most
+
+    def of(self, totals: Integers) -> Integers:
+        return self.weights.scores(self.totals.of(totals)[:, 0])
+
+
+@dataclass(frozen=True)
+class Supports:
+    """How many rows reach each candidate, of which one number is measured: that of a candidate chosen before.
+
+    Every row reaches a candidate or not, so one unit moves the number by at most its contribution, whichever candidate
+    it is, and by no more when it is replaced.
+    """
+
+    totals: Totals
+    weights: Thresholds
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.totals.bounded
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        scaled = self.totals.scaled
+        return Sensitivity(1, scaled.added.total, neighbours=scaled.sensitivity.neighbours)
+
+    def of(self, totals: Integers) -> Integers:
+        return self.weights.supports(self.totals.of(totals)[:, 0])

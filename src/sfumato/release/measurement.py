@@ -1,0 +1,114 @@
+"""A measurement is a reading and the mechanism that is run on it; a batch of measurements is one release.
+
+What a measurement leaks is always computed from the mechanism and from what the reading proves. It is never stated
+beside them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter
+from sfumato.ledger import Charged
+from sfumato.mechanisms.protocols import Additive, Selection
+from sfumato.plan.bounding import Bounded
+from sfumato.plan.readings import Integers, LinearScores, Supports, Totals
+from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
+
+
+class Scoring(Selection, Protocol):
+    """A selection by scores: it looks at nothing but their differences."""
+
+    @property
+    def epsilon(self) -> Fraction: ...
+
+    @property
+    def rate(self) -> Fraction:
+        """By how much the logarithm of a candidate's weight falls per point of its score."""
+        ...
+
+    @property
+    def grid(self) -> Fraction: ...
+
+    @property
+    def neighbours(self) -> Neighbours: ...
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A mechanism on a reading: noise on totals, or a choice by scores."""
+
+    reading: Totals | Supports | LinearScores
+    mechanism: Any
+    """An ``Additive`` for totals, a ``Scoring`` for scores."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.reading, LinearScores):
+            _require_covered(self.reading, self.mechanism)
+
+    @property
+    def sensitivity(self) -> Sensitivity | None:
+        """What one unit moves, for noise; None for a choice, whose mechanism holds that itself."""
+        return None if isinstance(self.reading, LinearScores) else self.reading.sensitivity
+
+    @property
+    def curve(self) -> Curve:
+        """What it leaks."""
+        return self.mechanism.curve() if self.sensitivity is None else self.mechanism.curve(self.sensitivity)
+
+    def draw(self, exact: Integers) -> Any:
+        """The noisy values, or the place of the chosen candidate."""
+        return self.mechanism.choose(exact) if self.sensitivity is None else noisy(self.mechanism, exact)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Measurements of one bounded plan, drawn and charged together: one entry in the ledger."""
+
+    measurements: tuple[Measurement, ...]
+
+    def __post_init__(self) -> None:
+        if not self.measurements or any(each.reading.bounded != self.bounded for each in self.measurements[1:]):
+            raise InvalidParameter("measurements", "none, or of several plans", "measurements of one bounded plan")
+
+    @property
+    def bounded(self) -> Bounded:
+        """The plan that is read once for all of them."""
+        return self.measurements[0].reading.bounded
+
+    @property
+    def mechanisms(self) -> tuple[Any, ...]:
+        """What is run, in order."""
+        return tuple(each.mechanism for each in self.measurements)
+
+    @property
+    def charged(self) -> tuple[Charged, ...]:
+        """What is run with what sensitivity, as the ledger keeps it."""
+        return tuple(Charged(each.mechanism, each.sensitivity) for each in self.measurements)
+
+    @cached_property
+    def curve(self) -> Curve:
+        """What all of them leak together."""
+        return compose(each.curve for each in self.measurements)
+
+
+def noisy(mechanism: Additive, exact: Integers) -> Integers:
+    """Fresh noise for every number."""
+    if exact.size == 1:  # without the cost of arrays
+        return np.full(exact.shape, mechanism.apply(int(exact.flat[0])), np.int64)
+    return mechanism.apply(exact)
+
+
+def _require_covered(reading: LinearScores, mechanism: Scoring) -> None:
+    """A selection's ε must pay for the spread that the reading proves; whole scores stay whole on its grid."""
+    if mechanism.neighbours is not reading.neighbours:
+        rule = f"stated for the neighbours of the policy, {reading.neighbours.value}"
+        raise InvalidParameter("mechanism", repr(mechanism), rule)
+    if mechanism.grid > 1 or mechanism.rate * reading.spread > mechanism.epsilon:
+        rule = "one whose sensitivity covers the scores: a unit moves one score further than another by up to "
+        raise InvalidParameter("mechanism", repr(mechanism), f"{rule}{reading.spread}")

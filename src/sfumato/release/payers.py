@@ -1,0 +1,84 @@
+"""Who pays for a release: an account, or a tab that holds a part of one.
+
+Both are asked in the same way. What is asked is charged when it begins, unless an answer is known; whoever paid answers
+or says that no answer will come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sfumato.ledger import Account, Entry, Line, StoredAnswer, Tab
+from sfumato.privacy.numbers import Number
+
+
+class Paying(Protocol):
+    """One release on its way through the ledger."""
+
+    @property
+    def line(self) -> Line:
+        """The charge, once ``begin`` has returned without an answer."""
+        ...
+
+    def begin(self, seconds: float | None = None, waiting: Callable[[], None] = ...) -> StoredAnswer | None:
+        """The answer if it is known, or None when it has been charged, durably."""
+        ...
+
+    def stands(self) -> bool:
+        """Whether it was charged, whatever was interrupted."""
+        ...
+
+    def stop(self) -> None:
+        """Say that no answer will come."""
+        ...
+
+
+class Payer(Protocol):
+    """What a release is charged to, and where its answer is written down."""
+
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying: ...
+
+    def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line: ...
+
+
+@dataclass(frozen=True)
+class OnTab:
+    """A tab as a payer: each release is a step, charged to what the tab holds.
+
+    Nothing is looked up and nobody is joined: what a series does next is its own business.
+    """
+
+    account: Account
+    tab: Tab
+
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying:  # noqa: ARG002
+        return _Step(self.tab, entry)
+
+    def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
+        return self.account.answer(line, body, accuracy)
+
+
+class _Step:
+    """One step of a tab."""
+
+    def __init__(self, tab: Tab, entry: Entry) -> None:
+        self._tab = tab
+        self._entry = entry
+        self._paid: Line | None = None
+
+    @property
+    def line(self) -> Line:
+        if self._paid is None:
+            raise RuntimeError("nothing was charged")
+        return self._paid
+
+    def begin(self, seconds: float | None = None, waiting: Callable[[], None] = lambda: None) -> None:  # noqa: ARG002
+        self._paid = self._tab.step(self._entry)
+
+    def stands(self) -> bool:
+        return self._paid is not None
+
+    def stop(self) -> None:
+        """Nobody waits for a step: its charge stands without an answer."""

@@ -1,0 +1,183 @@
+"""Proposals: everything that can be released is explained and priced for free, and only ``release`` spends.
+
+A question and an auction share what stands here: a stored answer is found, what cannot be shown is refused before the
+charge, a weak promise is said aloud, the release is made, and a receipt is printed with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from sfumato.engine.seam import Engine
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.ledger import Account
+from sfumato.policy import Policy
+from sfumato.privacy.numbers import POSITIVE, Number, exact, text
+from sfumato.release import releasing
+from sfumato.release.prices import Price, warn_if_weak
+from sfumato.release.purchases import Purchase
+from sfumato.release.receipts import Receipt
+from sfumato.release.releasing import Asked, Kind, Progress, Released
+from sfumato.version import __version__
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class Proposal(Protocol):
+    """Something that can be released. All but ``release`` is free and reads no data.
+
+    Each method takes a price in its own keywords; ``release`` also takes those of a ``Call``.
+    """
+
+    @property
+    def identity(self) -> str:
+        """The hash of what is measured, under which stored answers are found."""
+        ...
+
+    def explain(self, *price: Any, **more: Any) -> Any:
+        """What happens to whose data, with what noise, at what price."""
+        ...
+
+    def error(self, *price: Any, **more: Any) -> Any:
+        """How wrong the answer may be."""
+        ...
+
+    def price(self, within: Any, **more: Any) -> float:
+        """The least ε at which the error is no larger than this."""
+        ...
+
+    def release(self, *price: Any, **more: Any) -> Any:
+        """The answer with its receipt: charged before the first row is read, and free if it was bought before."""
+        ...
+
+
+class Surroundings(Protocol):
+    """Where a proposal is released: whose data, where they live, who pays, who asks."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def account(self) -> Account: ...
+
+    @property
+    def progress(self) -> Progress: ...
+
+    @property
+    def version(self) -> str:
+        """The version of the data, as readers are told."""
+        ...
+
+    @property
+    def seconds(self) -> float | None: ...
+
+    @property
+    def analyst(self) -> str | None: ...
+
+    @property
+    def declared(self) -> str:
+        """The hash of everything that the policy declares."""
+        ...
+
+
+@dataclass(frozen=True)
+class Call:
+    """How one release is called for; what is None is as the curator has it."""
+
+    fresh: bool = False
+    """Whether nothing stored is wanted."""
+    request_id: str | None = None
+    seconds: Number | None = None
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None:
+            exact(self.seconds, "seconds", POSITIVE)
+
+    def limit(self, otherwise: float | None) -> float | None:
+        """How long reading may take."""
+        if self.seconds is None:
+            return otherwise
+        return min(float(exact(self.seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)
+
+
+def released(
+    kind: Kind[T],
+    price: Price,
+    show: Callable[[Released[T]], S],
+    *,
+    question: str,
+    plan: str,
+    here: Surroundings,
+    call: Call,
+) -> S:
+    """What is shown of a release: of one that was bought before if it is good enough, or else of one made now."""
+    asked = Asked(question, plan, here.engine.identity(), here.analyst, call.request_id)
+    found = None if call.fresh else releasing.stored(kind, asked, here.account)
+    if found is None:
+        _rehearse(kind, show)
+        warn_if_weak(price)
+        found = releasing.release(
+            kind,
+            asked,
+            payer=here.account,
+            engine=here.engine,
+            fresh=call.fresh,
+            seconds=call.limit(here.seconds),
+            progress=here.progress if call.progress is None else call.progress,
+        )
+    return show(found)
+
+
+def _rehearse(kind: Kind[T], show: Callable[[Released[T]], S]) -> None:
+    """Go the whole way of an answer without data: what cannot be computed, written or shown is refused for free."""
+    try:
+        repr(show(releasing.rehearse(kind)))
+    except (InvalidParameter, ArithmeticError):
+        raise Unsupported(
+            "extreme-numbers",
+            "the numbers of an answer and their errors are 0 or between 1e-300 and 1e300 in size",
+            fix="scale the values in the question, or declare bounds and a grid of moderate size",
+        ) from None
+
+
+def receipt(
+    found: Released[Any],
+    bought: Purchase,
+    mechanisms: tuple[str, ...],
+    *,
+    question: str,
+    here: Surroundings,
+    confidence: Number,
+) -> Receipt:
+    """The receipt of a release, on the terms on which it was bought; ``mechanisms`` says in words what was run."""
+    policy, budget = here.policy, here.account.budget
+    left = ", ".join(f"{name} {float(amount):.6g}" for name, amount in budget.remaining.items())
+    return Receipt(
+        question=question,
+        unit=str(policy.unit),
+        neighbours=policy.neighbours.value,
+        guarantee=bought.price,
+        account=f"ε = {text(budget.epsilon)}, δ = {text(budget.delta)}",
+        mechanisms=mechanisms,
+        bounding=bought.bounding,
+        limits=bought.limits,
+        bounds=bought.bounds,
+        policy=here.declared,
+        data=bought.data,
+        software=f"sfumato {__version__}",
+        line=found.number,
+        hash=found.hash,
+        time=found.time.isoformat(),
+        free=found.free,
+        confidence=text(exact(confidence, "confidence")),
+        remaining=left or "nothing",
+        epsilons=tuple(text(epsilon) for epsilon in here.account.epsilons),
+    )

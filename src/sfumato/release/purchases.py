@@ -1,0 +1,44 @@
+"""What every stored answer says of itself, so that it can be shown years later with a receipt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfumato.mechanisms import bits
+from sfumato.plan import words
+from sfumato.plan.bounding import Bounded
+from sfumato.privacy import codec
+from sfumato.release.prices import Price
+
+
+@codec.value("purchase")
+@dataclass(frozen=True)
+class Purchase:
+    """The terms on which an answer was bought: whoever reads it later gets this promise, not the one they asked for."""
+
+    price: str = ""
+    bounding: str = ""
+    """How a unit's part was limited when it was measured."""
+    limits: str = ""
+    bounds: tuple[str, ...] = ()
+    data: str = ""
+    """The version of the data, as readers are told."""
+    salt: str = ""
+    """A random number: the hash of the line that holds this is printed in receipts, and must not let a guess be
+    tested."""
+
+
+NOT_BOUGHT = Purchase()
+"""The terms of what was never bought, such as a forecast."""
+
+
+def purchase(bounded: Bounded, price: Price, version: str) -> Purchase:
+    """The terms of a release that is made now."""
+    return Purchase(
+        str(price),
+        bounded.bounding.value,
+        words.enforced(bounded),
+        tuple(known for each in bounded.measures if (known := words.bounds(each)) is not None),
+        version,
+        f"{bits.integer(128):032x}",
+    )

@@ -1,0 +1,176 @@
+"""Releasing: charge on disk, read, draw, write the answer down, then show it.
+
+In this order, so that no private row is read before its price is durable, and no noisy byte leaves before it can be
+found again. Whatever happens in between, the charge stands.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Generic, Protocol, TypeVar, cast
+
+from sfumato.engine.seam import Engine
+from sfumato.errors import Unanswered
+from sfumato.ledger import Account, Entry, StoredAnswer, entries
+from sfumato.mechanisms import bits
+from sfumato.plan.nodes import GroupKey
+from sfumato.plan.readings import Integers
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import Number
+from sfumato.release.measurement import Batch
+from sfumato.release.payers import Payer
+
+T = TypeVar("T", covariant=True)
+
+Progress = Callable[[str], None]
+"""Told the name of each phase; never a count, never a share done."""
+
+
+def quietly(phase: str) -> None:
+    """No progress is shown."""
+
+
+class Kind(Protocol[T]):
+    """A kind of release says what is measured, what is made of it, and when a stored answer is as good."""
+
+    @property
+    def batch(self) -> Batch: ...
+
+    @property
+    def groups(self) -> Sequence[GroupKey]:
+        """The groups whose totals are read, in order."""
+        ...
+
+    @property
+    def good_enough(self) -> Mapping[str, Number]:
+        """A stored answer is at least as good if it has each of these numbers, and none of its own is larger."""
+        ...
+
+    def draw(self, totals: Integers) -> T:
+        """A frozen value that is written down: the measurements of the batch on these totals, and nothing else."""
+        ...
+
+    def rehearsal(self) -> T:
+        """What ``draw`` would make of totals at the ends of what they can be: no data are needed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who asks what, about which data: everything about a release that is not its mathematics."""
+
+    question: str
+    plan: str
+    data: str
+    """Which data, to the bit: for the ledger's eyes only."""
+    analyst: str | None = None
+    request_id: str | None = None
+
+    def entry(self, batch: Batch) -> Entry:
+        """A release of this question as the ledger charges it."""
+        return Entry(batch.charged, self.question, self.plan, self.data, self.analyst, self.request_id)
+
+
+@dataclass(frozen=True)
+class Released(Generic[T]):
+    """What was released, and the line that holds it."""
+
+    value: T
+    number: int
+    time: datetime
+    hash: str
+    free: bool
+    """It had been bought before: nothing was charged now."""
+
+
+def stored(kind: Kind[T], asked: Asked, account: Account) -> Released[T] | None:
+    """An answer already bought to this request, or to the same question on the same data if it is good enough."""
+    if asked.request_id is not None:
+        found = account.requested(asked.request_id, analyst=asked.analyst, question=asked.question, plan=asked.plan)
+        if found is not None:
+            return _read(found)
+    found = account.stored(plan=asked.plan, data=asked.data, accuracy=kind.good_enough)
+    return None if found is None else _read(found)
+
+
+def rehearse(kind: Kind[T]) -> Released[T]:
+    """Everything that becomes of totals, with totals at the ends of what they can be: what cannot be written down and
+    read back is refused here, before the charge.
+    """
+    entries.write_widths(entries.widths(kind.good_enough))
+    return Released(codec.loads(codec.dumps(kind.rehearsal())), 0, datetime.now(UTC), "", free=False)
+
+
+def release(
+    kind: Kind[T],
+    asked: Asked,
+    *,
+    payer: Payer,
+    engine: Engine,
+    fresh: bool = False,
+    seconds: float | None = None,
+    progress: Progress = quietly,
+) -> Released[T]:
+    """The only way to exact totals: charged before they are read, written down before anything is returned.
+
+    The statement is bound before the charge, so it cannot fail to be one. Of equal questions to an account that are not
+    ``fresh`` one pays, and the others wait for its answer and get it.
+    """
+    progress("checking")
+    engine.check(kind.batch.bounded)
+    progress("charging")
+    accuracy = kind.good_enough
+    paying = payer.ask(asked.entry(kind.batch), accuracy, fresh=fresh)
+    try:
+        known = paying.begin(seconds, lambda: progress("waiting for an equal question"))
+        if known is not None:
+            return _read(known)
+        progress("reading")
+        with limited(engine, seconds):
+            totals = engine.totals(kind.batch.bounded, kind.groups, bits.integer(62))
+        progress("adding noise")
+        drawn = kind.draw(totals)
+        body = codec.dumps(drawn)
+        progress("writing down")
+        line = payer.answer(paying.line, body, accuracy)
+        return Released(drawn, line.number, line.time, line.hash, free=False)
+    except BaseException:
+        # One fixed refusal for whatever goes wrong after the charge, a Ctrl-C included: why may depend on private rows.
+        if not paying.stands():
+            raise
+        paying.stop()
+        raise Unanswered(paying.line.number) from None
+
+
+def _read(found: StoredAnswer) -> Released[T]:
+    value = cast("T", codec.loads(found.body, longest=len(found.body)))  # our own line: as long as it was written
+    return Released(value, found.number, found.time, found.hash, free=True)
+
+
+@contextmanager
+def limited(engine: Engine, seconds: float | None) -> Iterator[None]:
+    """Ends this thread's statement when its time is up: others have charges, and times, of their own."""
+    if seconds is None:
+        yield
+        return
+    done, thread, start = threading.Event(), threading.get_ident(), time.monotonic()
+
+    def watch() -> None:
+        if not done.wait(seconds):
+            while not done.wait(0.02):  # again: the statement may not have begun when the time was up
+                engine.interrupt(thread)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+    if time.monotonic() - start >= seconds:  # by the clock: the watcher may not have woken in time
+        raise TimeoutError

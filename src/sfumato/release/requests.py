@@ -1,0 +1,41 @@
+"""What a caller asks of a release: a price, or an accuracy that decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.release.preparing import Family
+from sfumato.release.prices import Price
+
+Within = Mapping[str, Number] | Number
+"""Half-widths by column, or one for every column of numbers."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A price is named by ε, (ε, δ) or ρ; or an accuracy is, and the least price that reaches it is paid."""
+
+    epsilon: Number | None = None
+    delta: Number = 0
+    rho: Number | None = None
+    within: Within | None = None
+    confidence: Number = "0.95"
+    mechanism: Family | None = None
+
+    def __post_init__(self) -> None:
+        exact(self.confidence, "confidence", CONFIDENCE)
+        if self.within is not None and (self.epsilon is not None or self.rho is not None):
+            raise InvalidParameter("within", self.within, "given instead of epsilon or rho")
+
+    @property
+    def named(self) -> bool:
+        """Whether the request names a price or an accuracy at all."""
+        return not (self.epsilon is None and self.rho is None and self.within is None)
+
+    @property
+    def price(self) -> Price:
+        """The price that is named."""
+        return Price(self.epsilon, self.delta, self.rho)
