@@ -86,7 +86,7 @@ def _totals(policy: Policy, texts: list[str]) -> dict[str, list[Any]]:
     engine, found = DuckDB(policy), {}
     for text in texts:
         asked = question(engine, policy, text)
-        found[text] = [asked.groups, *(engine.totals(each, asked.groups, 7) for each in asked.options)]
+        found[text] = [asked.groups, *(engine.totals(each, asked.groups, 7).tolist() for each in asked.options)]
     engine.close()
     return found
 

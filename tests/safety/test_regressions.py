@@ -57,7 +57,7 @@ def _totals(asked: Question, way: Bounding | None = None) -> list[tuple[Fraction
     """Exact numbers, in the measures' own terms."""
     bounded = next(each for each in asked.options if way in (None, each.bounding))
     worth = [each.worth for each in bounded.measures for _ in range(each.coordinates)]
-    found = asked.setting.engine.totals(bounded, asked.groups, 7)
+    found = asked.setting.engine.totals(bounded, asked.groups, 7).tolist()
     return [tuple(total * each for total, each in zip(row, worth, strict=True)) for row in found]
 
 
@@ -252,7 +252,7 @@ def test_a_receipt_cannot_test_a_guess(tmp_path: Path) -> None:
         with Curator(_policy([_ROW]), tmp_path / f"{index}.ledger") as curator:
             curator.sql("SELECT COUNT(*) FROM people").release(epsilon="0.1")
             (answer,) = [line for line in curator.ledger.lines() if line.kind == "answer"]
-            receipts.append(json.loads(answer.body))
+            receipts.append(json.loads(answer.body)["purchase"])
     assert receipts[0]["data"] == "version 1"
     assert receipts[0]["salt"] != receipts[1]["salt"]
     assert len(receipts[0]["salt"]) == 32

@@ -39,7 +39,7 @@ def _compared(place: str, random: Random, asked: str, tables: dict[str, DuckDB])
     made = boundings(plan.query.plan, plan.limits, len(plan.groups))
     key, compared = random.getrandbits(62), 0
     for bounded in made:
-        totals = {name: each.totals(bounded, plan.groups, key) for name, each in tables.items()}
+        totals = {name: each.totals(bounded, plan.groups, key).tolist() for name, each in tables.items()}
         assert len({each.sources.statements[-1] for each in tables.values()}) == 1, (place, asked)
         for relation, first, second in _pairs(tables):
             claimed = under(bounded, relation)
