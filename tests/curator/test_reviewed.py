@@ -50,7 +50,7 @@ def test_no_offset_makes_a_question_fail_where_somebody_is(tmp_path: Path, value
                 question.release(epsilon=1)
                 outcomes.append("answered")
                 for bounded in question.options:
-                    (found,) = made._context.engine.totals(bounded, question.groups, 1)
+                    (found,) = made._context.engine.totals(bounded, question.groups, 1).tolist()
                     (measure,) = bounded.measures
                     assert sum(map(abs, found)) <= measure.sensitivity.l1
             except (sf.Unsupported, sf.InvalidParameter) as refusal:

@@ -36,6 +36,7 @@ OTHERS = (
     Matrix(((2, -1, 0), (0, 3, -4))),
     Matrix(((-1, -2, -3), (-1, -1, -5))),
     Matrix(((4, 4, 4),)),
+    Matrix(((-1, -1, -1), (1, 1, 1))),  # a chain but for what is no row at all
 )
 
 

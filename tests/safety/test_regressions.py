@@ -253,7 +253,7 @@ def test_a_receipt_cannot_test_a_guess(tmp_path: Path) -> None:
         with Curator(_policy([_ROW]), tmp_path / f"{index}.ledger") as curator:
             curator.sql("SELECT COUNT(*) FROM people").release(epsilon="0.1")
             (answer,) = [line for line in curator.ledger.lines() if line.kind == "answer"]
-            receipts.append(json.loads(answer.body))
+            receipts.append(json.loads(answer.body)["purchase"])
     assert receipts[0]["data"] == "version 1"
     assert receipts[0]["salt"] != receipts[1]["salt"]
     assert len(receipts[0]["salt"]) == 32
