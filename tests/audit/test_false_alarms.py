@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.audit import falsifying, limits
+from sfumato.audit import confidence_limits, falsifying
 
 COLUMNS = 12
 
@@ -32,8 +32,8 @@ def test_the_chances_of_all_limits_together_are_what_the_confidence_leaves(
 
         return measured
 
-    monkeypatch.setattr(falsifying, "at_least", counted(limits.at_least))
-    monkeypatch.setattr(falsifying, "at_most", counted(limits.at_most))
+    monkeypatch.setattr(falsifying, "at_least", counted(confidence_limits.at_least))
+    monkeypatch.setattr(falsifying, "at_most", counted(confidence_limits.at_most))
     random = np.random.default_rng(1)
     sf.audit.falsify([_coins(random), _coins(random)], sf.Guarantee(0), 400, confidence)
     assert len(chances) > 2 * COLUMNS
