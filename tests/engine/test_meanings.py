@@ -79,7 +79,8 @@ def test_spaces_are_one_letter() -> None:
 
 def _capital(letter: str) -> str:
     """Unicode's simple mapping: Python's upper() is the full one, its title() is single where a capital exists."""
-    return next((each for each in (letter.upper(), letter.title()) if len(each) == 1), letter)
+    found = next((each for each in (letter.upper(), letter.title()) if len(each) == 1), letter)
+    return "ß" if found == "ẞ" else found
 
 
 def test_every_letter_has_one_capital_and_one_small_letter() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ import sfumato as sf
 from plan.described import CATALOG, described
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
+from sfumato.plan.catalog import Described
 from sfumato.plan.measures import Distinct
+from sfumato.plan.nodes import relations
 from sfumato.plan.sql import parse
+from sfumato.policy import Domain
 
 FIXTURES = Path(__file__).parent / "fixtures" / "questions.sql"
 
@@ -117,3 +121,14 @@ def test_units_are_counted_in_a_table_that_is_there(text: str, code: str | None)
     with pytest.raises(Unsupported) as refusal:
         parse(text, CATALOG)
     assert refusal.value.code == code
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp"])
+def test_public_tables_are_joined_by_dates_and_times(kind: str) -> None:
+    """Bounds of dates were taken for numbers: such a join ended in a TypeError."""
+    bounds = ("2024-01-01", "2024-12-31")
+    calendar = Described("calendar", {"k": Domain(kind, bounds=bounds), "holiday": Domain("boolean")}, public=True)
+    known = replace(CATALOG, tables={**CATALOG.tables, "calendar": calendar})
+    column = "day" if kind == "date" else "at"
+    query = parse(f"SELECT COUNT(*) FROM visits JOIN calendar ON {column} = calendar.k WHERE holiday", known)
+    assert [type(node).__name__ for node in relations(query.plan.source)] == ["Filter", "Join", "Scan"]

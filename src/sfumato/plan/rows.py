@@ -283,9 +283,10 @@ def _check_distinct(made: Expression, domain: Domain, node: exp.Join) -> None:
     """Rows that share a value are counted as the column holds it, so the join may not take two values for one: whole
     numbers beyond 2^53 are not all told apart once they are compared with a real.
     """
-    mixed = made.domain.type is Type.REAL and domain.type is Type.INTEGER
+    if made.domain.type is not Type.REAL or domain.type is not Type.INTEGER:
+        return
     largest = None if domain.range is None else max(abs(int(end)) for end in domain.range)  # type: ignore[arg-type]
-    if mixed and (largest is None or largest > LARGEST_EXACT):
+    if largest is None or largest > LARGEST_EXACT:
         raise refuse(
             node,
             "join-real",

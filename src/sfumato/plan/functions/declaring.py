@@ -30,6 +30,10 @@ def held(node: Call) -> int:
     return 16 if node.domain.type is Type.TEXT else 8
 
 
+FOLDING = 15
+"""Steps to find one letter's capital or small letter, where it is beyond ASCII and is replaced afterwards."""
+
+
 @dataclass(frozen=True)
 class Function:
     """A line of the table of what can be asked."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Call, Expression, Literal
-from sfumato.plan.functions.declaring import call, function
+from sfumato.plan.functions.declaring import FOLDING, call, function
 from sfumato.plan.functions.typing import any_nullable, boolean, is_null, null, same, text, truth, union, written
 from sfumato.policy.domains import Domain, Type
 
@@ -72,7 +72,7 @@ def _matching(node: Call) -> int:
 
 def _folded(node: Call) -> int:
     """The same, once all letters are small."""
-    return _matching(node) + 3 * node.arguments[0].domain.letters
+    return _matching(node) + FOLDING * node.arguments[0].domain.letters
 
 
 function("LIKE", "text LIKE 'pattern'", "matches: % is any text, _ any one letter, nothing an escape", steps=_matching)(

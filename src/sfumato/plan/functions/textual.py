@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Call, Expression
-from sfumato.plan.functions.declaring import function, never_null
+from sfumato.plan.functions.declaring import FOLDING, function, never_null
 from sfumato.plan.functions.typing import any_nullable, is_null, mismatch, null, text, truth, written
 from sfumato.policy.domains import LONGEST_TEXT, Domain, Type
 
@@ -33,8 +33,13 @@ def _plain(letters: int, *found: Expression) -> Domain:
 
 
 def _read(node: Call) -> int:
-    """Twice for every letter that is read."""
-    return 10 + 2 * sum(each.domain.letters for each in node.arguments)
+    """For every letter that is read, the dearest there is: one of four bytes, or one that is replaced."""
+    return 10 + 5 * sum(each.domain.letters for each in node.arguments)
+
+
+def _folded(node: Call) -> int:
+    """Letters beyond ASCII are looked up, and a few are then replaced."""
+    return 10 + FOLDING * node.arguments[0].domain.letters
 
 
 def _made(node: Call) -> int:
@@ -55,21 +60,21 @@ def _trim(x: Expression, letters: Expression | None = None) -> Made:
 def _trimming(node: Call) -> int:
     """Every letter is looked for among those to trim."""
     sought = node.arguments[1].domain.letters if len(node.arguments) > 1 else 1
-    return 10 + node.arguments[0].domain.letters * (2 + sought)
+    return 10 + node.arguments[0].domain.letters * (5 + sought)
 
 
 function(
     "LOWER",
     "LOWER(text)",
     "in small letters, one for one, wherever they stand: İ is i, Σ is σ",
-    steps=_read,
+    steps=_folded,
     held=_made,
 )(_unary)
 function(
     "UPPER",
     "UPPER(text)",
-    "in capital letters, one for one: ß, which has no single capital, stays",
-    steps=_read,
+    "in capital letters, one for one: what has no single capital stays, and ẞ is written ß",
+    steps=_folded,
     held=_made,
 )(_unary)
 for _name, _where in {"TRIM": "at either end", "LTRIM": "at the start", "RTRIM": "at the end"}.items():
