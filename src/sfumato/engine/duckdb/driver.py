@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import repeat
+from operator import itemgetter
 from threading import Event, Thread, get_ident
 from typing import Any
 
@@ -133,27 +134,33 @@ def _aligned(
     totals = np.zeros((len(groups), coordinates), dtype=np.int64)
     if not found or not groups:
         return totals
-    columns = list(zip(*found, strict=True))
-    own = _held(np.array(columns[len(kinds) :], dtype=object).T)
+    own = _held([_column(found, len(kinds) + number) for number in range(coordinates)]).T
     if not kinds:  # all rows are one group
         totals[:] = own
         return totals
-    rows = dict(zip(_named(columns[: len(kinds)], kinds), range(len(found)), strict=True))
-    named = _named(list(zip(*groups, strict=True)), kinds)
-    row = np.fromiter(map(rows.get, named, repeat(-1)), dtype=np.intp, count=len(groups))
+    rows = dict(zip(_named(found, kinds), range(len(found)), strict=True))
+    row = np.fromiter(map(rows.get, _named(groups, kinds), repeat(-1)), dtype=np.intp, count=len(groups))
     totals[row >= 0] = own[row[row >= 0]]
     return totals
 
 
-def _held(totals: NDArray[np.object_]) -> NDArray[np.int64]:
+def _column(rows: Sequence[tuple[Any, ...]], number: int) -> list[Any]:
+    return list(map(itemgetter(number), rows))
+
+
+def _held(columns: list[list[int]]) -> NDArray[np.int64]:
     """Exact totals within what 64 bits hold: cutting moves two totals no further apart."""
+    try:
+        totals: NDArray[Any] = np.array(columns, dtype=np.int64)
+    except OverflowError:  # beyond 64 bits somewhere: as whole numbers of any size
+        totals = np.array(columns, dtype=object)
     return np.clip(totals, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int64)
 
 
-def _named(columns: Sequence[Sequence[Any]], kinds: Sequence[Type]) -> Iterator[tuple[Any, ...]]:
-    """Keys to look up by, from their columns: a real, declared or computed, is the double nearest to it."""
-    typed = zip(columns, kinds, strict=True)
-    return zip(*(map(_double, each) if kind is Type.REAL else each for each, kind in typed), strict=True)
+def _named(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Type]) -> Iterator[tuple[Any, ...]]:
+    """The keys that rows begin with, to look up by: a real, declared or computed, is the double nearest to it."""
+    columns = [(_column(rows, number), kind) for number, kind in enumerate(kinds)]
+    return zip(*(map(_double, each) if kind is Type.REAL else each for each, kind in columns), strict=True)
 
 
 def _double(value: Any) -> float | None:
