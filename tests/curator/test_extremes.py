@@ -162,3 +162,15 @@ def test_confidence_has_a_range_that_is_said_before_the_charge(tmp_path: Path) -
         for right in ("0.01", 1 - Fraction(1, 10**30)):
             assert ask.release(epsilon=1, confidence=right).intervals["n"][0] is not None
             assert ask.explain(confidence=right)
+
+
+def test_whole_numbers_beyond_64_bits_are_exported_too(tmp_path: Path) -> None:
+    """An answer that was paid for could not become an Arrow table: its sum did not fit 64 bits."""
+    rows = pyarrow.table({"k": pyarrow.array([2**62] * 5, pyarrow.int64())})
+    table = sf.Table("people", rows, {"k": {"type": "integer", "bounds": [0, 2**62]}}, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(10), {"people": table})
+    with sf.Curator(policy, tmp_path / "l.ledger") as curator:
+        answer = curator.sql("SELECT SUM(k) AS s, COUNT(*) AS n FROM people").release(epsilon=5)
+    found = answer.to_arrow()
+    assert [int(cell) for cell in found.column("s").to_pylist()] == answer.column("s")
+    assert str(found.schema.field("n").type) == "int64"

@@ -11,12 +11,12 @@ from typing import Any
 import duckdb
 import pytest
 from hypothesis import given, settings, strategies as st
-from sfumato.engine.literals import literal
-from sfumato.engine.scan import Cell, cleaned
-from sfumato.engine.sources import Sources
 
 from engine.lowered import selected
 from engine.tables import private
+from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.duckdb.scan import Cell, cleaned
+from sfumato.engine.spellings.duckdb_literals import literal
 from sfumato.plan.expressions import Column, Literal
 from sfumato.plan.functions import call
 from sfumato.policy import Domain, Type

@@ -128,3 +128,31 @@ def test_picked_rows_keep_only_simultaneous_ranges() -> None:
         query = parse(f"SELECT region, COUNT(*) AS n FROM visits GROUP BY region {clause}", CATALOG)
         finish(query.finish, GROUPS, estimated, joint=False)
         assert max(asked) == parts, clause
+
+
+@pytest.mark.parametrize("kind", ["INTEGER", "DOUBLE"])
+@pytest.mark.parametrize(
+    "truth",
+    [
+        "COUNT(*) > 5",
+        "COUNT(*) BETWEEN 3 AND 20",
+        "COUNT(*) IN (10, 250)",
+        "NOT (COUNT(*) > 5 OR SUM(cost) > 1)",
+    ],
+)
+def test_a_truth_that_noise_decided_is_a_number_that_may_be_either(truth: str, kind: str) -> None:
+    """CAST(COUNT(*) > 2 AS INTEGER) had a range of no width, and covered 72 times in 100."""
+    query = parse(f"SELECT CAST({truth} AS {kind}) AS x, CAST({truth} AS {kind}) * 7 AS y FROM visits", CATALOG)
+    measures = [estimate((10.0,), 6.0) for _ in query.plan.measures]
+    first, second = finish(query.finish, ((),), lambda _: measures, joint=False).columns
+    assert isinstance(first, Numbers)
+    assert isinstance(second, Numbers)
+    assert (first.low[0], first.high[0]) == (0, 1)
+    assert (second.low[0], second.high[0]) == (0, 7)
+
+
+def test_a_truth_about_keys_alone_is_certain() -> None:
+    query = parse("SELECT CAST(region = 'north' AS INTEGER) AS x, COUNT(*) FROM visits GROUP BY region", CATALOG)
+    column = finish(query.finish, GROUPS, lambda _: [estimate(COUNTS, 6.0)], joint=False).columns[0]
+    assert isinstance(column, Numbers)
+    assert column.low.tolist()[:2] == column.high.tolist()[:2] == [1, 0]

@@ -40,6 +40,8 @@ class Result:
     """The noisy result of a measure, by its place among them."""
 
     index: int
+    noises: int = field(default=1, compare=False)
+    """How many noises stand behind it."""
 
 
 Reference = Field | Key | Result

@@ -118,6 +118,8 @@ class Measure(Protocol):
 
     once_per_unit: ClassVar[bool]
     """A unit counts once in a group, however many rows it has there."""
+    noises: ClassVar[int]
+    """How many noises, one for each total, stand behind the number."""
     name: ClassVar[str]
     """What is counted or added up, in words."""
     noised: ClassVar[str]
@@ -175,6 +177,7 @@ class Count:
 
     where: Expression | None = None
     once_per_unit: ClassVar[bool] = False
+    noises: ClassVar[int] = 1
     name: ClassVar[str] = "rows"
     noised: ClassVar[str] = "it"
 
@@ -226,6 +229,7 @@ class Sum:
     value: Expression
     where: Expression | None = None
     once_per_unit: ClassVar[bool] = False
+    noises: ClassVar[int] = 1
     name: ClassVar[str] = "sum"
     noised: ClassVar[str] = "it"
 
@@ -269,6 +273,7 @@ class Mean:
     value: Expression
     where: Expression | None = None
     once_per_unit: ClassVar[bool] = False
+    noises: ClassVar[int] = 2
     name: ClassVar[str] = "mean"
     noised: ClassVar[str] = "its centred sum"
 

@@ -97,7 +97,7 @@ class _Building:
 
     def measure(self, found: Measure) -> Column:
         """The column of a measure: equal measures are measured once."""
-        return self.measures.setdefault(found, Column(Result(len(self.measures)), found.result))
+        return self.measures.setdefault(found, Column(Result(len(self.measures), found.noises), found.result))
 
     def key(self, node: exp.Expr, attempt: Callable[[exp.Expr], Expression | None] | None = None) -> Column | None:
         """The key this node is, if it is one."""

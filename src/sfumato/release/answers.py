@@ -8,6 +8,7 @@ import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from fractions import Fraction
 from importlib import import_module
 from itertools import chain
@@ -124,10 +125,16 @@ class Answer:
         return replace(self, rows=rows, intervals=cut)
 
     def to_arrow(self, *, ranges: bool = True) -> pyarrow.Table:
-        """Give a table with a column for each column, and two more for the range of each number."""
+        """Give a table with a column for each column, and two more for the range of each number.
+
+        Types are those of the columns, whatever the cells are: whole numbers have 64 bits, or are decimals where one of
+        them is larger.
+        """
         import pyarrow
 
-        return pyarrow.table({name: pyarrow.array(values) for name, values in self._columns(ranges).items()})
+        kinds = dict(zip(self.columns, self.types, strict=True))
+        columns = self._columns(ranges)
+        return pyarrow.table({name: _arrow(kinds.get(name, Type.REAL), cells) for name, cells in columns.items()})
 
     def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
         """Give the same as ``to_arrow``, as a data frame."""
@@ -247,6 +254,22 @@ def _pair(found: Any) -> tuple[float, float]:
     if type(found) is not tuple or len(found) != 2:
         raise InvalidParameter("intervals", found, "[low, high], or null where there is no number")
     return codec.real(found[0], "low"), codec.real(found[1], "high")
+
+
+def _arrow(kind: Type, cells: list[Any]) -> pyarrow.Array:
+    import pyarrow
+
+    if kind is Type.INTEGER and any(cell is not None and not -(2**63) <= cell < 2**63 for cell in cells):
+        return pyarrow.array([None if cell is None else Decimal(cell) for cell in cells], pyarrow.decimal256(76, 0))
+    stored = {
+        Type.INTEGER: pyarrow.int64(),
+        Type.REAL: pyarrow.float64(),
+        Type.TEXT: pyarrow.string(),
+        Type.BOOLEAN: pyarrow.bool_(),
+        Type.DATE: pyarrow.date32(),
+        Type.TIMESTAMP: pyarrow.timestamp("us"),
+    }
+    return pyarrow.array(cells, stored[kind])
 
 
 def _possible(query: Query) -> dict[str, tuple[float, float]]:

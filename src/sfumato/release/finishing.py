@@ -102,8 +102,13 @@ def simultaneous(query: Finish, groups: int) -> int:
 
 def _parts(expression: Expression) -> int:
     """How many noises an expression is made of: a mean is made of two."""
-    measures = {node for node in walk(expression) if isinstance(node, Column) and isinstance(node.reference, Result)}
-    return sum(2 if node.domain.nullable else 1 for node in measures)
+    read = {node.reference for node in walk(expression) if isinstance(node, Column)}
+    return sum(each.noises for each in read if isinstance(each, Result))
+
+
+def _noisy(expression: Expression) -> bool:
+    """Whether an expression reads a noisy number, and not keys and literals alone."""
+    return any(isinstance(node, Column) and isinstance(node.reference, Result) for node in walk(expression))
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
@@ -335,6 +340,9 @@ def _nullif(call: Call, arguments: list[Evaluated]) -> Evaluated:
 
 def _cast(call: Call, arguments: list[Evaluated]) -> Evaluated:
     only = arguments[0]
+    if isinstance(only, Truths) and call.domain.type.numeric and _noisy(call.arguments[0]):
+        value = _numbers(only).value  # decided by a noisy number, so the exact one may be either
+        return Numbers(value, np.zeros(len(value)), np.ones(len(value)))
     if call.domain.type is Type.INTEGER:
         return _rising(np.rint)(call, [only])
     return _numbers(only) if call.domain.type is Type.REAL else only

@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from typing import Generic, Protocol, TypeVar, cast
 
 from sfumato.engine.seam import Engine
-from sfumato.errors import Unanswered
+from sfumato.errors import EngineFailed, Unanswered, Unsupported
 from sfumato.ledger import Account, Entry, StoredAnswer, entries
 from sfumato.mechanisms import bits
+from sfumato.plan.bounding import Bounded
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings import Integers
 from sfumato.privacy import codec
@@ -122,7 +123,7 @@ def release(
     ``fresh`` one pays, and the others wait for its answer and get it.
     """
     progress("checking")
-    engine.check(kind.batch.bounded)
+    _check(engine, kind.batch.bounded, seconds)
     progress("charging")
     accuracy = kind.good_enough
     paying = payer.ask(asked.entry(kind.batch), accuracy, fresh=fresh)
@@ -145,6 +146,25 @@ def release(
             raise
         paying.stop()
         raise Unanswered(paying.line.number) from None
+
+
+def _check(engine: Engine, bounded: Bounded, seconds: float | None) -> None:
+    """Bind the statement within half of the time: what cannot be planned in it would be charged and not answered.
+
+    No row is read, so how long it takes depends on the question alone.
+    """
+    start = time.monotonic()
+    try:
+        with limited(engine, None if seconds is None else seconds / 2):
+            engine.check(bounded)
+    except (TimeoutError, EngineFailed):
+        if seconds is None or time.monotonic() - start < seconds / 2:
+            raise
+        raise Unsupported(
+            "slow-check",
+            f"a question is planned within half of its time limit of {seconds:g} seconds",
+            fix="ask a simpler question, or ask the owner for more time",
+        ) from None
 
 
 def _read(found: StoredAnswer) -> Released[T]:
