@@ -4,7 +4,7 @@ environment    types, outcomes, reactions, utilities
 laws           the exact probabilities with which a mechanism chooses
 rules          mechanisms over an environment
 truth          how much a misreport gains, exactly, beside what privacy allows
-places         where to build: environments on a line and on a graph
+facilities     where to build: environments on a line and on a graph
 auctions       one price for everybody
 bid_files      bids in a CSV file that no curator holds
 curated        the same for the bids of a curator's table, charged through its ledger
@@ -21,10 +21,10 @@ from sfumato.games.auctions import Auction, Sale, digital_goods, evenly_spaced_p
 from sfumato.games.commitment import Decision, Mixture, exactly_truthful
 from sfumato.games.crowds import Crowd, market_entry, public_good, routes
 from sfumato.games.environment import Environment, Gap
+from sfumato.games.facilities import graph, line
 from sfumato.games.laws import Law
 from sfumato.games.mediation import Advice, Deviation, Mediation, equilibrium
 from sfumato.games.money import Bill, Priced, truthful_with_money
-from sfumato.games.places import graph, line
 from sfumato.games.play import MatrixGame, Nash, approximate_nash
 from sfumato.games.rules import Stated, Welfare
 from sfumato.games.truth import Misreport, Truthfulness, bounds, truthfulness

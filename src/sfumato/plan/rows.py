@@ -12,8 +12,8 @@ from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.functions import call
 from sfumato.plan.nodes import Columns, Filter, Join, Relation, Scan, relations
-from sfumato.plan.places import nearest, refuse, shown
 from sfumato.plan.sql_expressions import expression
+from sfumato.plan.text_positions import nearest, refuse, shown
 from sfumato.policy import Domain, Type
 
 MOST_JOINS = 16

@@ -14,10 +14,10 @@ from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Res
 from sfumato.plan.functions import call
 from sfumato.plan.measures import Count, Distinct, Mean, Measure, Sum
 from sfumato.plan.nodes import Aggregate, Finish, Order, Output, Query
-from sfumato.plan.places import refuse, shown
 from sfumato.plan.rows import Rows, condition, rows
 from sfumato.plan.sql_expressions import expression, reading, remembering
 from sfumato.plan.text import select as parse_text
+from sfumato.plan.text_positions import refuse, shown
 from sfumato.policy import Type
 
 _CLAUSES = {"expressions", "from_", "joins", "where", "with_", "group", "having", "order", "limit", "offset"}

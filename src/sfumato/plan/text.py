@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
-from sfumato.plan.places import refuse
+from sfumato.plan.text_positions import refuse
 
 LONGEST = 64 * 1024
 DEEPEST = 24
