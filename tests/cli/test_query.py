@@ -310,7 +310,7 @@ def _slow() -> str:
 
 def test_a_time_limit_after_the_charge_is_charged_and_says_so(policy: Path) -> None:
     question = _slow()
-    done = run("query", policy, question, "--epsilon", "0.5", "--time-limit", "0.01")
+    done = run("query", policy, question, "--epsilon", "0.5", "--time-limit", "0.5")
     assert done.exit_code == 4, (done.stdout, done.stderr)
     assert "charged and then stopped" in done.stderr
     assert spent(policy) == 0.5

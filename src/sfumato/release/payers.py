@@ -81,4 +81,5 @@ class _Step:
         return self._paid is not None
 
     def stop(self) -> None:
-        """Nobody waits for a step: its charge stands without an answer."""
+        """End the whole series and give nothing back: why a step failed may depend on rows."""
+        self._tab.forfeit()
