@@ -73,7 +73,7 @@ def dear(what: str, unit: int) -> None:
     made = engine(unit)
     query = parse(f"SELECT COUNT(*) AS n FROM t WHERE {DEAR[what]}", made.catalog())
     table = made.sources.policy.tables["t"]
-    ways = boundings(query.plan, table, Limits.of(table), 1)
+    ways = boundings(query.plan, Limits.of(table), 1)
     bounded = next(each for each in ways if each.bounding is Bounding.REWEIGHT)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.process_time()
