@@ -17,7 +17,7 @@ import pyarrow as pa
 import sfumato as sf
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan import costs
-from sfumato.plan.bounding import Bounding, Limits, boundings
+from sfumato.plan.bounding import Limits, boundings
 from sfumato.plan.keys import conditions, groups
 from sfumato.plan.sql import parse
 from sfumato.policy import Domain
@@ -69,16 +69,23 @@ def reading(made: DuckDB) -> None:
 
 
 def dear(what: str, unit: int) -> None:
-    """CPU and memory of one question at a cap, in a process of its own."""
+    """CPU of the dearest way to answer one question at a cap, the peak of memory, and the question's steps and bytes:
+    in a process of its own.
+    """
     made = engine(unit)
-    query = parse(f"SELECT COUNT(*) AS n FROM t WHERE {DEAR[what]}", made.catalog())
-    table = made.sources.policy.tables["t"]
-    ways = boundings(query.plan, Limits.of(table), 1)
-    bounded = next(each for each in ways if each.bounding is Bounding.REWEIGHT)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.process_time()
-    made.totals(bounded, [()], 0)
-    print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    plan = parse(f"SELECT COUNT(*) AS n FROM t WHERE {DEAR[what]}", made.catalog()).plan
+    taken = []
+    for bounded in boundings(plan, Limits.of(made.sources.policy.tables["t"]), 1):
+        start = spent()
+        made.totals(bounded, [()], 0)
+        taken.append(spent() - start)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(max(taken), peak, costs.steps(costs.expressions(plan)), costs.held(costs.expressions(plan)))
+
+
+def spent() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def beside_none(what: str) -> None:
@@ -86,10 +93,11 @@ def beside_none(what: str) -> None:
     for unit in (0, UNIT):
         asked = [sys.executable, __file__, what, str(unit)]
         shown = subprocess.run(asked, check=True, capture_output=True, text=True, env=os.environ).stdout.split()
-        found.append((float(shown[0]), int(shown[1]) / 1024))
+        found.append((float(shown[0]), float(shown[1])))
     (none, less), (some, more) = found
+    each, made = (some - none) / UNIT * 1e6, (more - less) * 1024 / UNIT
     print(f"at the cap of {what}, without the unit: {none:.3f} s, {less:.0f} MiB")
-    print(f"with its {UNIT:,} rows: {some:.3f} s, {more:.0f} MiB; {(some - none) / UNIT * 1e6:.0f} µs a row")
+    print(f"with its {UNIT:,} rows: {some:.3f} s, {more:.0f} MiB; {each:.0f} µs and {made:.0f} KiB a row")
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def test_groups_that_no_row_can_be_in_are_left_out(engine: DuckDB) -> None:
     assert kept(engine, "FLOOR(age / 10) * 10", "age < 25") == [0, 10, 20]
     assert kept(engine, "EXTRACT(month FROM day)", "day >= DATE '2024-11-03'") == [11, 12]
     assert kept(engine, "EXTRACT(hour FROM at)", "EXTRACT(hour FROM at) < 3") == [0, 1, 2]
-    assert kept(engine, "EXTRACT(hour FROM at)", "at < TIMESTAMP '2024-01-01 02:30:00'") == list(range(24))
+    assert kept(engine, "EXTRACT(hour FROM at)", "at < TIMESTAMP '2024-01-01 02:30:00'") == [0, 1, 2]
     assert kept(engine, "age, region", "age = 3 AND region = 'east'") == [(3, "east")]
     assert kept(engine, "urgent", "NOT urgent") == [False]
     assert kept(engine, "COALESCE(region, 'none')", "region IS NULL") == ["none"]
@@ -128,7 +128,8 @@ def test_a_condition_that_no_row_can_meet_is_refused(engine: DuckDB) -> None:
 
 def test_dear_conditions_leave_every_group(engine: DuckDB, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfumato.plan.keys.MOST_STEPS", 100)
-    assert len(kept(engine, "age", "age BETWEEN 10 AND 12")) == 111
+    assert len(kept(engine, "age", "age % 7 = 3")) == 111
+    assert kept(engine, "age", "age % 2 = 0 AND age BETWEEN 10 AND 12") == [10, 11, 12]
 
 
 def test_rows_are_in_no_group_that_was_left_out(engine: DuckDB) -> None:

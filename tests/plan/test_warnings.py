@@ -18,6 +18,7 @@ VISITS = {
     "ward": Domain("text"),
     "urgent": Domain("boolean"),
     "hospital": Domain("integer", bounds=(1, 20)),
+    "day": Domain("date", bounds=("2000-01-01", "2020-12-31")),
 }
 CATALOG = Catalog(
     {"visits": Described("visits", VISITS, False, "id"), "hospitals": Described("hospitals", HOSPITALS, True)},
@@ -40,6 +41,11 @@ def told(text: str) -> tuple[str, ...]:
         "SELECT age, COUNT(*) FROM visits WHERE age <> 3 AND ward <> 'x' GROUP BY age",
         "SELECT urgent, COUNT(*) FROM visits WHERE NOT urgent GROUP BY urgent",
         "SELECT COUNT(*) FROM visits WHERE COALESCE(state, '?') <> 'CA'",
+        "SELECT COUNT(*) FROM visits WHERE COALESCE(country, 'Italy') <> 'France'",
+        "SELECT COUNT(*) FROM visits WHERE COALESCE(state, '?') IN ('CA', 'NY')",
+        "SELECT COUNT(*) FROM visits WHERE age >= 0 AND age <= 110 AND age BETWEEN 0 AND 110 AND age > 0 AND age < 110",
+        "SELECT COUNT(*) FROM visits WHERE day >= DATE '2000-01-01' AND day < TIMESTAMP '2020-12-31 00:00:00'",
+        "SELECT country, COUNT(*) AS n FROM visits GROUP BY country HAVING country = 'Spain' AND n > 1000000",
         "SELECT CASE WHEN state = 'CA' THEN 'x' ELSE 'y' END AS c, COUNT(*) FROM visits GROUP BY c",
         "SELECT city, COUNT(*) FROM visits JOIN hospitals h ON hospital = h.id WHERE city <> 'Ulm' GROUP BY city",
     ],
@@ -79,6 +85,70 @@ def test_a_condition_that_undeclared_values_never_meet_says_so(where: str) -> No
     (said,) = told(f"SELECT COUNT(*) FROM visits WHERE {where}")
     assert "state" in said
     assert "declared" in said
+
+
+def test_a_literal_that_no_group_equals_is_named_after_the_aggregate_too() -> None:
+    said = "'Italy' is not among the declared values of country: no row equals it."
+    grouped = "FROM visits GROUP BY country"
+    assert told(f"SELECT country, COUNT(*) AS n {grouped} HAVING country = 'Italy'") == (said,)
+    assert told(f"SELECT country AS c, COUNT(*) AS n {grouped} HAVING n > 3 OR c IN ('Italy', 'Spain')") == (said,)
+    assert told(f"SELECT CASE WHEN country = 'Italy' THEN 1 ELSE 0 END AS c, COUNT(*) AS n {grouped}") == (said,)
+    assert told(f"SELECT country, COUNT(*) AS n {grouped} ORDER BY country = 'Italy'") == (said,)
+    assert told("SELECT town, COUNT(*) FROM visits GROUP BY town HAVING town <> 'Ulm'") == (
+        "Rows whose town is not among its declared values never meet (town <> 'Ulm'), and are left out.",
+    )
+    years = "SELECT EXTRACT(year FROM day) AS y, COUNT(*) FROM visits GROUP BY y HAVING y = 1980"
+    assert told(years) == ("1980 is nothing that EXTRACT('year', day) can be: no row equals it.",)
+
+
+@pytest.mark.parametrize(
+    ("test", "value"),
+    [
+        ("COALESCE(state, 'Italy') = 'Italy'", "'Italy'"),
+        ("'CA' = COALESCE(state, 'CA')", "'CA'"),
+        ("COALESCE(state, 'CA') <> 'CA'", "'CA'"),
+        ("COALESCE(state, '?') IN ('NY', '?')", "'?'"),
+        ("COALESCE(state, 'Italy') LIKE 'I%'", "'Italy'"),
+        ("UPPER(COALESCE(state, 'ca')) = 'CA'", "'ca'"),
+    ],
+)
+def test_a_default_that_undeclared_values_are_taken_for_is_named(test: str, value: str) -> None:
+    (said,) = told(f"SELECT COUNT(*) FROM visits WHERE {test}")
+    assert said.startswith(f"A value of state that is not declared counts as {value} in COALESCE(state, ")
+
+
+def test_a_group_of_defaults_says_what_else_is_in_it() -> None:
+    assert told("SELECT COALESCE(state, 'CA') AS s, COUNT(*) FROM visits GROUP BY s") == (
+        "A value of state that is not declared counts as 'CA' in COALESCE(state, 'CA').",
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "column", "said"),
+    [
+        ("age > 200", "age", "no row meets (age > 200)"),
+        ("200 <= age", "age", "no row meets (200 <= age)"),
+        ("age > 110", "age", "no row meets (age > 110)"),
+        ("age < 0", "age", "no row meets (age < 0)"),
+        ("age < 200", "age", "they meet (age < 200)"),
+        ("age >= -5", "age", "they meet (age >= -5)"),
+        ("age > 200.0", "age", "no row meets (age > 200)"),
+        ("age BETWEEN 111 AND 200", "age", "no row meets BETWEEN(age, 111, 200)"),
+        ("age BETWEEN 50 AND 200", "age", "they may meet BETWEEN(age, 50, 200)"),
+        ("day < DATE '1999-01-01'", "day", "no row meets (day < '1999-01-01')"),
+        ("day >= TIMESTAMP '2021-01-01 00:00:00'", "day", "no row meets (day >= '2021-01-01 00:00:00')"),
+    ],
+)
+def test_a_condition_beyond_the_bounds_says_that_rows_are_held_to_them(where: str, column: str, said: str) -> None:
+    expected = f"Rows whose {column} lies beyond its declared bounds count as at the bound: {said}."
+    assert told(f"SELECT COUNT(*) FROM visits WHERE {where}") == (expected,)
+    assert told(f"SELECT COUNT(*) FILTER (WHERE {where}) FROM visits") == (expected,)
+
+
+def test_what_is_made_of_a_bounded_column_has_bounds_too() -> None:
+    assert told("SELECT COUNT(*) FROM visits WHERE EXTRACT(year FROM day) < 1999") == (
+        "By what is declared of day, no row meets (EXTRACT('year', day) < 1999).",
+    )
 
 
 def test_groups_without_a_place_for_undeclared_values_say_so() -> None:

@@ -2,8 +2,11 @@
 
 A key's values are found by evaluating its expression on every combination of the declared values of the columns it
 reads, when there are few; else from the range rule. Keys that read the same columns are found together, so that no
-impossible combination is printed. A condition of WHERE that reads no other columns than some keys is evaluated beside
-them, and groups in which it never holds are left out: no row of any table is in them.
+impossible combination is printed.
+
+Groups that no row of any table can be in are left out. What WHERE says of a column narrows what is listed of it
+(``narrowing``), and a condition that reads no other columns than keys do is evaluated beside them. Where that would
+cost too much, groups stay: to leave one out needs a proof, to keep it does not.
 """
 
 from __future__ import annotations
@@ -11,14 +14,16 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import Unsupported
 from sfumato.plan import calendar, costs
-from sfumato.plan.expressions import Call, Column, Expression, Literal, Reference, columns, walk
+from sfumato.plan.expressions import Call, Column, Expression, Literal, Reference, columns
+from sfumato.plan.hours import by_hour, hourly
+from sfumato.plan.narrowing import Limits, limits, narrowed, rebuilt
 from sfumato.plan.nodes import Filter, GroupKey, Relation, relations
 from sfumato.policy import Domain, Type, Value
 
@@ -71,27 +76,64 @@ Evaluate = Callable[[World], Sequence[GroupKey]]
 """The distinct results on a world: public values only, no private row."""
 
 
+Part = tuple[tuple[int, ...], list[GroupKey]]
+"""Keys that are found together, by their places, and what they can be."""
+
+
 def groups(
     keys: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...] = ()
 ) -> tuple[GroupKey, ...]:
     """Every key of the answer that rows meeting the conditions can have, in a fixed order; one empty key when nothing
     is grouped.
     """
-    found: list[tuple[tuple[int, ...], list[GroupKey]]] = []
-    for members in _together(keys):
+    known = limits(conditions)
+    parts: list[Part] = []
+    for members in _together([columns(key) for key in keys]):
         part = tuple(keys[index] for index in members)
-        found.append((members, _values(part, evaluate, _about(part, conditions))))
+        parts.append((members, _values(part, evaluate, _about(part, conditions), known)))
+    found = _joined(parts, keys, evaluate, conditions, known)
     count = math.prod(len(values) for _, values in found)
     if count > MOST_GROUPS:
         raise _too_many()
     if not count:
         rule, fix = "the conditions leave no group: no row can meet them", "widen WHERE, or what the policy declares"
         raise Unsupported("no-groups", rule, fix=fix)
-    if len(found) == 1:  # keys found together are in their order
+    if len(found) == 1 and len(parts) == 1:  # keys found together are in their order
         return tuple(found[0][1])
-    return tuple(
-        _arranged(found, combination, len(keys)) for combination in itertools.product(*(values for _, values in found))
+    every = (_arranged(found, each, len(keys)) for each in itertools.product(*(values for _, values in found)))
+    return tuple(every) if len(found) == len(parts) else _as_listed(every, parts)
+
+
+def _joined(
+    parts: list[Part],
+    keys: tuple[Expression, ...],
+    evaluate: Evaluate,
+    conditions: tuple[Expression, ...],
+    known: Limits,
+) -> list[Part]:
+    """Parts that a condition reads together become one, where few enough combinations are to be tried."""
+    reads = [{name for index in members for name in columns(keys[index])} for members, _ in parts]
+    linking = [columns(each) for each in _about(keys, conditions)]
+    joined: list[Part] = []
+    for cluster in _together([*reads, *linking]):
+        apart = [parts[index] for index in cluster if index < len(parts)]
+        members = tuple(sorted(index for each, _ in apart for index in each))
+        made = tuple(keys[index] for index in members)
+        world = _world(made, _about(made, conditions), known) if len(apart) > 1 and all(v for _, v in apart) else None
+        joined += [(members, list(evaluate(world)))] if world is not None and _affordable(world) else apart
+    return joined
+
+
+def _as_listed(found: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, ...]:
+    """In the order in which each part lists its keys, without what it does not list."""
+    places = [
+        (members, {tuple(map(_told, key)): place for place, key in enumerate(values)}) for members, values in parts
+    ]
+    placed = (
+        (tuple(known.get(tuple(_told(key[index]) for index in members), -1) for members, known in places), key)
+        for key in found
     )
+    return tuple(key for place, key in sorted((each for each in placed if -1 not in each[0]), key=lambda each: each[0]))
 
 
 def conditions(relation: Relation) -> tuple[Expression, ...]:
@@ -128,11 +170,11 @@ def _arranged(
     return tuple(key)
 
 
-def _together(keys: tuple[Expression, ...]) -> list[tuple[int, ...]]:
-    """Indices of keys, those that share columns (directly or through others) side by side."""
+def _together(reads: Sequence[Collection[Reference]]) -> list[tuple[int, ...]]:
+    """Indices, those that share columns (directly or through others) side by side."""
     parts: list[tuple[set[Reference], list[int]]] = []
-    for index, key in enumerate(keys):
-        names, members = set(columns(key)), [index]
+    for index, found in enumerate(reads):
+        names, members = set(found), [index]
         for other in [part for part in parts if part[0] & names]:
             parts.remove(other)
             names |= other[0]
@@ -142,17 +184,20 @@ def _together(keys: tuple[Expression, ...]) -> list[tuple[int, ...]]:
 
 
 def _values(
-    expressions: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...]
+    expressions: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...], known: Limits
 ) -> list[GroupKey]:
-    column = expressions[0] if len(expressions) == 1 and isinstance(expressions[0], Column) else None
+    made = [each for each in (_narrowed(each, known) for each in expressions) if each is not None]
+    if len(made) < len(expressions):
+        return []
+    column = made[0] if len(made) == 1 and isinstance(made[0], Column) else None
     if column is not None and not conditions:
         return [(value,) for value in _printed(column)]
-    world = _world(expressions, conditions)
+    world = _world(expressions, conditions, known)
+    if conditions and (world is None or not _affordable(world)):
+        return _values(expressions, evaluate, (), known)  # conditions only leave out groups: every group is still there
     if world is None or world.combinations > MOST_COMBINATIONS:
-        return _values(expressions, evaluate, ()) if conditions else _product(expressions)
-    if world.combinations * costs.steps((*expressions, *conditions)) > MOST_STEPS:
-        if conditions:  # they may only leave out groups, so without them every group is still there
-            return _values(expressions, evaluate, ())
+        return _product(made)
+    if not _affordable(world):
         raise Unsupported(
             "keys-too-costly",
             f"finding all groups may cost at most {MOST_STEPS:,} steps",
@@ -162,10 +207,28 @@ def _values(
     if column is not None:  # declared values keep the order in which they are declared
         met = {_told(key[0]) for key in found}
         return [(value,) for value in _printed(column) if _told(value) in met]
-    return _ordered(found, expressions)
+    return _ordered(found, made)
 
 
-def _ordered(found: Sequence[GroupKey], expressions: tuple[Expression, ...]) -> list[GroupKey]:
+def _affordable(world: World) -> bool:
+    cost = world.combinations * costs.steps((*world.expressions, *world.conditions))
+    return world.combinations <= MOST_COMBINATIONS and cost <= MOST_STEPS
+
+
+def _narrowed(key: Expression, known: Limits) -> Expression | None:
+    """A key with the domain it has in rows that meet the conditions; None when there are none.
+
+    It may be missing where a column that it reads is, unless the conditions hold for no such row.
+    """
+    made = rebuilt(key, known)
+    if made is None:
+        return None
+    present = key in known or all(Column(*each) in known for each in columns(key).items())
+    nullable = key.domain.nullable and (made.domain.nullable or not present)
+    return replace(made, domain=replace(made.domain, nullable=nullable))
+
+
+def _ordered(found: Sequence[GroupKey], expressions: Sequence[Expression]) -> list[GroupKey]:
     """By value, without NULL where there is no group for it."""
     if not any(made.domain.nullable for made in expressions):
         return sorted(key for key in found if None not in key)
@@ -177,7 +240,7 @@ def _ordered(found: Sequence[GroupKey], expressions: tuple[Expression, ...]) -> 
     return sorted(kept, key=_sorting)
 
 
-def _product(expressions: tuple[Expression, ...]) -> list[GroupKey]:
+def _product(expressions: Sequence[Expression]) -> list[GroupKey]:
     """Every combination of what each key can be by itself."""
     printed = [_printed(each) for each in expressions]
     if math.prod(map(len, printed)) > MOST_GROUPS:
@@ -185,21 +248,31 @@ def _product(expressions: tuple[Expression, ...]) -> list[GroupKey]:
     return [tuple(key) for key in itertools.product(*printed)]
 
 
-def _world(expressions: tuple[Expression, ...], conditions: tuple[Expression, ...]) -> World | None:
+def _world(expressions: tuple[Expression, ...], conditions: tuple[Expression, ...], known: Limits) -> World | None:
     """Every combination of what the columns read may hold; None when that is not declared."""
     read = {reference: domain for each in expressions for reference, domain in columns(each).items()}
     choices = []
     for reference, domain in read.items():
-        found = _choices(domain, reference, (*expressions, *conditions))
+        column = Column(reference, domain)
+        limited = narrowed(domain, known[column]) if column in known else domain
+        if limited is None:
+            return None
+        by_hours = domain.type is Type.TIMESTAMP and limited.bounds is not None and hourly(column, expressions)
+        found = _hours(limited) if by_hours else _listed(limited)
         if found is None:
             return None
+        if by_hours:
+            weaker = (by_hour(each, column) for each in conditions)
+            conditions = tuple(each for each in weaker if each is not None)
         choices.append((reference, domain, found))
     return World(tuple(choices), expressions, conditions)
 
 
 def _printed(expression: Expression) -> tuple[Value | None, ...]:
     """A key's values from its own domain."""
-    found = _starts(expression) or _listed(expression.domain)
+    found = _starts(expression)
+    if found is None:
+        found = _listed(expression.domain)
     if found is None:
         raise Unsupported(
             "unknown-keys",
@@ -210,23 +283,21 @@ def _printed(expression: Expression) -> tuple[Value | None, ...]:
     return (*found, None) if expression.domain.nullable else tuple(found)
 
 
-def _starts(expression: Expression) -> tuple[Value, ...] | None:
+def _starts(expression: Expression) -> Choices | None:
     """Every start of a month, a week, … in the range of what is cut to it."""
     if not isinstance(expression, Call) or expression.function != "DATE_TRUNC" or expression.domain.bounds is None:
         return None
     unit = expression.arguments[0]
     assert isinstance(unit, Literal)
-    found: list[Any] = [expression.domain.bounds[0]]
-    while found[-1] < expression.domain.bounds[1]:
+    low, high = expression.domain.bounds
+    found: list[Any] = []
+    start: Any = calendar.truncated(str(unit.value), low)  # type: ignore[type-var]
+    while start is not None and start <= high:
         if len(found) >= MOST_STARTS:
             return None
-        found.append(calendar.shifted(found[-1], 1, str(unit.value)))
+        found += [start] if start >= low else []
+        start = calendar.shifted(start, 1, str(unit.value))
     return tuple(found)
-
-
-def _choices(domain: Domain, reference: Reference, expressions: tuple[Expression, ...]) -> Choices | None:
-    hourly = domain.type is Type.TIMESTAMP and domain.bounds is not None and _hourly(reference, expressions)
-    return _hours(domain) if hourly else _listed(domain)
 
 
 def _listed(domain: Domain) -> Choices | None:
@@ -255,29 +326,6 @@ def _hours(domain: Domain) -> Choices | None:
         return None
     first = low.replace(minute=0, second=0, microsecond=0)
     return _span(first, int((high - first) / dt.timedelta(hours=1)) + 1)
-
-
-_HOURLY_PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "doy", "hour", "isodow", "isoyear"])
-
-
-def _hourly(reference: Reference, expressions: tuple[Expression, ...]) -> bool:
-    """Whether a time is read only through parts that stay the same within every hour."""
-    uses = truncated = 0
-    for made in expressions:
-        for node in walk(made):
-            uses += isinstance(node, Column) and node.reference == reference
-            if isinstance(node, Call) and any(
-                isinstance(each, Column) and each.reference == reference for each in node.arguments
-            ):
-                truncated += _hour_or_coarser(node)
-    return uses == truncated
-
-
-def _hour_or_coarser(node: Call) -> bool:
-    if node.function == "CAST":
-        return node.domain.type is Type.DATE
-    parts = [each.value for each in node.arguments if not isinstance(each, (Column, Call))]
-    return node.function in ("EXTRACT", "DATE_TRUNC") and len(parts) == 1 and parts[0] in _HOURLY_PARTS
 
 
 def _sorting(key: GroupKey) -> tuple[tuple[bool, object], ...]:

@@ -2,19 +2,24 @@
 
 A cell that is none of its column's declared values is missing (NULL) once it is scanned, unless the column names an
 ``other``. So a condition that such a cell would meet loses its row, a group that is not there for NULL loses it too,
-and a literal that is no declared value is met by no row. None of it depends on data, and none of it costs anything.
+and a literal that is no declared value is met by no row. A number or a date beyond its column's bounds counts as the
+bound, so a condition that reaches beyond them says nothing about the row. None of it depends on data, and none of it
+costs anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
-from sfumato.plan.costs import expressions
-from sfumato.plan.expressions import Call, Column, Expression, Field, Literal, walk
+from sfumato.plan.costs import MOST_PARTS, expressions
+from sfumato.plan.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
 from sfumato.plan.functions import never_null
+from sfumato.plan.narrowing import comparison
 from sfumato.plan.nodes import Query
 from sfumato.plan.words import words
-from sfumato.policy import Type
+from sfumato.policy import Domain, Type
 
 _EQUAL = ("=", "IN")
 _TESTS = ("=", "IN", "<>", "<", "<=", ">", ">=", "BETWEEN", "LIKE", "ILIKE", "STARTS_WITH", "IS NULL")
@@ -23,36 +28,93 @@ _MOST = 10
 
 
 def undeclared(query: Query) -> tuple[str, ...]:
-    """Sentences about literals that no row equals, and about rows that conditions and groups leave out."""
-    found = [sentence for made in expressions(query.plan) for sentence in _literals(made)]
-    found += [sentence for made in expressions(query.plan) for sentence in _conditions(made, positive=True)]
-    found += [sentence for key in query.plan.keys for sentence in _group(key)]
+    """Sentences about literals that no row equals, and about rows that conditions and groups leave out or take for
+    others.
+    """
+    plan, finish = query.plan, query.finish
+    shown = [*(each.expression for each in finish.outputs), *(each.expression for each in finish.order)]
+    having = _of_rows([] if finish.having is None else [finish.having], plan.keys)
+    after = _of_rows(shown, plan.keys)
+    asked = [*expressions(plan), *having]
+    found = [sentence for made in (*asked, *after) for sentence in _literals(made)]
+    found += [sentence for made in asked for sentence in _conditions(made, positive=True)]
+    found += [sentence for made in (*asked, *after) for sentence in _taken(made)]
+    found += [sentence for key in plan.keys for sentence in _group(key)]
     return tuple(dict.fromkeys(found))[:_MOST]
+
+
+def _of_rows(made: Sequence[Expression], keys: Sequence[Expression]) -> list[Expression]:
+    """What stands above the aggregate, with what each key is of a row in its place; not where that would be long."""
+    found = [_placed(each, keys) for each in made]
+    return found if sum(map(size, found)) <= MOST_PARTS else []
+
+
+def _placed(made: Expression, keys: Sequence[Expression]) -> Expression:
+    if isinstance(made, Column) and isinstance(made.reference, Key):
+        return keys[made.reference.index]
+    if not isinstance(made, Call):
+        return made
+    return replace(made, arguments=tuple(_placed(each, keys) for each in made.arguments))
 
 
 def _literals(made: Expression) -> Iterator[str]:
     for node in walk(made):
-        if not isinstance(node, Call) or node.function not in ("=", "<>", "IN"):
+        found = comparison(node) if isinstance(node, Call) else None
+        if found is None or not isinstance(node, Call) or not _of_fields(found[1]):
             continue
-        named = [each for each in node.arguments if isinstance(each, Column)]
-        for column in named[:1]:
-            yield from (_unmet(column, each) for each in node.arguments if _unknown(column, each))
+        name, operand, values = found
+        if name in ("=", "<>", "IN"):
+            written = [each for each in node.arguments if isinstance(each, Literal) and each.value is not None]
+            yield from (_unmet(operand, each) for each in written if _unknown(operand.domain, each.value))
+        elif operand.domain.bounds is not None:
+            yield from _beyond(node, name, operand, values)
 
 
-def _unknown(column: Column, found: Expression) -> bool:
-    """Whether this is a literal that the column never equals."""
-    if not isinstance(found, Literal) or found.value is None:
-        return False
-    domain = column.domain
+def _of_fields(operand: Expression) -> bool:
+    """Whether it is made from columns of tables alone: results have no declared range."""
+    read = columns(operand)
+    return bool(read) and all(isinstance(each, Field) for each in read)
+
+
+def _column(operand: Expression) -> Column | None:
+    """The column that is compared, as it is or as a wider type."""
+    inner = operand.arguments[0] if isinstance(operand, Call) and operand.function == "CAST" else operand
+    wider = inner.domain.type in (Type.INTEGER, Type.DATE) and operand.domain.type in (Type.REAL, Type.TIMESTAMP)
+    return inner if isinstance(inner, Column) and (inner is operand or wider) else None
+
+
+def _unknown(domain: Domain, value: Any) -> bool:
+    """Whether what has this domain never equals the value."""
     if domain.values is not None:
-        return found.value not in domain.values
-    return domain.bounds is not None and not domain.bounds[0] <= found.value <= domain.bounds[1]  # type: ignore[operator]
+        return value not in domain.values
+    return domain.bounds is not None and not domain.bounds[0] <= value <= domain.bounds[1]
 
 
-def _unmet(column: Column, found: Expression) -> str:
+def _unmet(operand: Expression, found: Literal) -> str:
+    column = _column(operand)
+    if column is None:
+        return f"{words(found)} is nothing that {words(operand)} can be: no row equals it."
     if column.domain.values is None:
         return f"{words(found)} lies outside the declared bounds of {column.reference}: no row equals it."
     return f"{words(found)} is not among the declared values of {column.reference}: no row equals it."
+
+
+def _beyond(test: Call, name: str, operand: Expression, values: Sequence[Any]) -> Iterator[str]:
+    """A comparison that reaches beyond the range of what is compared."""
+    low, high = operand.domain.bounds or (None, None)
+    first, last = values[0], values[-1]
+    never = {"<": first <= low, "<=": first < low, ">": first >= high, ">=": first > high}.get(
+        name, last < low or first > high or first > last
+    )
+    outside = any(not low <= each <= high for each in values)
+    column = _column(operand)
+    if column is None:
+        if never:
+            yield f"By what is declared of {', '.join(map(str, columns(operand)))}, no row meets {words(test)}."
+    elif (never or outside) and isinstance(column.reference, Field) and column.reference.source == 0:
+        met = "no row meets" if never else "they meet" if name != "BETWEEN" else "they may meet"
+        held = f"Rows whose {column.reference} lies beyond its declared bounds count as at the bound"
+        yield f"{held}: {met} {words(test)}."
 
 
 def _conditions(made: Expression, *, positive: bool) -> Iterator[str]:
@@ -73,7 +135,7 @@ def _lost(test: Call, positive: bool) -> Iterator[str]:
     plain = all(isinstance(each, (Column, Literal)) for each in test.arguments)
     if test.function in _EQUAL and positive and plain:
         return
-    for column in _listed(test):
+    for column in _missed(test):
         if test.function == "IS NULL":
             yield f"A value of {column} that is not declared counts as missing in {words(test)}."
         else:
@@ -81,9 +143,39 @@ def _lost(test: Call, positive: bool) -> Iterator[str]:
             yield f"Rows whose {column} is not among its declared values never meet {shown}, and are left out."
 
 
+def _taken(made: Expression) -> Iterator[str]:
+    """What conditions take undeclared values for; equality with other values is right about them all the same."""
+    waiting: list[tuple[Expression, Call | None]] = [(made, None)]
+    while waiting:
+        node, test = waiting.pop()
+        if not isinstance(node, Call):
+            continue
+        if test is not None:
+            yield from (_counted(node, each) for each in _defaults(node) if not _apart(test, node, each))
+        inner = node if node.function in _TESTS else test
+        waiting.extend((each, inner) for each in reversed(node.arguments))
+
+
+def _apart(test: Call, made: Call, default: Literal) -> bool:
+    found = comparison(test)
+    return found is not None and found[0] in ("=", "<>", "IN") and found[1] is made and default.value not in found[2]
+
+
+def _defaults(made: Expression) -> list[Literal]:
+    """What is written for a missing value of a column with declared values."""
+    if not isinstance(made, Call) or made.function != "COALESCE" or not _listed(made):
+        return []
+    return [each for each in made.arguments[1:] if isinstance(each, Literal) and each.value is not None][:1]
+
+
+def _counted(made: Expression, default: Literal) -> str:
+    return f"A value of {', '.join(_listed(made))} that is not declared counts as {words(default)} in {words(made)}."
+
+
 def _group(key: Expression) -> Iterator[str]:
     if not key.domain.nullable and not never_null(key):
-        yield from (f"Rows whose {column} is not among its declared values are in no group." for column in _listed(key))
+        yield from (f"Rows whose {column} is not among its declared values are in no group." for column in _missed(key))
+    yield from (_counted(node, default) for node in walk(key) for default in _defaults(node))
 
 
 def _listed(made: Expression) -> dict[str, None]:
@@ -98,3 +190,12 @@ def _listed(made: Expression) -> dict[str, None]:
         and node.domain.other is None
         and node.domain.type is not Type.BOOLEAN
     }
+
+
+def _missed(made: Expression) -> dict[str, None]:
+    """Those of them that are not replaced by another value where they are missing."""
+    if never_null(made) and not (isinstance(made, Call) and made.function == "IS NULL"):
+        return {}
+    if not isinstance(made, Call):
+        return _listed(made)
+    return {name: None for each in made.arguments for name in _missed(each)}

@@ -311,4 +311,13 @@ def _bucket(x: Expression, low: Expression, high: Expression, count: Expression)
     if not first < last or not 1 <= buckets <= MOST_BUCKETS:
         rule = f"WIDTH_BUCKET needs low < high and 1 to {MOST_BUCKETS:,} buckets"
         raise Unsupported("buckets", rule, fix="write WIDTH_BUCKET(age, 0, 100, 10)")
-    return (x, low, high, count), Domain(Type.INTEGER, bounds=(0, buckets + 1), nullable=x.domain.nullable)
+    found = intervals.ends(x.domain)
+    bounds = found and tuple(_bucket_of(float(each), first, last, buckets) for each in found)
+    return (x, low, high, count), Domain(Type.INTEGER, bounds=bounds or (0, buckets + 1), nullable=x.domain.nullable)  # type: ignore[arg-type]
+
+
+def _bucket_of(x: float, low: float, high: float, count: int) -> int:
+    """The engine's own steps: each is monotone in x, in doubles too."""
+    if x < low:
+        return 0
+    return count + 1 if x >= high else min(count, int((x - low) / (high - low) * count) + 1)
