@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,38 @@ def test_a_lost_answer_is_said_to_be_stored(policy: Path, redirected: str) -> No
     again = run("query", policy, COUNTS, *QUERY)
     assert again.exit_code == 0
     assert spent(policy) == 0.5
+
+
+def _nobody_reads(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A real process that writes into a pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        words = [sys.executable, "-m", "sfumato", *map(str, arguments)]
+        return subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writer)
+
+
+def test_an_answer_that_nobody_reads_is_said_to_be_stored(policy: Path) -> None:
+    done = _nobody_reads("query", policy, COUNTS, *QUERY)
+    assert done.returncode == UNWRITTEN
+    assert "stored, and free" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert spent(policy) == 0.5
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("query", "--help"), ("history", "{policy}")])
+def test_every_command_that_nobody_reads_ends_alike(policy: Path, words: tuple[str, ...]) -> None:
+    done = _nobody_reads(*(word.format(policy=policy) for word in words))
+    assert done.returncode == UNWRITTEN
+    assert "could not be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_refusal_keeps_its_exit_code_where_nobody_reads(policy: Path) -> None:
+    assert _nobody_reads("query", policy, COUNTS, "--epsilon", "9").returncode == 3
 
 
 @pytest.mark.parametrize("redirected", [">&-", "2>&-", ">&- 2>&-", "2> /dev/full", "> /dev/full 2> /dev/full"])

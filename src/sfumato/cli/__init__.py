@@ -34,6 +34,10 @@ class Commands(click.Group):
         with streams():
             return super().main(*args, **options)
 
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        with refusals():  # --help and --version are written here
+            return super().make_context(*args, **options)
+
     def invoke(self, ctx: click.Context) -> object:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):

@@ -66,7 +66,7 @@ def refusals() -> Iterator[None]:
             end_interrupted(stored=False)
         except Exception as fault:
             if _of_a_stream(fault):
-                raise
+                _unwritten()  # here: click would end a command whose reader has gone as if it were refused
             _say(_described(fault))
             sys.exit(INTERNAL)
 
