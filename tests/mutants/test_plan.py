@@ -16,17 +16,17 @@ MUTANTS = (
     Mutant(
         "a sum moves by the width of its range",
         Kind.SENSITIVITY,
-        "plan/bounding.py",
-        "return max(1, high - low if isinstance(measure, Mean) else max(abs(low), abs(high)))",
+        "plan/measures.py",
+        "return max(1, abs(low), abs(high))",
         "return max(1, high - low)",
         ("plan/test_bounding.py", "safety/test_replay.py"),
     ),
     Mutant(
         "a sum moves by the upper end of its range",
         Kind.SENSITIVITY,
-        "plan/bounding.py",
-        "if isinstance(measure, Mean) else max(abs(low), abs(high)))",
-        "if isinstance(measure, Mean) else abs(high))",
+        "plan/measures.py",
+        "return max(1, abs(low), abs(high))",
+        "return max(1, abs(high))",
         ("plan/test_bounding.py", "safety/test_replay.py"),
     ),
     Mutant(
@@ -48,7 +48,7 @@ MUTANTS = (
         "if divisor is None or divisor[0] == 0 == divisor[1]:",
         (
             "plan/test_functions.py",
-            "engine/test_expressions.py::test_results_lie_in_their_ranges",
+            "engine/test_row_lowering.py::test_results_lie_in_their_ranges",
         ),
     ),
     Mutant(
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "the ends of a range are rounded inward",
         Kind.ROUNDING,
-        "plan/bounding.py",
+        "plan/measures.py",
         "return math.floor(low / step), math.ceil(high / step)",
         "return math.ceil(low / step), math.floor(high / step)",
         ("plan/test_bounding.py", "safety/test_replay.py"),
@@ -78,7 +78,7 @@ MUTANTS = (
         "        break",
         (
             "plan/test_functions.py",
-            "engine/test_expressions.py::test_results_lie_in_their_ranges",
+            "engine/test_row_lowering.py::test_results_lie_in_their_ranges",
         ),
     ),
     Mutant(
@@ -89,23 +89,23 @@ MUTANTS = (
         "> 2**80:",
         (
             "plan/test_functions.py",
-            "engine/test_expressions.py::test_hostile_values_in_every_place",
+            "engine/test_row_lowering.py::test_hostile_values_in_every_place",
         ),
     ),
     Mutant(
         "a joined row is one row",
         Kind.LIMITS,
         "plan/nodes.py",
-        "most *= node.multiplicity if isinstance(node, Join) else 1",
-        "most *= 1",
+        "return None if most is None else most * self.multiplicity",
+        "return most",
         ("safety/test_tightness.py::test_claims_are_reached_when_every_row_is_a_unit",),
     ),
     Mutant(
         "every join has one match",
         Kind.LIMITS,
         "plan/rows.py",
-        "join = Join(left.relation, right.table.name, prefix, pairs, outer, most)",
-        "join = Join(left.relation, right.table.name, prefix, pairs, outer, 1)",
+        'pairs, node.side == "LEFT", most, right.table.columns)',
+        'pairs, node.side == "LEFT", 1, right.table.columns)',
         (
             "plan/test_sql.py",
             "safety/test_tightness.py::test_claims_are_reached_when_every_row_is_a_unit",
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "limits can be loosened",
         Kind.LIMITS,
-        "plan/bounding.py",
+        "plan/limits.py",
         "whole(value, name, at_least=1) > getattr(self, name):",
         "whole(value, name, at_least=1) > 10**9:",
         ("plan/test_bounding.py::test_limits_can_only_be_tightened",),

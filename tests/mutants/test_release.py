@@ -134,10 +134,10 @@ MUTANTS = (
     Mutant(
         "totals stand at other groups",
         Kind.KEYS,
-        "engine/duckdb.py",
-        "arranged[known] = values[place[known]]",
-        "arranged[known] = values[: int(known.sum())]",
-        _RELEASING,
+        "engine/duckdb/driver.py",
+        "totals[row >= 0] = own[row[row >= 0]]",
+        "totals[row >= 0] = own[: int((row >= 0).sum())]",
+        ("release/test_releasing.py::test_totals_find_their_groups_whatever_the_order",),
     ),
     Mutant(
         "the two sums of a mean have the same noise",
