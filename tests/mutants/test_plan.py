@@ -119,6 +119,52 @@ MUTANTS = (
         "whole(value, name, at_least=1) > 10**9:",
         ("plan/test_bounding.py::test_limits_can_only_be_tightened",),
     ),
+    Mutant(
+        "a row that meets many costs as much as one that meets none",
+        Kind.LIMITS,
+        "plan/costs.py",
+        "if (steps(made) + met) * most > MOST_STEPS:",
+        "if steps(made) + met > MOST_STEPS:",
+        ("plan/test_costs.py::test_joins_multiply_the_cost_of_a_row",),
+    ),
+    Mutant(
+        "a row that meets many makes as many bytes as one that meets none",
+        Kind.LIMITS,
+        "plan/costs.py",
+        "if (held(made) + met) * most > MOST_BYTES:",
+        "if held(made) + met > MOST_BYTES:",
+        (
+            "plan/test_costs.py::test_joins_multiply_the_cost_of_a_row",
+            "plan/test_costs.py::test_bytes_are_capped_by_themselves",
+        ),
+    ),
+    Mutant(
+        "groups are left out that one side of OR excludes",
+        Kind.KEYS,
+        "plan/keys.py",
+        'isinstance(each, Call) and each.function == "AND":',
+        'isinstance(each, Call) and each.function in ("AND", "OR"):',
+        (
+            "plan/test_keys.py::test_groups_stay_unless_the_condition_is_about_them_alone",
+            "plan/test_keys.py::test_rows_are_in_no_group_that_was_left_out",
+        ),
+    ),
+    Mutant(
+        "groups are left out by conditions on other columns",
+        Kind.KEYS,
+        "plan/keys.py",
+        "if (read := columns(each)) and names.issuperset(read))",
+        "if (read := columns(each)) and not names.isdisjoint(read))",
+        ("plan/test_keys.py::test_groups_stay_unless_the_condition_is_about_them_alone",),
+    ),
+    Mutant(
+        "a unit that is counted has as many rows in a group as any",
+        Kind.LIMITS,
+        "plan/limits.py",
+        "return Limits(self.groups, self.groups, 1) if measure.once_per_unit else self",
+        "return self",
+        ("plan/test_bounding.py::test_units_are_counted_once_in_a_group",),
+    ),
 )
 
 test_the_tests_of_plans_notice = suite(MUTANTS)
