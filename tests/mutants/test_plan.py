@@ -16,17 +16,17 @@ MUTANTS = (
     Mutant(
         "a sum moves by the width of its range",
         Kind.SENSITIVITY,
-        "plan/bounding.py",
-        "return max(1, high - low if isinstance(measure, Mean) else max(abs(low), abs(high)))",
+        "plan/measures.py",
+        "return max(1, abs(low), abs(high))",
         "return max(1, high - low)",
         ("plan/test_bounding.py", "safety/test_replay.py"),
     ),
     Mutant(
         "a sum moves by the upper end of its range",
         Kind.SENSITIVITY,
-        "plan/bounding.py",
-        "if isinstance(measure, Mean) else max(abs(low), abs(high)))",
-        "if isinstance(measure, Mean) else abs(high))",
+        "plan/measures.py",
+        "return max(1, abs(low), abs(high))",
+        "return max(1, abs(high))",
         ("plan/test_bounding.py", "safety/test_replay.py"),
     ),
     Mutant(
@@ -48,7 +48,7 @@ MUTANTS = (
         "if divisor is None or divisor[0] == 0 == divisor[1]:",
         (
             "plan/test_functions.py",
-            "engine/test_expressions.py::test_results_lie_in_their_ranges",
+            "engine/test_row_lowering.py::test_results_lie_in_their_ranges",
         ),
     ),
     Mutant(
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "the ends of a range are rounded inward",
         Kind.ROUNDING,
-        "plan/bounding.py",
+        "plan/measures.py",
         "return math.floor(low / step), math.ceil(high / step)",
         "return math.ceil(low / step), math.floor(high / step)",
         ("plan/test_bounding.py", "safety/test_replay.py"),
@@ -78,7 +78,7 @@ MUTANTS = (
         "        break",
         (
             "plan/test_functions.py",
-            "engine/test_expressions.py::test_results_lie_in_their_ranges",
+            "engine/test_row_lowering.py::test_results_lie_in_their_ranges",
         ),
     ),
     Mutant(
@@ -89,23 +89,23 @@ MUTANTS = (
         "> 2**80:",
         (
             "plan/test_functions.py",
-            "engine/test_expressions.py::test_hostile_values_in_every_place",
+            "engine/test_row_lowering.py::test_hostile_values_in_every_place",
         ),
     ),
     Mutant(
         "a joined row is one row",
         Kind.LIMITS,
         "plan/nodes.py",
-        "most *= node.multiplicity if isinstance(node, Join) else 1",
-        "most *= 1",
+        "return None if most is None else most * self.multiplicity",
+        "return most",
         ("safety/test_tightness.py::test_claims_are_reached_when_every_row_is_a_unit",),
     ),
     Mutant(
         "every join has one match",
         Kind.LIMITS,
         "plan/rows.py",
-        "join = Join(left.relation, right.table.name, prefix, pairs, outer, most)",
-        "join = Join(left.relation, right.table.name, prefix, pairs, outer, 1)",
+        'pairs, node.side == "LEFT", most, right.table.columns)',
+        'pairs, node.side == "LEFT", 1, right.table.columns)',
         (
             "plan/test_sql.py",
             "safety/test_tightness.py::test_claims_are_reached_when_every_row_is_a_unit",
@@ -114,10 +114,56 @@ MUTANTS = (
     Mutant(
         "limits can be loosened",
         Kind.LIMITS,
-        "plan/bounding.py",
+        "plan/limits.py",
         "whole(value, name, at_least=1) > getattr(self, name):",
         "whole(value, name, at_least=1) > 10**9:",
         ("plan/test_bounding.py::test_limits_can_only_be_tightened",),
+    ),
+    Mutant(
+        "a row that meets many costs as much as one that meets none",
+        Kind.LIMITS,
+        "plan/costs.py",
+        "if (steps(made) + met) * most > MOST_STEPS:",
+        "if steps(made) + met > MOST_STEPS:",
+        ("plan/test_costs.py::test_joins_multiply_the_cost_of_a_row",),
+    ),
+    Mutant(
+        "a row that meets many makes as many bytes as one that meets none",
+        Kind.LIMITS,
+        "plan/costs.py",
+        "if (held(made) + met) * most > MOST_BYTES:",
+        "if held(made) + met > MOST_BYTES:",
+        (
+            "plan/test_costs.py::test_joins_multiply_the_cost_of_a_row",
+            "plan/test_costs.py::test_bytes_are_capped_by_themselves",
+        ),
+    ),
+    Mutant(
+        "groups are left out that one side of OR excludes",
+        Kind.KEYS,
+        "plan/keys.py",
+        'isinstance(each, Call) and each.function == "AND":',
+        'isinstance(each, Call) and each.function in ("AND", "OR"):',
+        (
+            "plan/test_keys.py::test_groups_stay_unless_the_condition_is_about_them_alone",
+            "plan/test_keys.py::test_rows_are_in_no_group_that_was_left_out",
+        ),
+    ),
+    Mutant(
+        "groups are left out by conditions on other columns",
+        Kind.KEYS,
+        "plan/keys.py",
+        "if (read := columns(each)) and names.issuperset(read))",
+        "if (read := columns(each)) and not names.isdisjoint(read))",
+        ("plan/test_keys.py::test_groups_stay_unless_the_condition_is_about_them_alone",),
+    ),
+    Mutant(
+        "a unit that is counted has as many rows in a group as any",
+        Kind.LIMITS,
+        "plan/limits.py",
+        "return Limits(self.groups, self.groups, 1) if measure.once_per_unit else self",
+        "return self",
+        ("plan/test_bounding.py::test_units_are_counted_once_in_a_group",),
     ),
 )
 

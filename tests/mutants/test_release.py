@@ -134,10 +134,10 @@ MUTANTS = (
     Mutant(
         "totals stand at other groups",
         Kind.KEYS,
-        "engine/duckdb.py",
-        "arranged[known] = values[place[known]]",
-        "arranged[known] = values[: int(known.sum())]",
-        _RELEASING,
+        "engine/duckdb/driver.py",
+        "totals[row >= 0] = own[row[row >= 0]]",
+        "totals[row >= 0] = own[: int((row >= 0).sum())]",
+        ("release/test_releasing.py::test_totals_find_their_groups_whatever_the_order",),
     ),
     Mutant(
         "the two sums of a mean have the same noise",
@@ -162,6 +162,39 @@ MUTANTS = (
         "return tuple(for_neighbours(each, self._context.policy.neighbours) for each in found)",
         "return tuple(found)",
         ("safety/test_audit.py",),
+    ),
+    Mutant(
+        "a release is charged for a change of one",
+        Kind.SENSITIVITY,
+        "release/measurement.py",
+        "Charged(each.mechanism, each.sensitivity)",
+        "Charged(each.mechanism, each.sensitivity and 1)",
+        ("release/test_releasing.py::test_what_is_charged_is_the_curve_of_what_is_run",),
+    ),
+    Mutant(
+        "an answer is not rehearsed before the charge",
+        Kind.CHARGE_ORDER,
+        "release/proposal.py",
+        "        _rehearse(kind, show)\n",
+        "",
+        ("curator/test_extremes.py::test_what_cannot_be_written_down_is_refused_before_the_charge",),
+    ),
+    Mutant(
+        "totals are read before the question begins",
+        Kind.CHARGE_ORDER,
+        "release/releasing.py",
+        "    try:\n        known = paying.begin(",
+        "    totals = engine.totals(kind.batch.bounded, kind.groups, bits.integer(62))\n"
+        "    try:\n        known = paying.begin(",
+        ("safety/test_order.py::test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_written_down",),
+    ),
+    Mutant(
+        "every sample has the same key",
+        Kind.REUSE,
+        "release/releasing.py",
+        "engine.totals(kind.batch.bounded, kind.groups, bits.integer(62))",
+        "engine.totals(kind.batch.bounded, kind.groups, 1 << 61)",
+        ("safety/test_samples.py::test_every_release_has_a_key_of_its_own",),
     ),
 )
 

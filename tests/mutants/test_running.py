@@ -42,7 +42,13 @@ def test_every_mutant_applies_and_can_be_read(mutant: Mutant) -> None:
 def test_there_are_enough_mutants_of_every_kind() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert {mutant.kind for mutant in MUTANTS} == set(Kind)
-    assert sum(not mutant.accepted for mutant in MUTANTS) >= LEAST_KILLED
+    assert sum(_applies(mutant) and not mutant.accepted for mutant in MUTANTS) >= LEAST_KILLED
+
+
+def _applies(mutant: Mutant) -> bool:
+    """Whether its text is still there: only a bug that is seeded can be noticed."""
+    file = SOURCES / mutant.file
+    return file.is_file() and file.read_text().count(mutant.old) == 1
 
 
 @pytest.mark.parametrize(
