@@ -17,8 +17,9 @@ import pyarrow as pa
 import sfumato as sf
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan import costs
-from sfumato.plan.bounding import Limits, boundings
+from sfumato.plan.bounding import boundings
 from sfumato.plan.keys import conditions, groups
+from sfumato.plan.limits import Limits
 from sfumato.plan.sql import parse
 from sfumato.policy import Domain
 

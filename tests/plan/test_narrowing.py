@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engine.duckdb import DuckDB
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan import keys as plan_keys
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog, Described
