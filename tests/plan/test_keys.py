@@ -148,3 +148,15 @@ def test_keys_that_share_columns_are_counted_before_they_are_listed(engine: Duck
             "DATE_TRUNC('minute', at), EXTRACT(minute FROM at), WIDTH_BUCKET(EXTRACT(minute FROM at), 0, 60, 60)",
         )
     assert refusal.value.code == "too-many-groups"
+
+
+def test_rows_without_a_match_have_a_group_unless_the_condition_is_about_what_they_lack(engine: DuckDB) -> None:
+    text = "SELECT COUNT(*) FROM visits LEFT JOIN hospitals h ON hospital = h.id WHERE {} GROUP BY city"
+    expected = {
+        "age > 3": ["Ulm", "Bonn", None],
+        "city = 'Ulm' OR city IS NULL": ["Ulm", None],
+        "city <> 'Ulm'": ["Bonn"],
+    }
+    for where, cities in expected.items():
+        plan = parse(text.format(where), CATALOG).plan
+        assert [key[0] for key in groups(plan.keys, engine.values, conditions(plan.source))] == cities
