@@ -24,6 +24,7 @@ from sfumato.engine.data_files import identified
 from sfumato.ledger.inspecting import CHECKPOINT
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.sqlite import MIGRATIONS
+from sfumato.safe_text import defused
 
 
 @cache
@@ -453,6 +454,24 @@ def test_exports_say_the_same_in_every_form(tmp_path: Path, busy_ledger: Callabl
     assert rows[-1]["question"] == '\'=HYPERLINK("http://x")'
     assert rows[-1]["analyst"] == "'@bob"
     assert found[-1]["question"] == '=HYPERLINK("http://x")'
+
+
+@pytest.mark.parametrize(
+    "question", ["=1+1", "+1", "-1", "@x", "\t=1+1", "\r=1", "\x1b[31mred", "a\u202eb", "one\ntwo"]
+)
+def test_exported_tables_hold_texts_as_answers_do(
+    tmp_path: Path, busy_ledger: Callable[[Path], None], question: str
+) -> None:
+    """Escapes of a terminal and hidden letters were written as they are; answers defuse them."""
+    busy_ledger(tmp_path / "a")
+    with sf.Ledger.open(tmp_path / "a") as ledger:
+        account(ledger, sf.Budget(2), "other").charge(pure("0.01", question=question))
+        ledger.export("csv", tmp_path / "csv")
+    with open(tmp_path / "csv", newline="") as file:
+        cell = list(csv.DictReader(file))[-1]["question"]
+    assert cell == defused(question)
+    assert cell.isprintable()
+    assert not cell.startswith(("=", "+", "-", "@"))
 
 
 def test_export_to_arrow(tmp_path: Path, busy_ledger: Callable[[Path], None]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato import InvalidParameter
-from sfumato.privacy.numbers import above, allowance_units, below, charge_units, exact, text, whole
+from sfumato.privacy.numbers import above, allowance_units, below, charge_units, exact, percent, text, whole
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,21 @@ def test_directed_rounding_keeps_short_decimals() -> None:
 @given(st.fractions(min_value=0, max_value=10))
 def test_charges_round_up_and_allowances_down(value: Fraction) -> None:
     assert allowance_units(value) <= value * 10**30 <= charge_units(value) <= allowance_units(value) + 1
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0, "0 %"),
+        (1, "100 %"),
+        ("0.5", "50 %"),
+        ("0.01", "1 %"),
+        ("0.0105", "1.05 %"),
+        ("0." + "9" * 27, "99." + "9" * 25 + " %"),
+        (1 - Fraction(1, 10**30), "99." + "9" * 28 + " %"),
+        ("1/3", "33.333333 %"),
+        (Fraction(1, 2) + Fraction(1, 10**60), "50 %"),
+    ],
+)
+def test_percents_are_written_as_people_write_them(share: object, words: str) -> None:
+    assert percent(share) == words  # type: ignore[arg-type]

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 import sfumato as sf
-from sfumato.release.formatting import cell, defused, key, outward, printable
+from sfumato.release.formatting import cell, key, outward
+from sfumato.safe_text import defused, printable
 
 
 @pytest.fixture(scope="module")

@@ -156,3 +156,29 @@ def test_a_truth_about_keys_alone_is_certain() -> None:
     column = finish(query.finish, GROUPS, lambda _: [estimate(COUNTS, 6.0)], joint=False).columns[0]
     assert isinstance(column, Numbers)
     assert column.low.tolist()[:2] == column.high.tolist()[:2] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("COUNT(*) * 1e150 * 1e150", None),
+        ("-(COUNT(*) * 1e150 * 1e150)", None),
+        ("COUNT(*) / 1e150 / 1e150", 0.0),
+        ("COUNT(*) * 1e150 / 1e150", None),
+        ("COUNT(*) * 1e149 / 1e149", 10.0),
+        ("SQRT(COUNT(*) * 1e149 * 10)", None),
+        ("COUNT(*) / 1e149 / 1000 * 1e149 * 1000", 0.0),
+        ("COUNT(*) * 1e149", 10 * 1e149),
+    ],
+)
+def test_reals_have_the_range_that_they_have_in_rows(text: str, value: float | None) -> None:
+    """Above 2^500 is NULL, below 2^-500 is 0, and the ranges say no more than that."""
+    query = parse(f"SELECT {text} AS x FROM visits", CATALOG)
+    finished = finish(query.finish, ((),), lambda _: [estimate((10.0,), 3.0)], joint=False)
+    (made,) = finished.columns
+    assert isinstance(made, Numbers)
+    assert plain(made) == [value]
+    assert made.low[0] <= made.high[0]
+    assert value is None or made.low[0] <= value <= made.high[0]
+    for end in (made.low[0], made.high[0]):
+        assert math.isinf(end) or end == 0 or 2.0**-500 <= abs(end) <= 2.0**500

@@ -17,7 +17,7 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterabl
     from rich.table import Table
     from rich.text import Text
 
-    from sfumato.release.formatting import printable
+    from sfumato.safe_text import printable
 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:

@@ -126,8 +126,10 @@ def _suffix(test: str) -> Writer:
 
 
 def _case(_: Spelling, *written: str) -> str:
-    pairs = zip(written[:-1:2], written[1:-1:2], strict=True)
-    return f"CASE {' '.join(f'WHEN {test} THEN {value}' for test, value in pairs)} ELSE {written[-1]} END"
+    """Pairs of a test and a value, and what else there is: NULL if nothing is given."""
+    pairs = zip(written[::2], written[1::2], strict=False)
+    otherwise = f"ELSE {written[-1]} " if len(written) % 2 else ""
+    return f"CASE {' '.join(f'WHEN {test} THEN {value}' for test, value in pairs)} {otherwise}END"
 
 
 def _convert(spelling: Spelling, x: str, kind: Kind) -> str:

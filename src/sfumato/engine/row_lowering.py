@@ -112,8 +112,8 @@ def choice(test: Scalar, yes: Constant, no: Constant) -> Scalar:
     return apply(Operation.CASE, test, yes, apply(Operation.NOT, test), no, Constant(None, yes.kind))
 
 
-def _case(*pairs: Scalar, otherwise: Scalar) -> Apply:
-    return apply(Operation.CASE, *pairs, otherwise)
+def _case(*pairs: Scalar, otherwise: Scalar | None = None) -> Apply:
+    return apply(Operation.CASE, *pairs, *(() if otherwise is None else (otherwise,)))
 
 
 @dataclass(frozen=True)
@@ -456,10 +456,11 @@ def _read(rows: RowLowering, x: Scalar, kind: Type) -> Scalar:
         return _case(no, Constant(False, kind), yes, Constant(True, kind), otherwise=missing(kind))
     converted = (_matches(x, GRAMMARS[kind]), apply(Operation.READ, x, detail=(kind,)))
     if kind is Type.INTEGER:
-        number = rows.shared(_read(rows, x, Type.REAL))
-        return _case(*converted, _whole(number), apply(Operation.NEAREST, number), otherwise=missing(kind))
+        number = rows.shared(_case(_matches(x, GRAMMARS[Type.REAL]), apply(Operation.READ, x, detail=(Type.REAL,))))
+        nearest = _whole(number), apply(Operation.NEAREST, number)
+        return _case(*converted, *nearest, _matches(x, ZERO), whole(0))
     if kind is Type.REAL:
-        return rows.limited(_case(*converted, _matches(x, ZERO), real(0), otherwise=missing(kind)))
+        return rows.limited(_case(*converted, _matches(x, ZERO), real(0)))
     if kind is Type.DATE:
         day = apply(Operation.CONVERT, _read(rows, x, Type.TIMESTAMP), detail=(kind,))
         return _case(*converted, otherwise=day)
@@ -471,9 +472,13 @@ def _matches(x: Scalar, grammar: str) -> Scalar:
 
 
 def _whole(x: Scalar) -> Scalar:
-    """Whether a double is a whole number that 64 bits hold."""
-    held = apply(Operation.BETWEEN, x, real(_LOWEST), real(_HELD))
-    return apply(Operation.AND, held, apply(Operation.EQUAL, x, apply(Operation.FLOOR, x)))
+    """Whether a double is a whole number that 64 bits hold, or below 2^-500 in size and so 0.
+
+    What is left of a size beside the whole number below it is exact: a double less its floor is a double.
+    """
+    held, size = apply(Operation.BETWEEN, x, real(_LOWEST), real(_HELD)), apply(Operation.ABS, x)
+    rest = apply(Operation.SUBTRACT, size, apply(Operation.FLOOR, size))
+    return apply(Operation.AND, held, apply(Operation.LESS, rest, real(SMALLEST_REAL)))
 
 
 def _nearest(call: Application) -> Scalar:

@@ -14,6 +14,7 @@ from sfumato.ledger import local_files
 from sfumato.ledger.entries import Line
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import text
+from sfumato.safe_text import defused
 
 Record = dict[str, str | int | None]
 
@@ -90,18 +91,16 @@ def _json(records: Iterator[Record], handle: int) -> None:
 
 
 def _csv(records: Iterator[Record], handle: int) -> None:
-    """With an apostrophe before whatever a spreadsheet would run as a formula: questions are other people's texts."""
+    """With texts as in answers, where a spreadsheet runs none as a formula: questions are other people's texts."""
     with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
         writer: csv.DictWriter[str] | None = None
         for found in records:
             if writer is None:
                 writer = csv.DictWriter(file, list(found))
                 writer.writeheader()
-            writer.writerow({name: _harmless(value) for name, value in found.items()})
-
-
-def _harmless(value: str | int | None) -> str | int | None:
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+            writer.writerow(
+                {name: defused(value) if isinstance(value, str) else value for name, value in found.items()}
+            )
 
 
 def _arrow(records: Iterator[Record], handle: int) -> None:

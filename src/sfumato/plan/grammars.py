@@ -62,7 +62,7 @@ GRAMMARS = {
 """The pattern that a whole text must match for an engine to convert it to the type."""
 DECIMAL = _spaced(f"[+-]?{_DIGITS}")
 """Reals without an exponent, which are 0 or well between 2^-500 and 2^500 in size."""
-ZERO = _spaced(f"[+-]?({_DIGITS}[eE]-{_FAR}|{_ZEROS}[eE][+]?{_FAR})")
+ZERO = _spaced(f"[+-]?({_DIGITS}[eE]-|{_ZEROS}[eE][+]?){_FAR}")
 """Reals that are 0 by their exponent, or whatever their exponent is."""
 LOCAL = _spaced(f"{_DATE}([ T]{_CLOCK})?")
 """Times that name no zone."""

@@ -223,8 +223,12 @@ def shown(value: float, digits: int = 4) -> str:
 
 
 def percent(share: Number) -> str:
+    """A share from 0 to 1 as people write it: all its digits up to 30, or else six of them, rounded down.
+
+    >>> percent("0.95"), percent("0.999"), percent("0." + "9" * 27), percent("2/3")
+    ('95 %', '99.9 %', '99.9999999999999999999999999 %', '66.666666 %')
     """
-    >>> percent("0.95"), percent("0.999")
-    ('95 %', '99.9 %')
-    """
-    return f"{text(exact(share, 'share') * 100)} %"
+    hundredths = exact(share, "share", PROBABILITY) * 100
+    digits = 30 if 10**30 % hundredths.denominator == 0 else 6
+    whole_part, rest = divmod(hundredths.numerator * 10**digits // hundredths.denominator, 10**digits)
+    return f"{whole_part}.{rest:0{digits}d}".rstrip("0").rstrip(".") + " %"

@@ -25,11 +25,12 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.release.chart_data import ChartData, Interval
 from sfumato.release.finishing import Finished, Keys, Numbers, Truths
-from sfumato.release.formatting import cell, defused, key, outward, printable
+from sfumato.release.formatting import cell, key, outward
 from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
 from sfumato.release.text_bars import bars
 from sfumato.release.typed_columns import is_typed, typed_column
+from sfumato.safe_text import defused, printable
 
 if TYPE_CHECKING:
     import pandas

@@ -19,8 +19,10 @@ from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Ref
 from sfumato.plan.measures import Estimate, Floats
 from sfumato.plan.nodes import Finish, GroupKey
 from sfumato.policy import Type
+from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 
 Bools = NDArray[np.bool_]
+_SMALLEST, _LARGEST = float(SMALLEST_REAL), float(LARGEST_REAL)
 
 
 @dataclass(frozen=True)
@@ -154,9 +156,16 @@ def _truths(column: Evaluated) -> Truths:
 
 
 def _finite(value: Floats, low: Floats, high: Floats) -> Numbers:
-    """No infinity leaves: what cannot be computed is NULL, what cannot be bounded is the whole line."""
-    value = np.where(np.isfinite(value), value, np.nan)
-    return Numbers(value, np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high))
+    """Reals are as in the rows: below 2^-500 in size they are 0, and what is above 2^500 or no number is NULL.
+
+    An end that cannot be computed, or is beyond 2^500, is that of the whole line.
+    """
+    value, low, high = (np.where(np.abs(each) < _SMALLEST, 0.0, each) for each in (value, low, high))
+    return Numbers(
+        np.where(np.abs(value) <= _LARGEST, value, np.nan),
+        np.where(low >= -_LARGEST, np.minimum(low, _LARGEST), -np.inf),
+        np.where(high <= _LARGEST, np.maximum(high, -_LARGEST), np.inf),
+    )
 
 
 def _binary(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:

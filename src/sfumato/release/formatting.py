@@ -8,27 +8,9 @@ import math
 from typing import Any
 
 from sfumato.release.chart_data import Interval
+from sfumato.safe_text import printable
 
-_FORMULA = ("=", "+", "-", "@")
-"""A text that begins so is computed when a spreadsheet opens it."""
 _MOST_DIGITS = 300
-
-
-def printable(text: str) -> str:
-    """Give the same text, with what is no visible letter written as an escape: nothing moves a cursor or hides a word.
-
-    >>> printable("caf\u00e9 \x1b[31m")
-    'caf\u00e9 \\\\x1b[31m'
-    """
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
-
-
-def defused(text: str) -> str:
-    """For spreadsheets: an apostrophe before what would be a formula, escapes for what is no letter."""
-    shown = printable(text)
-    return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
 def key(value: Any) -> str:

@@ -143,7 +143,7 @@ def _rehearse(kind: Kind[T], show: Callable[[Released[T]], S]) -> None:
     except (InvalidParameter, ArithmeticError):
         raise Unsupported(
             "extreme-numbers",
-            "the numbers of an answer and their errors are 0 or between 1e-300 and 1e300 in size",
+            "reals are 0 or between 2^-500 and 2^500 in size, and the noise of an answer is between 1e-300 and 1e300",
             fix="scale the values in the question, or declare bounds and a grid of moderate size",
         ) from None
 
