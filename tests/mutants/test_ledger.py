@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_TABS = ("ledger/test_holds.py",)
-_ACCOUNTS = ("ledger/test_accounts.py",)
 MUTANTS = (
     Mutant(
         "what tabs hold can be spent again",
@@ -45,7 +43,7 @@ MUTANTS = (
         "ledger/charged.py",
         "return self.mechanism.curve(self.sensitivity or 0)",
         "return self.mechanism.curve()",
-        ("ledger/test_recomputing.py",),
+        ("ledger/test_recomputing.py::test_every_kind_of_charge_is_recomputed_from_its_line",),
     ),
     Mutant(
         "of several parts the first is charged",
@@ -53,7 +51,7 @@ MUTANTS = (
         "ledger/charged.py",
         "return found[0] if len(found) == 1 else compose(found)",
         "return found[0]",
-        ("ledger/test_recomputing.py",),
+        ("ledger/test_recomputing.py::test_every_kind_of_charge_is_recomputed_from_its_line",),
     ),
     Mutant(
         "a line refers to an answer that is not on disk yet",
@@ -128,7 +126,7 @@ MUTANTS = (
         "ledger/accounts.py",
         "if taken is not None:",
         "if False:",
-        ("ledger/test_joined_sources.py",),
+        ("ledger/test_joined_sources.py::test_the_same_path_or_content_is_refused_by_another_account",),
     ),
     Mutant(
         "a ledger that lost lines is written on",

@@ -51,7 +51,7 @@ MUTANTS = (
         "mechanisms/races.py",
         "return keys, width + 2.0**-46 * (np.abs(distance) + np.abs(keys) + e + 1)",
         "return keys, np.zeros_like(width)",
-        ("mechanisms/test_margins.py",),
+        ("mechanisms/test_margins.py::test_the_first_bits_of_a_race_do_not_decide_what_later_bits_decide",),
     ),
     Mutant(
         "no number is read as a number",
@@ -59,7 +59,7 @@ MUTANTS = (
         "mechanisms/grids.py",
         "np.nan_to_num(part.astype(np.float64), nan=0.0)",
         "np.nan_to_num(part.astype(np.float64), nan=np.inf)",
-        ("mechanisms/test_margins.py",),
+        ("mechanisms/test_margins.py::test_what_is_no_number_counts_as_nothing_and_what_is_infinite_as_the_largest",),
     ),
     Mutant(
         "a score that is no number is the best",
@@ -91,7 +91,10 @@ MUTANTS = (
         "mechanisms/bits.py",
         "start, self._next = 0, count",
         "start, self._next = 0, 0",
-        ("mechanisms/test_bits.py",),
+        (
+            "mechanisms/test_bits.py::test_large_requests_cross_chunks_and_keys",
+            "mechanisms/test_bits.py::test_threads_have_streams_of_their_own",
+        ),
     ),
     Mutant(
         "one noise for all questions of a session",
@@ -107,7 +110,7 @@ MUTANTS = (
         "mechanisms/bits.py",
         "good = (halves & np.uint64(0xFFFFFFFF)) >= uneven",
         "good = (halves & np.uint64(0xFFFFFFFF)) >= np.uint64(0)",
-        ("mechanisms/test_bits.py",),
+        ("mechanisms/test_bits.py::test_words_of_the_uneven_rest_are_rejected",),
     ),
     Mutant(
         "a uniform number reaches its limit",
@@ -115,7 +118,7 @@ MUTANTS = (
         "mechanisms/bits.py",
         "while (draw := integer(limit.bit_length())) >= limit:",
         "while (draw := integer(limit.bit_length())) > limit:",
-        ("mechanisms/test_bits.py", "mechanisms/test_quantiles.py"),
+        ("mechanisms/test_bits.py::test_uniform_integers_stay_below_and_reach_the_ends",),
     ),
     Mutant(
         "a word on a cut of a guide table is not looked at again",
@@ -123,7 +126,7 @@ MUTANTS = (
         "mechanisms/guide_tables.py",
         "close = (place > 0) & (self.cuts[np.maximum(place, 1) - 1] == words)",
         "close = np.zeros(words.size, bool)",
-        ("mechanisms/test_laws.py",),
+        ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),
     ),
     Mutant(
         "a word on a cut of a guide table lies below it",
@@ -131,7 +134,7 @@ MUTANTS = (
         "mechanisms/guide_tables.py",
         'place = np.searchsorted(self.cuts, words, side="right")',
         'place = np.searchsorted(self.cuts, words, side="left")',
-        ("mechanisms/test_laws.py",),
+        ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),
     ),
     Mutant(
         "zero is drawn with either sign",
@@ -139,7 +142,10 @@ MUTANTS = (
         "mechanisms/laplace.py",
         "if high or low or not minus:",
         "if True:",
-        ("mechanisms/test_laws.py",),
+        (
+            "mechanisms/test_laws.py::test_minus_zero_is_drawn_anew",
+            "mechanisms/test_laws.py::test_laplace_draws_follow_the_law",
+        ),
     ),
     Mutant(
         "the low part of one wide draw is uniform",
@@ -147,7 +153,7 @@ MUTANTS = (
         "mechanisms/laplace.py",
         "if w > 1 << (42 - k) or not _rejected(d, w, 64 - k, scale):",
         "if True:",
-        ("mechanisms/test_laws.py",),
+        ("mechanisms/test_laws.py::test_the_low_part_of_a_large_scale_is_exact_around_every_boundary",),
     ),
     Mutant(
         "the low parts of many wide draws are uniform",
@@ -155,7 +161,7 @@ MUTANTS = (
         "mechanisms/laplace.py",
         "for index in np.flatnonzero((words >> np.uint64(k)) <= np.uint64(1 << (42 - k))):",
         "for index in range(0):",
-        ("mechanisms/test_laws.py",),
+        ("mechanisms/test_laws.py::test_the_low_part_of_a_large_scale_is_exact_around_every_boundary",),
     ),
     Mutant(
         "zero counts twice in the discrete Laplace law",
@@ -174,7 +180,10 @@ MUTANTS = (
         "mechanisms/response.py",
         "context.divide(context.subtract(growth, Decimal(1)), context.add(growth, Decimal(self.choices - 1)))",
         "context.divide(growth, context.add(growth, Decimal(self.choices - 1)))",
-        ("mechanisms/test_response.py",),
+        (
+            "mechanisms/test_response.py::test_two_coins",
+            "mechanisms/test_response.py::test_stated_odds_never_understate_epsilon",
+        ),
     ),
     Mutant(
         "the threshold of a session has no noise",
@@ -182,7 +191,10 @@ MUTANTS = (
         "mechanisms/sparse.py",
         "mechanism.threshold + laplace.draw_one(first)",
         "mechanism.threshold",
-        ("mechanisms/test_sparse.py",),
+        (
+            "mechanisms/test_sparse.py::test_each_wrong_variant_is_caught",
+            "mechanisms/test_sparse.py::test_the_right_one_passes_where_they_fail",
+        ),
     ),
     Mutant(
         "unequal scales are priced by the largest",
@@ -217,7 +229,7 @@ MUTANTS = (
         "mechanisms/sparse.py",
         "factor = 1 if self.monotone else 2",
         "factor = 1",
-        ("mechanisms/test_sparse.py",),
+        ("mechanisms/test_sparse.py::test_the_split_is_optimal_and_exact",),
     ),
     Mutant(
         "half the noise of the exact Gaussian decision",
@@ -271,7 +283,7 @@ MUTANTS = (
         "mechanisms/sparse.py",
         "if self._positives >= self._mechanism.positives:",
         "if self._positives > self._mechanism.positives:",
-        ("mechanisms/test_sparse.py",),
+        ("mechanisms/test_sparse.py::test_a_session_from_start_to_end",),
     ),
     Mutant(
         "the k best cost as much as one",
@@ -298,7 +310,7 @@ MUTANTS = (
         "mechanisms/sparse.py",
         "Curve.pure(self.epsilon + (self.values_epsilon or 0), self.neighbours)",
         "Curve.pure(self.epsilon, self.neighbours)",
-        ("mechanisms/test_sparse.py",),
+        ("mechanisms/test_sparse.py::test_values_at_positives",),
     ),
     Mutant(
         "a key that nobody holds may be shown",
@@ -317,7 +329,10 @@ MUTANTS = (
         "mechanisms/key_thresholds.py",
         "context.power(context.subtract(Decimal(1), passing[1]), Decimal(groups))",
         "context.power(context.subtract(Decimal(1), passing[1]), Decimal(1))",
-        ("mechanisms/test_key_thresholds.py",),
+        (
+            "mechanisms/test_key_thresholds.py::test_the_optimal_rule_is_private_and_cannot_be_raised",
+            "mechanisms/test_key_thresholds.py::test_delta_by_exact_enumeration",
+        ),
     ),
     Mutant(
         "noise on keys is that of one key",
@@ -325,7 +340,10 @@ MUTANTS = (
         "mechanisms/key_thresholds.py",
         "return self.max_groups / self.epsilon",
         "return 1 / self.epsilon",
-        ("mechanisms/test_key_thresholds.py",),
+        (
+            "mechanisms/test_key_thresholds.py::test_the_whole_release_is_private_on_small_worlds",
+            "mechanisms/test_key_thresholds.py::test_curves_and_accounts",
+        ),
     ),
     Mutant(
         "a key passes one below its threshold",
@@ -333,7 +351,10 @@ MUTANTS = (
         "mechanisms/key_thresholds.py",
         "law.draw(size, held.size) >= self.threshold",
         "law.draw(size, held.size) >= self.threshold - 1",
-        ("mechanisms/test_key_thresholds.py",),
+        (
+            "mechanisms/test_key_thresholds.py::test_strict_at_the_boundary",
+            "mechanisms/test_key_thresholds.py::test_draws_follow_the_chances",
+        ),
     ),
     Mutant(
         "noise and threshold each spend all of δ",
@@ -341,7 +362,7 @@ MUTANTS = (
         "mechanisms/key_thresholds.py",
         "return _gaussian_threshold(self.sigma, self.delta / 2, self.max_groups)",
         "return _gaussian_threshold(self.sigma, self.delta, self.max_groups)",
-        ("mechanisms/test_key_thresholds.py",),
+        ("mechanisms/test_key_thresholds.py::test_gaussian_thresholds",),
     ),
 )
 

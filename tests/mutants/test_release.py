@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
-_ORDER = ("safety/test_order.py",)
-_PREPARING = ("release/test_preparing.py",)
-_RELEASING = ("release/test_releasing.py",)
-_READINGS = ("plan/test_readings.py",)
-_CURATED = ("games/test_curated.py",)
 _JOINT = ("safety/test_joint.py::test_everything_that_is_drawn_is_drawn_for_itself",)
 MUTANTS = (
     Mutant(
@@ -17,7 +12,7 @@ MUTANTS = (
         "release/releasing.py",
         "        known = paying.begin(",
         "        engine.totals(kind.batch.bounded, kind.groups, 7)\n        known = paying.begin(",
-        _ORDER,
+        ("safety/test_order.py::test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_written_down",),
     ),
     Mutant(
         "an answer is shown that was not written down",
@@ -25,7 +20,7 @@ MUTANTS = (
         "release/releasing.py",
         "line = payer.answer(paying.line, body, accuracy)",
         "line = paying.line",
-        _ORDER,
+        ("safety/test_order.py::test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_written_down",),
     ),
     Mutant(
         "why a release failed is told",
@@ -33,7 +28,7 @@ MUTANTS = (
         "release/releasing.py",
         "raise Unanswered(paying.line.number) from None",
         "raise",
-        _ORDER,
+        ("safety/test_order.py::test_whatever_happens_after_the_charge_is_told_alike",),
     ),
     Mutant(
         "an interruption after the charge is told",
@@ -41,7 +36,7 @@ MUTANTS = (
         "release/releasing.py",
         "    except BaseException:\n",
         "    except Exception:\n",
-        _ORDER,
+        ("safety/test_order.py::test_whatever_happens_after_the_charge_is_told_alike",),
     ),
     Mutant(
         "every measure gets the whole price",
@@ -49,7 +44,7 @@ MUTANTS = (
         "release/preparing.py",
         "None if each is None else each / count",
         "None if each is None else each",
-        _PREPARING,
+        ("release/test_preparing.py::test_equal_shares_of_a_price",),
     ),
     Mutant(
         "a batch is charged as its first measurement",
@@ -57,7 +52,7 @@ MUTANTS = (
         "release/measurement.py",
         "compose(each.curve for each in self.measurements)",
         "compose(each.curve for each in self.measurements[:1])",
-        _RELEASING,
+        ("release/test_releasing.py::test_what_is_charged_is_the_curve_of_what_is_run",),
     ),
     Mutant(
         "all measures move like the first",
@@ -65,7 +60,7 @@ MUTANTS = (
         "plan/readings.py",
         "return self.bounded.measures[self.measure]\n",
         "return self.bounded.measures[0]\n",
-        _READINGS,
+        ("plan/test_readings.py::test_several_measures_are_told_apart",),
     ),
     Mutant(
         "any matrix is taken for a chain",
@@ -73,7 +68,7 @@ MUTANTS = (
         "plan/readings.py",
         "return all(np.all(np.array(a) <= np.array(b)) for a, b in pairwise(columns))",
         "return True",
-        _READINGS,
+        ("plan/test_readings.py::test_no_unit_moves_scores_further_apart_than_derived",),
     ),
     Mutant(
         "a chain of signed sums is taken for one of counts",
@@ -81,7 +76,7 @@ MUTANTS = (
         "plan/readings.py",
         "self.weights.chain and not scaled.signed:",
         "self.weights.chain:",
-        _READINGS,
+        ("plan/test_readings.py::test_a_chain_of_signed_sums_is_no_chain",),
     ),
     Mutant(
         "a chain needs not begin above zero",
@@ -89,7 +84,7 @@ MUTANTS = (
         "plan/readings.py",
         "columns = [(0,) * len(self.rows), *sorted(zip(*self.rows, strict=True), key=sum)]",
         "columns = sorted(zip(*self.rows, strict=True), key=sum)",
-        _READINGS,
+        ("plan/test_readings.py::test_no_unit_moves_scores_further_apart_than_derived",),
     ),
     Mutant(
         "a selection is charged for half the spread of its scores",
@@ -97,7 +92,7 @@ MUTANTS = (
         "games/curated.py",
         "sensitivity=scores.spread / 2,",
         "sensitivity=scores.spread / 4,",
-        _CURATED,
+        ("games/test_curated.py::test_the_price_is_charged_and_near_the_best",),
     ),
     Mutant(
         "a selection need not cover the spread of its scores",
@@ -105,7 +100,7 @@ MUTANTS = (
         "release/measurement.py",
         "mechanism.grid > 1 or mechanism.rate * reading.spread > mechanism.epsilon",
         "mechanism.grid > 1",
-        _CURATED,
+        ("games/test_curated.py::test_what_is_charged_covers_what_one_bidder_changes",),
     ),
     Mutant(
         "a selection for other neighbours is taken",
@@ -113,7 +108,7 @@ MUTANTS = (
         "release/measurement.py",
         "if mechanism.neighbours is not reading.neighbours:",
         "if False:",
-        _CURATED,
+        ("games/test_curated.py::test_what_is_charged_covers_what_one_bidder_changes",),
     ),
     Mutant(
         "a count of the buyers is charged for one bid of a bidder",
@@ -121,7 +116,7 @@ MUTANTS = (
         "plan/readings.py",
         "return Sensitivity(1, scaled.added.total, neighbours=",
         "return Sensitivity(1, 1, neighbours=",
-        _READINGS,
+        ("plan/test_readings.py::test_how_many_rows_reach_a_candidate",),
     ),
     Mutant(
         "a tab's step is drawn without a charge",
@@ -129,7 +124,7 @@ MUTANTS = (
         "release/payers.py",
         "self._paid = self._tab.step(self._entry)",
         "self._paid = self._tab.opening",
-        _RELEASING,
+        ("release/test_releasing.py::test_a_tab_pays_for_a_choice_and_then_a_measurement_and_gives_back_the_rest",),
     ),
     Mutant(
         "totals stand at other groups",
@@ -161,7 +156,7 @@ MUTANTS = (
         "curator/questions.py",
         "return tuple(for_neighbours(each, self._context.policy.neighbours) for each in found)",
         "return tuple(found)",
-        ("safety/test_audit.py",),
+        ("safety/test_regressions.py::test_replacing_a_unit_moves_twice_what_it_holds",),
     ),
     Mutant(
         "a release is charged for a change of one",

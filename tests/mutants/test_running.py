@@ -36,7 +36,7 @@ def test_every_mutant_applies_and_can_be_read(mutant: Mutant) -> None:
     assert mutant.tests
     for each in mutant.tests:
         file, _, test = each.partition("::")
-        assert f"def {test}" in (ROOT / "tests" / file).read_text()
+        assert f"def {test.partition('[')[0]}" in (ROOT / "tests" / file).read_text()
 
 
 def test_there_are_enough_mutants_of_every_kind() -> None:

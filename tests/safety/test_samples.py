@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,17 @@ def test_each_key_samples_anew(engines: dict[str, DuckDB]) -> None:
     assert {age for totals in found for count, age in totals if count} == set(range(1, 20))
     assert all(any(groups) for groups in zip(*kept, strict=True))
     assert all(sum(groups) == 2 for groups in kept)
+
+
+def test_each_key_chooses_groups_anew() -> None:
+    """Where a unit may have more rows than groups, groups are chosen before rows: every one by some key."""
+    engine = DuckDB(replace(WORLD, limits=(4, 2, 2)).policy(ROWS))
+    try:
+        kept = {tuple(count > 0 for count, _ in _totals(engine, key)) for key in KEYS[:40]}
+    finally:
+        engine.close()
+    assert all(sum(groups) == 2 for groups in kept)
+    assert all(any(groups) for groups in zip(*kept, strict=True))
 
 
 def test_one_key_samples_the_same_rows_in_any_order_and_company(engines: dict[str, DuckDB]) -> None:
