@@ -17,7 +17,7 @@ from sfumato.policy.values import NAME
 Execute = Callable[[str], list[tuple[Any, ...]]]
 _LISTED = 20
 
-# A line is a record (files.check_quoting sees to it), and one thread reads them: several would guess where lines begin.
+# A line is a record (files.checked_lines sees to it), and one thread reads them: several would guess where lines begin.
 # A record that is too short is filled with NULL, one too long is cut, and one that is not UTF-8 where it is read, or
 # longer than 2 MB, is left out.
 _CSV = (
