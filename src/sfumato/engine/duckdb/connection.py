@@ -141,7 +141,8 @@ class Sources:
         """The files a table is read from; for one in memory, an address made from its content."""
         found = self._files.get(table)
         if found is not None:
-            return tuple(identified(path) for path in found.paths)
+            part = relations.stored_table(self.policy.tables[table], self._databases, self.run)
+            return tuple(replace(identified(path), part=part) for path in found.paths)
         known = self.fingerprint(table)
         return (Data(f"memory://{known}", lambda: known),)
 
