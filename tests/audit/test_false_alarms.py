@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -40,14 +41,32 @@ def test_the_chances_of_all_limits_together_are_what_the_confidence_leaves(
     assert 0 < sum(chances) <= (1 - float(confidence)) * (1 + 1e-9)
 
 
-def test_many_events_raise_no_false_alarms() -> None:
-    """Worlds that do not differ, seen through a hundred events: each verdict is wrong with probability ≤ 0.5, so that
-    all twenty are with probability below 1e-6; an audit that forgets how many events it looks at is always wrong.
-    """
+RUNS, WRONG, WIDE = 60, 0.3, 64
+
+
+def _alarms() -> int:
+    """How many audits of worlds that do not differ, seen through hundreds of events, refute what is sound."""
     random = np.random.default_rng(2)
-    worlds = [_coins(random), _coins(random)]
-    alarms = sum(not sf.audit.falsify(worlds, sf.Guarantee(0), 400, "0.5").holds for _ in range(20))
-    assert alarms < 20
+    worlds = [lambda count: random.integers(0, 6, (count, WIDE))] * 2
+    return sum(not sf.audit.falsify(worlds, sf.Guarantee(0), 400, str(1 - WRONG)).holds for _ in range(RUNS))
+
+
+def _most_alarms() -> int:
+    """So many or fewer are raised, when each is raised with probability ≤ WRONG, but for a chance of 1e-6."""
+    chances = [math.comb(RUNS, k) * WRONG**k * (1 - WRONG) ** (RUNS - k) for k in range(RUNS + 1)]
+    return next(most for most in range(RUNS + 1) if sum(chances[most + 1 :]) <= 1e-6)
+
+
+@pytest.mark.long
+def test_many_events_raise_no_false_alarms() -> None:
+    assert _alarms() <= _most_alarms()
+
+
+@pytest.mark.long
+def test_an_audit_that_forgets_how_many_events_it_looks_at_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    proven = falsifying._proven
+    monkeypatch.setattr(falsifying, "_proven", lambda *given: proven(*given[:-1], WRONG / 2))
+    assert _alarms() > _most_alarms()
 
 
 def test_events_are_measured_on_samples_they_were_not_picked_on(monkeypatch: pytest.MonkeyPatch) -> None:

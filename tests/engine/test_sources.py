@@ -26,6 +26,7 @@ from sfumato.engine.duckdb import files
 from sfumato.engine.duckdb.connection import Sources, schema, tables
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Table, Type
+from sfumato.policy.values import MOST_ROWS, ROW_CEILING
 
 PEOPLE = pa.table({"who": ["a", "b", "b"], "age": [10, 200, 30]})
 AGE = {"age": {"type": "integer", "bounds": [0, 110]}}
@@ -101,6 +102,43 @@ def test_a_source_has_no_more_rows_than_its_ceiling(kind: str, tmp_path: Path) -
             refusals.append(str(refusal.value))
         assert refusals[0] == refusals[1]  # how many there are is not told
         assert f"tables.{table.name}.row_ceiling" in refusals[0]
+
+
+def test_a_ceiling_holds_where_none_is_declared(tmp_path: Path) -> None:
+    """It was as good as none: 2^40 rows, which nobody counted. Many names of one file of empty cells are many rows."""
+    pa.parquet.write_table(pa.table({"age": pa.nulls(1 << 25, pa.int8())}), tmp_path / "000.parquet")
+    for index in range(1, ROW_CEILING >> 25):
+        os.link(tmp_path / "000.parquet", tmp_path / f"{index:03}.parquet")
+    Sources(private(tmp_path / "*.parquet", AGE)).close()
+    os.link(tmp_path / "000.parquet", tmp_path / "more.parquet")
+    with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling"):
+        Sources(private(tmp_path / "*.parquet", AGE))
+    Sources(private(tmp_path / "*.parquet", AGE, row_ceiling=MOST_ROWS)).close()
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("age", 0),
+        ("age\n", 0),
+        ("age\n1", 1),
+        ("age\r\n1\r\n", 1),
+        ("age\r1\r2\r", 2),
+        ("age\r1\r2", 2),
+        ("age\n1\n2\r", 2),
+        ('\ufeff"age"\n"1"\n"2"\n', 2),
+    ],
+)
+def test_the_rows_of_a_csv_file_are_its_lines(text: str, rows: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode())
+    found = files.find(path, "t")
+    assert files.checked_lines(found, "t") == rows
+    with Sources(private(path, AGE, row_ceiling=max(1, rows))) as sources:
+        assert sources.run(f"SELECT count(*) FROM {sources.scan('t')}") == [(rows,)]
+    if rows > 1:
+        with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling"):
+            Sources(private(path, AGE, row_ceiling=rows - 1))
 
 
 def test_odd_names_of_files_and_columns_are_only_text(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import sfumato as sf
@@ -143,6 +146,71 @@ def test_a_policy_cannot_declare_public_what_it_or_another_protects(tmp_path: Pa
             sf.open(tmp_path / f"{name}.toml")
     (tmp_path / "other.toml").write_text(POLICY.format(private="own.csv", public="days.csv"))
     sf.open(tmp_path / "other.toml").close()
+
+
+DATABASE = POLICY.replace('"{private}"', '"{file}"\nrelation = "{private}"').replace(
+    '"{public}"', '"{other}"\nrelation = "{public}"'
+)
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    path = tmp_path / "clinic.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE TABLE visits AS SELECT 1 AS patient, 20 AS cost; CREATE TABLE days AS SELECT 1 AS day")
+        database.execute("CREATE VIEW seen AS SELECT * FROM visits; CREATE VIEW plain AS SELECT * FROM days")
+        database.execute("CREATE SCHEMA ward; CREATE TABLE ward.visits AS SELECT 3 AS patient, 4 AS cost")
+    return path
+
+
+def _opened(name: str, clinic: Path, *, private: str, public: str, other: str = "clinic.duckdb") -> None:
+    policy = clinic.with_name(f"{name}.toml")
+    policy.write_text(DATABASE.format(file=clinic.name, private=private, public=public, other=other))
+    sf.open(policy, clinic.with_name("ledger.db")).close()
+
+
+def test_one_database_holds_a_private_and_a_public_table(clinic: Path) -> None:
+    """It was refused: whole files were compared."""
+    for _ in range(2):
+        _opened("a", clinic, private="visits", public="days")
+    with sf.Ledger.open(clinic.with_name("ledger.db")) as ledger:
+        assert [line.kind for line in ledger].count("source") == 1
+        assert "visits" not in "".join(line.detail or "" for line in ledger if line.kind == "source")
+
+
+@pytest.mark.parametrize("public", ["visits", "VISITS", "main.visits", "Main.Visits", "seen", "plain"])
+def test_the_same_table_of_a_database_is_not_private_and_public(clinic: Path, public: str) -> None:
+    """However it is spelt; and a view may read any table of its database."""
+    with pytest.raises(sf.SourceTaken, match="the account 'a' protects them"):
+        _opened("a", clinic, private="visits", public=public)
+
+
+@pytest.mark.parametrize(("private", "public"), [("seen", "days"), ("visits", "visits")])
+def test_a_database_is_known_by_another_policy_too(clinic: Path, private: str, public: str) -> None:
+    """A private view protects all of its file; a copy of the file has the same tables."""
+    other = clinic.with_name("other.duckdb")
+    with duckdb.connect(str(other)) as database:
+        database.execute("CREATE TABLE t AS SELECT 7 AS patient, 8 AS cost")
+    with suppress(sf.SourceTaken):
+        _opened("a", clinic, private=private, public="days")
+    copy = clinic.with_name("copy.duckdb")
+    shutil.copy(clinic, copy)
+    for name in (clinic.name, copy.name):
+        with pytest.raises(sf.SourceTaken, match="the account 'a' protects them"):
+            _opened("b", other, private="t", public=public, other=name)
+
+
+def test_a_table_of_another_schema_or_copy_is_another_table(clinic: Path) -> None:
+    _opened("a", clinic, private="visits", public="ward.visits")
+    shutil.copy(clinic, clinic.with_name("copy.duckdb"))
+    _opened("a", clinic, private="visits", public="days", other="copy.duckdb")
+
+
+def test_two_accounts_do_not_share_a_database(clinic: Path) -> None:
+    """The same people may be in all of its tables, and would have two budgets."""
+    _opened("a", clinic, private="visits", public="days")
+    with pytest.raises(sf.SourceTaken, match="belong to the account 'a'"):
+        _opened("b", clinic, private="ward.visits", public="days")
 
 
 def test_a_file_that_looks_the_same_is_not_read_again(

@@ -33,6 +33,8 @@ class Data:
     """What all names of one file share; empty where the data are no file."""
     look: str = ""
     """What changes whenever the content does; empty while nothing of the kind is known."""
+    part: str = ""
+    """The one table of a database file that is read, spelt in one way; empty where all of the file may be."""
 
 
 class Engine(Protocol):

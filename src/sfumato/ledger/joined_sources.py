@@ -52,6 +52,11 @@ class Data(Protocol):
         ...
 
     @property
+    def part(self) -> str:
+        """The one table of a file that is read; empty where all of the file may be."""
+        ...
+
+    @property
     def fingerprint(self) -> Callable[[], str]:
         """Finds a hash of the content, which may mean to read all of it."""
         ...
@@ -77,10 +82,12 @@ class Source:
     """Of the file's device and inode, which all its names share."""
     look: str = ""
     """Of size, device, inode, modification and change time, once these tell every change."""
+    part: str = ""
+    """Of the one table of a file that is read; empty where all of the file may be."""
 
     def __post_init__(self) -> None:
         entries.prose(self.path, "source")
-        for what in ("fingerprint", "size", "file", "look"):
+        for what in ("fingerprint", "size", "file", "look", "part"):
             if getattr(self, what) != "":
                 entries.name(getattr(self, what), what)
 
@@ -98,10 +105,10 @@ def known(transaction: Transaction, account: str) -> list[Source]:
 
 
 def changed(source: Source, before: Sequence[Source]) -> bool:
-    """Whether this is not what was joined last under the same path; data in memory have none."""
+    """Whether this is not what was joined last under the same path, of the same table; data in memory have none."""
     if source.path == MEMORY:
         return source not in before
-    return source != _last(source.path, before)
+    return source != _last(source.path, [each for each in before if each.part == source.part])
 
 
 def version(before: Sequence[Source]) -> int:
@@ -121,11 +128,16 @@ def taken(all_joined: Joined, account: str, source: Source, keyed: KeyedHash) ->
 
 
 def protected(all_joined: Joined, source: Given, fingerprint: str | None, keyed: KeyedHash) -> str | None:
-    """The account that knows these data. Their content is asked for only if data of their size were joined."""
+    """The account that knows these data. Their content is asked for only if data of their size were joined.
+
+    A database may hold a private table and a public one: of one file, only the same table is the same data. Where
+    either side may be read from all of the file, as a view may, the file is.
+    """
     found = _glance(source, fingerprint, keyed)
-    if found.size and not found.fingerprint and any(other.size == found.size for _, other in all_joined):
+    apart = [(owner, other) for owner, other in all_joined if not (found.part and other.part not in ("", found.part))]
+    if found.size and not found.fingerprint and any(other.size == found.size for _, other in apart):
         found = look(source, None, (), keyed)
-    return taken(all_joined, "", found, keyed)
+    return taken(apart, "", found, keyed)
 
 
 def _same(source: Source, other: Source, keyed: KeyedHash) -> bool:
@@ -148,14 +160,15 @@ def look(source: Given, fingerprint: str | None, before: Sequence[Source], keyed
         raise InvalidParameter("source", found.path, rule, fix="give identified(path) of sfumato.engine.data_files")
     seen, last = keyed("look", source.look) if source.look else "", _last(found.path, before)
     if seen and last is not None and last.look == seen:
-        return last
+        return replace(last, part=found.part)
     return replace(found, fingerprint=keyed("content", source.fingerprint()), look=seen)
 
 
 def _glance(source: Given, fingerprint: str | None, keyed: KeyedHash) -> Source:
     """The source as far as it is known without the content of a file."""
     if isinstance(source, Data) and not _ELSEWHERE.match(source.address):
-        return Source(source.address, "", keyed("size", source.size), keyed("file", source.file))
+        part = keyed("part", source.part) if source.part else ""
+        return Source(source.address, "", keyed("size", source.size), keyed("file", source.file), part=part)
     if isinstance(source, Data):
         fingerprint, source = source.fingerprint(), source.address
     address = local_files.address(source, "source").removeprefix("file://")

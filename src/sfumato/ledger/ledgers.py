@@ -100,7 +100,8 @@ class Ledger:
             raise SourceTaken(
                 f"these data are private: the account {account!r} protects them",
                 place="a table declared public",
-                fix="remove public = true, and say with id = … whose rows they are",
+                fix="remove public = true, and say with id = … whose rows they are; in a database file with a private"
+                " table other tables may be public, views may not",
             )
 
     def lines(

@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.errors import InvalidPolicy
 from sfumato.policy.domains import Domain, Value
-from sfumato.policy.values import MOST_ROWS, InMemory, Policy, Table
+from sfumato.policy.values import ROW_CEILING, InMemory, Policy, Table
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import text
 
@@ -47,7 +47,7 @@ def _table(table: Table, folder: Path) -> str:
     limits = ("id", "max_rows", "max_groups", "max_rows_per_group")
     keys = {each: getattr(table, each) for each in limits if not table.every_row or each == "id"}
     source = os.path.relpath(table.source.path, folder)
-    ceiling = None if table.row_ceiling == MOST_ROWS else table.row_ceiling
+    ceiling = None if table.row_ceiling == ROW_CEILING else table.row_ceiling
     head = {
         "source": source,
         "relation": table.relation,

@@ -24,6 +24,8 @@ T = TypeVar("T")
 _SHARE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
 _COLUMN = ("type", "bounds", "values", "grid", "nullable", "max_length", "other")
 MOST_ROWS = 2**40
+"""No ceiling is higher: totals are bounded by it."""
+ROW_CEILING = 2**32
 """Of a table that declares no ceiling."""
 
 
@@ -80,7 +82,7 @@ class Table:
     public: bool = False
     relation: str | None = None
     """The table inside a DuckDB database file, when the source is one."""
-    row_ceiling: int = MOST_ROWS
+    row_ceiling: int = ROW_CEILING
     """The most rows the source may have, seen when its owner opens it: what a question costs is bounded by them."""
 
     def __post_init__(self) -> None:

@@ -26,7 +26,6 @@ from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, InMemory, Policy, Table, Type
-from sfumato.policy.values import MOST_ROWS
 from sfumato.privacy.numbers import whole
 
 if TYPE_CHECKING:
@@ -56,6 +55,7 @@ class Sources:
         self._active: dict[duckdb.DuckDBPyConnection, int] = {}
         self._files: dict[str, files.Files] = {}
         self._contents: dict[str, tuple[tuple[files.Stamp, ...], str]] = {}
+        self._lines: dict[str, int] = {}
         self._databases: dict[str, str] = {}
         self._scans: dict[str, Scan] = {}
         self._columns: dict[str, dict[str, Domain]] = {}
@@ -141,7 +141,8 @@ class Sources:
         """The files a table is read from; for one in memory, an address made from its content."""
         found = self._files.get(table)
         if found is not None:
-            return tuple(identified(path) for path in found.paths)
+            part = relations.stored_table(self.policy.tables[table], self._databases, self.run)
+            return tuple(replace(identified(path), part=part) for path in found.paths)
         known = self.fingerprint(table)
         return (Data(f"memory://{known}", lambda: known),)
 
@@ -185,22 +186,26 @@ class Sources:
 
         Rows are not cut to the ceiling: which ones are left would depend on other units' rows.
         """
-        if table.row_ceiling == MOST_ROWS:
-            return
-        counted = self.run(f"SELECT count(*) FROM {self._relations[table.name].sql}")[0][0]
-        if counted > table.row_ceiling:
+        if self._rows(table) > table.row_ceiling:
             raise InvalidPolicy(
                 f"the source of {table.name} has more rows than its row_ceiling",
                 place=f"tables.{table.name}.row_ceiling",
                 fix="raise it if a question may take longer, or give a source with fewer rows",
             )
 
+    def _rows(self, table: Table) -> int:
+        """The rows of a source: of CSV files their lines, which were read already; of most others the engine knows."""
+        relation = self._relations[table.name]
+        if table.name in self._lines or not relation.columns:
+            return self._lines.get(table.name, 0)
+        return int(self.run(f"SELECT count(*) FROM {relation.sql}")[0][0])
+
     def _open(self, table: Table) -> Relation:
         if isinstance(table.source, InMemory):
             return self._copied(table, memory.frame(table.source.table, f"tables.{table.name}.source"))
         found, relation = relations.opened(table, self._databases, self._execute)
         if found.kind == "csv":
-            files.check_quoting(found, f"tables.{table.name}.source")
+            self._lines[table.name] = files.checked_lines(found, f"tables.{table.name}.source")
         self._files[table.name] = found
         return relation
 

@@ -135,8 +135,8 @@ def header(path: str, place: str) -> list[str]:
     return names
 
 
-def check_quoting(files: Files, place: str) -> None:
-    """Refuses CSV files in which a record might not be a line.
+def checked_lines(files: Files, place: str) -> int:
+    """How many lines CSV files have below their headers. Refuses files in which a record might not be a line.
 
     A quote that is never closed would make one record of many lines, so that one unit's row hides those of others
     beyond every limit. When every quoted cell ends on its line, each line is read by itself: two files that differ in
@@ -144,17 +144,25 @@ def check_quoting(files: Files, place: str) -> None:
     opening; a file that changes later is noticed before anything is charged. Whoever opens is the owner, but may show
     the refusal to others: it does not say where in the file.
     """
-    if any(misquoted(path) is not None for path in files.paths):
+    found = [_lines(path) for path in files.paths]
+    if not all(well_quoted for _, well_quoted in found):
         raise InvalidPolicy(
             "one line of a CSV file is one record: quotes stand around a whole cell, are doubled inside it, and are "
             "closed on the same line",
             place=place,
             fix="correct the line that sfumato check names, or write the table as Parquet, where texts may span lines",
         )
+    return sum(lines - 1 for lines, _ in found)
 
 
 def misquoted(path: str) -> int | None:
     """The number of the first line of a CSV file whose quotes are not those of one record, or None."""
+    lines, well_quoted = _lines(path)
+    return None if well_quoted else lines
+
+
+def _lines(path: str) -> tuple[int, bool]:
+    """How many lines a CSV file has, and True; or the first whose quotes are not those of one record, and False."""
     lines = 1
     with open(path, "rb") as opened:
         rest = opened.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
@@ -164,10 +172,11 @@ def misquoted(path: str) -> int | None:
             found = _well_quoted(rest, end)
             lines += _line_ends(rest, found)
             if found < end or len(rest) - end > _LONGEST_LINE:
-                return lines
+                return lines, False
             rest = rest[end:]
     found = _well_quoted(rest, len(rest))
-    return None if found == len(rest) else lines + _line_ends(rest, found)
+    lines += _line_ends(rest, found)
+    return (lines, False) if found < len(rest) else (lines - (not rest or rest.endswith(b"\r")), True)
 
 
 def _well_quoted(text: bytes, end: int) -> int:

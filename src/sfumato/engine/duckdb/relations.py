@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -17,7 +18,7 @@ from sfumato.policy.values import NAME
 Execute = Callable[[str], list[tuple[Any, ...]]]
 _LISTED = 20
 
-# A line is a record (files.check_quoting sees to it), and one thread reads them: several would guess where lines begin.
+# A line is a record (files.checked_lines sees to it), and one thread reads them: several would guess where lines begin.
 # A record that is too short is filled with NULL, one too long is cut, and one that is not UTF-8 where it is read, or
 # longer than 2 MB, is left out.
 _CSV = (
@@ -166,6 +167,20 @@ def tables_in(alias: str, execute: Execute) -> list[str]:
         " ORDER BY ALL"
     )
     return [each if schema == "main" else f"{schema}.{each}" for schema, each in found if "." not in schema + each]
+
+
+def stored_table(table: Table, databases: Mapping[str, str], execute: Execute) -> str:
+    """The table in a database that holds the rows, as schema.table in small letters; empty for anything else.
+
+    A view may read any table of its database, so it has no such name. The engine takes names in any letter case.
+    """
+    if not isinstance(table.source, DatabaseTable):
+        return ""
+    alias = databases[os.path.abspath(table.source.path)]
+    found = execute(f"SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = {literal(alias)}")
+    asked = table.source.relation.casefold()
+    wanted = asked if "." in asked else f"main.{asked}"
+    return wanted if wanted in {f"{schema}.{each}".casefold() for schema, each in found} else ""
 
 
 def of_memory(source: memory.Frame, positions: Sequence[int], described: list[tuple[Any, ...]], sql: str) -> Relation:
