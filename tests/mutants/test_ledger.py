@@ -182,7 +182,7 @@ MUTANTS = (
         "ledger/joined_sources.py",
         'fingerprint=keyed("content", source.fingerprint())',
         "fingerprint=source.fingerprint()",
-        ("ledger/test_guesses.py::test_a_guess_of_the_file_is_found_in_nothing_that_leaves",),
+        ("ledger/test_joined_sources.py::test_the_same_path_or_content_is_refused_by_another_account",),
     ),
     Mutant(
         "equal questions at once are all paid for",

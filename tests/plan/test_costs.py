@@ -227,3 +227,12 @@ def test_bytes_are_capped_by_themselves() -> None:
         parse(f"SELECT COUNT(*) FROM visits WHERE REPLACE(ward, 'a', '{'b' * 32}') = 'x'", CATALOG)
     assert refused.value.code == "too-costly"
     assert code(f"SELECT COUNT(*) FROM visits WHERE REPLACE(ward, 'a', '{'b' * 16}') = 'x'") is None
+
+
+def test_joins_multiply_the_bytes_of_a_row() -> None:
+    """Few steps even beside every row that is met."""
+    asked = f"SELECT COUNT(*) FROM visits {{}} WHERE REPLACE(ward, 'a', '{'b' * 4}') = 'x'"
+    assert code(asked.format("JOIN hospitals a ON hospital = a.id")) is None
+    with pytest.raises(Unsupported, match="65,536 bytes") as refused:
+        parse(asked.format("JOIN hospitals a ON age = a.beds"), CATALOG)
+    assert refused.value.code == "too-costly"

@@ -40,6 +40,7 @@ DOMAINS = {
     "share * pay": Domain("real", bounds=(-50, 500)),
     "pay / 0": Domain("real", nullable=True),
     "pay / share": Domain("real", nullable=True),
+    "age / pay": Domain("real", nullable=True),  # 0 lies inside, not at an end
     "pay / (share + 1)": Domain("real", bounds=(-100, 1000)),
     "age / 7": Domain("real", bounds=(0, "15.714285714285714")),
     "-pay": Domain("real", bounds=(-1000, 100), grid="0.01"),

@@ -252,9 +252,17 @@ def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) 
     assert worst(COUNT, Bounding.REWEIGHT, honest).l1 > 1
 
 
+def test_weights_of_negative_values_are_rounded_toward_zero() -> None:
+    """Seven rows at the lower end of a range, of which five may count: rounded down they would count for more."""
+    world = World(True, LIMITS, _COLUMNS | {"age": {"type": "integer", "bounds": [-10, 2]}}, _STORED, {}, ())
+    tables = {"": world.engine([]), "seven": world.engine(_rows(7, -10))}
+    reached = _worst(tables, SUM, Bounding.REWEIGHT, honest, "add-remove", None)
+    assert 0.999 < reached.l1 <= 1
+
+
 def test_a_missing_clamp_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Except by clipping, which cuts a unit's vector to its norm whatever it holds."""
-    monkeypatch.setattr(scan, "_clamped", lambda sql, _: sql)
+    monkeypatch.setattr(scan, "_clamped", lambda sql, *_: sql)
     tables = _tables(units=True)
     reached = {way: _worst(tables, SUM, way, honest, "add-remove", None).l1 for way in Bounding if way.name != "WHOLE"}
     assert reached[Bounding.REWEIGHT] > 1000
