@@ -28,6 +28,7 @@ An error's text is decided by its parameters alone: no private value ever reache
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -257,7 +258,7 @@ class Overspent(SfumatoError):
         }
         self.largest = largest
         lines = [
-            f"{name}: requested {_show(self.requested.get(name))}, remaining {_show(self.remaining[name])}, "
+            f"{name}: requested {_show(self.requested.get(name))}, remaining {at_most(self.remaining[name])}, "
             f"difference {_show(more)}"
             for name, more in self.difference.items()
             if more is None or more > 0  # what fits is no reason to refuse
@@ -265,7 +266,7 @@ class Overspent(SfumatoError):
         super().__init__(
             f"{place} cannot afford this release\n    " + "\n    ".join(lines),
             place=f"what remains of {place}" if place != "the account" else "the account's remaining budget",
-            fix=f"ask for less: the largest pure release accepted now is ε = {_show(largest)}"
+            fix=f"ask for less: the largest pure release accepted now is ε = {at_most(largest)}"
             if largest
             else "nothing is left for a pure release: what was answered stays free, more needs the owner",
         )
@@ -386,6 +387,16 @@ def _rebuilt(kind: type[SfumatoError], message: str, facts: dict[str, object]) -
     error = kind.__new__(kind, message)
     error.__dict__.update(facts)
     return error
+
+
+def at_most(amount: Fraction) -> str:
+    """An amount in six digits, rounded down: what is shown as left is accepted.
+
+    >>> at_most(Fraction("0.4493679999")), at_most(Fraction(3, 10))
+    ('0.449367', '0.3')
+    """
+    down = Context(prec=6, rounding=ROUND_FLOOR)
+    return f"{down.divide(Decimal(amount.numerator), Decimal(amount.denominator)).normalize():.6g}"
 
 
 def _show(amount: Fraction | None) -> str:

@@ -513,3 +513,14 @@ def test_a_line_that_was_changed_in_the_file_is_not_believed(tmp_path: Path) -> 
         connection.execute("UPDATE lines SET body = '2' WHERE number = 3")
         with pytest.raises(sf.LedgerDamaged, match="line 3"):
             clinic.stored(plan="p", data="v")
+
+
+def test_a_refusal_proposes_what_account_and_share_both_accept(tmp_path: Path) -> None:
+    with sf.Ledger.open(tmp_path / "l.ledger") as ledger:
+        clinic = account(ledger, sf.Budget(2))
+        clinic.analyst("ana", share="0.25")
+        for asked in ("3", "1"):
+            with pytest.raises(sf.Overspent) as refused:
+                clinic.charge(pure(asked, analyst="ana"))
+            assert refused.value.largest == Fraction(1, 2)
+        clinic.charge(pure("0.5", analyst="ana"))

@@ -221,3 +221,13 @@ def test_nothing_more_is_admitted_exactly_where_the_totals_fit() -> None:
     assert sf.Budget(4, "1e-6").at(spent).admits(nothing)
     assert sf.Budget(1).admits(nothing)
     assert not sf.Budget(1, "1e-6", reserve="1e-7").at(sf.Cost(0, 0, E30)).admits(nothing)
+
+
+def test_what_is_shown_as_left_is_accepted() -> None:
+    """Six digits rounded to the nearest proposed ε = 0.449368 where 0.4493675 was left, and refused it."""
+    account = sf.Budget(1).charge(sf.Curve.pure("0.5506325"))
+    with pytest.raises(sf.Overspent) as refused:
+        account.charge(sf.Curve.pure("0.45"))
+    proposed = str(refused.value).rpartition("ε = ")[2]
+    assert proposed == "0.449367"
+    account.charge(sf.Curve.pure(proposed))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, at_most
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.privacy import Budget, Sensitivity, codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact, shown
@@ -82,7 +82,9 @@ class Standing:
 
     def __str__(self) -> str:
         at = {"Laplace": "", "Gaussian": f" at δ = {_short(self.delta)}"}
-        offers = " or ".join(f"{name} ε = {shown(most, 6)}{at[name]}" for name, most in self.largest.items() if most)
+        offers = " or ".join(
+            f"{name} ε = {at_most(exact(most, 'largest'))}{at[name]}" for name, most in self.largest.items() if most
+        )
         life = f"for life: ε = {_short(self.epsilon)}, δ = {_short(self.delta)}"
         return f"{life}\nlargest release accepted now: {offers or 'none'}"
 

@@ -97,8 +97,7 @@ class Asking:
                 self._paid = transaction.append("charge", self._account, self._columns, cost=self._cost)
                 self._fly(transaction, self._paid)
                 return None
-        budget, place = short
-        raise budget.refusal(self._cost, place)
+        raise short()
 
     def _ahead(self, transaction: Transaction, seen: int) -> Row | UnderWay | None:
         """What was answered since the last look, or is under way."""

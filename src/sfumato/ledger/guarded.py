@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerUnavailable, Unanswered
+from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerUnavailable, Overspent, Unanswered
 from sfumato.ledger.anchors import Anchor
 from sfumato.ledger.bodies import LARGE
 from sfumato.ledger.entries import Entry, StoredAnswer
@@ -117,7 +117,7 @@ class GuardedStore:
                 if short is None:
                     written.append(write(transaction))
             if short is not None:
-                raise short[0].refusal(cost, short[1])
+                raise short()
             return given(written[0])
         except BaseException:
             # A Ctrl-C may strike after the line is on disk: then whoever asked is told that it is.
@@ -125,9 +125,14 @@ class GuardedStore:
                 raise
             raise Unanswered(written[0].number) from None
 
-    def short(self, transaction: Transaction, account: str, analyst: str, cost: Cost) -> tuple[Budget, str] | None:
-        """The first budget that cannot afford this, and what it is called; None when all can."""
-        return next((each for each in self.budgets(transaction, account, analyst) if not each[0].admits(cost)), None)
+    def short(self, transaction: Transaction, account: str, analyst: str, cost: Cost) -> Callable[[], Overspent] | None:
+        """What works out the refusal of the first budget that cannot afford this; None when all can.
+
+        It proposes no more than every budget would accept.
+        """
+        budgets = self.budgets(transaction, account, analyst)
+        short = next((each for each in budgets if not each[0].admits(cost)), None)
+        return None if short is None else lambda: short[0].refusal(cost, short[1], *(each for each, _ in budgets))
 
     def stands(self, row: Row) -> bool:
         """Whether a line that was being written is on disk. Where that cannot be seen, count it as made."""

@@ -210,9 +210,10 @@ class Budget:
         fits = _within(total.pure, allowed.pure) or _within(total.renyi, allowed.renyi)
         return total.failure <= allowed.failure and fits
 
-    def refusal(self, cost: Cost, place: str = "the account") -> Overspent:
-        """Why a cost is not admitted, with what would be."""
-        return Overspent(cost.amounts, self.remaining, self._largest_pure(), place=place)
+    def refusal(self, cost: Cost, place: str = "the account", *others: Budget) -> Overspent:
+        """Why a cost is not admitted, with what would be, here and by the ``others`` who must afford it too."""
+        largest = min(each.largest_pure() for each in (self, *others))
+        return Overspent(cost.amounts, self.remaining, largest, place=place)
 
     @property
     def totals(self) -> Cost:
@@ -276,7 +277,7 @@ class Budget:
         usual = self.delta if curve.max_divergence is None else curve.failure
         return curve.epsilon(usual if delta is None else delta)
 
-    def _largest_pure(self) -> Fraction:
+    def largest_pure(self) -> Fraction:
         """The largest ε of a release known to be ε-DP and no more: from either currency."""
         left = self.remaining
         best = left.get("pure", Fraction(0))

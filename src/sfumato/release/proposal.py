@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from sfumato.engine.seam import Engine
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, Unsupported, at_most
 from sfumato.ledger import Account
 from sfumato.policy import Policy
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text
@@ -159,7 +159,7 @@ def receipt(
 ) -> Receipt:
     """The receipt of a release, on the terms on which it was bought; ``mechanisms`` says in words what was run."""
     policy, budget = here.policy, here.account.budget
-    left = ", ".join(f"{name} {float(amount):.6g}" for name, amount in budget.remaining.items())
+    left = ", ".join(f"{name} {at_most(amount)}" for name, amount in budget.remaining.items())
     return Receipt(
         question=question,
         unit=str(policy.unit),
