@@ -208,15 +208,15 @@ def test_one_question_out_of_time_stops_no_other(tmp_path: Path, monkeypatch: py
     """A slow question's time limit ends its own statement, not those that other threads have just begun."""
     with Curator(_policy(_table()), tmp_path / "l.ledger", seconds=1) as curator:
         sources: Any = curator._context.engine.sources  # type: ignore[attr-defined]
-        run, arrow, slow, began = type(sources).run, type(sources).arrow, threading.local(), threading.Event()
+        run, slow, began = type(sources).run, threading.local(), threading.Event()
 
-        def read_slowly(self: Any, statement: str) -> Any:
+        def read_slowly(self: Any, statement: str, parameters: Any = ()) -> Any:
             if getattr(slow, "yes", False) and "sf_people" in statement:
                 began.set()
                 return run(self, ENDLESS)
-            return arrow(self, statement)
+            return run(self, statement, parameters)
 
-        monkeypatch.setattr(type(sources), "arrow", read_slowly)
+        monkeypatch.setattr(type(sources), "run", read_slowly)
 
         def ask_slowly() -> None:
             slow.yes = True
