@@ -191,7 +191,7 @@ MUTANTS = (
         "mechanisms/sparse.py",
         "mechanism.threshold + laplace.draw_one(first)",
         "mechanism.threshold",
-        ("mechanisms/test_sparse.py",),
+        ("mechanisms/test_session_noise.py::test_threshold_and_questions_have_noise_of_the_scales_that_are_paid_for",),
     ),
     Mutant(
         "unequal scales are priced by the largest",
