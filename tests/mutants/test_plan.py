@@ -141,14 +141,6 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "groups are left out by conditions on other columns",
-        Kind.KEYS,
-        "plan/keys.py",
-        "if (read := columns(each)) and names.issuperset(read))",
-        "if (read := columns(each)) and not names.isdisjoint(read))",
-        ("plan/test_keys.py::test_groups_stay_unless_the_condition_is_about_them_alone",),
-    ),
-    Mutant(
         "a unit that is counted has as many rows in a group as any",
         Kind.LIMITS,
         "plan/limits.py",

@@ -36,7 +36,7 @@ def engine() -> Any:
 def _answering(monkeypatch: pytest.MonkeyPatch, rows: list[tuple[Any, ...]]) -> None:
     """As if so many rows had been added up: the engine's own sums are whole numbers of 128 bits."""
     listed = ", ".join(f"({', '.join(map(_written, row))})" for row in rows)
-    monkeypatch.setattr("sfumato.engine.duckdb.statement", lambda *_: f"SELECT * FROM (VALUES {listed})")
+    monkeypatch.setattr(DuckDB, "_statement", lambda *_: f"SELECT * FROM (VALUES {listed})")
 
 
 def _written(cell: Any) -> str:
