@@ -92,10 +92,10 @@ def test_a_file_that_is_replaced_while_it_is_read_gives_no_answer(
     pa.parquet.write_table(pa.table({"who": [row["who"] for row in ROWS], "region": ["north"] * 5}), path)
     table = Table("people", path, _COLUMNS, id="who", max_rows=2)
     policy = Policy(PrivacyUnit("person"), Budget(10), {"people": table})
-    arrow = Sources.arrow
+    run = Sources.run
 
-    def replacing(sources: Sources, statement: str) -> Any:
-        found = arrow(sources, statement)
+    def replacing(sources: Sources, statement: str, *parameters: Any) -> Any:
+        found = run(sources, statement, *parameters)
         if "sf_people" in statement:
             damage(path)
         return found
@@ -103,6 +103,6 @@ def test_a_file_that_is_replaced_while_it_is_read_gives_no_answer(
     with Curator(policy, tmp_path / "replaced.ledger") as curator:
         asked = curator.sql(COUNT)
         assert asked.groups
-        monkeypatch.setattr(Sources, "arrow", replacing)
+        monkeypatch.setattr(Sources, "run", replacing)
         with pytest.raises(Unanswered):
             asked.release(epsilon=1)
