@@ -127,7 +127,7 @@ def test_a_tab_never_pays_more_than_it_holds_and_no_row_is_read_for_it(
     small = GroupTotals(prepare(question.options, Price(1)), question.groups, "")
     with pytest.raises(sf.Unanswered):
         releasing.release(small, _asked(shop, "three"), payer=payer, engine=engine)
-    tab.close()
+    tab.stop()
     assert shop.budget.remaining["pure"] == 96  # the step that failed after its charge is spent
     with pytest.raises(sf.TabClosed):
         releasing.release(small, _asked(shop, "four"), payer=payer, engine=engine)
@@ -196,8 +196,9 @@ def test_seconds_and_progress_of_one_call(shop: sf.Curator) -> None:
     question = shop.sql(GROUPED)
     question.release(epsilon=1, progress=told.append, seconds=50)
     assert told == ["checking", "charging", "reading", "adding noise", "writing down"]
-    with pytest.raises(sf.Unanswered):
+    with pytest.raises(sf.Unsupported, match="half of its time limit") as refused:
         question.release(epsilon=1, fresh=True, seconds="1e-9")
+    assert refused.value.code == "slow-check"  # before the charge
     assert question.release(epsilon=1, fresh=True).rows  # the curator's limit is as it was
     before = len(list(shop.ledger))
     for wrong in (0, -1, "soon"):
