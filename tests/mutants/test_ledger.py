@@ -205,7 +205,7 @@ MUTANTS = (
         Kind.SENSITIVITY,
         "ledger/charged.py",
         "None if sensitivity is None else Sensitivity.of(sensitivity))",
-        "None if sensitivity is None else Sensitivity.of(1))",
+        "None if sensitivity is None else Sensitivity(1, 1, neighbours=Sensitivity.of(sensitivity).neighbours))",
         (
             "ledger/test_recomputing.py::test_every_kind_of_charge_is_recomputed_from_its_line",
             "ledger/test_recomputing.py::test_the_walk_over_all_ledgers_finds_a_sensitivity_that_does_not_fit_its_cost",

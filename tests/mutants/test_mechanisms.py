@@ -181,8 +181,8 @@ MUTANTS = (
         "context.divide(context.subtract(growth, Decimal(1)), context.add(growth, Decimal(self.choices - 1)))",
         "context.divide(growth, context.add(growth, Decimal(self.choices - 1)))",
         (
-            "mechanisms/test_response.py::test_two_coins",
-            "mechanisms/test_response.py::test_stated_odds_never_understate_epsilon",
+            "mechanisms/test_response.py::test_reports_have_the_stated_law",
+            "mechanisms/test_response.py::test_the_threshold_is_exact",
         ),
     ),
     Mutant(
@@ -191,10 +191,7 @@ MUTANTS = (
         "mechanisms/sparse.py",
         "mechanism.threshold + laplace.draw_one(first)",
         "mechanism.threshold",
-        (
-            "mechanisms/test_sparse.py::test_each_wrong_variant_is_caught",
-            "mechanisms/test_sparse.py::test_the_right_one_passes_where_they_fail",
-        ),
+        ("mechanisms/test_session_noise.py::test_threshold_and_questions_have_noise_of_the_scales_that_are_paid_for",),
     ),
     Mutant(
         "unequal scales are priced by the largest",
@@ -245,10 +242,7 @@ MUTANTS = (
         "mechanisms/selection.py",
         "if monotone and relation is Neighbours.REPLACE:",
         "if False:",
-        (
-            "mechanisms/test_selection.py::test_hostile_settings",
-            "mechanisms/test_selection.py::test_hostile_prices",
-        ),
+        ("mechanisms/test_selection.py::test_the_monotone_price_is_wrong_for_scores_that_move_both_ways",),
     ),
     Mutant(
         "a quantile's score moves as far under replace as under add-remove",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +15,8 @@ from mutants.running import ROOT, SOURCES, Kind, Mutant, Outcome, run
 MODULES = (test_privacy, test_mechanisms, test_plan, test_engine, test_ledger, test_release, test_audit)
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for module in MODULES for mutant in module.MUTANTS)
 LEAST_KILLED = 58
+_LONGEST = 1800
+"""Seconds for all tests of one list."""
 
 OBVIOUS = Mutant(
     "a count is never changed",
@@ -49,6 +52,16 @@ def _applies(mutant: Mutant) -> bool:
     """Whether its text is still there: only a bug that is seeded can be noticed."""
     file = SOURCES / mutant.file
     return file.is_file() and file.read_text().count(mutant.old) == 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2 * _LONGEST)
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_without_a_bug_the_same_tests_pass(module: ModuleType, tmp_path: Path) -> None:
+    """A test that fails anyway would kill every mutant, and prove nothing."""
+    tests = tuple(dict.fromkeys(each for mutant in module.MUTANTS for each in mutant.tests))
+    found = run(replace(HARMLESS, tests=tests), tmp_path, _LONGEST)
+    assert found.outcome is Outcome.SURVIVED, found.log[-4000:]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.limits import Bounding, Limits
+from sfumato.plan.measures import value_range
 from sfumato.plan.sql import parse
 from sfumato.policy import Table
 from sfumato.privacy import Neighbours
@@ -125,3 +126,17 @@ def test_the_mean_of_one_number_is_that_number(value: str) -> None:
         low, high = (end * scaled.step for end in (scaled.low, scaled.low + scaled.size))
         assert low == Fraction(value)
         assert high - low <= (abs(low) or 1) * Fraction(1, 10**12)
+
+
+@pytest.mark.parametrize("value", ["SQRT(age)", "-SQRT(age + 2)", "age / 7 - 3", "age * 100000000000007"])
+@pytest.mark.parametrize("measure", ["SUM", "AVG"])
+def test_steps_hold_the_whole_range(measure: str, value: str) -> None:
+    """Its ends lie between two steps, and a row at an end counts as the step beyond it."""
+    for scaled in (each.measures[0] for each in ways(f"SELECT {measure}({value}) AS s FROM visits").values()):
+        assert scaled.measure.value is not None
+        low, high = value_range(scaled.measure.value)
+        assert low % scaled.step or high % scaled.step
+        assert scaled.low * scaled.step <= low
+        assert high <= scaled.high * scaled.step
+        farthest = high - low if measure == "AVG" else max(abs(low), abs(high))
+        assert scaled.size * scaled.step >= farthest

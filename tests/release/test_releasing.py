@@ -16,6 +16,7 @@ from hypothesis import given, strategies as st
 
 import sfumato as sf
 from sfumato.games.curated import PriceDraw, TableAuction
+from sfumato.ledger import charged
 from sfumato.plan.readings import LinearScores, Totals
 from sfumato.policy import Type
 from sfumato.privacy import Cost, codec
@@ -65,7 +66,8 @@ def test_what_is_charged_is_the_curve_of_what_is_run(shop: sf.Curator) -> None:
     question.release(epsilon=1)
     charge = next(line for line in shop.ledger if line.kind == "charge")
     assert charge.cost.amounts["pure"] == prepared.curve.max_divergence
-    assert charge.parts.count("laplace") == len(prepared.batch.mechanisms) == 2
+    assert charged.read(charge.parts) == prepared.batch.charged
+    assert len(prepared.batch.mechanisms) == 2
 
 
 def test_a_batch_is_of_one_plan(shop: sf.Curator) -> None:

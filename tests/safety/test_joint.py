@@ -67,6 +67,7 @@ def bought(curator: Curator, question: Question, **price: Any) -> tuple[Noise, t
     lines = curator.ledger.lines(since=datetime.fromisoformat(answer.receipt.time))
     line = next(each for each in lines if each.number == answer.receipt.line)
     body = curator.ledger._guarded.store.bodies.read(line.file) if line.file else line.body
+    assert body is not None
     measured = codec.loads(body, longest=len(body))
     kinds = tuple(scale.mechanism for scale in measured.scales for _ in range(scale.estimator.coordinates))
     return np.array(measured.columns, np.int64).T, kinds
