@@ -230,8 +230,8 @@ MUTANTS = (
         "a source may have one row more than its ceiling",
         Kind.LIMITS,
         "engine/duckdb/connection.py",
-        "if counted > table.row_ceiling:",
-        "if counted > table.row_ceiling + 1:",
+        "if self._rows(table) > table.row_ceiling:",
+        "if self._rows(table) > table.row_ceiling + 1:",
         ("engine/test_sources.py::test_a_source_has_no_more_rows_than_its_ceiling",),
     ),
     Mutant(
