@@ -396,7 +396,7 @@ def at_most(amount: Fraction) -> str:
     ('0.449367', '0.3')
     """
     down = Context(prec=6, rounding=ROUND_FLOOR)
-    return f"{down.divide(Decimal(amount.numerator), Decimal(amount.denominator)).normalize():.6g}"
+    return f"{float(down.divide(Decimal(amount.numerator), Decimal(amount.denominator))):.6g}"
 
 
 def _show(amount: Fraction | None) -> str:
