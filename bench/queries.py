@@ -76,10 +76,10 @@ def show(name: str, ours: float, plain: float, target: float | None = None) -> N
     print(f"{name:<52}{ours:>9.3f} s {plain:>9.3f} s {ours / plain:>8.2f}×  {goal}", flush=True)
 
 
-def asked(curator: sf.Curator, text: str, *, bounding: str | None = None) -> Callable[[], object]:
+def asked(curator: sf.Curator, text: str, *, strategy: str | None = None) -> Callable[[], object]:
     question = curator.sql(text)
-    if bounding is not None:
-        question = question.limit(bounding=bounding)
+    if strategy is not None:
+        question = question.limit(strategy=strategy)
     return lambda: question.release(epsilon=1, fresh=True)
 
 
@@ -101,13 +101,15 @@ def large(folder: Path, rows: int, repeats: int, memory: str | None) -> None:
         with sf.Curator(policy(folder, source, users=True, most=most), memory=memory) as curator:
             print(f"each person a unit, of whose rows {most} count:")
             distinct = "SELECT region, COUNT(DISTINCT person) AS n FROM visits GROUP BY region"
-            for way, target in (("reweight", 10), ("clip-l1", 20), ("clip-l2", 20), ("sample", None)):
-                if way == "sample" and rows > 20_000_000:
+            for strategy, target in (("reweight", 10), ("clip-l1", 20), ("clip-l2", 20), ("sample", None)):
+                if strategy == "sample" and rows > 20_000_000:
                     continue  # ranks every row of every unit
-                price = {"epsilon": 1, "delta": 1e-7, "mechanism": sf.Gaussian} if way == "clip-l2" else {"epsilon": 1}
-                question = curator.sql(GROUPED).limit(bounding=way)
+                price = (
+                    {"epsilon": 1, "delta": 1e-7, "mechanism": sf.Gaussian} if strategy == "clip-l2" else {"epsilon": 1}
+                )
+                question = curator.sql(GROUPED).limit(strategy=strategy)
                 ours = cpu_seconds(lambda q=question, p=price: q.release(fresh=True, **p), repeats)
-                show(f"  {way}: COUNT, SUM by 50 groups", ours, plain(GROUPED), target)
+                show(f"  {strategy}: COUNT, SUM by 50 groups", ours, plain(GROUPED), target)
             alone = cpu_seconds(asked(curator, "SELECT COUNT(*) FROM visits"), repeats)
             show("  COUNT, no groups", alone, plain("SELECT COUNT(DISTINCT person) FROM visits"))
             show("  people by 50 groups", cpu_seconds(asked(curator, distinct), repeats), plain(distinct))

@@ -90,7 +90,7 @@ if TYPE_CHECKING:
         TopK as TopK,
         best_selection as best_selection,
     )
-    from sfumato.plan.limits import Bounding as Bounding
+    from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
     from sfumato.release.answers import Answer as Answer
     from sfumato.release.receipts import Receipt as Receipt
@@ -103,7 +103,6 @@ __all__ = [
     "Anchor",
     "Answer",
     "AnswerPending",
-    "Bounding",
     "Budget",
     "Charged",
     "Cost",
@@ -149,6 +148,7 @@ __all__ = [
     "SourceTaken",
     "Standing",
     "StoredAnswer",
+    "Strategy",
     "Tab",
     "TabClosed",
     "Table",
@@ -182,7 +182,7 @@ _LATER = {
         "AboveThreshold", "Exponential", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax", "OptimalLocalHashing",
         "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
     ),
-    "sfumato.plan.limits": ("Bounding",),
+    "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),

@@ -125,7 +125,7 @@ def test_what_cannot_be_written_down_is_refused_before_the_charge(
     """Whatever it is: the form of the answer, its accuracy or how it is shown."""
 
     def refused(*_: object) -> None:
-        raise sf.InvalidParameter("worth", "1e999", "moderate")
+        raise sf.InvalidParameter("unit_value", "1e999", "moderate")
 
     def overflown(*_: object) -> None:
         raise OverflowError
@@ -136,7 +136,7 @@ def test_what_cannot_be_written_down_is_refused_before_the_charge(
             "releasing.codec.dumps",
             "releasing.codec.loads",
             "releasing.entries.write_widths",
-            "measured._worth",
+            "measured._in_own_terms",
             "answers._table",
         ):
             for fails in (refused, overflown):

@@ -47,7 +47,7 @@ def lines(curator: sf.Curator) -> list[str]:
 
 
 def asked(curator: sf.Curator, text: str = BY_DAY) -> Any:
-    return curator.sql(text).limit(bounding="reweight")
+    return curator.sql(text).limit(strategy="reweight")
 
 
 def test_an_answer_has_every_group_its_ranges_and_a_receipt(opened: Open) -> None:

@@ -56,11 +56,11 @@ def test_nothing_is_said_where_nothing_is_lost(people: sf.Curator) -> None:
 def test_an_explanation_names_only_the_limits_that_are_kept(people: sf.Curator) -> None:
     """It said at most one row in a group, then that a unit moves a group by twenty."""
     ask = people.sql("SELECT state, COUNT(*) AS n FROM people GROUP BY state")
-    weighted = str(ask.limit(bounding="reweight").explain())
+    weighted = str(ask.limit(strategy="reweight").explain())
     assert "≤ 20 rows of one unit, in all groups together" in weighted
     assert "in a group, of one unit" not in weighted
-    assert "≤ 1 row in a group, of one unit" in str(ask.limit(bounding="sample").explain())
-    assert "in all groups together" in ask.limit(bounding="reweight").release(epsilon=1).receipt.limits
+    assert "≤ 1 row in a group, of one unit" in str(ask.limit(strategy="sample").explain())
+    assert "in all groups together" in ask.limit(strategy="reweight").release(epsilon=1).receipt.limits
 
 
 @pytest.mark.parametrize("clause", ["", " ORDER BY n DESC LIMIT 2", " HAVING COUNT(*) > 3"])

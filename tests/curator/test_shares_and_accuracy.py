@@ -60,7 +60,7 @@ def test_a_stored_answer_keeps_the_promise_it_was_bought_with(flights: sf.Curato
     again = flights.sql(COUNT).release(epsilon="0.2")
     assert again.receipt.free
     assert not bought.receipt.free
-    for part in ("guarantee", "mechanisms", "bounding", "hash", "line", "time"):
+    for part in ("guarantee", "mechanisms", "strategy", "hash", "line", "time"):
         assert getattr(again.receipt, part) == getattr(bought.receipt, part), part
     assert again.intervals == bought.intervals
 

@@ -19,7 +19,7 @@ from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.keys import World
-from sfumato.plan.limits import Bounding
+from sfumato.plan.limits import Strategy
 from sfumato.plan.measures import Contribution
 from sfumato.plan.nodes import Bound, GroupKey, Scan, relations
 from sfumato.policy import Policy
@@ -50,7 +50,7 @@ class Integers:
         plain = all(isinstance(node, (Scan, Bound)) for node in relations(bounded.plan.source))
         used = [*bounded.plan.keys, *(each.value for one in bounded.measures for each in one.contributions)]
         tests = any(each.measure.where is not None or each.measure.once_per_unit for each in bounded.measures)
-        known = bounded.bounding in (Bounding.WHOLE, Bounding.REWEIGHT)
+        known = bounded.strategy in (Strategy.WHOLE, Strategy.REWEIGHT)
         if tests or not (plain and known and all(each is None or isinstance(each, Column) for each in used)):
             raise _unsupported()
 
@@ -69,7 +69,7 @@ class Integers:
         """What each row adds: reweighted, a row of a unit with R > m rows counts m/R, rounded toward zero."""
         values = self._steps(each, len(at))
         table = self._policy.tables[bounded.plan.table]
-        if bounded.bounding is Bounding.WHOLE:
+        if bounded.strategy is Strategy.WHOLE:
             return values
         _, unit = np.unique(self._rows[table.name][table.id], return_inverse=True)
         rows = np.maximum(np.bincount(unit[at >= 0], minlength=unit.max(initial=0) + 1)[unit], 1)

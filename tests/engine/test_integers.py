@@ -15,7 +15,7 @@ from sfumato.engine.seam import Engine
 from sfumato.errors import EngineClosed, SfumatoError, Unsupported
 from sfumato.plan.bounding import boundings
 from sfumato.plan.keys import groups
-from sfumato.plan.limits import Bounding, Limits
+from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy, Table
 
@@ -57,7 +57,7 @@ def test_totals_are_the_same_on_both_engines(text: str, unit: str, rows: int) ->
         plan = parse(text, engine.catalog()).plan
         named = groups(plan.keys, engine.values)
         options = boundings(plan, Limits.of(policy.tables["t"]), len(named))
-        bounded = next(each for each in options if each.bounding in (Bounding.WHOLE, Bounding.REWEIGHT))
+        bounded = next(each for each in options if each.strategy in (Strategy.WHOLE, Strategy.REWEIGHT))
         engine.check(bounded)
         found.append(engine.totals(bounded, named, 7))
         reversed_rows = engine.totals(bounded, named[::-1], 7)

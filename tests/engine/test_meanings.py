@@ -18,7 +18,7 @@ from plan.samples import read
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan import letters
-from sfumato.plan.bounding import Bounding, Limits, boundings
+from sfumato.plan.bounding import Limits, Strategy, boundings
 from sfumato.plan.expressions import Column
 from sfumato.plan.functions import call
 from sfumato.plan.sql import parse
@@ -147,17 +147,17 @@ def _engine(rows: list[tuple[int, str | None, float]], limits: tuple[int, int, i
     return DuckDB(policy_of(Table("t", source, columns, id="who", **most)))  # type: ignore[arg-type]
 
 
-def _totals(engine: DuckDB, text: str, way: Bounding, groups: list[Any], key: int = 0) -> list[tuple[int, ...]]:
+def _totals(engine: DuckDB, text: str, way: Strategy, groups: list[Any], key: int = 0) -> list[tuple[int, ...]]:
     plan = parse(text, engine.catalog()).plan
     table = engine._policy.tables["t"]
     made = boundings(plan, Limits.of(table), len(groups))
-    return tuples(engine.totals(next(each for each in made if each.bounding is way), groups, key))
+    return tuples(engine.totals(next(each for each in made if each.strategy is way), groups, key))
 
 
 def test_values_become_steps_with_ties_to_even() -> None:
     costs = [0.5, 1.5, 2.5, -0.5, -1.5, 2.4999, 3.5]
     engine = _engine([(0, "a", cost) for cost in costs], None)
-    assert _totals(engine, "SELECT SUM(cost) FROM t", Bounding.WHOLE, [()]) == [(0 + 2 + 2 + 0 - 2 + 2 + 4,)]
+    assert _totals(engine, "SELECT SUM(cost) FROM t", Strategy.WHOLE, [()]) == [(0 + 2 + 2 + 0 - 2 + 2 + 4,)]
 
 
 def _reckoned(rows: list[tuple[int, str | None, float]], limits: tuple[int, int, int], key: int) -> Counter[Any]:
@@ -200,7 +200,7 @@ def test_samples_are_those_of_an_independent_reckoning(limits: tuple[int, int, i
     engine = _engine(people, limits)
     groups: list[Any] = [(each,) for each in (*"abcde", None)]
     for key in (0, 2**61 + 5):
-        found = _totals(engine, "SELECT place, COUNT(*), SUM(cost) FROM t GROUP BY place", Bounding.SAMPLE, groups, key)
+        found = _totals(engine, "SELECT place, COUNT(*), SUM(cost) FROM t GROUP BY place", Strategy.SAMPLE, groups, key)
         kept = _reckoned(people, limits, key)
         assert found == [(kept[place], kept[place, "cost"]) for (place,) in groups]
 
@@ -209,7 +209,7 @@ def test_a_sample_counts_units_that_keep_a_row() -> None:
     people = [(who, place, 1.0) for who in range(30) for place in "abcde"[: 1 + who % 5] for _ in range(2)]
     engine = _engine(people, (6, 2, 2))
     asked = "SELECT place, COUNT(DISTINCT who), COUNT(DISTINCT who) FILTER (WHERE cost > 5) FROM t GROUP BY place"
-    found = _totals(engine, asked, Bounding.SAMPLE, [(each,) for each in "abcde"], 11)
+    found = _totals(engine, asked, Strategy.SAMPLE, [(each,) for each in "abcde"], 11)
     assert sum(units for units, _ in found) == sum(min(2, 1 + who % 5) for who in range(30))
     assert all(dear == 0 for _, dear in found)
     assert all(
@@ -221,6 +221,6 @@ def test_a_sample_counts_units_that_keep_a_row() -> None:
 def test_a_key_of_reals_can_be_sampled() -> None:
     engine = _engine([(0, "a", float(cost)) for cost in range(6)], (3, 2, 2))
     asked = "SELECT CASE WHEN cost > 2 THEN 0.5 ELSE 0.25 END AS half, COUNT(*) FROM t GROUP BY half"
-    found = _totals(engine, asked, Bounding.SAMPLE, [(Fraction("0.25"),), (Fraction("0.5"),)], 3)
+    found = _totals(engine, asked, Strategy.SAMPLE, [(Fraction("0.25"),), (Fraction("0.5"),)], 3)
     assert sum(count for (count,) in found) == 3
     assert max(found) == (2,)

@@ -9,7 +9,7 @@ _TIGHT = "safety/test_tightness.py::test_claims_are_reached_when_a_unit_is_added
 
 def _reached(asked: str, way: str) -> tuple[str, ...]:
     """The test that a unit moves the totals of a question as far as is claimed, and no further."""
-    return (f"{_TIGHT}[SELECT {asked}-Bounding.{way}]",)
+    return (f"{_TIGHT}[SELECT {asked}-Strategy.{way}]",)
 
 
 _COUNT = "COUNT(*) FROM people"

@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
-from sfumato.plan.limits import Bounding, Limits
+from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import value_range
 from sfumato.plan.sql import parse
 from sfumato.policy import Table
@@ -23,22 +23,22 @@ USERS = Table(
 ROWS = Table("visits", Path("visits.parquet"), VISITS, id="row")
 
 
-def ways(text: str, table: Table = USERS, groups: int = 4) -> dict[Bounding, Bounded]:
+def ways(text: str, table: Table = USERS, groups: int = 4) -> dict[Strategy, Bounded]:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
-    return {each.bounding: each for each in boundings(query.plan, Limits.of(table), groups)}
+    return {each.strategy: each for each in boundings(query.plan, Limits.of(table), groups)}
 
 
 def change(bounded: Bounded, index: int = 0) -> tuple[Fraction, float, Fraction]:
     """Δ₁, Δ₂, Δ∞ in the measure's own terms."""
     scaled = bounded.measures[index]
     found = scaled.sensitivity
-    return found.l1 * scaled.worth, found.l2 * float(scaled.worth), found.linf * scaled.worth
+    return found.l1 * scaled.unit_value, found.l2 * float(scaled.unit_value), found.linf * scaled.unit_value
 
 
 def test_a_row_that_is_a_unit_changes_a_count_by_one() -> None:
     (only,) = ways("SELECT COUNT(*) FROM visits", ROWS).values()
-    assert only.bounding is Bounding.WHOLE
+    assert only.strategy is Strategy.WHOLE
     assert change(only) == (1, 1.0, 1)
 
 
@@ -50,40 +50,40 @@ def test_a_row_joined_to_ten_changes_a_count_by_ten() -> None:
 def test_counts_of_units_with_several_rows() -> None:
     """m = 10, g = 4, c = 3 in four groups: T = min(10, 12) = 10."""
     found = ways("SELECT region, COUNT(*) FROM visits GROUP BY region")
-    assert list(found) == [Bounding.REWEIGHT, Bounding.CLIP_L1, Bounding.CLIP_L2, Bounding.SAMPLE]
-    assert change(found[Bounding.REWEIGHT]) == (10, 10.0, 10)
-    l1, l2, linf = change(found[Bounding.CLIP_L1])
+    assert list(found) == [Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2, Strategy.SAMPLE]
+    assert change(found[Strategy.REWEIGHT]) == (10, 10.0, 10)
+    l1, l2, linf = change(found[Strategy.CLIP_L1])
     assert (l1, linf) == (10, 3)
     assert l2 == pytest.approx((3 * 9 + 1) ** 0.5)  # 3, 3, 3, 1: the longest with Σ ≤ 10 and each ≤ 3
-    _, l2, linf = change(found[Bounding.CLIP_L2])
+    _, l2, linf = change(found[Strategy.CLIP_L2])
     assert linf == 3
     assert l2 == pytest.approx((3 * 9 + 1) ** 0.5)
     assert l2 > 28**0.5  # the scaling's own rounding is covered
-    assert change(found[Bounding.SAMPLE])[0] == 10
+    assert change(found[Strategy.SAMPLE])[0] == 10
 
 
 def test_units_are_counted_once_in_a_group() -> None:
     found = ways("SELECT region, COUNT(DISTINCT patient_id) FROM visits GROUP BY region")
-    assert Bounding.REWEIGHT not in found  # a unit that is counted once has no rows to weigh
-    assert change(found[Bounding.CLIP_L1]) == (4, 2.0, 1)
-    assert change(found[Bounding.SAMPLE]) == (4, 2.0, 1)
+    assert Strategy.REWEIGHT not in found  # a unit that is counted once has no rows to weigh
+    assert change(found[Strategy.CLIP_L1]) == (4, 2.0, 1)
+    assert change(found[Strategy.SAMPLE]) == (4, 2.0, 1)
     (alone, *_) = ways("SELECT COUNT(DISTINCT patient_id) FROM visits", groups=1).values()
     assert change(alone) == (1, 1.0, 1)
 
 
 def test_sums_are_counts_times_the_largest_size() -> None:
     found = ways("SELECT region, SUM(age - 50) AS s FROM visits GROUP BY region")
-    assert change(found[Bounding.REWEIGHT])[0] == 10 * 60  # [-50, 60]
-    assert found[Bounding.REWEIGHT].measures[0].signed
-    assert change(found[Bounding.CLIP_L1])[::2] == (600, 180)
+    assert change(found[Strategy.REWEIGHT])[0] == 10 * 60  # [-50, 60]
+    assert found[Strategy.REWEIGHT].measures[0].signed
+    assert change(found[Strategy.CLIP_L1])[::2] == (600, 180)
 
 
 def test_a_mean_costs_its_range_once_for_both_sums() -> None:
     """a = Σ(x − low), b = Σ(high − x): together c·(high − low), as the count alone would cost c."""
     found = ways("SELECT AVG(age) FROM visits", groups=1)
-    scaled = found[Bounding.CLIP_L1].measures[0]
+    scaled = found[Strategy.CLIP_L1].measures[0]
     assert scaled.coordinates == 2
-    assert change(found[Bounding.CLIP_L1])[0] == 3 * 110  # one group: at most three rows count
+    assert change(found[Strategy.CLIP_L1])[0] == 3 * 110  # one group: at most three rows count
 
 
 def test_replacing_a_unit_doubles_what_adding_it_does() -> None:
@@ -97,11 +97,11 @@ def test_replacing_a_unit_doubles_what_adding_it_does() -> None:
 
 
 def test_steps_are_whole_and_neither_too_fine_nor_too_coarse() -> None:
-    wide = ways("SELECT SUM(age * 1000000000000) AS s FROM visits", ROWS, 1)[Bounding.WHOLE].measures[0]
+    wide = ways("SELECT SUM(age * 1000000000000) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
     assert wide.sensitivity.l1 <= 2**27
-    real = ways("SELECT SUM(SQRT(age)) AS s FROM visits", ROWS, 1)[Bounding.WHOLE].measures[0]
+    real = ways("SELECT SUM(SQRT(age)) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
     assert 2**23 <= real.sensitivity.l1 <= 2**25
-    nothing = ways("SELECT SUM(age - age) AS s FROM visits", ROWS, 1)[Bounding.WHOLE].measures[0]
+    nothing = ways("SELECT SUM(age - age) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
     assert nothing.sensitivity.l1 >= 1
 
 

@@ -15,7 +15,7 @@ import pytest
 from plan.described import CATALOG, VISITS
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
-from sfumato.plan.limits import Bounding, Limits
+from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings import LinearScores, Matrix, Supports, Thresholds, Totals
 from sfumato.plan.sql import parse
 from sfumato.policy import Table
@@ -40,11 +40,11 @@ OTHERS = (
 )
 
 
-def bounded(table: Table, relation: Neighbours, text: str = COUNTS, way: Bounding = Bounding.SAMPLE) -> Bounded:
+def bounded(table: Table, relation: Neighbours, text: str = COUNTS, way: Strategy = Strategy.SAMPLE) -> Bounded:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
-    found = {each.bounding: each for each in boundings(query.plan, Limits.of(table), 3)}
-    return for_neighbours(found[Bounding.WHOLE if table.every_row else way], relation)
+    found = {each.strategy: each for each in boundings(query.plan, Limits.of(table), 3)}
+    return for_neighbours(found[Strategy.WHOLE if table.every_row else way], relation)
 
 
 def units(limits: Limits) -> list[np.ndarray]:

@@ -134,7 +134,7 @@ def test_numbers_have_the_digits_their_errors_leave() -> None:
 
 def test_only_the_noise_that_suits_it_goes_with_a_bounding(flights: sf.Curator) -> None:
     ask = flights.sql("SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin")
-    length, size = ask.limit(bounding="clip-l2"), ask.limit(bounding="clip-l1")
+    length, size = ask.limit(strategy="clip-l2"), ask.limit(strategy="clip-l1")
     for call in (length.error, length.explain, length.release):
         with pytest.raises(sf.InvalidParameter, match="clip-l2 goes with Gaussian noise alone"):
             call(epsilon=1)

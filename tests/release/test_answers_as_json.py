@@ -20,7 +20,7 @@ RECEIPT = sf.Receipt(
     guarantee="ε = 0.5",
     account="ε = 3, δ = 0",
     mechanisms=("Laplace, scale 2",),
-    bounding="reweight",
+    strategy="reweight",
     limits="at most 2 rows",
     bounds=(),
     policy="a" * 64,

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 import sfumato as sf
 from plan.test_bounding import ROWS, USERS, ways
 from sfumato.plan.bounding import for_neighbours
-from sfumato.plan.limits import Bounding
+from sfumato.plan.limits import Strategy
 from sfumato.privacy import Neighbours
 from sfumato.release.preparing import prepare
 from sfumato.release.prices import Price
@@ -66,7 +66,7 @@ def test_equal_shares_of_a_price() -> None:
 def test_gaussian_noise_clips_the_length_when_groups_are_limited() -> None:
     """c = 3 of m = 10 rows in a group: Δ₂ = √28 beats the 10 of reweighting."""
     prepared = prepare(list(ways("SELECT region, COUNT(*) AS n FROM visits GROUP BY region").values()), Price(rho=1))
-    assert prepared.bounded.bounding is Bounding.CLIP_L2
+    assert prepared.bounded.strategy is Strategy.CLIP_L2
     assert "reweight" in prepared.reason
 
 

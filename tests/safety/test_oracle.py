@@ -352,14 +352,14 @@ def compare(curators: dict[tuple[str, bool], Curator], seed: int) -> None:
 def _agree(curators: dict[tuple[str, bool], Curator], question: Asked, way: str, seed: object) -> None:
     proposal = curators[question.subject.name, way != "whole"].sql(question.sql)
     if way != "whole":
-        proposal = proposal.limit(bounding=way)
+        proposal = proposal.limit(strategy=way)
     noise: dict[str, Any] = {"delta": "1e-9", "mechanism": sf.Gaussian} if way == "clip-l2" else {}
     answer = proposal.release(epsilon=1, fresh=True, **noise)
     width, found = len(question.keys), expected(question, way)
     shown = {row[:width] for row in answer.rows}
     assert shown <= set(found), (seed, question.sql)
     assert all(not any(numbers) for group, numbers in found.items() if group not in shown)  # impossible: day 2 is odd
-    assert answer.receipt.bounding == way
+    assert answer.receipt.strategy == way
     for row in answer.rows:
         for (kind, value, _), got, wanted in zip(question.measures, row[width:], found[row[:width]], strict=True):
             place = (seed, way, question.sql, row, wanted)
@@ -404,14 +404,14 @@ def test_units_at_the_limits_and_one_beyond(
 def test_samples_of_units_at_the_limits_and_one_beyond(curators: dict[tuple[str, bool], Curator]) -> None:
     """Which rows are kept is random; how many is not, for units with as many rows in each of their groups."""
     asked = "SELECT side, COUNT(*), SUM(size), COUNT(DISTINCT who) FROM edges GROUP BY side"
-    answer = curators["edges", True].sql(asked).limit(bounding="sample").release(epsilon=1, fresh=True)
+    answer = curators["edges", True].sql(asked).limit(strategy="sample").release(epsilon=1, fresh=True)
     most, reach, per_group = LIMITS
     kept = [min(most, min(reach, groups) * min(per_group, rows // groups)) for rows, groups in UNITS]
     assert sum(row[1] for row in answer.rows) == ALIKE * sum(kept)
     assert sum(row[2] for row in answer.rows) == ALIKE * sum(kept) * 10
     assert sum(row[3] for row in answer.rows) <= ALIKE * sum(min(reach, groups) for _, groups in UNITS)
     alone = "SELECT COUNT(*) FROM edges"
-    answer = curators["edges", True].sql(alone).limit(bounding="sample").release(epsilon=1, fresh=True)
+    answer = curators["edges", True].sql(alone).limit(strategy="sample").release(epsilon=1, fresh=True)
     assert answer.rows[0][0] == ALIKE * sum(min(most, per_group, rows) for rows, _ in UNITS)
 
 

@@ -18,7 +18,7 @@ from sfumato.curator.curators import Curator
 from sfumato.curator.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.plan.limits import Bounding
+from sfumato.plan.limits import Strategy
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.release.preparing import prepare
@@ -54,18 +54,18 @@ def _asked(text: str, rows: list[dict[str, Any]] | None = None, **how: Any) -> Q
     return question(DuckDB(policy), policy, text)
 
 
-def _totals(asked: Question, way: Bounding | None = None) -> list[tuple[Fraction, ...]]:
+def _totals(asked: Question, way: Strategy | None = None) -> list[tuple[Fraction, ...]]:
     """Exact numbers, in the measures' own terms."""
-    bounded = next(each for each in asked.options if way in (None, each.bounding))
-    worth = [each.worth for each in bounded.measures for _ in range(each.coordinates)]
+    bounded = next(each for each in asked.options if way in (None, each.strategy))
+    values = [each.unit_value for each in bounded.measures for _ in range(each.coordinates)]
     found = tuples(asked._context.engine.totals(bounded, asked.groups, 7))
-    return [tuple(total * each for total, each in zip(row, worth, strict=True)) for row in found]
+    return [tuple(total * each for total, each in zip(row, values, strict=True)) for row in found]
 
 
 def _reach(text: str, **how: Any) -> Fraction:
     """What one row can move a sum by."""
     (bounded,) = _asked(text, units=False, **how).options
-    return bounded.measures[0].sensitivity.l1 * bounded.measures[0].worth
+    return bounded.measures[0].sensitivity.l1 * bounded.measures[0].unit_value
 
 
 def test_a_redefined_column_has_lost_its_bounds() -> None:
@@ -132,7 +132,7 @@ def test_rows_without_an_owner_are_nobodys() -> None:
     """PipelineDP: NaN ids counted as a thousand units."""
     rows = [_ROW, *[{**_ROW, "who": float("nan")}] * 1000, *[{**_ROW, "who": None}] * 10]
     text = "SELECT COUNT(DISTINCT who), COUNT(*) FROM people"
-    for way in (Bounding.CLIP_L1, Bounding.SAMPLE):
+    for way in (Strategy.CLIP_L1, Strategy.SAMPLE):
         assert _totals(_asked(text, rows), way) == [(1, 1)]
 
 

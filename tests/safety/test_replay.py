@@ -46,7 +46,7 @@ def _compared(place: str, random: Random, asked: str, tables: dict[str, DuckDB])
             claimed = for_neighbours(bounded, relation)
             for change in changes(claimed, totals[first], totals[second]):
                 compared += 1
-                assert change.worst <= 1, (place, asked, bounded.bounding, relation, first, second, change)
+                assert change.worst <= 1, (place, asked, bounded.strategy, relation, first, second, change)
     return compared
 
 

@@ -14,7 +14,7 @@ from engine.tables import tuples
 from safety.worlds import World, question
 from sfumato.curator.curators import Curator
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.bounding import Bounded, Bounding
+from sfumato.plan.bounding import Bounded, Strategy
 
 _REGIONS = [f"region {index}" for index in range(8)]
 _COLUMNS = {"region": {"values": _REGIONS}, "age": {"type": "integer", "bounds": [0, 100]}}
@@ -37,7 +37,7 @@ def engines() -> Any:
 @cache
 def _asked(engine: DuckDB) -> tuple[Bounded, tuple[Any, ...]]:
     asked = question(engine, engine._policy, "SELECT region, COUNT(*), SUM(age) FROM people GROUP BY region")
-    return next(each for each in asked.options if each.bounding is Bounding.SAMPLE), asked.groups
+    return next(each for each in asked.options if each.strategy is Strategy.SAMPLE), asked.groups
 
 
 def _totals(engine: DuckDB, key: int) -> list[tuple[int, ...]]:
@@ -81,7 +81,7 @@ def test_every_release_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp
 
     monkeypatch.setattr(DuckDB, "totals", spied)
     with Curator(WORLD.policy(ROWS), tmp_path / "keys.ledger") as curator:
-        asked = curator.sql("SELECT region, COUNT(*) FROM people GROUP BY region").limit(bounding="sample")
+        asked = curator.sql("SELECT region, COUNT(*) FROM people GROUP BY region").limit(strategy="sample")
         for _ in range(5):
             asked.release(epsilon="0.1", fresh=True)
     assert len(set(keys)) == 5

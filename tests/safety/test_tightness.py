@@ -21,7 +21,7 @@ from sfumato.engine.duckdb import scan
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.relational import Operation, Reference, Scalar, Statement, apply, whole
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
-from sfumato.plan.limits import Bounding
+from sfumato.plan.limits import Strategy
 from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity
 
@@ -83,20 +83,20 @@ Claim = Callable[[Bounded], Bounded]
 
 
 def worst(
-    asked: str, way: Bounding, claim: Claim, *, relation: str = "add-remove", per_group: int | None = None
+    asked: str, way: Strategy, claim: Claim, *, relation: str = "add-remove", per_group: int | None = None
 ) -> Change:
     """The largest share of the claim that any pair of the tables reaches, in each norm, over all measures."""
-    return _worst(_opened(way is not Bounding.WHOLE), asked, way, claim, relation, per_group)
+    return _worst(_opened(way is not Strategy.WHOLE), asked, way, claim, relation, per_group)
 
 
 def _worst(
-    tables: dict[str, DuckDB], asked: str, way: Bounding, claim: Claim, relation: str, per_group: int | None
+    tables: dict[str, DuckDB], asked: str, way: Strategy, claim: Claim, relation: str, per_group: int | None
 ) -> Change:
     engine = tables[""]
     plan = question(engine, engine._policy, asked)
     limits = plan.limits.tighten(None, None, per_group)
     made = boundings(plan.query.plan, limits, len(plan.groups))
-    claimed = claim(for_neighbours(next(each for each in made if each.bounding is way), Neighbours(relation)))
+    claimed = claim(for_neighbours(next(each for each in made if each.strategy is way), Neighbours(relation)))
     totals = {name: tuples(each.totals(claimed, plan.groups, 7)) for name, each in tables.items()}
     names = [name for name in tables if name]
     pairs = [("", name) for name in names] if relation == "add-remove" else list(combinations(names, 2))
@@ -138,18 +138,18 @@ JOINED = "SELECT COUNT(*) FROM people JOIN places USING (region)"
 UNITS = [
     (asked, way)
     for asked in (COUNT, SUM, MEAN, GROUPED, GROUPED_SUM, GROUPED_AGE, DISTINCT)
-    for way in (Bounding.REWEIGHT, Bounding.CLIP_L1, Bounding.CLIP_L2, Bounding.SAMPLE)
-    if (asked, way) != (DISTINCT, Bounding.REWEIGHT)
+    for way in (Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2, Strategy.SAMPLE)
+    if (asked, way) != (DISTINCT, Strategy.REWEIGHT)
 ]
 
 
-def _norm(way: Bounding) -> str:
+def _norm(way: Strategy) -> str:
     """The norm that the noise is calibrated to."""
-    return "squares" if way is Bounding.CLIP_L2 else "l1"
+    return "squares" if way is Strategy.CLIP_L2 else "l1"
 
 
 @pytest.mark.parametrize(("asked", "way"), UNITS)
-def test_claims_are_reached_when_a_unit_is_added(asked: str, way: Bounding) -> None:
+def test_claims_are_reached_when_a_unit_is_added(asked: str, way: Strategy) -> None:
     """Up to rounding toward zero."""
     reached = worst(asked, way, honest)
     assert reached.worst <= 1
@@ -157,7 +157,7 @@ def test_claims_are_reached_when_a_unit_is_added(asked: str, way: Bounding) -> N
 
 
 @pytest.mark.parametrize(("asked", "way"), [each for each in UNITS if "GROUP BY" in each[0]])
-def test_claims_are_reached_when_a_unit_is_replaced(asked: str, way: Bounding) -> None:
+def test_claims_are_reached_when_a_unit_is_replaced(asked: str, way: Strategy) -> None:
     """By two units that share no group."""
     reached = worst(asked, way, honest, relation="replace")
     assert reached.worst <= 1
@@ -168,37 +168,37 @@ def test_claims_are_reached_when_a_unit_is_replaced(asked: str, way: Bounding) -
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_claims_are_reached_when_every_row_is_a_unit(asked: str, relation: str) -> None:
     """A row that a public table doubles is a unit of two rows: what is claimed is what the most rows of it reach."""
-    reached = worst(asked, Bounding.WHOLE, honest, relation=relation)
+    reached = worst(asked, Strategy.WHOLE, honest, relation=relation)
     assert reached.worst <= 1
     assert reached.l1 == 1 or relation == "replace"
 
 
 @pytest.mark.parametrize(("asked", "way"), [each for each in UNITS if "GROUP BY" not in each[0]])
-def test_no_claim_is_exceeded_when_a_unit_is_replaced(asked: str, way: Bounding) -> None:
+def test_no_claim_is_exceeded_when_a_unit_is_replaced(asked: str, way: Strategy) -> None:
     """In one group, and in both directions of a value's range, at the limits and one beyond."""
     assert worst(asked, way, honest, relation="replace").worst <= 1
 
 
 @pytest.mark.parametrize(("asked", "way"), UNITS)
-def test_half_a_claim_is_caught(asked: str, way: Bounding) -> None:
+def test_half_a_claim_is_caught(asked: str, way: Strategy) -> None:
     assert getattr(worst(asked, way, halved), _norm(way)) > 1.9
 
 
 @pytest.mark.parametrize(
     ("asked", "way", "limit"),
     [
-        (COUNT, Bounding.REWEIGHT, "rows"),
-        (GROUPED, Bounding.REWEIGHT, "rows"),
-        (GROUPED, Bounding.SAMPLE, "rows"),
-        (GROUPED, Bounding.SAMPLE, "rows_per_group"),
-        (DISTINCT, Bounding.SAMPLE, "groups"),
-        (COUNT, Bounding.CLIP_L1, "rows_per_group"),
-        (GROUPED, Bounding.CLIP_L2, "rows_per_group"),
-        (DISTINCT, Bounding.CLIP_L1, "groups"),
-        (DISTINCT, Bounding.CLIP_L2, "groups"),
+        (COUNT, Strategy.REWEIGHT, "rows"),
+        (GROUPED, Strategy.REWEIGHT, "rows"),
+        (GROUPED, Strategy.SAMPLE, "rows"),
+        (GROUPED, Strategy.SAMPLE, "rows_per_group"),
+        (DISTINCT, Strategy.SAMPLE, "groups"),
+        (COUNT, Strategy.CLIP_L1, "rows_per_group"),
+        (GROUPED, Strategy.CLIP_L2, "rows_per_group"),
+        (DISTINCT, Strategy.CLIP_L1, "groups"),
+        (DISTINCT, Strategy.CLIP_L2, "groups"),
     ],
 )
-def test_a_limit_off_by_one_is_caught(asked: str, way: Bounding, limit: str) -> None:
+def test_a_limit_off_by_one_is_caught(asked: str, way: Strategy, limit: str) -> None:
     assert worst(asked, way, generous(limit), per_group=1 if limit == "groups" else None).worst > 1
 
 
@@ -218,19 +218,19 @@ def one_more(compared: str) -> Callable[[DuckDB, Statement], str]:
 
 HEAVY = "HAVING (COUNT(*) >"
 SLIPS = [
-    (COUNT, Bounding.REWEIGHT, HEAVY),
-    (GROUPED_SUM, Bounding.REWEIGHT, HEAVY),
-    (GROUPED, Bounding.CLIP_L1, HEAVY),
-    (GROUPED_SUM, Bounding.CLIP_L2, HEAVY),
-    (DISTINCT, Bounding.SAMPLE, '"a" <='),
-    (GROUPED, Bounding.SAMPLE, '"b" <='),
-    (GROUPED_SUM, Bounding.SAMPLE, '"d" <='),
+    (COUNT, Strategy.REWEIGHT, HEAVY),
+    (GROUPED_SUM, Strategy.REWEIGHT, HEAVY),
+    (GROUPED, Strategy.CLIP_L1, HEAVY),
+    (GROUPED_SUM, Strategy.CLIP_L2, HEAVY),
+    (DISTINCT, Strategy.SAMPLE, '"a" <='),
+    (GROUPED, Strategy.SAMPLE, '"b" <='),
+    (GROUPED_SUM, Strategy.SAMPLE, '"d" <='),
 ]
 
 
 @pytest.mark.parametrize(("asked", "way", "compared"), SLIPS)
 def test_a_statement_that_lets_one_row_more_pass_is_caught(
-    monkeypatch: pytest.MonkeyPatch, asked: str, way: Bounding, compared: str
+    monkeypatch: pytest.MonkeyPatch, asked: str, way: Strategy, compared: str
 ) -> None:
     """Only a unit with exactly one row, or one group, more than a limit sees some of these; when it is replaced, only
     by one that shares no group with it."""
@@ -249,14 +249,14 @@ def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) 
         return apply(Operation.SUBTRACT, weighted, apply(Operation.MULTIPLY, value, whole(1 << bits)))
 
     monkeypatch.setattr(lowering, "_excess", rounded)
-    assert worst(COUNT, Bounding.REWEIGHT, honest).l1 > 1
+    assert worst(COUNT, Strategy.REWEIGHT, honest).l1 > 1
 
 
 def test_weights_of_negative_values_are_rounded_toward_zero() -> None:
     """Seven rows at the lower end of a range, of which five may count: rounded down they would count for more."""
     world = World(True, LIMITS, _COLUMNS | {"age": {"type": "integer", "bounds": [-10, 2]}}, _STORED, {}, ())
     tables = {"": world.engine([]), "seven": world.engine(_rows(7, -10))}
-    reached = _worst(tables, SUM, Bounding.REWEIGHT, honest, "add-remove", None)
+    reached = _worst(tables, SUM, Strategy.REWEIGHT, honest, "add-remove", None)
     assert 0.999 < reached.l1 <= 1
 
 
@@ -264,17 +264,17 @@ def test_a_missing_clamp_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Except by clipping, which cuts a unit's vector to its norm whatever it holds."""
     monkeypatch.setattr(scan, "_clamped", lambda sql, *_: sql)
     tables = _tables(units=True)
-    reached = {way: _worst(tables, SUM, way, honest, "add-remove", None).l1 for way in Bounding if way.name != "WHOLE"}
-    assert reached[Bounding.REWEIGHT] > 1000
-    assert reached[Bounding.SAMPLE] > 1000
-    assert reached[Bounding.CLIP_L1] <= 1
+    reached = {way: _worst(tables, SUM, way, honest, "add-remove", None).l1 for way in Strategy if way.name != "WHOLE"}
+    assert reached[Strategy.REWEIGHT] > 1000
+    assert reached[Strategy.SAMPLE] > 1000
+    assert reached[Strategy.CLIP_L1] <= 1
     for engine in tables.values():
         engine.close()
 
 
 @pytest.mark.parametrize("asked", [GROUPED, GROUPED_SUM, DISTINCT])
-@pytest.mark.parametrize("way", [Bounding.CLIP_L1, Bounding.SAMPLE])
-def test_replace_treated_as_add_remove_is_caught(asked: str, way: Bounding) -> None:
+@pytest.mark.parametrize("way", [Strategy.CLIP_L1, Strategy.SAMPLE])
+def test_replace_treated_as_add_remove_is_caught(asked: str, way: Strategy) -> None:
     def careless(bounded: Bounded) -> Bounded:
         halves = [each.sensitivity for each in bounded.measures]
         mistaken = [Sensitivity(s.groups, s.per_group, s.total / 2, s.squares / 2, s.neighbours) for s in halves]
@@ -293,4 +293,4 @@ def test_a_join_may_multiply_a_row() -> None:
             measures=tuple(replace(each, sensitivity=Sensitivity(1, 1)) for each in bounded.measures),
         )
 
-    assert worst(JOINED, Bounding.WHOLE, forgetful).l1 == 2
+    assert worst(JOINED, Strategy.WHOLE, forgetful).l1 == 2

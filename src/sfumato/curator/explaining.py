@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Scaled
-from sfumato.plan.limits import Bounding
+from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import Filter, Join, Query, Scan, relations
 from sfumato.plan.words import bounds, enforced, many, measured, names, words
 from sfumato.policy import Policy
@@ -82,14 +82,14 @@ def explain(
     share = len(prepared.mechanisms)
     for scaled, mechanism in zip(prepared.bounded.measures, prepared.mechanisms, strict=True):
         together = simultaneous(query.finish, groups) if picked else scaled.coordinates
-        width = mechanism.error(confidence, max(1, together)) * scaled.worth
+        width = mechanism.error(confidence, max(1, together)) * scaled.unit_value
         operators.append(Operator("measure", measured(scaled.measure), _sensitivity(scaled)))
         price = f"1/{share} of the price" if share > 1 else "the whole price"
         on = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""
         operators.append(
             Operator(
                 "noise",
-                mechanism.words(scaled.worth),
+                mechanism.words(scaled.unit_value),
                 f"±{shown(float(width))}{on} {sure}, for {price}",
             )
         )
@@ -118,15 +118,15 @@ def _sources(query: Query, policy: Policy) -> list[Operator]:
 
 
 def _limit(prepared: Prepared) -> Operator:
-    return Operator("limit", enforced(prepared.bounded), _HOW[prepared.bounded.bounding])
+    return Operator("limit", enforced(prepared.bounded), _HOW[prepared.bounded.strategy])
 
 
 _HOW = {
-    Bounding.WHOLE: "every row is a unit: nothing to limit",
-    Bounding.REWEIGHT: "rows of a unit with more are weighted down, so that together they count as many as allowed",
-    Bounding.CLIP_L1: "a unit's contributions are scaled down to the allowed sum of sizes",
-    Bounding.CLIP_L2: "a unit's contributions are scaled down to the allowed length",
-    Bounding.SAMPLE: "rows of a unit with more are kept by a secret hash",
+    Strategy.WHOLE: "every row is a unit: nothing to limit",
+    Strategy.REWEIGHT: "rows of a unit with more are weighted down, so that together they count as many as allowed",
+    Strategy.CLIP_L1: "a unit's contributions are scaled down to the allowed sum of sizes",
+    Strategy.CLIP_L2: "a unit's contributions are scaled down to the allowed length",
+    Strategy.SAMPLE: "rows of a unit with more are kept by a secret hash",
 }
 
 
@@ -144,7 +144,7 @@ def _group(query: Query, groups: int) -> Operator:
 def _sensitivity(scaled: Scaled) -> str:
     change = scaled.sensitivity
     known = bounds(scaled)
-    most, once = (shown(float(each * scaled.worth), 6) for each in (change.l1, change.linf))
+    most, once = (shown(float(each * scaled.unit_value), 6) for each in (change.l1, change.linf))
     size = f"one unit moves {scaled.measure.noised} by at most {most} in all, {once} in a group"
     return f"{known}; {size}" if known else size
 

@@ -17,7 +17,7 @@ from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.canonical import digest
 from sfumato.plan.keys import conditions, groups
-from sfumato.plan.limits import Bounding, Limits
+from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.warnings import undeclared
 from sfumato.policy import Table
@@ -44,7 +44,7 @@ class Question:
     text: str
     query: Query
     limits: Limits
-    bounding: Bounding | None = None
+    strategy: Strategy | None = None
 
     @property
     def table(self) -> Table:
@@ -83,10 +83,10 @@ class Question:
                 fix="ask for fewer columns or coarser groups",
             )
         found = boundings(self.query.plan, self.limits, len(self.groups))
-        if self.bounding is not None:
-            found = tuple(each for each in found if each.bounding is self.bounding)
+        if self.strategy is not None:
+            found = tuple(each for each in found if each.strategy is self.strategy)
             if not found:
-                raise InvalidParameter("bounding", self.bounding.value, "one that is sound for this question")
+                raise InvalidParameter("strategy", self.strategy.value, "one that is sound for this question")
         return tuple(for_neighbours(each, self._context.policy.neighbours) for each in found)
 
     def limit(
@@ -95,19 +95,19 @@ class Question:
         rows: int | None = None,
         groups: int | None = None,
         rows_per_group: int | None = None,
-        bounding: Bounding | str | None = None,
+        strategy: Strategy | str | None = None,
     ) -> Question:
         """The same question with tighter limits for one unit: less noise, more bias."""
         if self.table.every_row:
             raise InvalidParameter("limit", rows or groups, "left out: every row is a unit")
-        way = self.bounding
-        if bounding is not None:
+        chosen = self.strategy
+        if strategy is not None:
             try:
-                way = Bounding(bounding)
+                chosen = Strategy(strategy)
             except ValueError:
-                names = ", ".join(each.value for each in Bounding if each is not Bounding.WHOLE)
-                raise InvalidParameter("bounding", bounding, f"one of {names}") from None
-        return replace(self, limits=self.limits.tighten(rows, groups, rows_per_group), bounding=way)
+                names = ", ".join(each.value for each in Strategy if each is not Strategy.WHOLE)
+                raise InvalidParameter("strategy", strategy, f"one of {names}") from None
+        return replace(self, limits=self.limits.tighten(rows, groups, rows_per_group), strategy=chosen)
 
     def explain(
         self,
@@ -178,7 +178,7 @@ class Question:
     def identity(self) -> str:
         """The hash of what is measured: equal for questions that differ only in what is done with the numbers."""
         listed = hashlib.sha256(repr(self.groups).encode()).hexdigest()  # a text of their own: there may be many
-        return digest(self.query.plan, self.limits, self.bounding, listed, self._context.declared)
+        return digest(self.query.plan, self.limits, self.strategy, listed, self._context.declared)
 
     def __repr__(self) -> str:
         shown = " ".join(self.text.split())
@@ -187,7 +187,7 @@ class Question:
     def _answer(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
         measured = found.value
         finished = finish(self.query.finish, measured.keys.groups, estimating(measured, confidence), joint=joint)
-        words = tuple(scale.mechanism.words(scale.worth) for scale in measured.scales)
+        words = tuple(scale.mechanism.words(scale.unit_value) for scale in measured.scales)
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
         return answer(self.query, finished, paper, self.warnings)
 

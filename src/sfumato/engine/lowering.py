@@ -42,7 +42,7 @@ from sfumato.plan.bounding import Bounded, Scaled, longest
 from sfumato.plan.costs import expressions
 from sfumato.plan.expressions import Column, Expression, Field, columns
 from sfumato.plan.keys import MOST_GROUPS, World
-from sfumato.plan.limits import Bounding
+from sfumato.plan.limits import Strategy
 from sfumato.plan.measures import Contribution
 from sfumato.plan.nodes import Filter, relations
 from sfumato.policy import Type
@@ -62,9 +62,9 @@ Stages = tuple[tuple[str, Select], ...]
 def statement(bounded: Bounded, key: int) -> Statement:
     """The statement whose rows are (key…, total…), one for each group that has a row; ``key`` decides the sample."""
     rows = _rows(bounded)
-    if bounded.bounding is Bounding.SAMPLE:
+    if bounded.strategy is Strategy.SAMPLE:
         return _sample(bounded, rows, key)
-    return _LOWERINGS[bounded.bounding](bounded, rows)
+    return _LOWERINGS[bounded.strategy](bounded, rows)
 
 
 def distinct(world: World) -> Statement:
@@ -303,7 +303,7 @@ class _Scaling:
         own = tuple(f"v{index + offset}" for offset in range(measure.coordinates))
         limits = bounded.limits.of_measure(measure.measure)
         per_group, total = limits.rows_per_group, limits.total
-        size, squared = measure.size << measure.bits, bounded.bounding is Bounding.CLIP_L2
+        size, squared = measure.size << measure.bits, bounded.strategy is Strategy.CLIP_L2
         bound = math.isqrt(longest(per_group * size, total * size)) if squared else total * size
         return cls(own, f"n{number}", measure.size * per_group, measure.bits, bound, squared)
 
@@ -447,11 +447,11 @@ def _lost(rows: _Rows, name: str, kept: Scalar) -> Scalar:
     return apply(Operation.SUBTRACT, left, Total(Aggregation.MAX, value))
 
 
-_LOWERINGS: dict[Bounding, Callable[[Bounded, _Rows], Statement]] = {
-    Bounding.WHOLE: _whole,
-    Bounding.REWEIGHT: _reweight,
-    Bounding.CLIP_L1: _clip,
-    Bounding.CLIP_L2: _clip,
+_LOWERINGS: dict[Strategy, Callable[[Bounded, _Rows], Statement]] = {
+    Strategy.WHOLE: _whole,
+    Strategy.REWEIGHT: _reweight,
+    Strategy.CLIP_L1: _clip,
+    Strategy.CLIP_L2: _clip,
 }
 
 
@@ -466,7 +466,7 @@ def _rows(bounded: Bounded) -> _Rows:
     keys = [key if each.domain.nullable else lowering.shared(key) for key, each in zip(keys, plan.keys, strict=True)]
     tests += [present(key) for key, each in zip(keys, plan.keys, strict=True) if not each.domain.nullable]
     values = [_row_values(measure, lowering) for measure in bounded.measures]
-    unit = _same("u") if bounded.bounding is not Bounding.WHOLE else ()
+    unit = _same("u") if bounded.strategy is not Strategy.WHOLE else ()
     flat = [(f"v{index}", value) for index, value in enumerate(value for found in values for value in found)]
     named = tuple((f"k{index}", key) for index, key in enumerate(keys))
     maximal = [each.measure.once_per_unit for each in bounded.measures for _ in range(each.coordinates)]
@@ -485,7 +485,7 @@ def _joined(bounded: Bounded) -> tuple[Select, RowLowering]:
     plan = bounded.plan
     read = _read(plan)
     names = {field: f"c{index}" for index, field in enumerate(read)}
-    unit = (("u", Reference(UNIT, "r")),) if bounded.bounding is not Bounding.WHOLE else ()
+    unit = (("u", Reference(UNIT, "r")),) if bounded.strategy is not Strategy.WHOLE else ()
     own = tuple((names[field], Reference(field.name, "r")) for field in read if field.source == 0)
     source = Select((*unit, *own) or (("c", whole(0)),), Table(plan.table))
     lowering = RowLowering({field: Reference(short) for field, short in names.items()})

@@ -24,7 +24,7 @@ from sfumato.plan.bounding import Bounded
 from sfumato.plan.canonical import digest
 from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.functions import call, literal
-from sfumato.plan.limits import Bounding, Limits
+from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, Finish, GroupKey, Query, Scan
 from sfumato.plan.readings import Integers, LinearScores, Supports, Thresholds, Totals
@@ -237,7 +237,7 @@ def sell(curator: Curator, table: str, column: str, prices: Sequence[Number]) ->
     reached = _reaching(Column(bid, domain), listed, 0, len(listed))
     query = Query(Aggregate(Scan(table, declared.every_row, {bid: domain}), (reached,), (Count(),)), Finish(()))
     limits = Limits.of(declared)
-    bounding = None if declared.every_row else Bounding.SAMPLE  # whole bids: a price is reached or it is not
+    bounding = None if declared.every_row else Strategy.SAMPLE  # whole bids: a price is reached or it is not
     words = f"an auction among {table}.{column} at {len(listed)} prices up to {text(listed[-1])}"
     return TableAuction(Question(context_of(curator), words, query, limits, bounding), listed, unit)
 

@@ -78,11 +78,11 @@ class Priced:
         else:
             rows = [game.best(i)[t] for i, t in enumerate(reports)]
         payments = tuple(
-            Fraction(0) if row is None else law.mean(row) / game.scale - self._worth(scores, row) for row in rows
+            Fraction(0) if row is None else law.mean(row) / game.scale - self._in_own_terms(scores, row) for row in rows
         )
         return Law(law.weights, law.error + _ERROR, payments)
 
-    def _worth(self, scores: tuple[Fraction, ...], own: tuple[int, ...]) -> Fraction:
+    def _in_own_terms(self, scores: tuple[Fraction, ...], own: tuple[int, ...]) -> Fraction:
         """(2/ε)(ln Z − ln Z₋ᵢ): what the game is worth to a player with these values."""
         rest = [score - Fraction(value, self.environment.scale) for score, value in zip(scores, own, strict=True)]
         return (_log_sum(scores, self.selection.rate) - _log_sum(rest, self.selection.rate)) / self.selection.rate

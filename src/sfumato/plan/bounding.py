@@ -25,7 +25,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sfumato.plan.limits import Bounding, Limits
+from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import MOST_STEPS, Contribution, Estimator, Measure
 from sfumato.plan.nodes import Aggregate, Bound
 from sfumato.privacy import Neighbours, Sensitivity
@@ -80,7 +80,7 @@ class Scaled:
         return any(each.low < 0 < each.high for each in self.contributions)
 
     @property
-    def worth(self) -> Fraction:
+    def unit_value(self) -> Fraction:
         """What one whole number in the totals is worth."""
         return self.step / 2**self.bits
 
@@ -100,7 +100,7 @@ class Bounded:
         return found
 
     @property
-    def bounding(self) -> Bounding:
+    def strategy(self) -> Strategy:
         return self.bound.strategy
 
     @property
@@ -112,13 +112,13 @@ def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ..
     """Every sound way to limit one unit in this plan, cheapest first; where the plan limits it already, that one."""
     most = plan.source.most_rows
     if most is not None:
-        return (_bounded(plan, Bounding.WHOLE, Limits(most, most, most), groups),)
-    clips = [Bounding.CLIP_L1, Bounding.CLIP_L2]
-    ways = [*clips, Bounding.SAMPLE]
+        return (_bounded(plan, Strategy.WHOLE, Limits(most, most, most), groups),)
+    clips = [Strategy.CLIP_L1, Strategy.CLIP_L2]
+    strategies = [*clips, Strategy.SAMPLE]
     if not any(measure.once_per_unit for measure in plan.measures):
         # a single group is clipped with one pass over the units; several need a second, and reweighting does not
-        ways = [*clips, Bounding.REWEIGHT, Bounding.SAMPLE] if groups == 1 else [Bounding.REWEIGHT, *ways]
-    return tuple(_bounded(plan, way, limits, groups) for way in ways)
+        strategies = [*clips, Strategy.REWEIGHT, Strategy.SAMPLE] if groups == 1 else [Strategy.REWEIGHT, *strategies]
+    return tuple(_bounded(plan, strategy, limits, groups) for strategy in strategies)
 
 
 def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:
@@ -137,31 +137,31 @@ def _for_neighbours(scaled: Scaled, neighbours: Neighbours) -> Sensitivity:
     return Sensitivity(length, found.per_group, total, found.squares, found.neighbours)
 
 
-def _bounded(plan: Aggregate, way: Bounding, limits: Limits, groups: int) -> Bounded:
+def _bounded(plan: Aggregate, strategy: Strategy, limits: Limits, groups: int) -> Bounded:
     """The rewrite: a Bound is put between the aggregate and its rows."""
     effective = replace(limits, groups=min(limits.groups, groups))
-    measures = tuple(_scaled(each, way, effective, groups) for each in plan.measures)
-    return Bounded(replace(plan, source=Bound(plan.source, way, effective)), measures)
+    measures = tuple(_scaled(each, strategy, effective, groups) for each in plan.measures)
+    return Bounded(replace(plan, source=Bound(plan.source, strategy, effective)), measures)
 
 
-def _scaled(measure: Measure, way: Bounding, limits: Limits, groups: int) -> Scaled:
+def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int) -> Scaled:
     own = limits.of_measure(measure)
-    reach = own.rows if way is Bounding.REWEIGHT else own.total
+    reach = own.rows if strategy is Strategy.REWEIGHT else own.total
     step = measure.step(reach)
     low, high = measure.held(step)
     size = measure.size(low, high)
-    bits = _bits(size * reach) if way.fractional else 0
+    bits = _bits(size * reach) if strategy.fractional else 0
     coordinates = groups * measure.estimator(step, low, high).coordinates
-    change = _sensitivity(way, size << bits, own, coordinates)
+    change = _sensitivity(strategy, size << bits, own, coordinates)
     return Scaled(measure, step, low, high, bits, change, change)
 
 
-def _sensitivity(way: Bounding, size: int, limits: Limits, coordinates: int) -> Sensitivity:
+def _sensitivity(strategy: Strategy, size: int, limits: Limits, coordinates: int) -> Sensitivity:
     """For add-remove neighbours; see the module's text."""
     rows, per_group, total = limits.rows, limits.rows_per_group, limits.total
-    if way is Bounding.REWEIGHT:
+    if strategy is Strategy.REWEIGHT:
         return Sensitivity(coordinates, rows * size, total=rows * size)
-    if way is Bounding.CLIP_L2:
+    if strategy is Strategy.CLIP_L2:
         # the scaling is done in doubles: its relative error, below 2^-49, is covered by 2^-40
         squares = math.floor(longest(per_group * size, total * size) * (1 + Fraction(1, 2**40)))
         return Sensitivity(coordinates, per_group * size, math.isqrt(coordinates * squares), squares)

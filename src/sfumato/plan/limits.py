@@ -12,7 +12,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import whole
 
 
-class Bounding(Enum):
+class Strategy(Enum):
     """How the limits of one unit are enforced in the query."""
 
     WHOLE = "whole"
@@ -24,12 +24,12 @@ class Bounding(Enum):
     @property
     def order(self) -> int | None:
         """The norm it cuts a unit's contributions to; None where it is good for either."""
-        return {Bounding.CLIP_L1: 1, Bounding.CLIP_L2: 2}.get(self)
+        return {Strategy.CLIP_L1: 1, Strategy.CLIP_L2: 2}.get(self)
 
     @property
     def fractional(self) -> bool:
         """Whether it scales contributions, which then are fractions of a row."""
-        return self in (Bounding.REWEIGHT, Bounding.CLIP_L1, Bounding.CLIP_L2)
+        return self in (Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2)
 
 
 @codec.value("limits")

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from sfumato.plan.expressions import Expression, Field
-from sfumato.plan.limits import Bounding, Limits
+from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Measure
 from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
@@ -114,7 +114,7 @@ class Bound:
     """What of each unit's rows counts, by a strategy that keeps it within limits."""
 
     input: Relation
-    strategy: Bounding
+    strategy: Strategy
     limits: Limits
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.expressions import Call, Column, Expression, Key, Reference, Result
-from sfumato.plan.limits import Bounding, Limits
+from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Measure
 from sfumato.plan.nodes import Aggregate
 from sfumato.policy import Type
@@ -55,7 +55,7 @@ def limits(allowed: Limits) -> str:
 
 def enforced(bounded: Bounded) -> str:
     """The limits of one unit that a bounding keeps: weighting a unit's rows down limits their number in all."""
-    if bounded.bounding is Bounding.REWEIGHT:
+    if bounded.strategy is Strategy.REWEIGHT:
         return f"≤ {many(bounded.limits.rows, 'row')} of one unit, in all groups together"
     return limits(bounded.limits)
 

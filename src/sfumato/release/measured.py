@@ -26,13 +26,13 @@ from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 class Scale:
     """How to read one measure's totals."""
 
-    worth: Fraction
+    unit_value: Fraction
     """Of one whole number in the totals."""
     mechanism: Additive
     estimator: Estimator
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "worth", exact(self.worth, "worth"))
+        object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
 
 
 @codec.value("measured")
@@ -84,7 +84,7 @@ class GroupTotals:
 
 def scales(prepared: Prepared) -> tuple[Scale, ...]:
     return tuple(
-        Scale(measure.worth, mechanism, measure.estimator)
+        Scale(measure.unit_value, mechanism, measure.estimator)
         for measure, mechanism in zip(prepared.bounded.measures, prepared.mechanisms, strict=True)
     )
 
@@ -95,13 +95,13 @@ def estimating(measured: Measured, confidence: Number) -> Callable[[int], list[E
     columns, index = [], 0
     for scale in measured.scales:
         own = range(index, index + scale.estimator.coordinates)
-        columns.append([_worth(totals[k], scale.worth) for k in own])
+        columns.append([_in_own_terms(totals[k], scale.unit_value) for k in own])
         index = own.stop
     found: dict[int, list[Estimate]] = {}
 
     def estimates(parts: int) -> list[Estimate]:
         if parts not in found:
-            widths = (float(scale.mechanism.error(confidence, parts) * scale.worth) for scale in measured.scales)
+            widths = (float(scale.mechanism.error(confidence, parts) * scale.unit_value) for scale in measured.scales)
             scaled = zip(measured.scales, columns, widths, strict=True)
             found[parts] = [scale.estimator.estimate(own, width) for scale, own, width in scaled]
         return found[parts]
@@ -109,9 +109,9 @@ def estimating(measured: Measured, confidence: Number) -> Callable[[int], list[E
     return estimates
 
 
-def _worth(totals: Floats, worth: Fraction) -> Floats:
+def _in_own_terms(totals: Floats, unit_value: Fraction) -> Floats:
     """Whole totals in the measure's own terms: rounded once where both are moderate, so that 5 × 0.01 is 0.05."""
     with np.errstate(over="raise"):  # found by the rehearsal, whose totals are the largest
-        if max(worth.numerator, worth.denominator) < 2**900:
-            return totals * float(worth.numerator) / float(worth.denominator)
-        return totals * float(worth)
+        if max(unit_value.numerator, unit_value.denominator) < 2**900:
+            return totals * float(unit_value.numerator) / float(unit_value.denominator)
+        return totals * float(unit_value)

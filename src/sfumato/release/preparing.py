@@ -15,7 +15,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.limits import Bounding
+from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import Totals
 from sfumato.privacy import Budget, Curve
 from sfumato.privacy.calibration import least
@@ -58,7 +58,7 @@ class Prepared:
     def half_widths(self, confidence: Number = "0.95", together: int = 1) -> tuple[Fraction, ...]:
         """Of each measure's noise, in the measure's own terms."""
         return tuple(
-            mechanism.error(confidence, together) * measure.worth
+            mechanism.error(confidence, together) * measure.unit_value
             for mechanism, measure in zip(self.mechanisms, self.bounded.measures, strict=True)
         )
 
@@ -78,20 +78,22 @@ def prepare(
     wanted = [family] if family is not None else _families(price, account)
     best = [_best(options, price, each) for each in wanted if _suited(options, each)]
     if not best:
-        raise _unsuited(options[0].bounding)
+        raise _unsuited(options[0].strategy)
     chosen = min(best, key=_noise)
     return chosen if family is not None or chosen.pure else _kept_pure(best, chosen, account)
 
 
 def _suited(options: Sequence[Bounded], family: Family) -> list[Bounded]:
     """Lengths are clipped for Gaussian noise, sums of sizes for Laplace noise; all other ways suit both."""
-    return [each for each in options if each.bounding.order in (None, family.order)]
+    return [each for each in options if each.strategy.order in (None, family.order)]
 
 
-def _unsuited(way: Bounding) -> InvalidParameter:
-    law, named = ("Gaussian", "a delta or a rho") if way is Bounding.CLIP_L2 else ("Laplace", "mechanism=sf.Laplace")
-    rule = f"left out, or one that suits the noise: {way.value} goes with {law} noise alone"
-    return InvalidParameter("bounding", way.value, rule, fix=f"name {named}, or another bounding")
+def _unsuited(strategy: Strategy) -> InvalidParameter:
+    law, named = (
+        ("Gaussian", "a delta or a rho") if strategy is Strategy.CLIP_L2 else ("Laplace", "mechanism=sf.Laplace")
+    )
+    rule = f"left out, or one that suits the noise: {strategy.value} goes with {law} noise alone"
+    return InvalidParameter("strategy", strategy.value, rule, fix=f"name {named}, or another strategy")
 
 
 def _families(price: Price, account: Budget | None) -> list[Family]:
@@ -122,8 +124,8 @@ def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
     """The way with the least sensitivity: noise grows with Δ₁ (Laplace) or Δ₂ (Gaussian), all else being equal."""
     suited = _suited(options, family)
     chosen = min(suited, key=lambda each: round(_reach(each, family), 9))  # the first, and cheapest, among equals
-    others = [each.bounding.value for each in suited if each is not chosen]
-    reason = f"{chosen.bounding.value}, " + (
+    others = [each.strategy.value for each in suited if each is not chosen]
+    reason = f"{chosen.strategy.value}, " + (
         f"for the least noise: {' and '.join(others)} would need as much or more" if others else "the only way"
     )
     return Prepared(_calibrated(chosen, price, family), price, reason)
@@ -131,7 +133,7 @@ def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
 
 def _reach(bounded: Bounded, family: Family) -> float:
     """The sum of the logarithms of all sensitivities, in the measures' own terms."""
-    return sum(math.log(family.norm(each.sensitivity) * each.worth) for each in bounded.measures)
+    return sum(math.log(family.norm(each.sensitivity) * each.unit_value) for each in bounded.measures)
 
 
 def _noise(prepared: Prepared) -> float:

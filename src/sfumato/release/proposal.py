@@ -167,7 +167,7 @@ def receipt(
         guarantee=bought.price,
         account=f"ε = {text(budget.epsilon)}, δ = {text(budget.delta)}",
         mechanisms=mechanisms,
-        bounding=bought.bounding,
+        strategy=bought.strategy,
         limits=bought.limits,
         bounds=bought.bounds,
         policy=here.declared,

@@ -17,7 +17,7 @@ class Purchase:
     """The terms on which an answer was bought: whoever reads it later gets this promise, not the one they asked for."""
 
     price: str = ""
-    bounding: str = ""
+    strategy: str = ""
     """How a unit's part was limited when it was measured."""
     limits: str = ""
     bounds: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ def purchase(bounded: Bounded, price: Price, version: str) -> Purchase:
     """The terms of a release that is made now."""
     return Purchase(
         str(price),
-        bounded.bounding.value,
+        bounded.strategy.value,
         words.enforced(bounded),
         tuple(known for each in bounded.measures if (known := words.bounds(each)) is not None),
         version,

@@ -25,7 +25,7 @@ class Receipt:
     account: str
     """Of everything ever released from the account, whatever is asked next."""
     mechanisms: tuple[str, ...]
-    bounding: str
+    strategy: str
     limits: str
     bounds: tuple[str, ...]
     policy: str
@@ -79,7 +79,7 @@ class Receipt:
             ("the account", f"{self.account} for life; left: {self.remaining}{self._amended}"),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
             ("ranges", f"each holds with {percent(self.confidence)} confidence, for the noise alone"),
-            ("limits", f"{self.limits} ({self.bounding})"),
+            ("limits", f"{self.limits} ({self.strategy})"),
             ("bounds", "; ".join(self.bounds) or "none needed"),
             ("data", self.data[:16]),
             ("policy", self.policy[:16]),
