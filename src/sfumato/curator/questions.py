@@ -25,7 +25,7 @@ from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
-from sfumato.release.measured import GroupTotals, Measured, estimating
+from sfumato.release.measured import KnownGroups, Measured, estimating
 from sfumato.release.preparing import Family, Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, released
@@ -165,7 +165,7 @@ class Question:
         call = Call(fresh, request_id, seconds, progress)
         prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism))
         return released(
-            GroupTotals(prepared, self.groups, self._context.version),
+            KnownGroups(prepared, self.groups, self._context.version),
             prepared.price,
             lambda found: self._answer(found, confidence, joint),
             question=self.text,

@@ -1,7 +1,8 @@
 """What is read exactly, as frozen values; each says how far one unit can move it.
 
-A reading is a function of the totals of a bounded plan, which an engine reads in one pass. Its sensitivity is derived
-from what the bounding proves, never stated by who asks.
+An engine is asked for a ``Reading``: a bounded plan and what of it is read, in one pass. What a mechanism sees is a
+view of what the engine gave: one measure's columns, or a linear transform of them. Its sensitivity is derived from what
+the bounding proves, never stated by who asks.
 
 *Totals* are the whole totals of one measure. *LinearScores* give every candidate a whole score s_h = Σ_g w_hg·t_g.
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +33,39 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.nodes import GroupKey
 from sfumato.privacy import Neighbours, Sensitivity, codec
 
 Integers = NDArray[np.int64]
 """Whole numbers: one row for each group, one column for each coordinate."""
 
+E = TypeVar("E")
 _LARGEST = (1 << 62) - 1
 
 
-class Reading(Protocol):
-    """A reading says which bounded plan it is read from, and what becomes of that plan's totals."""
+@dataclass(frozen=True)
+class Reading(Generic[E]):
+    """What an engine reads exactly of a bounded plan; its type says what the engine gives."""
+
+    bounded: Bounded
+
+
+@dataclass(frozen=True)
+class GroupTotals(Reading[Integers]):
+    """Totals of groups that are known beforehand: a row for each group in this order, a column for each coordinate of
+    each measure. A group without rows has zeros.
+    """
+
+    groups: tuple[GroupKey, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many groups and how many coordinates there are."""
+        return len(self.groups), sum(each.coordinates for each in self.bounded.measures)
+
+
+class View(Protocol):
+    """A view says which bounded plan it is of, and what becomes of that plan's totals."""
 
     @property
     def bounded(self) -> Bounded: ...

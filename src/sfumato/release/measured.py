@@ -11,7 +11,7 @@ import numpy as np
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.measures import Estimate, Estimator, Floats
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import Integers
+from sfumato.plan.readings import GroupTotals, Integers
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
@@ -48,7 +48,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class GroupTotals:
+class KnownGroups:
     """The release of a question: noise on the totals of groups that are known beforehand."""
 
     prepared: Prepared
@@ -59,6 +59,10 @@ class GroupTotals:
     @property
     def batch(self) -> Batch:
         return self.prepared.batch
+
+    @property
+    def reading(self) -> GroupTotals:
+        return GroupTotals(self.prepared.bounded, self.groups)
 
     @property
     def good_enough(self) -> dict[str, Number]:
