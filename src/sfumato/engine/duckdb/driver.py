@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.engine import lowering
 from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.duckdb.found_keys import in_arrays
 from sfumato.engine.generator import Generator
 from sfumato.engine.relational import Statement
 from sfumato.engine.seam import Data
@@ -23,7 +24,7 @@ from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import E, GroupTotals, Reading
+from sfumato.plan.readings import E, FoundTotals, GroupTotals, Reading
 from sfumato.policy import Policy, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 
@@ -96,12 +97,18 @@ class DuckDB:
 
     def read(self, reading: Reading[E], key: int) -> E:
         """What one statement gives, in arrays."""
-        assert isinstance(reading, GroupTotals)
-        found = self.sources.run(self._statement(reading, key))
+        text = self._statement(reading, key)
+        if isinstance(reading, FoundTotals):
+            found: object = in_arrays(self.sources.arrow(text), reading)
+        else:
+            assert isinstance(reading, GroupTotals)
+            found = _aligned(self.sources.run(text), reading)
         self.sources.check_unchanged()  # a file replaced while it was read is not the version that was charged
-        return cast("E", _aligned(found, reading))
+        return cast("E", found)
 
     def _statement(self, reading: Reading[E], key: int) -> str:
+        if isinstance(reading, FoundTotals):
+            return self._written(lowering.found(reading, key))
         return self._written(lowering.statement(reading.bounded, key))
 
     def _written(self, statement: Statement) -> str:
