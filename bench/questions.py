@@ -20,6 +20,7 @@ from sfumato.plan import costs
 from sfumato.plan.bounding import boundings
 from sfumato.plan.keys import conditions, groups
 from sfumato.plan.limits import Limits
+from sfumato.plan.readings import GroupTotals
 from sfumato.plan.sql import parse
 from sfumato.policy import Domain
 
@@ -78,7 +79,7 @@ def dear(what: str, unit: int) -> None:
     taken = []
     for bounded in boundings(plan, Limits.of(made.sources.policy.tables["t"]), 1):
         start = spent()
-        made.totals(bounded, [()], 0)
+        made.read(GroupTotals(bounded, ((),)), 0)
         taken.append(spent() - start)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(max(taken), peak, costs.steps(costs.expressions(plan)), costs.held(costs.expressions(plan)))

@@ -160,5 +160,5 @@ def test_the_walk_would_find_them(flights: sf.Curator) -> None:
     object.__setattr__(holder, "engine", flights._context.engine)
     assert "Question.engine" in _handed_out(holder)
     object.__setattr__(holder, "engine", None)
-    object.__setattr__(holder, "values", {"read": [flights._context.engine.totals]})
+    object.__setattr__(holder, "values", {"read": [flights._context.engine.read]})
     assert any("values" in each for each in _handed_out(holder))

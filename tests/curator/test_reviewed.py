@@ -8,6 +8,7 @@ import pyarrow
 import pytest
 
 import sfumato as sf
+from sfumato.plan.readings import GroupTotals
 
 PEOPLE = {
     "name": sf.Domain("text"),
@@ -50,7 +51,7 @@ def test_no_offset_makes_a_question_fail_where_somebody_is(tmp_path: Path, value
                 question.release(epsilon=1)
                 outcomes.append("answered")
                 for bounded in question.options:
-                    (found,) = made._context.engine.totals(bounded, question.groups, 1).tolist()
+                    (found,) = made._context.engine.read(GroupTotals(bounded, question.groups), 1).tolist()
                     (measure,) = bounded.measures
                     assert sum(map(abs, found)) <= measure.sensitivity.l1
             except (sf.Unsupported, sf.InvalidParameter) as refusal:

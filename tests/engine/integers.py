@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from sfumato.plan.keys import World
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Contribution
 from sfumato.plan.nodes import Bound, GroupKey, Scan, relations
+from sfumato.plan.readings import E, GroupTotals, Reading
 from sfumato.policy import Policy
 
 Whole = NDArray[np.int64]
@@ -44,9 +46,10 @@ class Integers:
     def values(self, world: World) -> Sequence[GroupKey]:  # noqa: ARG002 - no expressions
         raise _unsupported()
 
-    def check(self, bounded: Bounded) -> None:
+    def check(self, reading: Reading[E]) -> None:
         if not self._open:
             raise EngineClosed
+        bounded = reading.bounded
         plain = all(isinstance(node, (Scan, Bound)) for node in relations(bounded.plan.source))
         used = [*bounded.plan.keys, *(each.value for one in bounded.measures for each in one.contributions)]
         tests = any(each.measure.where is not None or each.measure.once_per_unit for each in bounded.measures)
@@ -54,7 +57,11 @@ class Integers:
         if tests or not (plain and known and all(each is None or isinstance(each, Column) for each in used)):
             raise _unsupported()
 
-    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> Whole:  # noqa: ARG002 - no samples
+    def read(self, reading: Reading[E], key: int) -> E:  # noqa: ARG002 - no samples
+        assert isinstance(reading, GroupTotals)
+        return cast("E", self._totals(reading.bounded, reading.groups))
+
+    def _totals(self, bounded: Bounded, groups: Sequence[GroupKey]) -> Whole:
         place = {group: index for index, group in enumerate(groups)}
         keys = [self._column(each)[0].tolist() for each in bounded.plan.keys]
         size = len(next(iter(self._rows[bounded.plan.table].values())))

@@ -13,6 +13,7 @@ from safety.worlds import question
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.inspection import inspect
+from sfumato.plan.readings import GroupTotals
 from sfumato.policy import Domain, Policy, Table
 
 ROWS = [  # who, zone, word, spelt
@@ -86,7 +87,10 @@ def _totals(policy: Policy, texts: list[str]) -> dict[str, list[Any]]:
     engine, found = DuckDB(policy), {}
     for text in texts:
         asked = question(engine, policy, text)
-        found[text] = [asked.groups, *(tuples(engine.totals(each, asked.groups, 7)) for each in asked.options)]
+        found[text] = [
+            asked.groups,
+            *(tuples(engine.read(GroupTotals(each, asked.groups), 7)) for each in asked.options),
+        ]
     engine.close()
     return found
 

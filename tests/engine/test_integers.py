@@ -16,6 +16,7 @@ from sfumato.errors import EngineClosed, SfumatoError, Unsupported
 from sfumato.plan.bounding import boundings
 from sfumato.plan.keys import groups
 from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.readings import GroupTotals
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy, Table
 
@@ -58,9 +59,9 @@ def test_totals_are_the_same_on_both_engines(text: str, unit: str, rows: int) ->
         named = groups(plan.keys, engine.values)
         options = boundings(plan, Limits.of(policy.tables["t"]), len(named))
         bounded = next(each for each in options if each.strategy in (Strategy.WHOLE, Strategy.REWEIGHT))
-        engine.check(bounded)
-        found.append(engine.totals(bounded, named, 7))
-        reversed_rows = engine.totals(bounded, named[::-1], 7)
+        engine.check(GroupTotals(bounded, named))
+        found.append(engine.read(GroupTotals(bounded, named), 7))
+        reversed_rows = engine.read(GroupTotals(bounded, named[::-1]), 7)
         assert (reversed_rows[::-1] == found[-1]).all()
         engine.close()
     first, second = found
@@ -87,10 +88,10 @@ def test_a_closed_engine_refuses(opened: type[Engine]) -> None:
     plan = parse("SELECT COUNT(*) FROM t", engine.catalog()).plan
     (bounded,) = boundings(plan, Limits.of(policy.tables["t"]), 1)
     engine.interrupt(5)
-    engine.check(bounded)
+    engine.check(GroupTotals(bounded, ((),)))
     engine.close()
     with pytest.raises(EngineClosed):
-        engine.check(bounded)
+        engine.check(GroupTotals(bounded, ((),)))
 
 
 def test_what_the_small_engine_cannot_compute_is_refused_by_its_check() -> None:
@@ -100,5 +101,5 @@ def test_what_the_small_engine_cannot_compute_is_refused_by_its_check() -> None:
         plan = parse(f"SELECT {asked}", engine.catalog()).plan
         for bounded in boundings(plan, Limits.of(policy.tables["t"]), 1):
             with pytest.raises(SfumatoError) as refusal:
-                engine.check(bounded)
+                engine.check(GroupTotals(bounded, ((),)))
             assert isinstance(refusal.value, Unsupported)

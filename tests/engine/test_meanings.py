@@ -21,6 +21,7 @@ from sfumato.plan import letters
 from sfumato.plan.bounding import Limits, Strategy, boundings
 from sfumato.plan.expressions import Column
 from sfumato.plan.functions import call
+from sfumato.plan.readings import GroupTotals
 from sfumato.plan.sql import parse
 from sfumato.policy import Domain, Table, Type
 
@@ -151,7 +152,8 @@ def _totals(engine: DuckDB, text: str, way: Strategy, groups: list[Any], key: in
     plan = parse(text, engine.catalog()).plan
     table = engine._policy.tables["t"]
     made = boundings(plan, Limits.of(table), len(groups))
-    return tuples(engine.totals(next(each for each in made if each.strategy is way), groups, key))
+    bounded = next(each for each in made if each.strategy is way)
+    return tuples(engine.read(GroupTotals(bounded, tuple(groups)), key))
 
 
 def test_values_become_steps_with_ties_to_even() -> None:

@@ -15,6 +15,7 @@ import sfumato as sf
 from sfumato import games
 from sfumato.cli import main
 from sfumato.games.auctions import digital_goods
+from sfumato.plan.readings import GroupTotals
 from sfumato.release.measurement import Measurement
 
 PRICES = [Fraction(k, 20) for k in range(1, 21)]
@@ -64,7 +65,7 @@ def test_the_same_counts_as_without_a_table(tmp_path: Path) -> None:
     bids = [0.05, 0.5, 0.50001, 0.999, 1.0, 0.0, 0.1, 0.3]
     with curator(tmp_path, [*bids]) as made:
         proposal = games.sell(made, "bids", "bid", PRICES)
-        totals = made._context.engine.totals(proposal.bounded, proposal.question.groups, 0)
+        totals = made._context.engine.read(GroupTotals(proposal.bounded, proposal.question.groups), 0)
         _, counter = proposal.batch(1, "0.5").measurements
         assert counter.reading.of(totals).tolist() == digital_goods(bids, 1, PRICES)._counts.tolist()
 
@@ -73,7 +74,7 @@ def test_two_bids_of_one_bidder_cost_twice(tmp_path: Path) -> None:
     with curator(tmp_path, [0.5] * 40, bidders=[k // 4 for k in range(40)]) as made:
         proposal = games.sell(made, "bids", "bid", PRICES)
         assert proposal.bounded.limits.rows == 2
-        totals = made._context.engine.totals(proposal.bounded, proposal.question.groups, 0)
+        totals = made._context.engine.read(GroupTotals(proposal.bounded, proposal.question.groups), 0)
         assert totals.sum() == 20  # two of each bidder's four
         assert proposal.error(1) == pytest.approx(2 * _alone(tmp_path / "alone").error(1))
         assert proposal.batch(1).curve.max_divergence == 1

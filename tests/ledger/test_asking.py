@@ -387,15 +387,15 @@ def policy(tmp_path: Path) -> Path:
 
 
 def slowly(curator: sf.Curator, *, fails: bool = False) -> sf.Curator:
-    engine, totals = curator._context.engine, curator._context.engine.totals
+    engine, read = curator._context.engine, curator._context.engine.read
 
     def slow(*arguments: object) -> object:
         time.sleep(0.4)
         if fails:
             raise MemoryError
-        return totals(*arguments)  # type: ignore[arg-type]
+        return read(*arguments)  # type: ignore[arg-type]
 
-    engine.totals = slow  # type: ignore[method-assign, assignment]
+    engine.read = slow  # type: ignore[method-assign, assignment]
     return curator
 
 

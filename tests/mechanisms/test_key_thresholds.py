@@ -53,10 +53,10 @@ def test_delta_by_exact_enumeration(g: int, epsilon: str, delta: str) -> None:
         )
         assert max(_alone(mechanism, w) for w in splits) <= float(delta) * (1 + 1e-12)
         if g > 1:
-            assert float(leak(mechanism.threshold, Fraction(epsilon), g, weighted)) == pytest.approx(
+            assert float(leak(mechanism.threshold, mechanism.scale, g, weighted)) == pytest.approx(
                 max(_alone(mechanism, w) for w in splits), rel=1e-12
             )
-            assert leak(mechanism.threshold - 1, Fraction(epsilon), g, weighted) > Fraction(delta)
+            assert leak(mechanism.threshold - 1, mechanism.scale, g, weighted) > Fraction(delta)
 
 
 @pytest.mark.parametrize("g", [1, 2, 3])
@@ -94,6 +94,30 @@ def test_two_units_together_and_one_replaced(g: int) -> None:
             assert np.maximum(0, one - math.exp(e) * other).sum() <= replaced.delta(e) + 1e-9
     if g == 1:
         assert mechanism.chance(2) > 2 * delta  # two failures of one unit each would not have covered it
+
+
+@pytest.mark.parametrize("kind", ["one", "laplace", "weighted", "gaussian"])
+def test_a_replaced_unit_on_small_worlds(kind: str) -> None:
+    """Every way in which a unit holds its keys, alone or not, against every other: (ε, δ) as it is stated."""
+    epsilon, delta, g = "0.8", "0.05", 1 if kind == "one" else 2
+    mechanism = (
+        sf.KeyThreshold.gaussian(epsilon, delta, g, "replace")
+        if kind == "gaussian"
+        else sf.KeyThreshold(epsilon, delta, g, kind == "weighted", neighbours="replace")
+    )
+    assert mechanism.curve() == sf.Curve.approximate(epsilon, delta, "replace")
+    assert sf.loads(sf.dumps(mechanism)) == mechanism
+    assert "replace" in repr(mechanism)
+    most = g if kind == "weighted" else 1
+    units = [w for w in product(range(most + 1), repeat=3) if sum(w) <= g]
+    near = mechanism.threshold
+    worst = 0.0
+    for others in product((0, 1, near - 3, near), repeat=3):
+        laws = [_sets([mechanism.chance(n + w) for n, w in zip(others, unit, strict=True)]) for unit in units]
+        for a, b in product(laws, repeat=2):
+            worst = max(worst, float(np.maximum(0, a - math.exp(0.8) * b).sum()))
+    assert worst <= 0.05 * (1 + 1e-9)
+    assert worst > 0.01  # the worlds are hard ones: half of the noise would not do
 
 
 def test_one_key_too_many_is_seen() -> None:

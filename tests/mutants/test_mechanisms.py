@@ -332,8 +332,8 @@ MUTANTS = (
         "noise on keys is that of one key",
         Kind.KEYS,
         "mechanisms/key_thresholds.py",
-        "return self.max_groups / self.epsilon",
-        "return 1 / self.epsilon",
+        "return self._moved * self.max_groups / self.epsilon",
+        "return self._moved / self.epsilon",
         (
             "mechanisms/test_key_thresholds.py::test_the_whole_release_is_private_on_small_worlds",
             "mechanisms/test_key_thresholds.py::test_curves_and_accounts",
@@ -357,6 +357,22 @@ MUTANTS = (
         "return _gaussian_threshold(self.sigma, self.delta / 2, self.max_groups)",
         "return _gaussian_threshold(self.sigma, self.delta, self.max_groups)",
         ("mechanisms/test_key_thresholds.py::test_gaussian_thresholds",),
+    ),
+    Mutant(
+        "a replaced unit is priced as an added one",
+        Kind.KEYS,
+        "mechanisms/key_thresholds.py",
+        "return 2 if self.neighbours is Neighbours.REPLACE else 1",
+        "return 1",
+        ("mechanisms/test_key_thresholds.py::test_a_replaced_unit_on_small_worlds",),
+    ),
+    Mutant(
+        "a replaced unit's two decisions each spend all of ε and δ",
+        Kind.KEYS,
+        "mechanisms/key_thresholds.py",
+        "return self.epsilon / self._moved, self.delta / self._moved",
+        "return self.epsilon, self.delta",
+        ("mechanisms/test_key_thresholds.py::test_a_replaced_unit_on_small_worlds",),
     ),
 )
 

@@ -11,7 +11,7 @@ MUTANTS = (
         Kind.CHARGE_ORDER,
         "release/releasing.py",
         "        known = paying.begin(",
-        "        engine.totals(kind.batch.bounded, kind.groups, 7)\n        known = paying.begin(",
+        "        engine.read(kind.reading, 7)\n        known = paying.begin(",
         ("safety/test_order.py::test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_written_down",),
     ),
     Mutant(
@@ -179,16 +179,15 @@ MUTANTS = (
         Kind.CHARGE_ORDER,
         "release/releasing.py",
         "    try:\n        known = paying.begin(",
-        "    totals = engine.totals(kind.batch.bounded, kind.groups, bits.integer(62))\n"
-        "    try:\n        known = paying.begin(",
+        "    exact = engine.read(kind.reading, bits.integer(62))\n    try:\n        known = paying.begin(",
         ("safety/test_order.py::test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_written_down",),
     ),
     Mutant(
         "every sample has the same key",
         Kind.REUSE,
         "release/releasing.py",
-        "engine.totals(kind.batch.bounded, kind.groups, bits.integer(62))",
-        "engine.totals(kind.batch.bounded, kind.groups, 1 << 61)",
+        "engine.read(kind.reading, bits.integer(62))",
+        "engine.read(kind.reading, 1 << 61)",
         ("safety/test_samples.py::test_every_release_has_a_key_of_its_own",),
     ),
 )

@@ -17,12 +17,12 @@ from hypothesis import given, strategies as st
 import sfumato as sf
 from sfumato.games.curated import PriceDraw, TableAuction
 from sfumato.ledger import charged
-from sfumato.plan.readings import LinearScores, Totals
+from sfumato.plan.readings import GroupTotals, LinearScores, Totals
 from sfumato.policy import Type
 from sfumato.privacy import Cost, codec
 from sfumato.release import releasing
 from sfumato.release.group_keys import GroupKeys
-from sfumato.release.measured import GroupTotals
+from sfumato.release.measured import KnownGroups
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import OnTab
 from sfumato.release.preparing import prepare
@@ -92,7 +92,7 @@ def test_a_tab_pays_for_a_choice_and_then_a_measurement_and_gives_back_the_rest(
     proposal, question = auction(shop), shop.sql(GROUPED)
     choice = PriceDraw(proposal.batch(2), proposal.question.groups, proposal.prices, proposal.unit, Price(2), version)
     assert isinstance(choice.batch.measurements[0].reading, LinearScores)
-    totals = GroupTotals(prepare(question.options, Price(3)), question.groups, version)
+    totals = KnownGroups(prepare(question.options, Price(3)), question.groups, version)
     with account.open_tab(account.cost(sf.Curve.pure(10)), question="choose, then measure") as tab:
         assert shop.budget.remaining["pure"] == 90
         payer = OnTab(account, tab)
@@ -113,18 +113,18 @@ def test_a_tab_never_pays_more_than_it_holds_and_no_row_is_read_for_it(
 ) -> None:
     account, engine = shop._context.account, shop._context.engine
     question = shop.sql("SELECT COUNT(*) AS n FROM bids")
-    kind = GroupTotals(prepare(question.options, Price(3)), question.groups, "")
+    kind = KnownGroups(prepare(question.options, Price(3)), question.groups, "")
     read: list[object] = []
-    totals = type(engine).totals
-    monkeypatch.setattr(type(engine), "totals", lambda *given: read.append(given) or totals(*given))
+    reads = type(engine).read
+    monkeypatch.setattr(type(engine), "read", lambda *given: read.append(given) or reads(*given))
     tab = account.open_tab(account.cost(sf.Curve.pure(4)))
     payer = OnTab(account, tab)
     releasing.release(kind, _asked(shop, "one"), payer=payer, engine=engine)
     with pytest.raises(sf.Overspent):
         releasing.release(kind, _asked(shop, "two"), payer=payer, engine=engine)
     assert len(read) == 1
-    monkeypatch.setattr(type(engine), "totals", lambda *_: 1 / 0)
-    small = GroupTotals(prepare(question.options, Price(1)), question.groups, "")
+    monkeypatch.setattr(type(engine), "read", lambda *_: 1 / 0)
+    small = KnownGroups(prepare(question.options, Price(1)), question.groups, "")
     with pytest.raises(sf.Unanswered):
         releasing.release(small, _asked(shop, "three"), payer=payer, engine=engine)
     tab.stop()
@@ -178,14 +178,16 @@ def test_totals_find_their_groups_whatever_the_order(shop: sf.Curator) -> None:
     """Keys of several types, NULL, and groups without rows; shuffled groups get shuffled totals."""
     question, engine = shop.sql(GROUPED), shop._context.engine
     bounded = question.options[0]
-    found = dict(zip(question.groups, engine.totals(bounded, question.groups, 7)[:, 0].tolist(), strict=True))
+    found = dict(
+        zip(question.groups, engine.read(GroupTotals(bounded, question.groups), 7)[:, 0].tolist(), strict=True)
+    )
     half, more = Fraction(1, 2), Fraction(9, 4)
     assert found[DAYS[0], half] == found[DAYS[0], more] == 3
     assert found[None, half] == found[None, more] == 1
     assert sum(found.values()) == 8
     turned = question.groups[::-1]
-    assert engine.totals(bounded, turned, 7)[:, 0].tolist() == [found[key] for key in turned]
-    assert engine.totals(bounded, turned, 7).dtype == np.int64
+    assert engine.read(GroupTotals(bounded, turned), 7)[:, 0].tolist() == [found[key] for key in turned]
+    assert engine.read(GroupTotals(bounded, turned), 7).dtype == np.int64
 
 
 def test_a_step_that_fails_ends_its_tab_and_gives_nothing_back(
@@ -194,11 +196,11 @@ def test_a_step_that_fails_ends_its_tab_and_gives_nothing_back(
     """Why a step failed may depend on rows, and whoever catches the error could otherwise ask for the rest back."""
     account, engine = shop._context.account, shop._context.engine
     question = shop.sql(GROUPED)
-    kind = GroupTotals(prepare(question.options, Price(1)), question.groups, shop._context.version)
+    kind = KnownGroups(prepare(question.options, Price(1)), question.groups, shop._context.version)
     spent = shop.budget.remaining["pure"]
     tab = account.open_tab(account.cost(sf.Curve.pure(3)), question="a series")
     with monkeypatch.context() as patch:
-        patch.setattr(type(engine), "totals", lambda *_: 1 / 0)
+        patch.setattr(type(engine), "read", lambda *_: 1 / 0)
         with pytest.raises(sf.Unanswered):
             releasing.release(kind, _asked(shop, "one"), payer=OnTab(account, tab), engine=engine)
     tab.stop()

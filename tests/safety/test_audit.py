@@ -20,6 +20,7 @@ from safety.worlds import Row, World, question
 from sfumato.curator.curators import Curator
 from sfumato.curator.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.plan.readings import GroupTotals
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price
 
@@ -59,7 +60,7 @@ def _asked(name: str) -> tuple[list[Question], str]:
 
 def _verdict(asked: list[Question], prepared: Prepared, price: Price, samples: int) -> sf.audit.Verdict:
     """Of an attacker who knows both tables and looks at each release through its likelihood ratio."""
-    exact = [tuples(each._context.engine.totals(prepared.bounded, each.groups, 7)) for each in asked]
+    exact = [tuples(each._context.engine.read(GroupTotals(prepared.bounded, each.groups), 7)) for each in asked]
     first, second = (np.array(each, dtype=np.float64) for each in exact)
 
     def sampler(totals: Any) -> Any:

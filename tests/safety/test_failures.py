@@ -123,7 +123,7 @@ def _after_the_charge(curator: Curator, place: str, failure: Callable[..., Any])
 
 
 @pytest.mark.parametrize(
-    "place", ["sfumato.engine.duckdb.driver.DuckDB.totals", "sfumato.release.measured.GroupTotals.draw"]
+    "place", ["sfumato.engine.duckdb.driver.DuckDB.read", "sfumato.release.measured.KnownGroups.draw"]
 )
 def test_a_failure_after_the_charge_is_charged_and_says_one_thing(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -169,7 +169,7 @@ def test_a_killed_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             return engine.sources.run("SELECT 1")
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(engine), "totals", killed)
+            patch.setattr(type(engine), "read", killed)
             _refused(curator)
         assert curator.budget.remaining["pure"] == 9
         assert curator.ledger.verify().holds

@@ -13,6 +13,7 @@ from engine.tables import tuples
 from safety.worlds import World, question
 from sfumato.curator.curators import Curator
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.plan.readings import GroupTotals
 from sfumato.policy.domains import LARGEST_INTEGER
 
 _COLUMNS = {"region": {"values": ["north", "south"]}, "age": {"type": "integer", "bounds": [0, 10]}}
@@ -49,7 +50,7 @@ def _totals(monkeypatch: pytest.MonkeyPatch, engine: DuckDB, total: int) -> int:
     options, groups = asked.options, asked.groups
     with monkeypatch.context() as patch:
         _answering(patch, rows(total))
-        found = dict(zip(groups, tuples(engine.totals(options[0], groups, 7)), strict=True))
+        found = dict(zip(groups, tuples(engine.read(GroupTotals(options[0], tuple(groups)), 7)), strict=True))
     assert found[("north",)] == (7,)
     return found[("south",)][0]
 

@@ -52,10 +52,10 @@ def test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_writte
 
         monkeypatch.setattr(owner, name, noting)
 
-    for owner, name in ((DuckDB, "check"), (Asking, "begin"), (DuckDB, "totals"), (Account, "answer")):
+    for owner, name in ((DuckDB, "check"), (Asking, "begin"), (DuckDB, "read"), (Account, "answer")):
         noted(owner, name)
     answer = curator.sql(COUNT).release(epsilon=1)
-    assert happened == ["check", "begin", "totals", "answer"]
+    assert happened == ["check", "begin", "read", "answer"]
     kinds = {line.number: line.kind for line in curator.ledger}
     assert kinds[answer.receipt.line] == "answer"
 
@@ -68,7 +68,7 @@ def test_whatever_happens_after_the_charge_is_told_alike(
         raise failure
 
     with monkeypatch.context() as patch:
-        patch.setattr(DuckDB, "totals", failing)
+        patch.setattr(DuckDB, "read", failing)
         with pytest.raises(Unanswered) as raised:
             curator.sql(COUNT).release(epsilon=1)
     assert raised.value.__cause__ is None

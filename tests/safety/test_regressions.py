@@ -19,6 +19,7 @@ from sfumato.curator.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.limits import Strategy
+from sfumato.plan.readings import GroupTotals
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.release.preparing import prepare
@@ -58,7 +59,7 @@ def _totals(asked: Question, way: Strategy | None = None) -> list[tuple[Fraction
     """Exact numbers, in the measures' own terms."""
     bounded = next(each for each in asked.options if way in (None, each.strategy))
     values = [each.unit_value for each in bounded.measures for _ in range(each.coordinates)]
-    found = tuples(asked._context.engine.totals(bounded, asked.groups, 7))
+    found = tuples(asked._context.engine.read(GroupTotals(bounded, asked.groups), 7))
     return [tuple(total * each for total, each in zip(row, values, strict=True)) for row in found]
 
 

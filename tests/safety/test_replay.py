@@ -12,6 +12,7 @@ from safety.worlds import changes, question, text, world
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import boundings, for_neighbours
+from sfumato.plan.readings import GroupTotals
 from sfumato.privacy import Neighbours
 
 _REFUSED = ("too-many-groups", "unknown-keys", "unbounded", "no-groups")
@@ -40,7 +41,7 @@ def _compared(place: str, random: Random, asked: str, tables: dict[str, DuckDB])
     made = boundings(plan.query.plan, plan.limits, len(plan.groups))
     key, compared = random.getrandbits(62), 0
     for bounded in made:
-        totals = {name: tuples(each.totals(bounded, plan.groups, key)) for name, each in tables.items()}
+        totals = {name: tuples(each.read(GroupTotals(bounded, plan.groups), key)) for name, each in tables.items()}
         assert len({each.sources.statements[-1] for each in tables.values()}) == 1, (place, asked)
         for relation, first, second in _pairs(tables):
             claimed = for_neighbours(bounded, relation)

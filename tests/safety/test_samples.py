@@ -15,6 +15,7 @@ from safety.worlds import World, question
 from sfumato.curator.curators import Curator
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import Bounded, Strategy
+from sfumato.plan.readings import GroupTotals, Reading
 
 _REGIONS = [f"region {index}" for index in range(8)]
 _COLUMNS = {"region": {"values": _REGIONS}, "age": {"type": "integer", "bounds": [0, 100]}}
@@ -41,7 +42,7 @@ def _asked(engine: DuckDB) -> tuple[Bounded, tuple[Any, ...]]:
 
 
 def _totals(engine: DuckDB, key: int) -> list[tuple[int, ...]]:
-    return tuples(engine.totals(*_asked(engine), key))
+    return tuples(engine.read(GroupTotals(*_asked(engine)), key))
 
 
 def test_each_key_samples_anew(engines: dict[str, DuckDB]) -> None:
@@ -73,13 +74,13 @@ def test_one_key_samples_the_same_rows_in_any_order_and_company(engines: dict[st
 
 def test_every_release_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     keys: list[int] = []
-    totals = DuckDB.totals
+    read = DuckDB.read
 
-    def spied(engine: DuckDB, bounded: Bounded, groups: Any, key: int) -> Any:
+    def spied(engine: DuckDB, reading: Reading[Any], key: int) -> Any:
         keys.append(key)
-        return totals(engine, bounded, groups, key)
+        return read(engine, reading, key)
 
-    monkeypatch.setattr(DuckDB, "totals", spied)
+    monkeypatch.setattr(DuckDB, "read", spied)
     with Curator(WORLD.policy(ROWS), tmp_path / "keys.ledger") as curator:
         asked = curator.sql("SELECT region, COUNT(*) FROM people GROUP BY region").limit(strategy="sample")
         for _ in range(5):

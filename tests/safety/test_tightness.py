@@ -22,6 +22,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.relational import Operation, Reference, Scalar, Statement, apply, whole
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.limits import Strategy
+from sfumato.plan.readings import GroupTotals
 from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity
 
@@ -97,7 +98,7 @@ def _worst(
     limits = plan.limits.tighten(None, None, per_group)
     made = boundings(plan.query.plan, limits, len(plan.groups))
     claimed = claim(for_neighbours(next(each for each in made if each.strategy is way), Neighbours(relation)))
-    totals = {name: tuples(each.totals(claimed, plan.groups, 7)) for name, each in tables.items()}
+    totals = {name: tuples(each.read(GroupTotals(claimed, plan.groups), 7)) for name, each in tables.items()}
     names = [name for name in tables if name]
     pairs = [("", name) for name in names] if relation == "add-remove" else list(combinations(names, 2))
     found = [change for a, b in pairs for change in changes(claimed, totals[a], totals[b])]

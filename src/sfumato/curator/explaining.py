@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
+from sfumato.curator.unknown_groups import appearing
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Scaled
 from sfumato.plan.limits import Strategy
@@ -74,13 +75,21 @@ class Explanation:
 
 
 def explain(
-    text: str, query: Query, policy: Policy, groups: int, prepared: Prepared, confidence: Number = "0.95"
+    text: str,
+    query: Query,
+    policy: Policy,
+    groups: int,
+    prepared: Prepared,
+    confidence: Number = "0.95",
+    found: tuple[str, str] | None = None,
 ) -> Explanation:
-    operators = [*_sources(query, policy), _limit(prepared), _group(query, groups)]
+    """What a question does at a price; ``found`` says which keys are found in the data and how to do without."""
+    operators = [*_sources(query, policy), _limit(prepared), _group(query, groups, found)]
+    operators += [] if found is None else [_select(prepared, *found)]
     picked = picks(query.finish)
     sure = f"with {percent(confidence)} confidence{', all at once since rows are picked by them' if picked else ''}"
-    share = len(prepared.mechanisms)
-    for scaled, mechanism in zip(prepared.bounded.measures, prepared.mechanisms, strict=True):
+    share = len(prepared.bounded.measures)
+    for scaled, mechanism in zip(prepared.bounded.noised, prepared.mechanisms, strict=True):
         together = simultaneous(query.finish, groups) if picked else scaled.coordinates
         width = mechanism.error(confidence, max(1, together)) * scaled.unit_value
         operators.append(Operator("measure", measured(scaled.measure), _sensitivity(scaled)))
@@ -130,14 +139,28 @@ _HOW = {
 }
 
 
-def _group(query: Query, groups: int) -> Operator:
+def _group(query: Query, groups: int, found: tuple[str, str] | None) -> Operator:
     keys = query.plan.keys
     if not keys:
         return Operator("group", "all rows", "one group")
+    listed = f"{many(groups, 'group')}, from the policy or public tables alone, empty ones too"
+    if found is not None:
+        listed = (
+            f"at most {many(groups, 'group')}: each value of {found[0]} that is shown, with all values of the others"
+        )
+    return Operator("group", ", ".join(words(key) for key in keys), listed)
+
+
+def _select(prepared: Prepared, keys: str, otherwise: str) -> Operator:
+    """Which values are shown, for what part of the price."""
+    threshold, count = prepared.selection, len(prepared.bounded.measures)
+    assert threshold is not None
+    epsilon = f"1/{count} of ε" if count > 1 else "all of ε"
+    delta = "all of δ" if threshold.delta == prepared.price.delta else "half of δ"
     return Operator(
-        "group",
-        ", ".join(words(key) for key in keys),
-        f"{many(groups, 'group')}, from the policy or public tables alone, empty ones too",
+        "select",
+        f"{keys}: {threshold.words()}",
+        f"{appearing(threshold)}, for {epsilon} and {delta}; to need no δ, {otherwise}",
     )
 
 

@@ -94,7 +94,7 @@ def half_widths(
 
 def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size: int) -> dict[str, float]:
     """Measure a stand-in for the data: one group of so many rows, without noise, with the ranges of noise."""
-    totals = tuple(int(size * total / each.unit_value) for each in prepared.bounded.measures for total in each.middle)
+    totals = tuple(int(size * total / each.unit_value) for each in prepared.bounded.noised for total in each.middle)
     measured = Measured(scales(prepared), tuple((total,) for total in totals))
     together = simultaneous(query.finish, groups) if picks(query.finish) else None
     key = (None,) * len(query.plan.keys)

@@ -13,27 +13,30 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, half_widths
+from sfumato.curator.unknown_groups import names, notes, require_delta, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
-from sfumato.plan.bounding import Bounded, boundings, for_neighbours
+from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding
 from sfumato.plan.canonical import digest
-from sfumato.plan.keys import conditions, groups
+from sfumato.plan.keys import conditions, groups, undeclared as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.readings import FoundTotals
 from sfumato.plan.warnings import undeclared
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
-from sfumato.release.measured import GroupTotals, Measured, estimating
+from sfumato.release.found_groups import FoundGroups, most_keys
+from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, estimating
 from sfumato.release.preparing import Family, Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, released
-from sfumato.release.releasing import Progress, Released, limited
+from sfumato.release.releasing import Kind, Progress, Released, limited
 from sfumato.release.requests import Request, Within
 
-MOST_NUMBERS = 1_000_000
-"""So that every answer can be written down: refused before anything is charged."""
+_SMALL_DELTA = Fraction(1, 10**9)
+"""Of a price that nobody named, where one needs a δ."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +54,21 @@ class Question:
         return self._context.policy.tables[self.query.plan.table]
 
     @cached_property
+    def found(self) -> tuple[int, ...]:
+        """The places of the keys whose values nobody declared: those are found in the data."""
+        plan = self.query.plan
+        return undeclared_keys(plan.keys, conditions(plan.source)) if plan.keys else ()
+
+    @cached_property
     def groups(self) -> tuple[GroupKey, ...]:
-        """Every group of the answer: from the policy, whatever the data hold."""
+        """Every combination of what the other keys can be: from the policy, whatever the data hold."""
         plan, engine, seconds = self.query.plan, self._context.engine, self._context.seconds
-        if not plan.keys:
+        keys = tuple(key for index, key in enumerate(plan.keys) if index not in self.found)
+        if not keys:
             return groups((), engine.values)
         try:
             with limited(engine, seconds):
-                return groups(plan.keys, engine.values, conditions(plan.source))
+                return groups(keys, engine.values, conditions(plan.source))
         except (TimeoutError, EngineFailed):
             if seconds is None:
                 raise
@@ -82,7 +92,14 @@ class Question:
                 f"an answer is made of at most {MOST_NUMBERS:,} noisy numbers",
                 fix="ask for fewer columns or coarser groups",
             )
-        found = boundings(self.query.plan, self.limits, len(self.groups))
+        found: tuple[Bounded, ...]
+        if self.found:
+            found = (found_bounding(self.query.plan, self.limits),)
+        elif not self.query.plan.measures:
+            rule = "declared values are in the policy: they are not asked of the data"
+            raise Unsupported("distinct", rule, fix="read the policy, or ask for COUNT(*)")
+        else:
+            found = boundings(self.query.plan, self.limits, len(self.groups))
         if self.strategy is not None:
             found = tuple(each for each in found if each.strategy is self.strategy)
             if not found:
@@ -123,8 +140,11 @@ class Question:
     ) -> Explanation:
         """Operator by operator, what happens and what it costs; at ε = 1 when no price is named. Free."""
         request = Request(epsilon, delta, rho, within, confidence, mechanism)
-        prepared = self._prepared(request if request.named else replace(request, epsilon=1))
-        found = explain(self.text, self.query, self._context.policy, len(self.groups), prepared, confidence)
+        if not request.named:
+            request = replace(request, epsilon=1, delta=request.delta or _SMALL_DELTA if self.found else request.delta)
+        prepared, policy = self._prepared(request), self._context.policy
+        keys = (names(self.query, self.found), self._without_delta) if self.found else None
+        found = explain(self.text, self.query, policy, self._most_groups, prepared, confidence, keys)
         return replace(found, warnings=self.warnings)
 
     def error(
@@ -141,9 +161,13 @@ class Question:
         request = Request(epsilon, delta, rho, within, confidence, mechanism)
         return self._forecast(self._prepared(request), confidence)
 
-    def price(self, within: Within, *, confidence: Number = "0.95") -> float:
-        """The least ε at which these columns (one number: every column) are within these half-widths. Free."""
-        return float(self._least_price(Request(within=within, confidence=confidence)))
+    def price(self, within: Within, *, delta: Number = 0, confidence: Number = "0.95") -> float:
+        """The least ε, beside this δ, at which these columns (one number: every column) are within these half-widths.
+        Free.
+        """
+        request = Request(within=within, delta=delta, confidence=confidence)
+        self._require_delta(Price(1, request.delta))
+        return float(self._least_price(request))
 
     def release(
         self,
@@ -167,7 +191,7 @@ class Question:
         call = Call(fresh, request_id, seconds, progress)
         prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism))
         return released(
-            GroupTotals(prepared, self.groups, self._context.version),
+            self._kind(prepared),
             prepared.price,
             lambda found: self._answer(found, confidence, joint),
             question=self.text,
@@ -176,11 +200,23 @@ class Question:
             call=call,
         )
 
+    def _kind(self, prepared: Prepared) -> Kind[Any, Measured]:
+        if self.found:
+            return FoundGroups(prepared, FoundTotals(prepared.bounded, self.found, self.groups), self._context.version)
+        return KnownGroups(prepared, self.groups, self._context.version)
+
+    @cached_property
+    def _most_groups(self) -> int:
+        """How many groups an answer has, or has at most."""
+        declared = len(self.groups)
+        return declared * most_keys(FoundTotals(self.options[0], self.found, self.groups)) if self.found else declared
+
     @cached_property
     def identity(self) -> str:
         """The hash of what is measured: equal for questions that differ only in what is done with the numbers."""
         listed = hashlib.sha256(repr(self.groups).encode()).hexdigest()  # a text of their own: there may be many
-        return digest(self.query.plan, self.limits, self.strategy, listed, self._context.declared)
+        parts = (self.query.plan, self.limits, self.strategy, listed, self._context.declared)
+        return digest(*parts, "found", self.found) if self.found else digest(*parts)
 
     def __repr__(self) -> str:
         shown = " ".join(self.text.split())
@@ -190,8 +226,12 @@ class Question:
         measured = found.value
         finished = finish(self.query.finish, measured.keys.groups, estimating(measured, confidence), joint=joint)
         words = tuple(scale.mechanism.words(scale.unit_value) for scale in measured.scales)
+        said = self.warnings
+        if measured.selection is not None:
+            words = (measured.selection.words(), *words)
+            said = (*said, *notes(measured.selection, len(measured.keys.groups), self._most_groups))
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
-        return answer(self.query, finished, paper, self.warnings)
+        return answer(self.query, finished, paper, said)
 
     def _prepared(self, request: Request) -> Prepared:
         """The release at the price that is named, or at the least that is accurate enough."""
@@ -199,7 +239,16 @@ class Question:
             return self._at(Price(self._least_price(request), request.delta), request.mechanism)
         return self._at(request.price, request.mechanism)
 
+    def _require_delta(self, price: Price) -> None:
+        if self.found:
+            require_delta(names(self.query, self.found), price, self._context.account.budget, self._without_delta)
+
+    @cached_property
+    def _without_delta(self) -> str:
+        return without_delta(self.query, self.found, self._context.engine.catalog())
+
     def _at(self, price: Price, mechanism: Family | None) -> Prepared:
+        self._require_delta(price)
         if price.allows_gaussian:  # what the account would rather keep open has a say
             return prepare(self.options, price, account=self._context.account.budget, family=mechanism)
         if (price, mechanism) not in self._pure:
@@ -213,14 +262,16 @@ class Question:
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
         accepted = all(purse.affords(prepared.curve) for purse in self._context.budgets)
-        widths = self._widths(prepared, confidence)
-        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, self.warnings)
+        widths, said = self._widths(prepared, confidence), self.warnings
+        if prepared.selection is not None:
+            said = (*said, *notes(prepared.selection, 1, self._most_groups + 1))
+        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, said)
 
     def _widths(self, prepared: Prepared, confidence: Number) -> dict[str, Width]:
         # the declared size is of units: it is a number of rows only where each row is one
         known = self.table.every_row and not self.query.plan.keys
         size = self._context.policy.size if known else None
-        return half_widths(self.query, prepared, len(self.groups), confidence, size)
+        return half_widths(self.query, prepared, self._most_groups, confidence, size)
 
     def _least_price(self, request: Request) -> Fraction:
         within, confidence = request.within, request.confidence

@@ -43,7 +43,9 @@ from sfumato.plan.expressions import Column, Expression
 from sfumato.plan.keys import MOST_GROUPS, World
 from sfumato.plan.limits import Strategy
 from sfumato.plan.measures import Contribution
+from sfumato.plan.readings import FoundTotals
 from sfumato.policy import Type
+from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.policy.values import MOST_ROWS
 
 _LARGEST = 2**61
@@ -54,10 +56,31 @@ _HALF = 2**48
 def statement(bounded: Bounded, key: int) -> Statement:
     """The statement whose rows are (key…, total…), one for each group that has a row; ``key`` decides the sample."""
     relations = RelationLowering(key)
-    rows = _rows(bounded, relations)
-    sampled = bounded.strategy is Strategy.SAMPLE
-    limited = _sample(bounded, rows, key) if sampled else _LOWERINGS[bounded.strategy](bounded, rows)
+    limited = _limited(bounded, _rows(bounded, relations), key)
     return replace(limited, stages=(*relations.stages, *limited.stages))
+
+
+def _limited(bounded: Bounded, rows: _Rows, key: int) -> Statement:
+    if bounded.strategy is Strategy.SAMPLE:
+        return _sample(bounded, rows, key)
+    return _LOWERINGS[bounded.strategy](bounded, rows)
+
+
+def found(reading: FoundTotals, key: int) -> Statement:
+    """The same where keys are found: totals of 64 bits, and the last one counts who holds a key.
+
+    Where a unit may hold one key together with several values of the others, it is counted once: such counts are rows
+    of their own, in which the other keys are NULL and all other totals are zero.
+    """
+    bounded, relations = reading.bounded, RelationLowering(key)
+    rows = _rows(bounded, relations)
+    if reading.others and bounded.strategy is Strategy.SAMPLE:
+        totals = _crossed(bounded, rows, [f"k{index}" for index in reading.found], key)
+    else:
+        totals = _limited(bounded, rows, key)
+    low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
+    held = tuple((name, _narrow(_clamped(_wide(Reference(name)), low, high))) for name in rows.values)
+    return Statement((*relations.stages, *totals.stages), Select((*same(rows.keys), *held), totals.result))
 
 
 def distinct(world: World) -> Statement:
@@ -190,9 +213,10 @@ def _beyond(rows: _Rows, columns: Columns) -> Select:
 
 def _corrected(bounded: Bounded, rows: _Rows, stages: Stages, correction: Select) -> Statement:
     """Totals of all rows as they are, plus a correction per group."""
+    bits = _bits(bounded)
     plain = tuple(
-        (name, apply(Operation.MULTIPLY, _wide(_plain_total(rows, name)), Constant(1 << bits, Wide.INTEGER)))
-        for name, bits in zip(rows.values, _bits(bounded), strict=True)
+        (name, apply(Operation.MULTIPLY, _wide(_plain_total(rows, name)), Constant(1 << bits[place], Wide.INTEGER)))
+        for name, place in ((name, int(name[1:])) for name in rows.values)
     )
     source = rows.select if rows.maximal else rows.without_unit()
     uncorrected = Select((*same(rows.keys), *plain), source, grouped=rows.keys)
@@ -355,7 +379,31 @@ def _real_of_wide(scalar: Scalar) -> Scalar:
 
 
 def _sample(bounded: Bounded, rows: _Rows, key: int) -> Statement:
-    """Every row as it is, less those of units beyond a limit that are not kept.
+    """Every row as it is, less those of units beyond a limit that are not kept."""
+    heavy, ranked, kept = _ranking(bounded, rows, key)
+    return _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))
+
+
+def _crossed(bounded: Bounded, rows: _Rows, found: Sequence[str], key: int) -> Statement:
+    """The same sample grouped twice: by all keys, and by those that are found to count who holds them."""
+    heavy, ranked, kept = _ranking(bounded, rows, key)
+    *own, holder = rows.values
+    by_all = replace(rows, values=tuple(own), maximal=rows.maximal - {holder})
+    by_found = replace(rows, keys=tuple(found), values=(holder,), maximal=frozenset({holder}))
+    nothing = dict(zip(rows.keys, (Constant(None, kind) for kind in rows.kinds), strict=True))
+    members = []
+    for part in (by_all, by_found) if own else (by_found,):
+        known = {*part.keys, *part.values}
+        columns = ((name, Reference(name) if name in known else other) for name, other in nothing.items())
+        totals = ((name, Reference(name) if name in known else Constant(0, Wide.INTEGER)) for name in rows.values)
+        grouped = _corrected(bounded, part, (), _dropped(part, Named("s"), kept)).result
+        members.append(Select((*columns, *totals), grouped))
+    both = Select(same((*rows.keys, *rows.values)), Union(tuple(members)))
+    return Statement((heavy, ("s", ranked)), both)
+
+
+def _ranking(bounded: Bounded, rows: _Rows, key: int) -> tuple[tuple[str, Select], Select, Scalar]:
+    """The stage of units beyond a limit, their rows with their ranks, and which of them are kept.
 
     Rows are ranked by the digest of the key and of what they are. First the groups are chosen, then the rows in each,
     then the rows in all; a limit that the others imply is not looked at.
@@ -382,7 +430,7 @@ def _sample(bounded: Bounded, rows: _Rows, key: int) -> Statement:
         place = Rank((Reference("u"),), (*first, Reference("t"), *keys, *values))
         ranked = Select((("d", place),), ranked, everything=True)
         kept.append(apply(Operation.AT_MOST, Reference("d"), whole(in_all)))
-    return _corrected(bounded, rows, (_heavy(rows, light),), _dropped(rows, ranked, every(kept)))
+    return _heavy(rows, light), ranked, every(kept)
 
 
 def _digests(rows: _Rows, key: int, grouped: bool) -> Columns:
@@ -394,7 +442,7 @@ def _digests(rows: _Rows, key: int, grouped: bool) -> Columns:
     return (("s", apply(Operation.DIGEST, secret, *keys)), row) if grouped else (row,)
 
 
-def _dropped(rows: _Rows, ranked: Select, kept: Scalar) -> Select:
+def _dropped(rows: _Rows, ranked: Select | Named, kept: Scalar) -> Select:
     """What is not kept, counted against the totals; a unit of whose rows in a group none is kept no longer counts."""
     if not rows.maximal:
         lost = tuple((name, _sum(apply(Operation.NEGATE, Reference(name)))) for name in rows.values)

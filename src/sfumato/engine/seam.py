@@ -1,7 +1,7 @@
 """The seam says what the system asks of an engine, in terms in which no database is named.
 
 A driver implements ``Engine``. It decides nothing about privacy: limits, ranges and sensitivities are in the bounded
-plan, and a driver is right when its totals are those that the plan means, to the last bit.
+plan of a reading, and a driver is right when what it reads is what the reading means, to the last bit.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import World
 from sfumato.plan.nodes import GroupKey
+from sfumato.plan.readings import E, Reading
 from sfumato.policy import Domain
 
 
@@ -38,7 +35,7 @@ class Data:
 
 
 class Engine(Protocol):
-    """An engine answers these calls, of which ``totals`` alone reads private rows.
+    """An engine answers these calls, of which ``read`` alone reads private rows.
 
     An engine may be used by several threads at once. Whatever a driver fails on, it raises an error of
     ``sfumato.errors`` whose text does not depend on rows.
@@ -52,19 +49,18 @@ class Engine(Protocol):
         """The distinct results of expressions on declared values; no table is read."""
         ...
 
-    def check(self, bounded: Bounded) -> None:
-        """Refuse unless the plan can be read now: the engine is open, the sources are those that were opened.
+    def check(self, reading: Reading[E]) -> None:
+        """Refuse unless this can be read now: the engine is open, the sources are those that were opened.
 
         It is called before every charge, the thousandth of a question like the first. No row is read.
         """
         ...
 
-    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> NDArray[np.int64]:
-        """Exact totals: a row for each group in the order given, a column for each coordinate of each measure.
+    def read(self, reading: Reading[E], key: int) -> E:
+        """What the reading means, in whole numbers of 64 bits, exactly.
 
-        A group without rows has zeros. A total beyond ±2^62 is cut there, which moves no two totals further apart.
-        ``key`` is fresh and secret: it decides which rows a sample keeps. This call alone reads private rows, and it is
-        made after the charge.
+        A total beyond ±2^62 is cut there, which moves no two totals further apart. ``key`` is fresh and secret: it
+        decides which rows a sample keeps. This call alone reads private rows, and it is made after the charge.
         """
         ...
 

@@ -27,7 +27,7 @@ from sfumato.plan.functions import call, literal
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, Finish, GroupKey, Query, Scan
-from sfumato.plan.readings import Integers, LinearScores, Supports, Thresholds, Totals
+from sfumato.plan.readings import GroupTotals, Integers, LinearScores, Supports, Thresholds, Totals
 from sfumato.plan.words import many
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -78,6 +78,10 @@ class PriceDraw:
     unit: int
     total: Price
     version: str
+
+    @property
+    def reading(self) -> GroupTotals:
+        return GroupTotals(self.batch.bounded, self.groups)
 
     @property
     def good_enough(self) -> Mapping[str, Number]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits, exact_decisions, gaussian, grids, laplace
 from sfumato.mechanisms.additive import Gaussian
-from sfumato.privacy import Curve, Guarantee, Sensitivity, calibrate, codec
+from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import meets
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 
@@ -39,6 +39,11 @@ class KeyThreshold:
 
     ``KeyThreshold.gaussian`` uses discrete Gaussian noise instead, whose deviation grows with √g: half of δ pays
     for it, half for the threshold. It wins when units hold many keys.
+
+    Under *replace* (u by v, with the same others): a key that u and v both hold is there either way. Some key that u
+    holds alone passes with probability ≤ δ, and the same is true of v; outside these events the keys that both worlds
+    know differ by 1 in at most 2g counts (weighted: by 2g in all). So noise for 2g of them and the same threshold rule
+    give (ε, δ). One key per unit: two independent decisions move, and each is made at (ε/2, δ/2).
     """
 
     interactive: ClassVar[bool] = False
@@ -48,6 +53,7 @@ class KeyThreshold:
     max_groups: int
     weighted: bool
     sigma: Fraction | None
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
 
     def __init__(
         self,
@@ -56,6 +62,7 @@ class KeyThreshold:
         max_groups: int = 1,
         weighted: bool = False,
         sigma: Number | None = None,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
     ) -> None:
         promise = Guarantee(epsilon, delta)
         groups = whole(max_groups, "max_groups", at_least=1)
@@ -66,50 +73,66 @@ class KeyThreshold:
         most = _MOST_WEIGHTED if weighted else _MOST_GROUPS
         if groups > most:
             raise InvalidParameter("max_groups", max_groups, f"at most {most}")
-        if groups == 1 and sigma is None and 2 * math.log(1 / promise.delta) / promise.epsilon > 10**6:
+        relation = Neighbours.of(neighbours)
+        moved = 2 if relation is Neighbours.REPLACE else 1
+        if groups == 1 and sigma is None and 2 * moved * math.log(moved / promise.delta) / promise.epsilon > 10**6:
             raise InvalidParameter("epsilon", epsilon, "large enough that a million holders are surely shown")
         if not isinstance(weighted, bool):
             raise InvalidParameter("weighted", weighted, "True or False")
-        if not Fraction(1, 1000) <= groups / promise.epsilon <= 10**12:
+        if not Fraction(1, 1000) <= moved * groups / promise.epsilon <= 10**12:
             raise InvalidParameter("epsilon", epsilon, "one whose noise g/ε is between 0.001 and 1e12")
         object.__setattr__(self, "epsilon", promise.epsilon)
         object.__setattr__(self, "delta", promise.delta)
         object.__setattr__(self, "max_groups", groups)
         object.__setattr__(self, "weighted", weighted)
         object.__setattr__(self, "sigma", None if sigma is None else exact(sigma, "sigma", POSITIVE))
+        object.__setattr__(self, "neighbours", relation)
         if self.sigma is not None and (weighted or not meets(self._noise_curve, Guarantee(epsilon, promise.delta / 2))):
             rule = "enough noise for (epsilon, delta/2), and weighted left out"
             raise InvalidParameter("sigma", sigma, rule, fix="use KeyThreshold.gaussian(epsilon, delta, max_groups)")
 
     @classmethod
-    def gaussian(cls, epsilon: Number, delta: Number, max_groups: int) -> KeyThreshold:
+    def gaussian(
+        cls, epsilon: Number, delta: Number, max_groups: int, neighbours: Neighbours | str = Neighbours.ADD_REMOVE
+    ) -> KeyThreshold:
         """With Gaussian noise, the least that half of δ allows."""
         promise = Guarantee(epsilon, delta)
-        change = Sensitivity(groups=whole(max_groups, "max_groups", at_least=1))
+        change = _counts(whole(max_groups, "max_groups", at_least=1), Neighbours.of(neighbours))
         if not promise.epsilon or not promise.delta:
             raise InvalidParameter("delta", delta, "above 0, and epsilon too: an unknown key needs both")
         noise = calibrate(Gaussian, Guarantee(promise.epsilon, promise.delta / 2), change)
-        return cls(promise.epsilon, promise.delta, max_groups, sigma=cast("Fraction", noise.sigma))
+        sigma = cast("Fraction", noise.sigma)
+        return cls(promise.epsilon, promise.delta, max_groups, sigma=sigma, neighbours=neighbours)
 
     @property
     def _noise_curve(self) -> Curve:
         if self.sigma is None:
-            return Curve.pure(self.epsilon)
-        return Gaussian(self.sigma).curve(Sensitivity(groups=self.max_groups))
+            return Curve.pure(self.epsilon, self.neighbours)
+        return Gaussian(self.sigma).curve(_counts(self.max_groups, self.neighbours))
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise on a count."""
-        return self.max_groups / self.epsilon
+        """Of the noise on a count: as many counts may move as one unit holds keys, or two."""
+        return self._moved * self.max_groups / self.epsilon
+
+    @property
+    def _moved(self) -> int:
+        """How many units come or go between neighbours."""
+        return 2 if self.neighbours is Neighbours.REPLACE else 1
+
+    @property
+    def _each(self) -> tuple[Fraction, Fraction]:
+        """The ε and δ of one decision, where each is made by the optimal rule."""
+        return self.epsilon / self._moved, self.delta / self._moved
 
     @property
     def threshold(self) -> int:
         """The least count + noise that passes; for one key per unit, the least count that surely does."""
         if self._optimal:
-            return len(_keep_cuts(self.epsilon, self.delta))
+            return len(_keep_cuts(*self._each))
         if self.sigma is not None:
             return _gaussian_threshold(self.sigma, self.delta / 2, self.max_groups)
-        return _threshold(self.epsilon, self.delta, self.max_groups, self.weighted)
+        return _threshold(self.scale, self.delta, self.max_groups, self.weighted)
 
     @property
     def _optimal(self) -> bool:
@@ -132,25 +155,23 @@ class KeyThreshold:
 
     def _flips(self, held: NDArray[np.int64]) -> NDArray[np.bool_]:
         """V < π(n), from 64 bits; exactly where these touch the cut."""
-        cuts = np.array(_keep_cuts(self.epsilon, self.delta), np.uint64)
+        cuts = np.array(_keep_cuts(*self._each), np.uint64)
         words = bits.words(held.size)
         sure = held >= len(cuts)
         cut = cuts[np.minimum(held, len(cuts) - 1)]
         kept = sure | (words < cut)
         close = ~sure & (words >= cut - np.minimum(cut, np.uint64(1))) & (words <= cut + np.uint64(1))
         for index in np.flatnonzero(close):
-            kept[index] = exact_decisions.less(
-                int(words[index]), 64, keep_chance(self.epsilon, self.delta, int(held[index]))
-            )
+            kept[index] = exact_decisions.less(int(words[index]), 64, keep_chance(*self._each, int(held[index])))
         return kept
 
     def curve(self) -> Curve:
         """(ε, δ)-DP as a whole: noise and threshold are one decision.
 
         Not a composition of a failure and a noise: a key that two units hold alone passes more often than two that
-        one holds each, so a group must be priced by the rule for (ε, δ), and a unit that is replaced likewise.
+        one holds each, so a group is priced by the rule for (ε, δ), which holds for every release.
         """
-        return Curve.approximate(self.epsilon, self.delta)
+        return Curve.approximate(self.epsilon, self.delta, self.neighbours)
 
     def chance(self, count: int) -> float:
         """The probability that a key with so many units is kept."""
@@ -159,7 +180,7 @@ class KeyThreshold:
             return 0.0
         if self._optimal:
             context = exact_decisions.digits(40)
-            return 1.0 if held >= self.threshold else float(keep_chance(self.epsilon, self.delta, held)(context))
+            return 1.0 if held >= self.threshold else float(keep_chance(*self._each, held)(context))
         if self.sigma is not None:
             return _gaussian_tail(self.sigma, self.threshold - held)
         return float(_tail(self.scale, self.threshold - held))
@@ -182,7 +203,13 @@ class KeyThreshold:
     def __repr__(self) -> str:
         more = ", weighted=True" if self.weighted else "" if self.sigma is None else f", sigma={text(self.sigma)}"
         promise = f"epsilon={text(self.epsilon)}, delta={text(self.delta)}"
+        more += "" if self.neighbours is Neighbours.ADD_REMOVE else f", neighbours={self.neighbours.value!r}"
         return f"KeyThreshold({promise}, max_groups={self.max_groups}{more})"
+
+
+def _counts(groups: int, neighbours: Neighbours) -> Sensitivity:
+    """What one unit changes of the counts of distinct units."""
+    return Sensitivity(groups=groups).for_neighbours(neighbours, signed=False)
 
 
 def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Context], Decimal]:
@@ -257,23 +284,22 @@ def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _threshold(epsilon: Fraction, delta: Fraction, groups: int, weighted: bool) -> int:
+def _threshold(scale: Fraction, delta: Fraction, groups: int, weighted: bool) -> int:
     """The least τ with δ(τ) ≤ δ."""
     low, high = 1, 2
-    while leak(high, epsilon, groups, weighted) > delta:
+    while leak(high, scale, groups, weighted) > delta:
         low, high = high, 2 * high
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if leak(middle, epsilon, groups, weighted) <= delta else (middle + 1, high)
+        low, high = (low, middle) if leak(middle, scale, groups, weighted) <= delta else (middle + 1, high)
     return low
 
 
-def leak(threshold: int, epsilon: Fraction, groups: int, weighted: bool) -> Fraction:
+def leak(threshold: int, scale: Fraction, groups: int, weighted: bool) -> Fraction:
     """The largest probability that some key which one unit holds alone passes the threshold, rounded up at 40 digits.
 
     1 − Π(1 − P(wᵢ + Y ≥ τ)), over all whole weights with Σwᵢ ≤ g; unweighted, g keys of weight 1.
     """
-    scale = groups / epsilon
     context = exact_decisions.digits(50)
     weights = range(1, groups + 1) if weighted else range(1, 2)
     passing = {w: _tail(scale, threshold - w) for w in weights}

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import MOST_STEPS, Contribution, Estimator, Measure
+from sfumato.plan.measures import MOST_STEPS, Contribution, Count, Distinct, Estimator, Measure
 from sfumato.plan.nodes import Aggregate, Bound, Filter, Join, Relation, SemiJoin
 from sfumato.privacy import Neighbours, Sensitivity
 
@@ -91,6 +91,13 @@ class Bounded:
 
     plan: Aggregate
     measures: tuple[Scaled, ...]
+    finds: bool = False
+    """Groups are found in the data, and the last measure counts who holds a key: it selects, and gets no noise."""
+
+    @property
+    def noised(self) -> tuple[Scaled, ...]:
+        """The measures whose totals are released with noise."""
+        return self.measures[:-1] if self.finds else self.measures
 
     @property
     def bound(self) -> Bound:
@@ -130,6 +137,19 @@ def whole_rows(relation: Relation) -> int | None:
         found = whole_rows(relation.input)
         return None if found is None else found * relation.multiplicity
     return 1 if relation.most_rows == 1 else None
+
+
+def found_bounding(plan: Aggregate, limits: Limits) -> Bounded:
+    """The sound way where groups are found in the data: a unit's rows are sampled, so that it is in at most g groups
+    and no more of them can show that it is there. One more measure counts who holds a key.
+
+    A vector over unknown groups has no length; what two units together can move is at most 2g of its parts.
+    """
+    most = whole_rows(plan.source)
+    strategy, allowed = (Strategy.SAMPLE, limits) if most is None else (Strategy.WHOLE, Limits(most, most, most))
+    holders = Distinct() if most is None else Count()
+    measured = replace(plan, measures=(*plan.measures, holders))
+    return replace(_bounded(measured, strategy, allowed, 2 * allowed.groups), finds=True)
 
 
 def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:

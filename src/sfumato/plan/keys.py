@@ -104,6 +104,19 @@ def groups(
     return tuple(every) if len(found) == len(parts) else _as_listed(every, parts)
 
 
+def undeclared(keys: tuple[Expression, ...], conditions: tuple[Expression, ...] = ()) -> tuple[int, ...]:
+    """The places of the keys whose values neither the policy nor a condition lists: they are found in the data."""
+    known = limits(conditions)
+    return tuple(index for index, key in enumerate(keys) if not _is_listed(key, known))
+
+
+def _is_listed(key: Expression, known: Limits) -> bool:
+    made = _narrowed(key, known)
+    world = _world((key,), (), known)
+    few = world is not None and world.combinations <= MOST_COMBINATIONS
+    return made is None or few or _starts(made) is not None or _listed(made.domain) is not None
+
+
 def _joined(
     parts: list[Part],
     keys: tuple[Expression, ...],
@@ -249,7 +262,7 @@ def _ordered(found: Sequence[GroupKey], expressions: Sequence[Expression]) -> li
         for key in found
         if all(value is not None or made.domain.nullable for value, made in zip(key, expressions, strict=True))
     ]
-    return sorted(kept, key=_sorting)
+    return sorted(kept, key=sorting)
 
 
 def _product(expressions: Sequence[Expression]) -> list[GroupKey]:
@@ -340,7 +353,7 @@ def _hours(domain: Domain) -> Choices | None:
     return _span(first, int((high - first) / dt.timedelta(hours=1)) + 1)
 
 
-def _sorting(key: GroupKey) -> tuple[tuple[bool, object], ...]:
+def sorting(key: GroupKey) -> tuple[tuple[bool, object], ...]:
     """NULL last; numbers as numbers."""
     return tuple((value is None, _told(value) if value is not None else 0) for value in key)
 

@@ -1,7 +1,8 @@
 """What is read exactly, as frozen values; each says how far one unit can move it.
 
-A reading is a function of the totals of a bounded plan, which an engine reads in one pass. Its sensitivity is derived
-from what the bounding proves, never stated by who asks.
+An engine is asked for a ``Reading``: a bounded plan and what of it is read, in one pass. What a mechanism sees is a
+view of what the engine gave: one measure's columns, or a linear transform of them. Its sensitivity is derived from what
+the bounding proves, never stated by who asks.
 
 *Totals* are the whole totals of one measure. *LinearScores* give every candidate a whole score s_h = Σ_g w_hg·t_g.
 
@@ -21,10 +22,11 @@ a seminorm, so for a change Δt of the totals it is at most Σ_g |Δt_g|·(sprea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +34,84 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.nodes import GroupKey
 from sfumato.privacy import Neighbours, Sensitivity, codec
 
 Integers = NDArray[np.int64]
 """Whole numbers: one row for each group, one column for each coordinate."""
+Places = NDArray[np.intp]
 
+E = TypeVar("E")
 _LARGEST = (1 << 62) - 1
 
 
-class Reading(Protocol):
-    """A reading says which bounded plan it is read from, and what becomes of that plan's totals."""
+@dataclass(frozen=True)
+class Reading(Generic[E]):
+    """What an engine reads exactly of a bounded plan; its type says what the engine gives."""
+
+    bounded: Bounded
+
+
+@dataclass(frozen=True)
+class GroupTotals(Reading[Integers]):
+    """Totals of groups that are known beforehand: a row for each group in this order, a column for each coordinate of
+    each measure. A group without rows has zeros.
+    """
+
+    groups: tuple[GroupKey, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many groups and how many coordinates there are."""
+        return len(self.groups), sum(each.coordinates for each in self.bounded.measures)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Keys that rows have, and the totals of their groups, exactly. PRIVATE: which keys there are is private too."""
+
+    holders: Integers
+    """For each key, how many units have a row that counts."""
+    named: Callable[[Places], list[GroupKey]]
+    """The values of the keys at these places: only of those that may be shown."""
+    key: Places
+    """For each row of the totals, the place of its key,"""
+    declared: Places
+    """and that of the values of the other keys; -1 where they are not declared."""
+    totals: Integers
+
+    def of(self, keys: Places, declared: int) -> Integers:
+        """The totals of these keys, each with all declared values of the others in order; zeros where no row is."""
+        place = np.full(len(self.holders), -1, np.intp)
+        place[keys] = np.arange(len(keys))
+        at = place[self.key]
+        meant = (at >= 0) & (self.declared >= 0)
+        totals = np.zeros((len(keys) * declared, self.totals.shape[1]), np.int64)
+        totals[at[meant] * declared + self.declared[meant]] = self.totals[meant]
+        return totals
+
+
+@dataclass(frozen=True)
+class FoundTotals(Reading[Found]):
+    """Totals of groups that are found in the data, where the values of some keys are not declared.
+
+    The last measure of the plan counts who holds a key: for each combination of the values of the keys that are found,
+    whatever the others are, the units with a row that counts.
+    """
+
+    found: tuple[int, ...]
+    """The places of the keys whose values are found."""
+    declared: tuple[GroupKey, ...]
+    """Every combination of what the other keys can be, in order; one empty combination where there is no other."""
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """The places of the other keys."""
+        return tuple(index for index in range(len(self.bounded.plan.keys)) if index not in self.found)
+
+
+class View(Protocol):
+    """A view says which bounded plan it is of, and what becomes of that plan's totals."""
 
     @property
     def bounded(self) -> Bounded: ...
@@ -244,3 +314,36 @@ class Supports:
 
     def of(self, totals: Integers) -> Integers:
         return self.weights.supports(self.totals.of(totals)[:, 0])
+
+
+@dataclass(frozen=True)
+class Holders:
+    """How many units hold each key that is found, which is what decides whether the key may be shown.
+
+    One unit is in at most g groups, crossed with declared keys or not, so it holds at most g keys: counts of distinct
+    units move by 1 in at most g of them. Where the rows of one unit are counted, they move by at most g in all.
+    """
+
+    bounded: Bounded
+
+    @property
+    def _scaled(self) -> Scaled:
+        return self.bounded.measures[-1]
+
+    @property
+    def most(self) -> int:
+        """How many keys one unit can hold; or how many rows, where those are counted."""
+        return int(self._scaled.added.total)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether one unit can count more than once in one key."""
+        return self._scaled.added.per_group > 1
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return self._scaled.sensitivity.neighbours
+
+    def of(self, totals: Integers) -> Integers:
+        """The counts as they were found, one for each key."""
+        return totals

@@ -45,6 +45,7 @@ def parse(text: object, catalog: Catalog) -> Query:
 
 
 def _query(select: exp.Select, catalog: Catalog) -> Query:
+    distinct = _of_distinct_rows(select)
     for part, value in select.args.items():
         if value and part not in _CLAUSES:
             raise refuse(
@@ -72,7 +73,7 @@ def _query(select: exp.Select, catalog: Catalog) -> Query:
     aliased = {item.alias.lower(): (item.this, made) for item, made in named if isinstance(item, exp.Alias)}
     building.outputs = {name: (node, made.expression) for name, (node, made) in aliased.items()}
     finish = replace(_finish(select, building, outputs), outputs=outputs)
-    if not building.measures:
+    if not building.measures and not distinct:
         raise refuse(
             select,
             "no-aggregate",
@@ -82,6 +83,19 @@ def _query(select: exp.Select, catalog: Catalog) -> Query:
     plan = Aggregate(source.relation, building.keys, tuple(building.measures))
     check(plan)
     return Query(plan, finish)
+
+
+def _of_distinct_rows(select: exp.Select) -> bool:
+    """SELECT DISTINCT a, b asks for the groups of a and b: it becomes GROUP BY 1, 2 in place. Whether it was one."""
+    found = select.args.get("distinct")
+    if found is None:
+        return False
+    if found.args.get("on") or select.args.get("group"):
+        raise refuse(select, "distinct", "DISTINCT stands alone, and groups differ anyway", "leave DISTINCT out")
+    select.set("distinct", None)
+    numbers = [exp.Literal.number(index) for index, _ in enumerate(select.expressions, 1)]
+    select.set("group", exp.Group(expressions=numbers))
+    return True
 
 
 class _Building:

@@ -70,8 +70,9 @@ def finish(query: Finish, groups: Sequence[GroupKey], estimated: Estimated, *, j
     A range holds for its own cell, made of so many noises; or for all cells at once when they are asked for
     together, or when rows are picked by what their noisy numbers are.
     """
+    width = len(groups[0]) if groups else _keys_read(query)  # no group may have enough units to be shown
     keys: dict[Reference, Evaluated] = {
-        Key(index): Keys(_objects([group[index] for group in groups])) for index in range(len(groups[0]))
+        Key(index): Keys(_objects([group[index] for group in groups])) for index in range(width)
     }
     together = simultaneous(query, len(groups)) if joint or picks(query) else None
 
@@ -111,6 +112,14 @@ def _parts(expression: Expression) -> int:
 def _noisy(expression: Expression) -> bool:
     """Whether an expression reads a noisy number, and not keys and literals alone."""
     return any(isinstance(node, Column) and isinstance(node.reference, Result) for node in walk(expression))
+
+
+def _keys_read(query: Finish) -> int:
+    """How many keys a finish may read."""
+    made = [*(each.expression for each in query.outputs), *(each.expression for each in query.order)]
+    made += [] if query.having is None else [query.having]
+    read = [node.reference for each in made for node in walk(each) if isinstance(node, Column)]
+    return max((each.index + 1 for each in read if isinstance(each, Key)), default=0)
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:

@@ -8,10 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.measures import Estimate, Estimator, Floats
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import Integers
+from sfumato.plan.readings import GroupTotals, Integers
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
@@ -19,6 +20,9 @@ from sfumato.release.group_keys import ONE_GROUP, GroupKeys
 from sfumato.release.measurement import Batch
 from sfumato.release.preparing import Prepared
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
+
+MOST_NUMBERS = 1_000_000
+"""So that every answer can be written down: refused before anything is charged."""
 
 
 @codec.value("scale")
@@ -45,10 +49,12 @@ class Measured:
     """For every coordinate of every measure, the total of each group."""
     keys: GroupKeys = ONE_GROUP
     purchase: Purchase = NOT_BOUGHT
+    selection: KeyThreshold | None = None
+    """What decided which groups are shown, where they were found in the data."""
 
 
 @dataclass(frozen=True)
-class GroupTotals:
+class KnownGroups:
     """The release of a question: noise on the totals of groups that are known beforehand."""
 
     prepared: Prepared
@@ -59,6 +65,10 @@ class GroupTotals:
     @property
     def batch(self) -> Batch:
         return self.prepared.batch
+
+    @property
+    def reading(self) -> GroupTotals:
+        return GroupTotals(self.prepared.bounded, self.groups)
 
     @property
     def good_enough(self) -> dict[str, Number]:
@@ -75,17 +85,22 @@ class GroupTotals:
         return self._drawn(ends, self.groups[:1] * len(ends))
 
     def _drawn(self, totals: Integers, groups: Sequence[GroupKey]) -> Measured:
-        bounded = self.batch.bounded
-        drawn = [each.draw(each.reading.of(totals)) for each in self.batch.measurements]
-        columns = tuple(map(tuple, np.hstack(drawn).T.tolist()))
-        keys = GroupKeys.of(groups, [each.domain.type for each in bounded.plan.keys])
-        return Measured(scales(self.prepared), columns, keys, purchase(bounded, self.prepared.price, self.version))
+        return with_noise(self.prepared, totals, groups, self.version)
+
+
+def with_noise(prepared: Prepared, totals: Integers, groups: Sequence[GroupKey], version: str) -> Measured:
+    """Noise on the totals of these groups."""
+    bounded = prepared.bounded
+    drawn = [each.draw(each.reading.of(totals)) for each in prepared.batch.measurements[: len(bounded.noised)]]
+    columns = tuple(map(tuple, np.hstack(drawn).T.tolist())) if drawn else ()
+    keys = GroupKeys.of(groups, [each.domain.type for each in bounded.plan.keys])
+    return Measured(scales(prepared), columns, keys, purchase(bounded, prepared.price, version))
 
 
 def scales(prepared: Prepared) -> tuple[Scale, ...]:
     return tuple(
         Scale(measure.unit_value, mechanism, measure.estimator)
-        for measure, mechanism in zip(prepared.bounded.measures, prepared.mechanisms, strict=True)
+        for measure, mechanism in zip(prepared.bounded.noised, prepared.mechanisms, strict=True)
     )
 
 

@@ -15,9 +15,10 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
+from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.readings import Integers, LinearScores, Supports, Totals
+from sfumato.plan.readings import Holders, Integers, LinearScores, Supports, Totals
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 
 
@@ -41,20 +42,22 @@ class Scoring(Selection, Protocol):
 
 @dataclass(frozen=True)
 class Measurement:
-    """A mechanism on a reading: noise on totals, or a choice by scores."""
+    """A mechanism on a reading: noise on totals, a choice by scores, or of keys by who holds them."""
 
-    reading: Totals | Supports | LinearScores
+    reading: Totals | Supports | LinearScores | Holders
     mechanism: Any
-    """An ``Additive`` for totals, a ``Scoring`` for scores."""
+    """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys."""
 
     def __post_init__(self) -> None:
         if isinstance(self.reading, LinearScores):
             _require_covered(self.reading, self.mechanism)
+        elif isinstance(self.reading, Holders):
+            _require_every_key(self.reading, self.mechanism)
 
     @property
     def sensitivity(self) -> Sensitivity | None:
         """What one unit moves, for noise; None for a choice, whose mechanism holds that itself."""
-        return None if isinstance(self.reading, LinearScores) else self.reading.sensitivity
+        return None if isinstance(self.reading, (LinearScores, Holders)) else self.reading.sensitivity
 
     @property
     def curve(self) -> Curve:
@@ -62,7 +65,7 @@ class Measurement:
         return self.mechanism.curve() if self.sensitivity is None else self.mechanism.curve(self.sensitivity)
 
     def draw(self, exact: Integers) -> Any:
-        """The noisy values, or the place of the chosen candidate."""
+        """The noisy values, the place of the chosen candidate, or which keys are kept."""
         return self.mechanism.choose(exact) if self.sensitivity is None else noisy(self.mechanism, exact)
 
 
@@ -112,3 +115,11 @@ def _require_covered(reading: LinearScores, mechanism: Scoring) -> None:
     if mechanism.grid > 1 or mechanism.rate * reading.spread > mechanism.epsilon:
         rule = "one whose sensitivity covers the scores: a unit moves one score further than another by up to "
         raise InvalidParameter("mechanism", repr(mechanism), f"{rule}{reading.spread}")
+
+
+def _require_every_key(reading: Holders, mechanism: KeyThreshold) -> None:
+    """A threshold pays for as many keys as one unit can hold, for the neighbours of the policy."""
+    enough = mechanism.max_groups >= reading.most and mechanism.weighted >= reading.weighted
+    if not enough or mechanism.neighbours is not reading.neighbours:
+        rule = f"one for {reading.most} keys of a unit under {reading.neighbours.value}"
+        raise InvalidParameter("mechanism", repr(mechanism), rule)

@@ -25,6 +25,7 @@ from sfumato.version import __version__
 
 T = TypeVar("T")
 S = TypeVar("S")
+X = TypeVar("X")
 
 
 class Proposal(Protocol):
@@ -109,7 +110,7 @@ class Call:
 
 
 def released(
-    kind: Kind[T],
+    kind: Kind[X, T],
     price: Price,
     show: Callable[[Released[T]], S],
     *,
@@ -136,7 +137,7 @@ def released(
     return show(found)
 
 
-def _rehearse(kind: Kind[T], show: Callable[[Released[T]], S]) -> None:
+def _rehearse(kind: Kind[X, T], show: Callable[[Released[T]], S]) -> None:
     """Go the whole way of an answer without data: what cannot be computed, written or shown is refused for free."""
     try:
         repr(show(releasing.rehearse(kind)))

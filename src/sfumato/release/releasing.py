@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,15 +18,14 @@ from sfumato.engine.seam import Engine
 from sfumato.errors import EngineFailed, Unanswered, Unsupported
 from sfumato.ledger import Account, Entry, StoredAnswer, entries
 from sfumato.mechanisms import bits
-from sfumato.plan.bounding import Bounded
-from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import Integers
+from sfumato.plan.readings import Reading
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import Payer
 
 T = TypeVar("T", covariant=True)
+X = TypeVar("X")
 
 Progress = Callable[[str], None]
 """Told the name of each phase; never a count, never a share done."""
@@ -36,15 +35,15 @@ def quietly(phase: str) -> None:
     """No progress is shown."""
 
 
-class Kind(Protocol[T]):
-    """A kind of release says what is measured, what is made of it, and when a stored answer is as good."""
+class Kind(Protocol[X, T]):
+    """A kind of release says what is read and measured, what is made of it, and when a stored answer is as good."""
 
     @property
     def batch(self) -> Batch: ...
 
     @property
-    def groups(self) -> Sequence[GroupKey]:
-        """The groups whose totals are read, in order."""
+    def reading(self) -> Reading[X]:
+        """What the engine reads, once, for all measurements of the batch."""
         ...
 
     @property
@@ -52,8 +51,8 @@ class Kind(Protocol[T]):
         """A stored answer is at least as good if it has each of these numbers, and none of its own is larger."""
         ...
 
-    def draw(self, totals: Integers) -> T:
-        """A frozen value that is written down: the measurements of the batch on these totals, and nothing else."""
+    def draw(self, exact: X) -> T:
+        """A frozen value that is written down: the measurements of the batch on what was read, and nothing else."""
         ...
 
     def rehearsal(self) -> T:
@@ -89,7 +88,7 @@ class Released(Generic[T]):
     """It had been bought before: nothing was charged now."""
 
 
-def stored(kind: Kind[T], asked: Asked, account: Account) -> Released[T] | None:
+def stored(kind: Kind[X, T], asked: Asked, account: Account) -> Released[T] | None:
     """An answer already bought to this request, or to the same question on the same data if it is good enough."""
     if asked.request_id is not None:
         found = account.requested(asked.request_id, analyst=asked.analyst, question=asked.question, plan=asked.plan)
@@ -99,7 +98,7 @@ def stored(kind: Kind[T], asked: Asked, account: Account) -> Released[T] | None:
     return None if found is None else _read(found)
 
 
-def rehearse(kind: Kind[T]) -> Released[T]:
+def rehearse(kind: Kind[X, T]) -> Released[T]:
     """Everything that becomes of totals, with totals at the ends of what they can be: what cannot be written down and
     read back is refused here, before the charge.
     """
@@ -108,7 +107,7 @@ def rehearse(kind: Kind[T]) -> Released[T]:
 
 
 def release(
-    kind: Kind[T],
+    kind: Kind[X, T],
     asked: Asked,
     *,
     payer: Payer,
@@ -123,7 +122,7 @@ def release(
     ``fresh`` one pays, and the others wait for its answer and get it.
     """
     progress("checking")
-    _check(engine, kind.batch.bounded, seconds)
+    _check(engine, kind.reading, seconds)
     progress("charging")
     accuracy = kind.good_enough
     paying = payer.ask(asked.entry(kind.batch), accuracy, fresh=fresh)
@@ -133,9 +132,9 @@ def release(
             return _read(known)
         progress("reading")
         with limited(engine, seconds):
-            totals = engine.totals(kind.batch.bounded, kind.groups, bits.integer(62))
+            exact = engine.read(kind.reading, bits.integer(62))
         progress("adding noise")
-        drawn = kind.draw(totals)
+        drawn = kind.draw(exact)
         body = codec.dumps(drawn)
         progress("writing down")
         line = payer.answer(paying.line, body, accuracy)
@@ -148,7 +147,7 @@ def release(
         raise Unanswered(paying.line.number) from None
 
 
-def _check(engine: Engine, bounded: Bounded, seconds: float | None) -> None:
+def _check(engine: Engine, reading: Reading[X], seconds: float | None) -> None:
     """Bind the statement within half of the time: what cannot be planned in it would be charged and not answered.
 
     No row is read, so how long it takes depends on the question alone.
@@ -156,7 +155,7 @@ def _check(engine: Engine, bounded: Bounded, seconds: float | None) -> None:
     start = time.monotonic()
     try:
         with limited(engine, None if seconds is None else seconds / 2):
-            engine.check(bounded)
+            engine.check(reading)
     except (TimeoutError, EngineFailed):
         if seconds is None or time.monotonic() - start < seconds / 2:
             raise

@@ -7,24 +7,25 @@ from fractions import Fraction
 from itertools import repeat
 from operator import itemgetter
 from threading import Event, Thread, get_ident
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engine import lowering
 from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.duckdb.found_keys import in_arrays
 from sfumato.engine.generator import Generator
 from sfumato.engine.relational import Statement
 from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.errors import EngineFailed, Unsupported
-from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import GroupKey
+from sfumato.plan.readings import E, FoundTotals, GroupTotals, Reading
 from sfumato.policy import Policy, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 
@@ -90,26 +91,32 @@ class DuckDB:
         rule = f"finding all groups may take at most {FREE_SECONDS} seconds"
         raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression")
 
-    def check(self, bounded: Bounded) -> None:
+    def check(self, reading: Reading[E]) -> None:
         """Bind the statement, and see that the engine is open and the sources are those that were opened.
 
         No row is read. Views are fixed at opening, so what was bound once stays bound; whether the engine still runs
         statements is seen each time, since it may have been closed, forked or broken after that.
         """
         self.sources.check_unchanged()
-        text = self._statement(bounded, 0)
+        text = self._statement(reading, 0)
         self.sources.bind("SELECT 1" if text in self._bound else text)
         self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
 
-    def totals(self, bounded: Bounded, groups: Sequence[GroupKey], key: int) -> NDArray[np.int64]:
-        """Exact totals for every group, in the order given; absent groups are zero."""
-        found = self.sources.run(self._statement(bounded, key))
+    def read(self, reading: Reading[E], key: int) -> E:
+        """What one statement gives, in arrays."""
+        text = self._statement(reading, key)
+        if isinstance(reading, FoundTotals):
+            found: object = in_arrays(self.sources.arrow(text), reading)
+        else:
+            assert isinstance(reading, GroupTotals)
+            found = _aligned(self.sources.run(text), reading)
         self.sources.check_unchanged()  # a file replaced while it was read is not the version that was charged
-        kinds = [each.domain.type for each in bounded.plan.keys]
-        return _aligned(found, groups, kinds, sum(each.coordinates for each in bounded.measures))
+        return cast("E", found)
 
-    def _statement(self, bounded: Bounded, key: int) -> str:
-        return self._written(lowering.statement(bounded, key))
+    def _statement(self, reading: Reading[E], key: int) -> str:
+        if isinstance(reading, FoundTotals):
+            return self._written(lowering.found(reading, key))
+        return self._written(lowering.statement(reading.bounded, key))
 
     def _written(self, statement: Statement) -> str:
         return Generator(DuckDBSpelling(), self.sources.scan).statement(statement)
@@ -134,11 +141,11 @@ def _parameter(value: Value) -> Any:
     return nearest(value) if isinstance(value, Fraction) else value
 
 
-def _aligned(
-    found: Sequence[tuple[Any, ...]], groups: Sequence[GroupKey], kinds: Sequence[Type], coordinates: int
-) -> NDArray[np.int64]:
+def _aligned(found: Sequence[tuple[Any, ...]], reading: GroupTotals) -> NDArray[np.int64]:
     """The totals of rows (key…, total…) in the order of the groups, zero where a group has no row."""
+    (_, coordinates), groups = reading.shape, reading.groups
     totals = np.zeros((len(groups), coordinates), dtype=np.int64)
+    kinds = [each.domain.type for each in reading.bounded.plan.keys]
     if not found or not groups:
         return totals
     own = _held([_column(found, len(kinds) + number) for number in range(coordinates)]).T

@@ -1,0 +1,53 @@
+"""What is said of groups that nobody declared: what finding them costs, how large they must be, and what needs no δ."""
+
+from __future__ import annotations
+
+from sfumato.errors import Unsupported
+from sfumato.mechanisms import KeyThreshold
+from sfumato.plan.catalog import Catalog
+from sfumato.plan.expressions import Field, columns
+from sfumato.plan.nodes import Query
+from sfumato.plan.words import words
+from sfumato.privacy import Budget
+from sfumato.privacy.numbers import Number, percent
+from sfumato.release.prices import Price
+
+
+def names(query: Query, found: tuple[int, ...]) -> str:
+    """The keys whose values are found, as they are written."""
+    return ", ".join(words(query.plan.keys[index]) for index in found)
+
+
+def without_delta(query: Query, found: tuple[int, ...], catalog: Catalog) -> str:
+    """How to ask so that no δ is needed: by a public table that lists the values, if there is one."""
+    read = {each.name for index in found for each in columns(query.plan.keys[index]) if isinstance(each, Field)}
+    for table in catalog.tables.values():
+        named = sorted(read.intersection(table.columns)) if table.public else []
+        if named:
+            return f"join the public table {table.name} and group by {table.name}.{named[0]}, which lists its values"
+    return "declare the values in the policy, or join a public table that lists them and group by its column"
+
+
+def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:
+    """Refuse a price, or an account, without a δ: to show a value that one unit may hold alone needs one."""
+    if not budget.delta:
+        rule = f"the values of {keys} are not declared, and an account without a δ cannot find them in the data"
+        raise Unsupported("unknown-keys", rule, fix=f"{other}: that needs no δ")
+    if price.epsilon is None or not price.delta:
+        rule = f"the values of {keys} are not declared, and to find them in the data takes an ε and a δ"
+        example = "give a delta, such as release(epsilon=1, delta=1e-9)"
+        raise Unsupported("unknown-keys", rule, fix=f"{example}; or {other}: that needs no δ")
+
+
+def appearing(threshold: KeyThreshold, confidence: Number = "0.95") -> str:
+    """How large a group must be to be shown."""
+    size = int(threshold.error(confidence))
+    return f"a group of {size:,} units is shown with {percent(confidence)} confidence, a smaller one less often"
+
+
+def notes(threshold: KeyThreshold, shown: int, most: int) -> tuple[str, ...]:
+    """What an answer says of the groups it shows, from those alone."""
+    found = [f"Groups are found in the data: {appearing(threshold)}."]
+    found += ["No group has enough units to be shown."] if not shown else []
+    found += [f"An answer has at most {most:,} groups, and there may be more than these."] if shown >= most else []
+    return tuple(found)

@@ -1,0 +1,103 @@
+"""The release of a question whose groups are found in the data: which of them may be shown is drawn first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sfumato.mechanisms import KeyThreshold
+from sfumato.plan.keys import MOST_GROUPS, sorting
+from sfumato.plan.nodes import GroupKey
+from sfumato.plan.readings import Found, FoundTotals, Integers, Places
+from sfumato.policy import Value
+from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.privacy.numbers import Number
+from sfumato.release.measured import MOST_NUMBERS, Measured, with_noise
+from sfumato.release.measurement import Batch
+from sfumato.release.preparing import Prepared
+
+_MOST_LETTERS = 10**8
+"""Of all keys that an answer shows."""
+
+
+@dataclass(frozen=True)
+class FoundGroups:
+    """Keys are selected by how many units hold them, then there is noise on the totals of these. Each draws randomness
+    of its own: a count of units that is shown tells nothing of the count by which its key was selected.
+
+    As many keys are shown as an answer can have, the first by value. That is decided from what was selected alone, so
+    it costs nothing, and no number of keys in the data makes a release fail. Up to the selection there are at most as
+    many keys as rows that count.
+    """
+
+    prepared: Prepared
+    reading: FoundTotals
+    version: str
+    """The version of the data, as readers are told."""
+
+    @property
+    def batch(self) -> Batch:
+        return self.prepared.batch
+
+    @property
+    def good_enough(self) -> dict[str, Number]:
+        """A stored answer is as good as this one if it shows groups that are as small, and no half-width is larger."""
+        widths = {f"m{index}": width for index, width in enumerate(self.prepared.half_widths())}
+        return {"keys": int(self._threshold.error()), **widths}
+
+    def draw(self, found: Found) -> Measured:
+        choice = self.batch.measurements[-1]
+        kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)))
+        names = found.named(kept)
+        order = sorted(range(len(names)), key=lambda place: sorting(names[place]))[: most_keys(self.reading)]
+        totals = found.of(kept[order], len(self.reading.declared))
+        groups, places = crossed([names[place] for place in order], self.reading)
+        return self._drawn(totals[places], groups)
+
+    def rehearsal(self) -> Measured:
+        """What becomes of totals at the ends of what they can be, in a group whose keys are missing."""
+        width = sum(each.coordinates for each in self.batch.bounded.noised)
+        ends = np.repeat(np.array([[0], [LARGEST_INTEGER], [-LARGEST_INTEGER]], np.int64), width, axis=1)
+        return self._drawn(ends, [(None,) * len(self.batch.bounded.plan.keys)] * len(ends))
+
+    def _drawn(self, totals: Integers, groups: Sequence[GroupKey]) -> Measured:
+        return replace(with_noise(self.prepared, totals, groups, self.version), selection=self._threshold)
+
+    @property
+    def _threshold(self) -> KeyThreshold:
+        assert self.prepared.selection is not None
+        return self.prepared.selection
+
+
+def most_keys(reading: FoundTotals) -> int:
+    """How many keys an answer shows at most, from the policy alone: so that it can be written down."""
+    plan, others = reading.bounded.plan, len(reading.declared)
+    numbers = max(1, len(reading.bounded.noised))
+    letters = max(1, sum(plan.keys[index].domain.letters for index in reading.found))
+    return max(1, min(MOST_GROUPS // others, MOST_NUMBERS // (numbers * others), _MOST_LETTERS // letters))
+
+
+def crossed(keys: Sequence[GroupKey], reading: FoundTotals) -> tuple[list[GroupKey], Places]:
+    """Every key with all declared values of the others, ordered by the columns as they are grouped by: by value, or as
+    they are declared. And the place that each has when they are taken key by key.
+    """
+    columns: dict[int, tuple[Sequence[Value | None], Places]] = {}
+    for number, index in enumerate(reading.found):
+        values = [key[number] for key in keys]
+        ordered = [value for (value,) in sorted(((value,) for value in set(values)), key=sorting)]
+        columns[index] = ordered, np.repeat(_codes(values, ordered), len(reading.declared))
+    for number, index in enumerate(reading.others):
+        values = [key[number] for key in reading.declared]
+        ordered = list(dict.fromkeys(values))
+        columns[index] = ordered, np.tile(_codes(values, ordered), len(keys))
+    in_order = [columns[index] for index in sorted(columns)]
+    places = np.lexsort([codes for _, codes in reversed(in_order)])
+    listed = [map(ordered.__getitem__, codes[places].tolist()) for ordered, codes in in_order]
+    return list(zip(*listed, strict=True)), places
+
+
+def _codes(values: Iterable[Value | None], ordered: Sequence[Value | None]) -> Places:
+    place = {value: code for code, value in enumerate(ordered)}
+    return np.array([place[value] for value in values], np.intp)
