@@ -190,6 +190,11 @@ def relations(relation: Relation) -> Iterator[Relation]:
         waiting.extend(reversed(found.inputs))
 
 
+def tables(relation: Relation) -> tuple[str, ...]:
+    """The tables whose rows a relation is made from, private and public, each once."""
+    return tuple(dict.fromkeys(node.table for node in relations(relation) if isinstance(node, (Scan, Join))))
+
+
 def multiplicity(relation: Relation) -> int:
     """The most rows that one row of the private table becomes."""
     return math.prod(node.multiplicity for node in relations(relation) if isinstance(node, Join))
