@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import partial
-from typing import cast
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,11 +111,42 @@ class Integers:
     def _seal(self, name: str) -> str:
         return hashlib.sha256(b"".join(each.tobytes() for each in self._rows[name].values())).hexdigest()
 
+    def hold(self) -> Held:
+        """The tables are copies already: what is held is what was opened."""
+        return Held(self)
+
     def interrupt(self, token: int | None = None) -> None:
         """Nothing here takes long."""
 
     def close(self) -> None:
         self._open = False
+
+
+class Held:
+    """A snapshot of tables that never change."""
+
+    def __init__(self, engine: Integers) -> None:
+        self._engine, self._open = engine, True
+
+    def check(self, reading: Reading[E]) -> None:
+        if not self._open:
+            raise EngineClosed
+        self._engine.check(reading)
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        return self._engine.read(reading, key)
+
+    def interrupt(self, token: int | None = None) -> None:
+        """Nothing here takes long."""
+
+    def close(self) -> None:
+        self._open = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _copied(table: object) -> dict[str, Whole]:

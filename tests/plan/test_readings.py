@@ -16,7 +16,7 @@ from plan.described import CATALOG, VISITS
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.readings import LinearScores, Matrix, Supports, Thresholds, Totals
+from sfumato.plan.readings import LinearScores, LinearTotals, Matrix, Supports, Thresholds, Totals
 from sfumato.plan.sql import parse
 from sfumato.policy import Table
 from sfumato.privacy import Neighbours, codec
@@ -160,3 +160,30 @@ def test_weights_are_values_and_refuse_what_is_no_weight() -> None:
         with pytest.raises(InvalidParameter):
             Thresholds(values, reached)
     assert math.prod(Thresholds((1, 2), (0, 1, 2)).shape) == 6
+
+
+@pytest.mark.parametrize("table", [USERS, ROWS], ids=["units", "rows"])
+@pytest.mark.parametrize("relation", list(Neighbours))
+@pytest.mark.parametrize("weights", [each for each in CHAINS + OTHERS if isinstance(each, Matrix)])
+def test_no_unit_moves_combinations_further_than_derived(weights: Matrix, relation: Neighbours, table: Table) -> None:
+    """Every norm, for everything a unit can be; with all of a unit in one group the bounds are reached."""
+    found = bounded(table, relation)
+    derived = LinearTotals(Totals(found), weights).sensitivity
+    moves = [matrix(weights) @ change for change in changes(found.limits, relation)]
+    assert max(int(np.abs(move).max()) for move in moves) <= derived.per_group
+    assert max(int(np.abs(move).sum()) for move in moves) <= derived.total
+    assert max(int((move**2).sum()) for move in moves) <= derived.squares
+    assert derived.neighbours is relation
+    if table is ROWS and relation is Neighbours.ADD_REMOVE:
+        assert max(int(np.abs(move).sum()) for move in moves) == max(derived.total, 1)
+        assert max(int((move**2).sum()) for move in moves) == max(derived.squares, 1)
+
+
+def test_combinations_are_those_of_the_totals() -> None:
+    totals, weights = np.array([[5], [-2], [9]], np.int64), Matrix(((2, -1, 0), (0, 3, -4)))
+    view = LinearTotals(Totals(bounded(ROWS, Neighbours.ADD_REMOVE)), weights)
+    assert view.of(totals).tolist() == [12, -42]
+    with pytest.raises(InvalidParameter):
+        LinearTotals(
+            Totals(bounded(ROWS, Neighbours.ADD_REMOVE, "SELECT region, AVG(age) FROM visits GROUP BY region")), weights
+        )

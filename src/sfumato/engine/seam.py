@@ -34,20 +34,12 @@ class Data:
     """The one table of a database file that is read, spelt in one way; empty where all of the file may be."""
 
 
-class Engine(Protocol):
-    """An engine answers these calls, of which ``read`` alone reads private rows.
+class Reader(Protocol):
+    """A reader gives exact values to a release that has been charged: it is an engine, or a snapshot that one holds.
 
-    An engine may be used by several threads at once. Whatever a driver fails on, it raises an error of
-    ``sfumato.errors`` whose text does not depend on rows.
+    It may be used by several threads at once. Whatever a driver fails on, it raises an error of ``sfumato.errors``
+    whose text does not depend on rows.
     """
-
-    def catalog(self) -> Catalog:
-        """The tables and columns that questions may refer to."""
-        ...
-
-    def values(self, world: World) -> Sequence[GroupKey]:
-        """The distinct results of expressions on declared values; no table is read."""
-        ...
 
     def check(self, reading: Reading[E]) -> None:
         """Refuse unless this can be read now: the engine is open, the sources are those that were opened.
@@ -57,11 +49,47 @@ class Engine(Protocol):
         ...
 
     def read(self, reading: Reading[E], key: int) -> E:
-        """What the reading means, in whole numbers of 64 bits, exactly.
+        """Give what the reading means, in whole numbers of 64 bits, exactly.
 
         A total beyond ±2^62 is cut there, which moves no two totals further apart. ``key`` is fresh and secret: it
         decides which rows a sample keeps. This call alone reads private rows, and it is made after the charge.
         """
+        ...
+
+    def interrupt(self, token: int | None = None) -> None:
+        """End what is being read by the thread of this number, or by every thread."""
+        ...
+
+
+class Snapshot(Reader, Protocol):
+    """A snapshot holds the rows of a table as they were when it was first read, until it is closed.
+
+    A series of releases reads it step by step, each step charged before, and all steps see the same rows, whatever
+    becomes of the source. Nothing but ``release`` is handed one.
+    """
+
+    def close(self) -> None:
+        """Forget the rows; every later call is refused."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Engine(Reader, Protocol):
+    """An engine answers these calls, of which ``read`` alone reads private rows."""
+
+    def catalog(self) -> Catalog:
+        """The tables and columns that questions may refer to."""
+        ...
+
+    def values(self, world: World) -> Sequence[GroupKey]:
+        """The distinct results of expressions on declared values; no table is read."""
+        ...
+
+    def hold(self) -> Snapshot:
+        """Begin a snapshot. No row is read before its first reading."""
         ...
 
     def identity(self) -> str:
@@ -70,10 +98,6 @@ class Engine(Protocol):
 
     def data(self, *, public: bool) -> tuple[Data, ...]:
         """The data that the rows of all public, or of all private, tables come from."""
-        ...
-
-    def interrupt(self, token: int | None = None) -> None:
-        """End what is being read by the thread of this number, or by every thread."""
         ...
 
     def close(self) -> None:

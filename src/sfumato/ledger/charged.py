@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.protocols import Additive, Interactive, Selection
 from sfumato.privacy import Curve, Sensitivity, codec, compose
+from sfumato.privacy.numbers import whole
 
 
 @codec.value("charged")
 @dataclass(frozen=True)
 class Charged:
-    """A mechanism that is run on values which one unit changes by at most this.
+    """A mechanism that is run on values which one unit changes by at most this, so many times with fresh noise.
 
-    Only additive noise is told the sensitivity: a selection or an interactive mechanism states its own.
+    A release of thousands of equal measurements is kept as what it is: one part, and how often it is run. Only additive
+    noise is told the sensitivity: a selection or an interactive mechanism states its own.
 
     >>> from sfumato.mechanisms import Laplace
     >>> Charged(Laplace(10), 1).curve.epsilon(0)
@@ -30,8 +32,9 @@ class Charged:
 
     mechanism: Additive | Selection | Interactive
     sensitivity: Sensitivity | None = None
+    times: int = 1
 
-    def __init__(self, mechanism: Additive | Selection | Interactive, sensitivity: Any = None) -> None:
+    def __init__(self, mechanism: Additive | Selection | Interactive, sensitivity: Any = None, times: int = 1) -> None:
         if not isinstance(mechanism, (Additive, Selection, Interactive)):
             raise InvalidParameter("mechanism", mechanism, "a mechanism: additive, a selection or interactive")
         if isinstance(mechanism, Additive) is (sensitivity is None):
@@ -39,16 +42,26 @@ class Charged:
             raise InvalidParameter("sensitivity", sensitivity, rule)
         object.__setattr__(self, "mechanism", mechanism)
         object.__setattr__(self, "sensitivity", None if sensitivity is None else Sensitivity.of(sensitivity))
+        object.__setattr__(self, "times", whole(times, "times", at_least=1))
 
     @property
     def curve(self) -> Curve:
-        """What running it leaks."""
-        if isinstance(self.mechanism, Additive):
-            return self.mechanism.curve(self.sensitivity or 0)
-        return self.mechanism.curve()
+        """What running it so many times leaks."""
+        additive = isinstance(self.mechanism, Additive)
+        once = self.mechanism.curve(self.sensitivity or 0) if additive else self.mechanism.curve()  # type: ignore[call-arg]
+        return once if self.times == 1 else compose([(once, self.times)])
 
 
 Part = Charged | Curve
+
+
+def gathered(parts: Iterable[Charged]) -> tuple[Charged, ...]:
+    """The same parts, equal ones together, in the order in which they first occur."""
+    counted: dict[Charged, int] = {}
+    for part in parts:
+        once = replace(part, times=1)
+        counted[once] = counted.get(once, 0) + part.times
+    return tuple(replace(part, times=times) for part, times in counted.items())
 
 
 def checked(value: object) -> tuple[Part, ...]:

@@ -428,6 +428,11 @@ def relations(relation: Relation) -> Iterator[Relation]:
         waiting.extend(reversed(found.inputs))
 
 
+def tables(relation: Relation) -> tuple[str, ...]:
+    """The tables whose rows a relation is made from, private and public, each once."""
+    return tuple(dict.fromkeys(node.table for node in relations(relation) if isinstance(node, (Scan, Join))))
+
+
 def multiplicity(relation: Relation) -> int:
     """The most rows that one row of a private table becomes; what a union holds counts as made from one table."""
     match relation:

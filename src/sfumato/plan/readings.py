@@ -4,7 +4,12 @@ An engine is asked for a ``Reading``: a bounded plan and what of it is read, in 
 view of what the engine gave: one measure's columns, or a linear transform of them. Its sensitivity is derived from what
 the bounding proves, never stated by who asks.
 
-*Totals* are the whole totals of one measure. *LinearScores* give every candidate a whole score s_h = Σ_g w_hg·t_g.
+*Totals* are the whole totals of one measure. *LinearTotals* are whole-number combinations W·t of them, and
+*LinearScores* give every candidate a whole score s_h = Σ_g w_hg·t_g.
+
+Theorem (combinations). A change v of the totals moves W·t by W·v = Σ_g v_g·W_g, where W_g are the columns of W. Every
+norm is convex, so ‖W·v‖_p ≤ Σ_g |v_g|·‖W_g‖_p ≤ Δ₁·max_g ‖W_g‖_p, where Δ₁ bounds ‖v‖₁ under the relation in use; and
+a unit whose change is all in one group attains it. ∎
 
 Theorem (spread). A selection that looks only at the differences between scores does not change when all of them move
 by the same amount. So what counts is the spread of the move, max_h Δs_h − min_h Δs_h: a move of spread D is one of at
@@ -258,6 +263,41 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
+class LinearTotals:
+    """Whole-number combinations of one total per group, to which noise is added."""
+
+    totals: Totals
+    weights: Matrix
+
+    def __post_init__(self) -> None:
+        _require_one_total(self.totals)
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.totals.bounded
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """What one unit can change: see the theorem of combinations above."""
+        moved, columns = self.totals.sensitivity, list(zip(*self.weights.rows, strict=True))
+        return Sensitivity(
+            len(self.weights.rows),
+            moved.total * max(1, *(abs(weight) for column in columns for weight in column)),
+            moved.total * max(1, *(sum(map(abs, column)) for column in columns)),
+            moved.total**2 * max(1, *(sum(weight**2 for weight in column) for column in columns)),
+            moved.neighbours,
+        )
+
+    def of(self, totals: Integers) -> Integers:
+        return self.weights.scores(self.totals.of(totals)[:, 0])
+
+
+def _require_one_total(totals: Totals) -> None:
+    if totals.scaled.coordinates != 1:
+        raise InvalidParameter("totals", totals.scaled.measure.name, "a measure with one total in a group")
+
+
+@dataclass(frozen=True)
 class LinearScores:
     """Scores of candidates as a whole-number linear transform of one total per group."""
 
@@ -265,8 +305,7 @@ class LinearScores:
     weights: Weights
 
     def __post_init__(self) -> None:
-        if self.totals.scaled.coordinates != 1:
-            raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure with one total in a group")
+        _require_one_total(self.totals)
         if isinstance(self.weights, Thresholds) and self.totals.scaled.signed:
             raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure that is never negative")
 

@@ -15,10 +15,11 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
+from sfumato.ledger.charged import gathered
 from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.readings import Holders, Integers, LinearScores, Supports, Totals
+from sfumato.plan.readings import Holders, Integers, LinearScores, LinearTotals, Supports, Totals
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 
 
@@ -44,7 +45,7 @@ class Scoring(Selection, Protocol):
 class Measurement:
     """A mechanism on a reading: noise on totals, a choice by scores, or of keys by who holds them."""
 
-    reading: Totals | Supports | LinearScores | Holders
+    reading: Totals | LinearTotals | Supports | LinearScores | Holders
     mechanism: Any
     """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys."""
 
@@ -91,13 +92,13 @@ class Batch:
 
     @property
     def charged(self) -> tuple[Charged, ...]:
-        """What is run with what sensitivity, as the ledger keeps it."""
-        return tuple(Charged(each.mechanism, each.sensitivity) for each in self.measurements)
+        """What is run with what sensitivity and how often, as the ledger keeps it: the plan of the batch."""
+        return gathered(Charged(each.mechanism, each.sensitivity) for each in self.measurements)
 
     @cached_property
     def curve(self) -> Curve:
         """What all of them leak together."""
-        return compose(each.curve for each in self.measurements)
+        return compose(each.curve for each in self.charged)
 
 
 def noisy(mechanism: Additive, exact: Integers) -> Integers:

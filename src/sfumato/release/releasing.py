@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, Protocol, TypeVar, cast
 
-from sfumato.engine.seam import Engine
+from sfumato.engine.seam import Reader
 from sfumato.errors import EngineFailed, Unanswered, Unsupported
 from sfumato.ledger import Account, Entry, StoredAnswer, entries
 from sfumato.mechanisms import bits
@@ -111,7 +111,7 @@ def release(
     asked: Asked,
     *,
     payer: Payer,
-    engine: Engine,
+    engine: Reader,
     fresh: bool = False,
     seconds: float | None = None,
     progress: Progress = quietly,
@@ -147,7 +147,7 @@ def release(
         raise Unanswered(paying.line.number) from None
 
 
-def _check(engine: Engine, reading: Reading[X], seconds: float | None) -> None:
+def _check(engine: Reader, reading: Reading[X], seconds: float | None) -> None:
     """Bind the statement within half of the time: what cannot be planned in it would be charged and not answered.
 
     No row is read, so how long it takes depends on the question alone.
@@ -172,7 +172,7 @@ def _read(found: StoredAnswer) -> Released[T]:
 
 
 @contextmanager
-def limited(engine: Engine, seconds: float | None) -> Iterator[None]:
+def limited(engine: Reader, seconds: float | None) -> Iterator[None]:
     """Ends this thread's statement when its time is up: others have charges, and times, of their own."""
     if seconds is None:
         yield

@@ -10,9 +10,10 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -59,6 +60,7 @@ class Sources:
         self._databases: dict[str, str] = {}
         self._scans: dict[str, Scan] = {}
         self._columns: dict[str, dict[str, Domain]] = {}
+        self._copies = count()
         self._multiplicities: dict[tuple[str, tuple[str, ...]], int] = {}
         try:
             self._set_up(memory_limit, threads)
@@ -110,6 +112,17 @@ class Sources:
         with self._cursor() as cursor:
             prepared = f"PREPARE sf_bound AS {statement}"
             self._guarded(prepared, lambda: _one(cursor, statement).execute(prepared))
+
+    def copy(self, table: str) -> str:
+        """The name of a copy of a table's clean rows, made now, which stays as it is until it is dropped."""
+        made = name(f"sf copy {next(self._copies)} of {table}")  # no view can be called so
+        self._execute(f"CREATE TABLE {made} AS SELECT * FROM {self.scan(table)}")
+        return made
+
+    def drop(self, copy: str) -> None:
+        """Forget a copy; one of an engine that is closed is gone already."""
+        with suppress(EngineClosed):
+            self._execute(f"DROP TABLE {copy}")
 
     def identity(self) -> str:
         """The version of the data: a digest over every source's identity, as opened."""

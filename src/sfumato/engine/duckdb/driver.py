@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import repeat
 from operator import itemgetter
-from threading import Event, Thread, get_ident
-from typing import Any, cast
+from threading import Event, Lock, Thread, get_ident
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,12 @@ from sfumato.engine.generator import Generator
 from sfumato.engine.relational import Statement
 from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
-from sfumato.errors import EngineFailed, Unsupported
+from sfumato.errors import EngineClosed, EngineFailed, Unsupported
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
 from sfumato.plan.limits import Limits
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings import E, FoundTotals, GroupTotals, Reading
 from sfumato.policy import Policy, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -34,13 +34,61 @@ FREE_SECONDS = 5
 """How long the keys of a question may be looked for: it costs nothing, so it may not take long."""
 
 
-class DuckDB:
+class StatementReader:
+    """One generated statement for each reading, over the clean scans of a set of sources."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self._bound: set[str] = set()
+
+    def check(self, reading: Reading[E]) -> None:
+        """Bind the statement, and see that the engine is open and the sources are those that were opened.
+
+        No row is read. Views are fixed at opening, so what was bound once stays bound; whether the engine still runs
+        statements is seen each time, since it may have been closed, forked or broken after that.
+        """
+        self._check_unchanged()
+        text = self._statement(reading, 0)
+        self.sources.bind("SELECT 1" if text in self._bound else text)
+        self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        """What one statement gives, in arrays."""
+        text = self._statement(reading, key)
+        if isinstance(reading, FoundTotals):
+            found: object = in_arrays(self.sources.arrow(text), reading)
+        else:
+            assert isinstance(reading, GroupTotals)
+            found = _aligned(self.sources.run(text), reading)
+        self._check_unchanged()  # a file replaced while it was read is not the version that was charged
+        return cast("E", found)
+
+    def _statement(self, reading: Reading[E], key: int) -> str:
+        if isinstance(reading, FoundTotals):
+            return self._written(lowering.found(reading, key))
+        return self._written(lowering.statement(reading.bounded, key))
+
+    def _written(self, statement: Statement) -> str:
+        return Generator(DuckDBSpelling(), self._scan).statement(statement)
+
+    def _scan(self, table: str) -> str:
+        """The name of the relation that holds a table's clean rows."""
+        return self.sources.scan(table)
+
+    def _check_unchanged(self) -> None:
+        """Refuse unless the rows are those that were opened."""
+        self.sources.check_unchanged()
+
+    def interrupt(self, token: int | None = None) -> None:
+        self.sources.interrupt(token)
+
+
+class DuckDB(StatementReader):
     """DuckDB behind the seam: no SQL, type or hash of its own is seen outside."""
 
     def __init__(self, policy: Policy, memory: str | None = None) -> None:
+        super().__init__(Sources(policy, memory_limit=memory))
         self._policy = policy
-        self.sources = Sources(policy, memory_limit=memory)
-        self._bound: set[str] = set()
 
     def catalog(self) -> Catalog:
         """What questions may refer to."""
@@ -91,35 +139,9 @@ class DuckDB:
         rule = f"finding all groups may take at most {FREE_SECONDS} seconds"
         raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression")
 
-    def check(self, reading: Reading[E]) -> None:
-        """Bind the statement, and see that the engine is open and the sources are those that were opened.
-
-        No row is read. Views are fixed at opening, so what was bound once stays bound; whether the engine still runs
-        statements is seen each time, since it may have been closed, forked or broken after that.
-        """
-        self.sources.check_unchanged()
-        text = self._statement(reading, 0)
-        self.sources.bind("SELECT 1" if text in self._bound else text)
-        self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
-
-    def read(self, reading: Reading[E], key: int) -> E:
-        """What one statement gives, in arrays."""
-        text = self._statement(reading, key)
-        if isinstance(reading, FoundTotals):
-            found: object = in_arrays(self.sources.arrow(text), reading)
-        else:
-            assert isinstance(reading, GroupTotals)
-            found = _aligned(self.sources.run(text), reading)
-        self.sources.check_unchanged()  # a file replaced while it was read is not the version that was charged
-        return cast("E", found)
-
-    def _statement(self, reading: Reading[E], key: int) -> str:
-        if isinstance(reading, FoundTotals):
-            return self._written(lowering.found(reading, key))
-        return self._written(lowering.statement(reading.bounded, key))
-
-    def _written(self, statement: Statement) -> str:
-        return Generator(DuckDBSpelling(), self.sources.scan).statement(statement)
+    def hold(self) -> Snapshot:
+        """Begin a snapshot of the data that were opened."""
+        return Snapshot(self.sources)
 
     def data(self, *, public: bool) -> tuple[Data, ...]:
         """The data that rows come from: files, or the content of tables in memory."""
@@ -129,11 +151,62 @@ class DuckDB:
     def identity(self) -> str:
         return self.sources.identity()
 
-    def interrupt(self, token: int | None = None) -> None:
-        self.sources.interrupt(token)
-
     def close(self) -> None:
         self.sources.close()
+
+
+class Snapshot(StatementReader):
+    """The rows of every table that has been read, as they were at its first reading: the engine's own copies.
+
+    A copy is made by the first reading of its table, which has been charged like any other, and is of the version that
+    was opened. After that nothing outside can change what is read.
+    """
+
+    def __init__(self, sources: Sources) -> None:
+        super().__init__(sources)
+        self._copies: dict[str, str] = {}
+        self._closed = False
+        self._lock = Lock()
+
+    def check(self, reading: Reading[E]) -> None:
+        self._require_open()
+        if self._missing(reading):
+            self.sources.check_unchanged()
+        super().check(reading)
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        with self._lock:
+            self._require_open()
+            for table in self._missing(reading):
+                self._copies[table] = self.sources.copy(table)
+                self.sources.check_unchanged()  # a file replaced while it was copied is not the version that was opened
+        return super().read(reading, key)
+
+    def _missing(self, reading: Reading[E]) -> list[str]:
+        """The tables of which there is no copy yet."""
+        return [table for table in tables(reading.bounded.plan.source) if table not in self._copies]
+
+    def _scan(self, table: str) -> str:
+        return self._copies.get(table) or super()._scan(table)
+
+    def _check_unchanged(self) -> None:
+        """Pass: what is read are copies, and no source matters to them any more."""
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise EngineClosed
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            while self._copies:
+                self.sources.drop(self._copies.popitem()[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _parameter(value: Value) -> Any:
