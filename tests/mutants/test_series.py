@@ -53,6 +53,38 @@ MUTANTS = (
         "",
         ("release/test_series.py::test_a_snapshot_begun_before_a_change_is_refused_for_free",),
     ),
+    Mutant(
+        "rows that are missing or not listed are in no cell",
+        Kind.KEYS,
+        "engine/duckdb/dense_arrays.py",
+        "np.where(found < 0, len(cells), found)",
+        "np.where(found < 0, 0, found)",
+        ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
+    ),
+    Mutant(
+        "a coarse marginal is charged what a fine cell holds",
+        Kind.SENSITIVITY,
+        "plan/dense_readings.py",
+        "added = Sensitivity(1, scaled.added.total)",
+        "added = Sensitivity(1, scaled.added.per_group / 2)",
+        ("engine/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
+    ),
+    Mutant(
+        "a replaced unit moves a marginal like an added one",
+        Kind.NEIGHBOURS,
+        "plan/dense_readings.py",
+        "if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:",
+        "if scaled.sensitivity.neighbours:",
+        ("engine/test_dense_arrays.py::test_one_unit_moves_no_marginal_further_than_derived",),
+    ),
+    Mutant(
+        "values of rows that the sample drops are counted",
+        Kind.LIMITS,
+        "engine/lowering.py",
+        "totals = _corrected(bounded, by_value, (heavy,), _dropped(by_value, ranked, kept))",
+        "totals = _whole(bounded, by_value)",
+        ("engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
+    ),
 )
 
 test_the_tests_of_series_notice = suite(MUTANTS)

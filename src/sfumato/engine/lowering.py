@@ -39,6 +39,7 @@ from sfumato.engine.relational import (
 from sfumato.engine.row_lowering import RowLowering, present, real
 from sfumato.plan import keys as group_keys, nodes
 from sfumato.plan.bounding import Bounded, Scaled, longest
+from sfumato.plan.dense_readings import Marginals, ValueCounts
 from sfumato.plan.expressions import Column, Expression
 from sfumato.plan.keys import MOST_GROUPS, World
 from sfumato.plan.limits import Strategy
@@ -78,9 +79,39 @@ def found(reading: FoundTotals, key: int) -> Statement:
         totals = _crossed(bounded, rows, [f"k{index}" for index in reading.found], key)
     else:
         totals = _limited(bounded, rows, key)
+    return _held(rows, Statement((*relations.stages, *totals.stages), totals.result))
+
+
+def marginals(reading: Marginals, key: int) -> Statement:
+    """The total of every combination of cells that some row is in, of 64 bits."""
+    relations = RelationLowering(key)
+    rows = _rows(reading.bounded, relations)
+    totals = _limited(reading.bounded, rows, key)
+    return _held(rows, Statement((*relations.stages, *totals.stages), totals.result))
+
+
+def values(reading: ValueCounts, key: int) -> Statement:
+    """For every group and value how many of the rows that count have it: the value is one more key.
+
+    Limits are those of the groups themselves, so rows are ranked before they are told apart by their values.
+    """
+    bounded, relations = reading.bounded, RelationLowering(key)
+    rows = _rows(bounded, relations)
+    value, one = rows.values
+    by_value = replace(rows, keys=(*rows.keys, value), kinds=(*rows.kinds, Type.INTEGER), values=(one,))
+    if bounded.strategy is Strategy.WHOLE:
+        totals = _whole(bounded, by_value)
+    else:
+        heavy, ranked, kept = _ranking(bounded, rows, key)
+        totals = _corrected(bounded, by_value, (heavy,), _dropped(by_value, ranked, kept))
+    return _held(by_value, Statement((*relations.stages, *totals.stages), totals.result))
+
+
+def _held(rows: _Rows, totals: Statement) -> Statement:
+    """The same with totals within what 64 bits hold: cutting moves two totals no further apart."""
     low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
     held = tuple((name, _narrow(_clamped(_wide(Reference(name)), low, high))) for name in rows.values)
-    return Statement((*relations.stages, *totals.stages), Select((*same(rows.keys), *held), totals.result))
+    return replace(totals, result=Select((*same(rows.keys), *held), totals.result))
 
 
 def distinct(world: World) -> Statement:

@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engine import lowering
+from sfumato.engine.duckdb import dense_arrays, found_keys
 from sfumato.engine.duckdb.connection import Sources
-from sfumato.engine.duckdb.found_keys import in_arrays
 from sfumato.engine.generator import Generator
 from sfumato.engine.relational import Statement
 from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
 from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.dense_readings import Marginals, ValueCounts
 from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
 from sfumato.plan.limits import Limits
@@ -54,19 +55,17 @@ class StatementReader:
 
     def read(self, reading: Reading[E], key: int) -> E:
         """What one statement gives, in arrays."""
-        text = self._statement(reading, key)
-        if isinstance(reading, FoundTotals):
-            found: object = in_arrays(self.sources.arrow(text), reading)
-        else:
-            assert isinstance(reading, GroupTotals)
-            found = _aligned(self.sources.run(text), reading)
+        found = self._found(reading, self._statement(reading, key))
         self._check_unchanged()  # a file replaced while it was read is not the version that was charged
         return cast("E", found)
 
+    def _found(self, reading: Reading[E], text: str) -> object:
+        if isinstance(reading, GroupTotals):
+            return _aligned(self.sources.run(text), reading)
+        return _ARRAYS[type(reading)](self.sources.arrow(text), reading)
+
     def _statement(self, reading: Reading[E], key: int) -> str:
-        if isinstance(reading, FoundTotals):
-            return self._written(lowering.found(reading, key))
-        return self._written(lowering.statement(reading.bounded, key))
+        return self._written(_STATEMENTS[type(reading)](reading, key))
 
     def _written(self, statement: Statement) -> str:
         return Generator(DuckDBSpelling(), self._scan).statement(statement)
@@ -207,6 +206,20 @@ class Snapshot(StatementReader):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+_STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
+    GroupTotals: lambda reading, key: lowering.statement(reading.bounded, key),
+    FoundTotals: lowering.found,
+    Marginals: lowering.marginals,
+    ValueCounts: lowering.values,
+}
+_ARRAYS: dict[type, Callable[[Any, Any], object]] = {
+    FoundTotals: found_keys.in_arrays,
+    Marginals: dense_arrays.marginals,
+    ValueCounts: dense_arrays.values,
+}
+"""What becomes of a statement's rows; those of known groups are few and come as they are."""
 
 
 def _parameter(value: Value) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def in_arrays(table: pyarrow.Table, reading: FoundTotals) -> Found:
     """The rows (key…, total…, holders) of a statement, with the place of each row's key."""
     plan = reading.bounded.plan
-    columns = [_whole(table.column(index)) for index in range(table.num_columns)]
+    columns = [in_one_piece(table.column(index)) for index in range(table.num_columns)]
     keys, totals = columns[: len(plan.keys)], [each.to_numpy() for each in columns[len(plan.keys) :]]
     own = [keys[index] for index in reading.found]
     key, first = _places(own, table.num_rows) if reading.others else _each(table.num_rows)
@@ -30,12 +30,18 @@ def in_arrays(table: pyarrow.Table, reading: FoundTotals) -> Found:
         holders,
         lambda chosen: _named([each.take(first[chosen]) for each in own], kinds),
         key,
-        _declared([keys[index] for index in reading.others], reading, table.num_rows),
+        places_among(*_others(keys, reading), reading.declared, table.num_rows),
         np.column_stack([np.zeros((table.num_rows, 0), np.int64), *totals[:-1]]),
     )
 
 
-def _whole(column: Any) -> Any:
+def _others(keys: Sequence[Any], reading: FoundTotals) -> tuple[list[Any], list[Type]]:
+    """The columns of the keys that are declared, and their types."""
+    types = [each.domain.type for each in reading.bounded.plan.keys]
+    return [keys[index] for index in reading.others], [types[index] for index in reading.others]
+
+
+def in_one_piece(column: Any) -> Any:
     """A column in one piece."""
     import pyarrow
 
@@ -59,13 +65,12 @@ def _places(columns: Sequence[Any], rows: int) -> tuple[Places, Places]:
     return place, first
 
 
-def _declared(columns: Sequence[Any], reading: FoundTotals, rows: int) -> Places:
-    """For each row the place of its values among those declared; -1 where they are not."""
+def places_among(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[GroupKey], rows: int) -> Places:
+    """For each row the place of its values among these keys; -1 where they are not one of them."""
     if not columns:
         return np.zeros(rows, np.intp)
     place, first = _places(columns, rows)
-    kinds = [reading.bounded.plan.keys[index].domain.type for index in reading.others]
-    known = {_told(key): index for index, key in enumerate(reading.declared)}
+    known = {_told(key): index for index, key in enumerate(keys)}
     named = _named([each.take(first) for each in columns], kinds)
     return np.array([known.get(_told(key), -1) for key in named], np.intp)[place]
 

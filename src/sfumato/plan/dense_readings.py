@@ -1,0 +1,135 @@
+"""Readings that are more than totals of groups: marginals as dense arrays, and the values of each group in order.
+
+*Marginals.* The keys of the plan are attributes whose cells are public, in the order of the policy; a last cell of each
+holds rows whose value is missing or not listed, so every row is in one cell of every marginal. All marginals are read
+in one pass. A unit's rows have weights ≥ 0 that add up to at most T (all its rows where each row is a unit, weighted
+ones, or a sample), and all of them may share a cell: in each marginal it moves Δ₁ = Δ₂ = Δ∞ = T, however coarse the
+marginal is. Clipping each group would not do: what is clipped in fine cells is not clipped in coarse ones.
+
+*Values.* Ranks need the values themselves: of each group's rows that count, in whole steps, in rising order, with how
+often each occurs. Rows are sampled, not weighted, so that a unit moves at most c values of a group, T in all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.plan.bounding import Bounded, Scaled
+from sfumato.plan.limits import Strategy
+from sfumato.plan.nodes import GroupKey
+from sfumato.plan.readings import Integers, Reading
+from sfumato.policy import Value
+from sfumato.privacy import Neighbours, Sensitivity
+
+MOST_CELLS = 10**7
+"""Of all marginals of one reading together."""
+
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Marginals(Reading[tuple[Integers, ...]]):
+    """One total for every combination of the cells of some attributes, for several sets of attributes at once."""
+
+    cells: tuple[tuple[Value | None, ...], ...]
+    """For each key of the plan its cells in order, the one for what is missing or not listed left out: it is last."""
+    sets: tuple[tuple[int, ...], ...]
+    """The places of the keys of each marginal, rising; none of them for the total of all rows."""
+
+    def __post_init__(self) -> None:
+        if len(self.cells) != len(self.bounded.plan.keys) or not all(self.cells):
+            raise InvalidParameter("cells", len(self.cells), "a list of cells for each key of the plan")
+        if any(len(set(each)) != len(each) or None in each for each in self.cells):
+            raise InvalidParameter("cells", "a cell twice, or None", "different values: what is missing has its own")
+        places = range(len(self.cells))
+        if not self.sets or any(list(each) != sorted({*each} & {*places}) for each in self.sets):
+            raise InvalidParameter("sets", self.sets[:3], f"sets of the places 0 to {len(self.cells) - 1}, rising")
+        if len({*self.sets}) != len(self.sets):
+            raise InvalidParameter("sets", "a set twice", "different sets")
+        if sum(map(math.prod, map(self.shape, self.sets))) > MOST_CELLS:
+            raise InvalidParameter("sets", "too many cells", f"at most {MOST_CELLS:,} cells together")
+        if self.bounded.strategy not in (Strategy.WHOLE, Strategy.REWEIGHT, Strategy.SAMPLE):
+            raise InvalidParameter("bounded", self.bounded.strategy.value, "rows that are weighted or sampled")
+        if len(self.bounded.measures) != 1 or self.bounded.measures[0].coordinates != 1:
+            raise InvalidParameter("bounded", "other measures", "a plan with one measure that has one total")
+        if not all(key.domain.nullable for key in self.bounded.plan.keys):
+            raise InvalidParameter("bounded", "a key that cannot be missing", "keys under which every row counts")
+
+    def shape(self, attributes: tuple[int, ...]) -> tuple[int, ...]:
+        """How many cells each of these attributes has."""
+        return tuple(len(self.cells[place]) + 1 for place in attributes)
+
+    def counted(self, codes: Places, totals: Integers) -> tuple[Integers, ...]:
+        """Every marginal, from rows (place of the cell of each key) and their totals."""
+        return tuple(self._marginal(codes, totals, each) for each in self.sets)
+
+    def _marginal(self, codes: Places, totals: Integers, attributes: tuple[int, ...]) -> Integers:
+        shape = self.shape(attributes)
+        cells = np.zeros(math.prod(shape), np.int64)
+        own = tuple(codes[:, place] for place in attributes)
+        np.add.at(cells, np.ravel_multi_index(own, shape) if own else np.zeros(len(codes), np.intp), totals)
+        return cells.reshape(shape)
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """One of the marginals that were read, as noise is added to it."""
+
+    marginals: Marginals
+    index: int
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.marginals.bounded
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """What one unit can change: all that it contributes, and that may be in one cell."""
+        (scaled,), cells = self.bounded.measures, self.marginals.shape(self.marginals.sets[self.index])
+        added = Sensitivity(1, scaled.added.total)
+        if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:
+            return added
+        moved = added.for_neighbours(Neighbours.REPLACE, signed=scaled.signed)
+        return moved if math.prod(cells) > 1 else Sensitivity(1, moved.per_group, neighbours=Neighbours.REPLACE)
+
+    def of(self, exact: Any) -> Integers:
+        """The cells in one row, from all marginals as they were read."""
+        return exact[self.index].reshape(-1)
+
+
+@dataclass(frozen=True)
+class Values:
+    """The different values of each group's rows, in rising order, with how many rows have each. PRIVATE."""
+
+    group: Places
+    """For each value the place of its group; they rise,"""
+    steps: Integers
+    """and the value in whole steps rises within a group."""
+    counts: Integers
+
+
+@dataclass(frozen=True)
+class ValueCounts(Reading[Values]):
+    """How often each value occurs in each group, of rows that are there: what ranks and histograms are made of.
+
+    The plan's first measure adds up the value, and its second counts the rows that have one.
+    """
+
+    groups: tuple[GroupKey, ...]
+
+    def __post_init__(self) -> None:
+        if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
+            raise InvalidParameter("bounded", self.bounded.strategy.value, "whole rows: sampled, or each a unit")
+        if [each.coordinates for each in self.bounded.measures] != [1, 1]:
+            raise InvalidParameter("bounded", "other measures", "a sum of the value and a count of the rows with one")
+
+    @property
+    def counted(self) -> Scaled:
+        """The count of rows: how far one unit moves any number of ranks is how far it moves this."""
+        return self.bounded.measures[1]
