@@ -27,7 +27,7 @@ from fractions import Fraction
 
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import MOST_STEPS, Contribution, Count, Distinct, Estimator, Measure
-from sfumato.plan.nodes import Aggregate, Bound, Filter, Join, Relation, SemiJoin
+from sfumato.plan.nodes import Aggregate, Bound, Filter, Join, Relation, Scan, SemiJoin, Window, relations
 from sfumato.privacy import Neighbours, Sensitivity
 
 _FRACTION_BITS = 20
@@ -111,6 +111,11 @@ class Bounded:
         return self.bound.strategy
 
     @property
+    def every_row(self) -> bool:
+        """Whether the rows of the private table are the units."""
+        return any(isinstance(node, Scan) and node.every_row for node in relations(self.plan.source))
+
+    @property
     def limits(self) -> Limits:
         return self.bound.limits
 
@@ -121,6 +126,8 @@ def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ..
     once = any(measure.once_per_unit for measure in plan.measures)
     if most is not None and (most == 1 or not once):
         return (_bounded(plan, Strategy.WHOLE, Limits(most, most, most), groups),)
+    if most is not None:  # units are counted, each with several rows
+        limits = Limits(most, most, most)
     clips = [Strategy.CLIP_L1, Strategy.CLIP_L2]
     strategies = [*clips, Strategy.SAMPLE]
     if not once:
@@ -131,12 +138,14 @@ def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ..
 
 def whole_rows(relation: Relation) -> int | None:
     """The most rows of one unit where they count as they are: one, or one beside its matches in public tables."""
-    if isinstance(relation, (Filter, SemiJoin)):
+    if relation.most_rows == 1:
+        return 1
+    if isinstance(relation, (Filter, Window, SemiJoin)):
         return whole_rows(relation.input)
     if isinstance(relation, Join):
         found = whole_rows(relation.input)
         return None if found is None else found * relation.multiplicity
-    return 1 if relation.most_rows == 1 else None
+    return None
 
 
 def found_bounding(plan: Aggregate, limits: Limits) -> Bounded:
@@ -146,8 +155,9 @@ def found_bounding(plan: Aggregate, limits: Limits) -> Bounded:
     A vector over unknown groups has no length; what two units together can move is at most 2g of its parts.
     """
     most = whole_rows(plan.source)
-    strategy, allowed = (Strategy.SAMPLE, limits) if most is None else (Strategy.WHOLE, Limits(most, most, most))
-    holders = Distinct() if most is None else Count()
+    whole = most is not None and (most == 1 or not any(measure.once_per_unit for measure in plan.measures))
+    allowed = limits if most is None else Limits(most, most, most)
+    strategy, holders = (Strategy.WHOLE, Count()) if whole else (Strategy.SAMPLE, Distinct())
     measured = replace(plan, measures=(*plan.measures, holders))
     return replace(_bounded(measured, strategy, allowed, 2 * allowed.groups), finds=True)
 
