@@ -213,7 +213,7 @@ def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | _Public:
     if table.public:
         return _Public(alias, table)
     scan = Scan(
-        table.name, table.id is None, {Field(0, table.name, name): domain for name, domain in table.columns.items()}
+        table.name, table.every_row, {Field(0, table.name, name): domain for name, domain in table.columns.items()}
     )
     return Rows(scan, {alias: _named(scan.columns)}, table)
 

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sfumato.engine.data_files import identified
 from sfumato.engine.duckdb import discovery, files, memory, relations
+from sfumato.engine.duckdb.owners import Owners
 from sfumato.engine.duckdb.relations import Relation
-from sfumato.engine.duckdb.scan import Cell, Scan
+from sfumato.engine.duckdb.scan import Cell, Scan, copies
 from sfumato.engine.duckdb.spilling import Spill
 from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
-from sfumato.policy import Domain, InMemory, Policy, Table, Type
+from sfumato.policy import Domain, InMemory, Policy, Table, Type, Via
 from sfumato.privacy.numbers import whole
 
 if TYPE_CHECKING:
@@ -194,8 +195,13 @@ class Sources:
             )
 
     def _rows(self, table: Table) -> int:
-        """The rows of a source: of CSV files their lines, which were read already; of most others the engine knows."""
-        relation = self._relations[table.name]
+        """The rows of a source: of CSV files their lines, which were read already; of most others the engine knows.
+
+        Where rows are found through another table, their copies for all owners are counted, and no copy is made.
+        """
+        relation, scan = self._relations[table.name], self._scans.get(table.name)
+        if scan is not None and scan.owner is not None and scan.owner.links is not None:
+            return int(self.run(copies(relation.sql, scan.owner))[0][0])
         if table.name in self._lines or not relation.columns:
             return self._lines.get(table.name, 0)
         return int(self.run(f"SELECT count(*) FROM {relation.sql}")[0][0])
@@ -211,7 +217,7 @@ class Sources:
 
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
         """The columns in use as a table of the engine's own: what becomes of the original changes nothing."""
-        used = {*table.columns, *({table.id} if table.id else ())}
+        used = {*table.columns, *_naming(table, self.policy)}
         wanted = {each.lower() for each in used} if table.columns else {each.lower() for each in source.names}
         positions = [i for i, each in enumerate(source.names) if each.lower() in wanted]
         if not positions:
@@ -267,8 +273,8 @@ class Sources:
             each: (relation.cell(each, f"{place}.columns.{each}"), *self._enforced(table, each, domain))
             for each, domain in columns.items()
         }
-        unit = None if table.public or table.every_row else relation.cell(str(table.id), f"{place}.id")
-        scan = self._scans[table.name] = Scan(relation.sql, cells, unit)
+        owner = Owners(self.policy, self._relations).of(table)
+        scan = self._scans[table.name] = Scan(relation.sql, cells, owner)
         self._execute(f"CREATE OR REPLACE VIEW sf_{table.name} AS {scan.statement}")
         self._columns[table.name] = dict(columns)
 
@@ -316,6 +322,13 @@ class Sources:
         """What the action on a statement gives; the statement is remembered for the log."""
         self.statements.append(statement)
         return _finished(action)
+
+
+def _naming(table: Table, policy: Policy) -> set[str]:
+    """The columns that say whose rows a table has, its own and those of tables that are found through it."""
+    found = {each.id.key for each in policy.tables.values() if isinstance(each.id, Via) and each.id.via == table.name}
+    found |= {table.id.on} if isinstance(table.id, Via) else {table.id} if table.id else set()
+    return found
 
 
 def _finished(action: Callable[[], T]) -> T:

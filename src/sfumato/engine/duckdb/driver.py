@@ -20,7 +20,7 @@ from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.errors import EngineFailed, Unsupported
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, described
 from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey
@@ -42,10 +42,7 @@ class DuckDB:
 
     def catalog(self) -> Catalog:
         """What questions may refer to."""
-        tables = {
-            name: Described(name, self.sources.columns(name), table.public, None if table.every_row else table.id)
-            for name, table in self._policy.tables.items()
-        }
+        tables = {name: described(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
         return Catalog(tables, self.sources.multiplicity)
 
     def values(self, world: World) -> Sequence[GroupKey]:
