@@ -17,7 +17,6 @@ from sfumato.curator.standings import Standing
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.ledger import Ledger, Line
-from sfumato.plan.limits import Limits
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy
 from sfumato.privacy import Budget
@@ -77,7 +76,7 @@ class Curator:
     def sql(self, question: str) -> Question:
         """Understand a question in SQL, without asking it yet. This is free."""
         query = parse(question, self._catalog)
-        return Question(self._context, question, query, Limits.of(self.policy.tables[query.plan.table]))
+        return Question(self._context, question, query, query.plan.limits)
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

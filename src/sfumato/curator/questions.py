@@ -107,7 +107,9 @@ class Question:
             except ValueError:
                 names = ", ".join(each.value for each in Strategy if each is not Strategy.WHOLE)
                 raise InvalidParameter("strategy", strategy, f"one of {names}") from None
-        return replace(self, limits=self.limits.tighten(rows, groups, rows_per_group), strategy=chosen)
+        plan = self.query.plan
+        largest = plan.largest_limits if self.limits == plan.limits else self.limits
+        return replace(self, limits=self.limits.tighten(rows, groups, rows_per_group, largest), strategy=chosen)
 
     def explain(
         self,

@@ -10,15 +10,15 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.costs import check
-from sfumato.plan.expressions import Call, Column, Expression, Field, Key, Literal, Result, columns, walk
-from sfumato.plan.functions import call, literal
+from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Order, Result, columns, walk
+from sfumato.plan.functions import call
 from sfumato.plan.measures import Count, Distinct, Mean, Measure, Sum
-from sfumato.plan.nodes import Aggregate, Finish, Order, Output, Query
+from sfumato.plan.nodes import Aggregate, Finish, Output, Query
 from sfumato.plan.rows import Rows, condition, rows
 from sfumato.plan.sql_expressions import expression, reading, remembering
 from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import refuse, shown
-from sfumato.plan.words import words
+from sfumato.plan.unit_joins import period_words, periods
 from sfumato.policy import Type
 
 _CLAUSES = {"expressions", "from_", "joins", "where", "with_", "group", "having", "order", "limit", "offset"}
@@ -261,46 +261,23 @@ def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) ->
 def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: Rows) -> Measure:
     table, named = source.table, argument.expressions
     parts = named[0].expressions if len(named) == 1 and isinstance(named[0], exp.Tuple) else named
-    wanted = _unit_parts(table)
-    if isinstance(node, exp.Count) and wanted and len(parts) == len(wanted):
-        unit, *period = parts
-        whole = isinstance(unit, exp.Column) and _is_unit(unit, source, wanted[0])
-        if whole and all(expression(each, source.resolve) == _period(table) for each in period):
+    if isinstance(node, exp.Count) and parts and source.is_unit(parts[0]):
+        if table.period is None and len(parts) == 1:
             return Distinct(where)
+        known = periods(source.relation, source.catalog)
+        if table.period is not None and len(parts) == 2 and expression(parts[1], source.resolve) in known:
+            return Distinct(where)
+    raise refuse(node, "distinct", "only units are counted distinct", _countable(table))
+
+
+def _countable(table: Described) -> str:
+    """How units are counted in a table."""
     if table.every_row:
-        fix = "use COUNT(*): every row is a unit here"
-    elif not wanted:
-        fix = f"count rows, or join the table that names the unit: {table.via}"
-    else:
-        fix = f"use COUNT(DISTINCT {wanted[0]})" if len(wanted) == 1 else f"use COUNT(DISTINCT ({', '.join(wanted)}))"
-    raise refuse(node, "distinct", "only units are counted distinct", fix)
-
-
-def _unit_parts(table: Described) -> list[str]:
-    """What names a unit in SQL: its id, and where it is an id in a period, the period too."""
+        return "use COUNT(*): every row is a unit here"
     if table.id is None:
-        return []
-    return [table.id] if table.period is None else [table.id, words(_period(table))]
-
-
-def _period(table: Described) -> Expression:
-    """The expression that says in which period a row lies."""
-    assert table.period is not None
-    column, every = table.period.column, table.period.every
-    found = Column(Field(0, table.name, column), table.columns[column])
-    if every == "day" and found.domain.type is Type.DATE:
-        return found
-    return call("DATE_TRUNC", literal(Type.TEXT, every), found)
-
-
-def _is_unit(node: exp.Column, source: Rows, unit: str) -> bool:
-    """Whether a column is the one that says whose row it is: undeclared, or declared and not redefined."""
-    if node.name.lower() != unit.lower() or node.table.lower() in source.public:
-        return False
-    if node.table and node.table.lower() not in {alias.lower() for alias in source.scope}:
-        expression(node, source.resolve)  # says that there is no such table
-    made = expression(node, source.resolve) if _names_column(node, source) else None
-    return made is None or (isinstance(made, Column) and str(made.reference).lower() == unit.lower())
+        return f"join the table that names the unit and count it there: {table.via}"
+    named = table.id if table.period is None else f"({table.id}, {period_words(table)})"
+    return f"use COUNT(DISTINCT {named})"
 
 
 def _check_summable(value: Expression, node: exp.Expr) -> None:

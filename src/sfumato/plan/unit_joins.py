@@ -13,9 +13,8 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.expressions import Call, Column, Expression, Field, columns
+from sfumato.plan.expressions import Call, Column, Expression, Field
 from sfumato.plan.functions import call, literal
 from sfumato.plan.functions.typing import same, union
 from sfumato.plan.nodes import (
@@ -27,13 +26,12 @@ from sfumato.plan.nodes import (
     SemiJoin,
     Union,
     UnitJoin,
-    next_source,
     one_sided,
     separable,
 )
 from sfumato.plan.sql_expressions import expression
-from sfumato.plan.text_positions import refuse, shown
-from sfumato.policy import Domain, Type
+from sfumato.plan.text_positions import refuse
+from sfumato.policy import Type
 
 MOST_JOINED = 1000
 """Rows of one unit that a join may hold and be the side of another without being cut again."""
@@ -89,12 +87,13 @@ def unit_join(left: Known, right: Known, match: Match, outer: bool) -> UnitJoin:
 
 
 def semi_join(left: Known, right: Known, match: Match, anti: bool) -> Relation:
-    """The rows of the first that have a match among the second, or have none. What is asked of the first alone is part
-    of the match: without a match on it, the row has none.
+    """The rows of the first that have a match among the second, or have none. A row of which more is asked inside the
+    test and that does not meet it has no match.
     """
     other = _filtered(right.relation, match.right)
-    condition = match.condition(*match.left)
-    return SemiJoin(left.relation, other if condition is None else _cut(other), match.pairs, condition, anti)
+    condition = match.condition(*match.left) if anti else match.condition()
+    first = left.relation if anti else _filtered(left.relation, match.left)
+    return SemiJoin(first, other if condition is None else _cut(other), match.pairs, condition, anti)
 
 
 def _filtered(relation: Relation, tests: Sequence[Expression]) -> Relation:
@@ -106,6 +105,22 @@ def _cut(relation: Relation) -> Relation:
     """With a known number of rows of each unit: what one person's rows cost is bounded by the policy."""
     most, allowed = relation.most_rows, relation.limits.rows
     return relation if most is not None and most <= max(allowed, MOST_JOINED) else Cut(relation, allowed)
+
+
+def pushed(relation: Relation, tests: Sequence[Expression]) -> tuple[Relation, list[Expression]]:
+    """The relation with what WHERE asks of one side of a join alone asked before that side's rows are cut, and the
+    rest: so a limit counts the rows that are wanted. Rows that an outer join adds are not asked early.
+    """
+    if isinstance(relation, Cut):
+        inner, rest = pushed(relation.input, tests)
+        return Cut(_filtered(inner, rest), relation.rows), []
+    if not isinstance(relation, UnitJoin):
+        return _filtered(relation, tests), []
+    left = [each for each in tests if one_sided(each, relation.left)]
+    right = [each for each in tests if each not in left and not relation.outer and one_sided(each, relation.right)]
+    first, second = (_filtered(*pushed(*each)) for each in ((relation.left, left), (relation.right, right)))
+    rest = [each for each in tests if each not in (*left, *right)]
+    return UnitJoin(first, second, relation.pairs, relation.condition, relation.outer), rest
 
 
 # What is written
@@ -126,7 +141,9 @@ Part = exp.Expr | tuple[exp.Expr, exp.Expr]
 """A condition over two relations, or what is equal in them: a part of the first and one of the second."""
 
 
-def matched(parts: Sequence[Part], left: Known, right: Known, resolve: Resolve, catalog: Catalog, at: exp.Expr) -> Match:
+def matched(
+    parts: Sequence[Part], left: Known, right: Known, resolve: Resolve, catalog: Catalog, at: exp.Expr
+) -> Match:
     """What conditions mean between two private relations, or the refusal that says which line is missing."""
     if left.table.every_row:
         raise refuse(
@@ -143,7 +160,7 @@ def matched(parts: Sequence[Part], left: Known, right: Known, resolve: Resolve, 
             at,
             "join-without-unit",
             "private tables meet within one unit alone: this would put rows of two people side by side",
-            f"add {_line(left, right)}",
+            _missing(f"{names(left)[0]} = {names(right)[0]}", at),
         )
     period = left.table.period
     if period is not None and not found.meets(catalog):
@@ -151,7 +168,7 @@ def matched(parts: Sequence[Part], left: Known, right: Known, resolve: Resolve, 
             at,
             "join-without-period",
             f"a unit is an id within one {period.every}, and private tables meet within one unit alone",
-            f"add that the {period.every} is the same, as in {_period_line(left, right)}",
+            _missing(_period_line(left, right), at),
         )
     return found.match()
 
@@ -230,8 +247,11 @@ def names(side: Known) -> list[str]:
     return [f"{alias}.{name}" if alias else name for alias, known in side.owners.items() for name in known]
 
 
-def _line(left: Known, right: Known) -> str:
-    return f"{names(left)[0]} = {names(right)[0]}"
+def _missing(line: str, at: exp.Expr) -> str:
+    """Where a line belongs that is missing."""
+    if not isinstance(at, exp.Join):
+        return f"add {line} to the WHERE of the subquery"
+    return f"add AND {line} to ON" if at.args.get("on") or at.args.get("using") else f"write JOIN … ON {line}"
 
 
 def period_words(table: Described, alias: str = "") -> str:
@@ -272,7 +292,87 @@ def periods(relation: Relation, catalog: Catalog) -> frozenset[Expression]:
         return frozenset(Column(each, domain) for (each, domain), told_by in both if told_by)
     if isinstance(relation, UnitJoin) and relation.outer:
         return periods(relation.left, catalog)
-    return frozenset().union(*(periods(each, catalog) for each in relation.inputs[:2 - isinstance(relation, SemiJoin)]))
+    return frozenset().union(
+        *(periods(each, catalog) for each in relation.inputs[: 2 - isinstance(relation, SemiJoin)])
+    )
+
+
+# EXISTS and IN
+
+
+@dataclass(frozen=True)
+class Test:
+    """EXISTS (SELECT …) or … IN (SELECT …), or that it is not so."""
+
+    node: exp.Expr
+    select: exp.Select
+    operands: tuple[exp.Expr, ...]
+    """What is looked for among the columns of the subquery; nothing for EXISTS."""
+    anti: bool
+
+    @classmethod
+    def of(cls, node: exp.Expr) -> Test:
+        """The test that a part of WHERE is."""
+        inner, anti = _bare(node)
+        query = inner.this if isinstance(inner, exp.Exists) else inner.args["query"]
+        select = query.this if isinstance(query, exp.Subquery) else query
+        if not isinstance(select, exp.Select):
+            raise refuse(select, "not-select", "a subquery that is tested for is one SELECT", "use SELECT … FROM …")
+        if isinstance(inner, exp.Exists):
+            if select.find(exp.AggFunc) is not None and not select.args.get("group"):
+                raise refuse(
+                    select, "exists-aggregate", "an aggregate always has a row", "select rows: SELECT 1 FROM …"
+                )
+            return cls(node, select, (), anti)
+        operand = inner.this.unnest()
+        operands = tuple(operand.expressions) if isinstance(operand, exp.Tuple) else (operand,)
+        if len(operands) != len(select.expressions):
+            raise refuse(
+                node,
+                "in-columns",
+                f"IN compares as many columns as its subquery has: {len(operands)} and {len(select.expressions)}",
+                "select the columns that are compared, in their order",
+            )
+        return cls(node, select, operands, anti)
+
+    def equal(self, inner: Known) -> list[Part]:
+        """What IN makes equal: a part of the rows outside and one of the subquery's."""
+        derived = set(inner.scope) == {""}
+        columns = (exp.column(each.alias_or_name) if derived else each.unalias() for each in self.select.expressions)
+        return list(zip(self.operands, columns, strict=False))
+
+
+def is_test(node: exp.Expr) -> bool:
+    """Whether a part of WHERE asks whether a subquery has rows."""
+    inner, _ = _bare(node)
+    return isinstance(inner, exp.Exists) or (isinstance(inner, exp.In) and inner.args.get("query") is not None)
+
+
+def check_no_query(node: exp.Expr) -> None:
+    """Refuse a query inside an expression: it would have a value for each row, or for everybody at once."""
+    tests = [each for each in node.find_all(exp.Exists, exp.In) if is_test(each)]
+    if tests:
+        raise refuse(
+            tests[0],
+            "subquery-place",
+            "EXISTS (…) and … IN (SELECT …) are whole conditions of WHERE, joined by AND",
+            "ask two questions, or put the condition inside the subquery",
+        )
+    if (inner := node.find(exp.Subquery)) is not None:
+        raise refuse(
+            inner,
+            "subquery-value",
+            "a query whose value is used for every row would show what other people's rows are",
+            "write the value out; what is found in public tables can be joined in FROM",
+        )
+
+
+def _bare(node: exp.Expr) -> tuple[exp.Expr, bool]:
+    """A test without the NOTs before it, and whether there is an odd number of them."""
+    node, anti = node.unnest(), False
+    while isinstance(node, exp.Not):
+        node, anti = node.this.unnest(), not anti
+    return node, anti
 
 
 # UNION ALL
@@ -280,15 +380,53 @@ def periods(relation: Relation, catalog: Catalog) -> frozenset[Expression]:
 
 @dataclass(frozen=True)
 class Member:
-    """One of the SELECTs of a UNION ALL: its relation and its columns in their order, None for the unit."""
+    """One of the SELECTs of a UNION ALL: its relation, and its columns in their order."""
 
     relation: Relation
-    columns: Sequence[tuple[str, Expression | None]]
+    columns: Sequence[tuple[str, Expression]]
     node: exp.Expr
 
 
-def united(members: Sequence[Member]) -> tuple[Union, dict[str, Expression], list[str]]:
-    """The rows of all members one after the other, its columns by name, and the names of the unit.
+def united_selects(node: exp.Expr) -> list[exp.Expr]:
+    """The SELECTs of a UNION ALL, from the first to the last; what is no UNION ALL is refused where it is read."""
+    node = node.this if isinstance(node, exp.Subquery) and not node.alias else node
+    if isinstance(node, exp.Union) and not node.args.get("distinct"):
+        return [each for part in (node.this, node.expression) for each in united_selects(part)]
+    return [node]
+
+
+def with_names(select: exp.Expr) -> exp.Expr:
+    """A later part of a UNION ALL: its columns need no names, since the first part's are used."""
+    named = select.copy()
+    for at, each in enumerate(named.expressions if isinstance(named, exp.Select) else ()):
+        if not each.alias_or_name and not each.find(exp.Star):
+            each.replace(exp.alias_(each.copy(), f"column {at}", quoted=True))
+    return named
+
+
+def check_places(first: exp.Expr, owners: Sequence[str], second: exp.Expr, others: Sequence[str]) -> None:
+    """The column that says whose row it is stands at the same place in all parts of a union, or in none."""
+    here, there = (_places(*each) for each in ((first, owners), (second, others)))
+    if None not in (here, there) and here != there:
+        raise refuse(
+            second,
+            "union-columns",
+            "the column that says whose row it is stands at the same place in all parts of a UNION ALL",
+            "select the same columns in each, in the same order",
+        )
+
+
+def _places(select: exp.Expr, owners: Sequence[str]) -> list[int] | None:
+    if not isinstance(select, exp.Select) or any(
+        isinstance(each.find(exp.Star), exp.Star) for each in select.expressions
+    ):
+        return None
+    known = [name.lower() for name in owners]
+    return [at for at, each in enumerate(select.expressions) if each.alias_or_name.lower() in known]
+
+
+def united(members: Sequence[Member], source: int) -> Union:
+    """The rows of all members one after the other.
 
     Columns are aligned by their places and have the names of the first member's. Their types become one type, and their
     domains one that holds whatever any of them can be.
@@ -299,28 +437,11 @@ def united(members: Sequence[Member]) -> tuple[Union, dict[str, Expression], lis
             raise refuse(
                 each.node,
                 "union-columns",
-                f"all parts of a UNION ALL have as many columns: these have {len(first.columns)} and {len(each.columns)}",
+                f"the parts of a UNION ALL have as many columns, not {len(first.columns)} and {len(each.columns)}",
                 "select the same columns in each, in the same order",
             )
-        if [made is None for _, made in each.columns] != [made is None for _, made in first.columns]:
-            raise refuse(
-                each.node,
-                "union-unit",
-                "the column that says whose row it is stands at the same place in all parts of a UNION ALL",
-                "select the same columns in each, in the same order",
-            )
-    lists = [[dict(enumerate(each.columns))[at][1] for each in members] for at in range(len(first.columns))]
-    typed = {name: same(found) for (name, made), found in zip(first.columns, lists, strict=True) if made is not None}  # type: ignore[arg-type]
-    named = tuple(
-        (name, union(found, nullable=any(each.domain.nullable for each in found))) for name, found in typed.items()
-    )
-    source = 1 + max(next_source(each.relation) for each in members)
-    made = Union(
-        tuple(
-            (each.relation, tuple(found[index] for found in typed.values())) for index, each in enumerate(members)
-        ),
-        source,
-        named,
-    )
-    shown_as = {reference.name: Column(reference, domain) for reference, domain in made.columns.items()}
-    return made, shown_as, [name for name, made_of in first.columns if made_of is None]
+    lists = [same(made for _, made in column) for column in zip(*(each.columns for each in members), strict=True)]
+    names = [name for name, _ in first.columns]
+    domains = [union(found, nullable=any(each.domain.nullable for each in found)) for found in lists]
+    parts = tuple((each.relation, tuple(found[at] for found in lists)) for at, each in enumerate(members))
+    return Union(parts, source, tuple(zip(names, domains, strict=True)))

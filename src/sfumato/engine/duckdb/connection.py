@@ -25,7 +25,8 @@ from sfumato.engine.duckdb.scan import Cell, Scan, copies
 from sfumato.engine.duckdb.spilling import Spill
 from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
-from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
+from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged, Unsupported
+from sfumato.plan.bands import MOST_ROWS, most_met
 from sfumato.policy import Domain, InMemory, Policy, Table, Type, Via
 from sfumato.privacy.numbers import whole
 
@@ -61,6 +62,7 @@ class Sources:
         self._scans: dict[str, Scan] = {}
         self._columns: dict[str, dict[str, Domain]] = {}
         self._multiplicities: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._overlaps: dict[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], int] = {}
         try:
             self._set_up(memory_limit, threads)
         except BaseException:
@@ -95,6 +97,23 @@ class Sources:
             counted = f"SELECT count(*) AS n FROM {self.scan(table)} WHERE {present}{grouped}"
             self._multiplicities[key] = max(1, self.run(f"SELECT coalesce(max(n), 1) FROM ({counted})")[0][0])
         return self._multiplicities[key]
+
+    def overlap(self, table: str, columns: Sequence[str], comparisons: Sequence[tuple[str, str]]) -> int:
+        """The most rows of a public table that share one value of these columns and that one value, compared with
+        others of its columns (operator, column), meets; at least 1.
+        """
+        key = (table, tuple(columns), tuple(comparisons))
+        if key not in self._overlaps:
+            if self.multiplicity(table, ()) > MOST_ROWS:
+                rule = f"a public table that is joined by comparisons has at most {MOST_ROWS:,} rows; {table} has more"
+                raise Unsupported("bands-too-large", rule, fix="join by equality, or by a table with fewer rows")
+            ends = [column for _, column in comparisons]
+            names = [name(column) for column in (*columns, *ends)]
+            present = " AND ".join(f"{each} IS NOT NULL" for each in names)
+            rows = self.run(f"SELECT {', '.join(names)} FROM {self.scan(table)} WHERE {present}")
+            parted = ((row[: len(columns)], row[len(columns) :]) for row in rows)
+            self._overlaps[key] = max(1, most_met(parted, [operator for operator, _ in comparisons]))
+        return self._overlaps[key]
 
     def run(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows of one generated SELECT, whole numbers exact. Any failure is the one ``EngineFailed``."""

@@ -43,7 +43,7 @@ class DuckDB:
     def catalog(self) -> Catalog:
         """What questions may refer to."""
         tables = {name: described(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
-        return Catalog(tables, self.sources.multiplicity)
+        return Catalog(tables, self.sources.multiplicity, self.sources.overlap)
 
     def values(self, world: World) -> Sequence[GroupKey]:
         """The distinct results of expressions on every combination of declared values: reads no table."""
