@@ -30,6 +30,7 @@ CATALOG = Catalog(
         "hospitals": Described("hospitals", HOSPITALS, public=True),
     },
     lambda _, columns: 1 if columns == ("id",) else 10,
+    lambda *_: 3,
 )
 
 

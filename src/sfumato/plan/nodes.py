@@ -81,6 +81,8 @@ class Join:
     multiplicity: int
     theirs: Mapping[str, Domain] = field(repr=False, compare=False)
     """The public table's own columns."""
+    bands: tuple[tuple[str, Expression, str], ...] = ()
+    """An expression over the input is compared (<, <=, >, >=) with a column of the public table."""
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -88,7 +90,7 @@ class Join:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return tuple(made for made, _ in self.pairs)
+        return (*(made for made, _ in self.pairs), *(made for _, made, _ in self.bands))
 
     @property
     def joined(self) -> Columns:

@@ -20,11 +20,10 @@ from sfumato.engine.relational import Statement
 from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, described
 from sfumato.plan.dense_readings import Marginals, ValueCounts
 from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
-from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings import E, FoundTotals, GroupTotals, Reading
 from sfumato.policy import Policy, Type, Value
@@ -91,17 +90,8 @@ class DuckDB(StatementReader):
 
     def catalog(self) -> Catalog:
         """What questions may refer to."""
-        tables = {
-            name: Described(
-                name,
-                self.sources.columns(name),
-                table.public,
-                None if table.every_row else table.id,
-                Limits.of(table),
-            )
-            for name, table in self._policy.tables.items()
-        }
-        return Catalog(tables, self.sources.multiplicity)
+        tables = {name: described(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
+        return Catalog(tables, self.sources.multiplicity, self.sources.overlap)
 
     def values(self, world: World) -> Sequence[GroupKey]:
         """The distinct results of expressions on every combination of declared values: reads no table."""
