@@ -173,7 +173,9 @@ def cleaned(cell: Cell, domain: Domain, choices: str | None = None) -> str:
     if domain.values is not None:
         return _or_other(cell, domain, _read(cell, domain.type, lambda each: _among(each, domain)))
     if domain.type is Type.TEXT:
-        return f"left({cell.text.sql}, {domain.letters})"
+        text, most = cell.text.sql, domain.letters
+        # a text has no more letters than bytes: the test is made once for equal cells, to cut is done cell by cell
+        return f"CASE WHEN strlen({text}) <= {most} THEN {text} ELSE left({text}, {most}) END"
     return _read(cell, domain.type, lambda each: _LIMITED[domain.type](each, domain.bounds))
 
 
