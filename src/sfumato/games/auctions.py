@@ -10,7 +10,6 @@ public.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,9 +23,9 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace, PermuteAndFlip
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, NONNEGATIVE, POSITIVE, Number, above, exact, text, whole
+from sfumato.release.price_lists import price_list
 from sfumato.release.prices import Price, warn_if_weak
 
-_MOST_PRICES = 1_000_000
 _MOST_SCORE = (1 << 62) - 1
 _BIDS = "finite numbers ≥ 0, one for each bid"
 
@@ -176,25 +175,6 @@ def digital_goods(
     np.add.at(exactly, reached, many)
     at_least = np.cumsum(exactly[::-1])[::-1][1:]
     return Auction(listed, total, held, selection, counter, size, at_least, unit)
-
-
-def price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
-    """Ascending and different, and the unit in which all of them are whole."""
-    if isinstance(prices, (str, bytes)) or not isinstance(prices, (Sequence, np.ndarray, range)) or not len(prices):
-        raise InvalidParameter("prices", prices, "a list of at least one price")
-    if len(prices) > _MOST_PRICES:
-        raise InvalidParameter("prices", f"{len(prices)} prices", f"at most {_MOST_PRICES}")
-    listed = tuple(sorted({exact(price, "prices", POSITIVE) for price in prices}))
-    unit = math.lcm(*(price.denominator for price in listed))
-    if listed[-1] * unit > 10**12:
-        raise InvalidParameter("prices", "prices with many digits", "whole multiples of one unit, at most 1e12 of it")
-    return listed, unit
-
-
-def evenly_spaced_prices(top: Number, steps: int) -> list[Fraction]:
-    """So many prices up to the highest, which is decided without looking at the bids."""
-    highest = exact(top, "top", POSITIVE)
-    return [highest * step / steps for step in range(1, steps + 1)]
 
 
 def _counted(counts: Any, bids: int) -> NDArray[np.int64]:
