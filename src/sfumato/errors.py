@@ -27,10 +27,20 @@ An error's text is decided by its parameters alone: no private value ever reache
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import NamedTuple
+
+_LEAST_USEFUL = Fraction(1, 10**9)
+"""An ε below which the noise of a count is above a thousand million, and of much else too wide to be drawn."""
+
+
+def installing(extra: str) -> str:
+    """Say how an extra is installed into the environment that runs now, whatever pip is first on the path."""
+    return f"run {shlex.quote(sys.executable)} -m pip install 'sfumato[{extra}]'"
 
 
 def shorten(value: object, width: int = 60) -> str:
@@ -267,9 +277,15 @@ class Overspent(SfumatoError):
             f"{place} cannot afford this release\n    " + "\n    ".join(lines),
             place=f"what remains of {place}" if place != "the account" else "the account's remaining budget",
             fix=f"ask for less: the largest pure release accepted now is ε = {at_most(largest)}"
-            if largest
-            else "nothing is left for a pure release: what was answered stays free, more needs the owner",
+            if largest >= _LEAST_USEFUL
+            else f"{_nothing_left(largest)}: what was answered stays free, more needs the owner",
         )
+
+
+def _nothing_left(largest: Fraction) -> str:
+    if not largest:
+        return "nothing is left for a pure release"
+    return f"what is left, ε = {at_most(largest)}, is too little for a useful answer"
 
 
 class AccountDiffers(SfumatoError):

@@ -33,7 +33,7 @@ MEANINGS = {
 """What each exit code means: the refusals' own stand in ``errors.OUTCOMES``."""
 EXIT_CODES = f"Exit codes: {', '.join(f'{code} {words}' for code, words in MEANINGS.items())}."
 _STREAM_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT, errno.EFBIG}
-INTERNAL, UNWRITTEN, INTERRUPTED = 70, 74, 130
+REFUSED, INTERNAL, UNWRITTEN, INTERRUPTED = 1, 70, 74, 130
 """As in sysexits.h: EX_SOFTWARE, EX_IOERR (and 75, EX_TEMPFAIL); and as shells say that a Ctrl-C ended a command."""
 _INTERRUPTED = """the command was interrupted
   place: the command
@@ -41,6 +41,9 @@ _INTERRUPTED = """the command was interrupted
 _INTERRUPTED_STORED = """the command was interrupted after its answer was stored
   place: the command
   fix:   run it again: the answer is stored, and free"""
+_UNFINISHED = """the interview ended before its last question, and nothing was written
+  place: the command
+  fix:   run it again, and answer every question"""
 _LOST = """the output could not be written: the stream is closed or full
   place: stdout or stderr
   fix:   ask again once it can be: an answer that was charged is stored, and free"""
@@ -127,6 +130,12 @@ def end_interrupted(*, stored: bool) -> NoReturn:
     """End after a Ctrl-C, and say whether an answer is stored."""
     _say(_INTERRUPTED_STORED if stored else _INTERRUPTED)
     sys.exit(INTERRUPTED)
+
+
+def end_unfinished(*, interrupted: bool) -> NoReturn:
+    """End an interview without all of its answers, and say that it left nothing behind."""
+    _say(f"\n{_UNFINISHED}")
+    sys.exit(INTERRUPTED if interrupted else REFUSED)
 
 
 def _unwritten() -> NoReturn:

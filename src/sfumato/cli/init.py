@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from sfumato.cli.exit_codes import end_unfinished
 from sfumato.curator.policy_drafts import columns_to_declare, refuse_if_written, tables_to_declare, write_draft
 from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.policy import ROW, Domain, Policy, Table, Type
@@ -24,7 +25,11 @@ def interview(data: Path, output: Path, relation: str | None) -> None:
     relation = relation or _chosen(data)
     found = columns_to_declare(data, relation)
     _show(data, found)
-    write_draft(_policy(data, relation, found), output)
+    try:
+        drafted = _policy(data, relation, found)
+    except click.Abort as ending:  # a Ctrl-C, or answers that end before the questions do
+        end_unfinished(interrupted=isinstance(ending.__context__, KeyboardInterrupt))
+    write_draft(drafted, output)
     click.echo(f"\nWritten: {output}. Next: sfumato check {output}")
 
 

@@ -39,7 +39,7 @@ def undeclared(query: Query) -> tuple[str, ...]:
     found = [sentence for made in (*asked, *after) for sentence in _literals(made)]
     found += [sentence for made in asked for sentence in _conditions(made, positive=True)]
     found += [sentence for made in (*asked, *after) for sentence in _taken(made)]
-    found += [sentence for key in plan.keys for sentence in _group(key)]
+    found += [*_in_no_group(plan.keys), *(sentence for key in plan.keys for sentence in _group(key))]
     return tuple(dict.fromkeys(found))[:_MOST]
 
 
@@ -172,9 +172,16 @@ def _counted(made: Expression, default: Literal) -> str:
     return f"A value of {', '.join(_listed(made))} that is not declared counts as {words(default)} in {words(made)}."
 
 
+def _in_no_group(keys: Sequence[Expression]) -> Iterator[str]:
+    """Say it once for all keys: which rows no group counts."""
+    missing = [key for key in keys if not key.domain.nullable and not never_null(key)]
+    lost = list(dict.fromkeys(column for key in missing for column in _missed(key)))
+    if lost:
+        named = " or ".join([", ".join(lost[:-1]), lost[-1]] if len(lost) > 1 else lost)
+        yield f"Rows whose {named} is not among its declared values are in no group."
+
+
 def _group(key: Expression) -> Iterator[str]:
-    if not key.domain.nullable and not never_null(key):
-        yield from (f"Rows whose {column} is not among its declared values are in no group." for column in _missed(key))
     yield from (_counted(node, default) for node in walk(key) for default in _defaults(node))
 
 
