@@ -44,7 +44,7 @@ def installing(extra: str) -> str:
 
 
 def shorten(value: object, width: int = 60) -> str:
-    """``repr`` of a caller's own parameter, cut to ``width`` characters."""
+    """Show a caller's own parameter as its ``repr``, cut to ``width`` characters."""
     if isinstance(value, int) and value.bit_length() > 512:
         return f"a whole number of {value.bit_length()} bits"
     try:
@@ -55,7 +55,7 @@ def shorten(value: object, width: int = 60) -> str:
 
 
 class SfumatoError(Exception):
-    """A refusal: the rule that was broken, where, and what would work instead."""
+    """A refusal says the rule that was broken, where, and what would work instead."""
 
     code: str = "refused"
     """Stable, for programs: texts may change, codes do not."""
@@ -72,7 +72,7 @@ class SfumatoError(Exception):
 
 
 class WeakPrivacy(UserWarning):
-    """A promise so weak that the one who makes it should know."""
+    """A promise is so weak that the one who makes it should know."""
 
 
 class InvalidParameter(SfumatoError, ValueError):
@@ -153,7 +153,7 @@ class EngineClosed(SfumatoError):
 
 
 class Unsupported(SfumatoError):
-    """A question that cannot be answered, decided from its text and the policy alone.
+    """A question cannot be answered, which is decided from its text and the policy alone.
 
     ``code`` is stable, for programs. ``line`` and ``column`` (from 1) say where in the text; None when the whole
     text is meant.
@@ -346,7 +346,7 @@ class LedgerDamaged(LedgerUnavailable):
 
 
 class LedgerBehind(LedgerUnavailable):
-    """Lines that an anchor vouches for are missing or different: a backup was restored, or the file was changed."""
+    """Lines are missing or different that an anchor vouches for: a backup was restored, or the file changed."""
 
     code = "ledger-behind"
 
@@ -361,7 +361,7 @@ class LedgerBehind(LedgerUnavailable):
 
 
 class Outcome(NamedTuple):
-    """How a refusal ends a command, and a request."""
+    """An outcome says how a refusal ends a command, and a request."""
 
     exit_code: int
     http_status: int
@@ -395,7 +395,9 @@ OUTCOMES: Mapping[str, Outcome] = {
 
 
 def outcome(error: SfumatoError) -> Outcome:
-    """How this refusal ends. A question that is refused has the code of its rule; all of them end alike."""
+    """Look up how this refusal ends a command or a request. A question that is refused has the code of its rule; all of
+    them end alike.
+    """
     return OUTCOMES.get(error.code, OUTCOMES[type(error).code])
 
 
@@ -406,7 +408,7 @@ def _rebuilt(kind: type[SfumatoError], message: str, facts: dict[str, object]) -
 
 
 def at_most(amount: Fraction) -> str:
-    """An amount in six digits, rounded down: what is shown as left is accepted.
+    """Write an amount in six digits, rounded down: what is shown as left is accepted.
 
     >>> at_most(Fraction("0.4493679999")), at_most(Fraction(3, 10))
     ('0.449367', '0.3')

@@ -30,7 +30,7 @@ def upper_tail(successes: int, trials: int, chance: float) -> float:
 
 
 def at_least(successes: int, trials: int, miss: float) -> float:
-    """A p that the true chance exceeds except with probability ``miss``: the p at which so many successes are that
+    """Find a p that the true chance exceeds except with probability ``miss``: the p at which so many successes are that
     unlikely.
     """
     if successes == 0:
@@ -43,5 +43,5 @@ def at_least(successes: int, trials: int, miss: float) -> float:
 
 
 def at_most(successes: int, trials: int, miss: float) -> float:
-    """A p that the true chance stays below except with probability ``miss``."""
+    """Find a p that the true chance stays below except with probability ``miss``."""
     return 1.0 - at_least(trials - successes, trials, miss)

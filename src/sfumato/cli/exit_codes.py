@@ -1,4 +1,4 @@
-"""How a command ends: refusals as rule, place and fix on stderr, and an exit code for scripts.
+"""A command ends here: refusals are printed as rule, place and fix on stderr, and scripts get an exit code.
 
 Streams may be closed or full: a command then ends without a traceback, and says where it still can that an answer
 that was charged is stored and free to ask for again.
@@ -76,7 +76,7 @@ def refusals() -> Iterator[None]:
 
 @contextmanager
 def streams() -> Iterator[None]:
-    """Streams that are closed lead nowhere, and what they cannot take ends the command with its own exit code."""
+    """Closed streams lead nowhere, and what open ones cannot take ends the command with its own exit code."""
     closed = _opened()
     try:
         yield
@@ -100,7 +100,7 @@ def _opened() -> list[str]:
 
 
 def _of_a_stream(error: Exception) -> bool:
-    """Whether writing failed, and not opening or reading a file, which has a name."""
+    """Tell whether writing failed, and not opening or reading a file, which has a name."""
     return isinstance(error, OSError) and error.filename is None and error.errno in _STREAM_ERRORS
 
 
@@ -121,7 +121,7 @@ def warn(words: str) -> None:
 
 
 def _say(words: str, colour: str = "red") -> None:
-    """On stderr, or nowhere when that cannot be written."""
+    """Write on stderr, or nowhere when that cannot be written."""
     with suppress(OSError, ValueError):
         click.secho(words, fg=colour, err=True)
 

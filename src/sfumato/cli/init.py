@@ -1,4 +1,4 @@
-"""The interview behind ``sfumato init``: the owner's answers, each checked as it is given, become a policy file."""
+"""The interview of ``sfumato init`` makes a policy file of the owner's answers, each checked as it is given."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def interview(data: Path, output: Path, relation: str | None) -> None:
 
 
 def _chosen(data: Path) -> str | None:
-    """The one table of a database, or the one that the owner names among several; None for other files."""
+    """Choose the one table of a database, or ask the owner which of several; other files have None."""
     names = tables_to_declare(data)
     if len(names) <= 1:
         return names[0] if names else None
@@ -68,7 +68,7 @@ def _policy(data: Path, relation: str | None, found: dict[str, Type | None]) -> 
 
 
 def _column(name: str, kind: Type | None, unit: bool) -> Domain | None:
-    """What the owner declares of one column; None to leave it out, as an id usually is."""
+    """Ask what the owner declares of one column; None leaves it out, as is usual for an id."""
     choice = _ask(f"{name}: type", _kind, default=_SKIP if unit else (kind or Type.TEXT).value)
     if choice is None:
         return None
@@ -116,7 +116,7 @@ def _plain(stem: str) -> str:
 
 
 def _ask(question: str, read: Callable[[str], T], default: str | None = None) -> T:
-    """Asks until the answer can be read: a refusal is shown as its rule."""
+    """Ask until the answer can be read: a refusal is shown as its rule."""
 
     def checked(answer: Any) -> T:
         try:

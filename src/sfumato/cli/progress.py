@@ -21,7 +21,7 @@ stored.
 
 
 class ProgressLines:
-    """Progress lines say each phase to a terminal once the command has taken a while; to anything else, nothing."""
+    """Progress lines tell a terminal each phase once the command has taken a while, and tell anything else nothing."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._phase = "starting"

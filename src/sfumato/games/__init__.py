@@ -1,4 +1,4 @@
-"""Games: what differential privacy does to incentives.
+"""Games show what differential privacy does to incentives.
 
 environment    types, outcomes, reactions, utilities
 laws           the exact probabilities with which a mechanism chooses

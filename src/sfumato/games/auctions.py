@@ -1,4 +1,4 @@
-"""One price for everybody: a digital good, of which there are copies enough, sold at a posted price.
+"""An auction sells at one price for everybody: a digital good, of which there are copies enough, at a posted price.
 
 The price is selected by the revenue p·#{bids ≥ p} it would bring. Theorem (after McSherry & Talwar 2007, with half
 the noise). A bid that is replaced moves all revenues the same way, by at most the highest price: raising a bid lowers
@@ -32,8 +32,9 @@ _BIDS = "finite numbers ≥ 0, one for each bid"
 
 @dataclass(frozen=True)
 class Sale:
-    """The drawn price. Only ``price`` and ``buyers`` are private releases: revenue and best are the seller's own
-    figures, exact, and publishing them gives the bids away."""
+    """A sale is the price that was drawn. Only ``price`` and ``buyers`` are private releases: revenue and best are the
+    seller's own figures, exact, and publishing them gives the bids away.
+    """
 
     price: Fraction
     buyers: int | None
@@ -62,7 +63,7 @@ class Sale:
 
 @dataclass(frozen=True, eq=False)
 class Auction:
-    """A proposal: nothing is drawn before ``release``."""
+    """An auction is a proposal: nothing is drawn before ``release``."""
 
     prices: tuple[Fraction, ...]
     epsilon: Fraction
@@ -84,8 +85,9 @@ class Auction:
 
     @property
     def price_curve(self) -> Curve:
-        """What the price alone leaks. The selection states it for bids added or removed; by the theorem above it
-        holds for replaced ones at the same ε, not at twice it."""
+        """Give the curve of what the price alone leaks. The selection states it for bids added or removed; by the
+        theorem above it holds for replaced ones at the same ε, not at twice it.
+        """
         make = Curve.bounded_range if isinstance(self.selection, Exponential) else Curve.pure
         return make(self.selection.epsilon, Neighbours.REPLACE)
 
@@ -95,11 +97,11 @@ class Auction:
         return max(b - a for a, b in zip((Fraction(0), *self.prices), self.prices, strict=False))
 
     def error(self, confidence: Number = "0.95") -> float:
-        """With this confidence the revenue is no further than this below that of the best price on the list."""
+        """Bound how far the revenue falls below the best on the list, with this confidence."""
         return self.selection.error(len(self.prices), confidence, on_grid=True) / self._unit
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:
-        """The ε at which ``error`` would be this: the error is in inverse proportion to ε."""
+        """Find the ε at which ``error`` would be this: the error is in inverse proportion to ε."""
         wanted = exact(within, "within", POSITIVE)
         return float(self.epsilon) * self.error(confidence) / float(wanted) * (1 + 1e-12)
 
@@ -120,7 +122,7 @@ class Auction:
         )
 
     def release(self) -> Sale:
-        """Draws the price."""
+        """Draw the price."""
         units = np.array([int(price * self._unit) for price in self.prices], np.int64)
         # Counts beyond what fits are cut: that moves no two tables further apart, and no product wraps around.
         scores = units * np.minimum(self._counts, _MOST_SCORE // units[-1])

@@ -19,7 +19,7 @@ from sfumato.privacy import Curve, Sensitivity, codec, compose
 @codec.value("charged")
 @dataclass(frozen=True)
 class Charged:
-    """A mechanism that is run on values which one unit changes by at most this.
+    """A mechanism is run on values which one unit changes by at most this.
 
     Only additive noise is told the sensitivity: a selection or an interactive mechanism states its own.
 
@@ -42,7 +42,7 @@ class Charged:
 
     @property
     def curve(self) -> Curve:
-        """What running it leaks."""
+        """Give the curve of what running it leaks."""
         if isinstance(self.mechanism, Additive):
             return self.mechanism.curve(self.sensitivity or 0)
         return self.mechanism.curve()
@@ -52,7 +52,7 @@ Part = Charged | Curve
 
 
 def checked(value: object) -> tuple[Part, ...]:
-    """The parts of an entry: one, or several that are one release."""
+    """Check the parts of an entry: one, or several that are one release."""
     parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not parts or not all(isinstance(part, (Charged, Curve)) for part in parts):
         fix = "give what is run: Charged(mechanism, sensitivity), or the Curve of what it leaks"
@@ -67,11 +67,11 @@ def curve(parts: Iterable[Part]) -> Curve:
 
 
 def write(parts: Iterable[Part]) -> str:
-    """The parts as a line keeps them: a JSON list of tagged values."""
+    """Write the parts as a line keeps them: a JSON list of tagged values."""
     return f"[{','.join(codec.dumps(part) for part in parts)}]"
 
 
 def read(text: str) -> tuple[Part, ...]:
-    """The parts of a line; none where it keeps none."""
+    """Read the parts of a line; none where it keeps none."""
     found = json.loads(text or "[]")
     return checked([codec.loads(json.dumps(each)) for each in found]) if found else ()

@@ -27,7 +27,7 @@ _LEAST_DELTA = Fraction(1, 10**30)
 @codec.value("key-threshold")
 @dataclass(frozen=True)
 class KeyThreshold:
-    """Keeps a key when enough units hold it, noisily. A unit holds at most ``max_groups`` = g keys.
+    """A key threshold keeps a key when enough units hold it, noisily. A unit holds at most ``max_groups`` = g keys.
 
     One key per unit: a key with n units is kept with probability π(n), the largest possible at (ε, δ): π(0) = 0,
     π(n+1) = min(e^ε·π(n) + δ, 1 − e^{−ε}(1 − π(n) − δ), 1) (Desfontaines, Voss, Gipson & Mandayam 2022, Thm 1).
@@ -83,7 +83,7 @@ class KeyThreshold:
 
     @classmethod
     def gaussian(cls, epsilon: Number, delta: Number, max_groups: int) -> KeyThreshold:
-        """With Gaussian noise, the least that half of δ allows."""
+        """Make one with Gaussian noise, the least that half of δ allows."""
         promise = Guarantee(epsilon, delta)
         change = Sensitivity(groups=whole(max_groups, "max_groups", at_least=1))
         if not promise.epsilon or not promise.delta:
@@ -131,7 +131,7 @@ class KeyThreshold:
         return np.minimum(held, 1 << 60) + law.draw(size, held.size) >= self.threshold
 
     def _flips(self, held: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """V < π(n), from 64 bits; exactly where these touch the cut."""
+        """Decide V < π(n) from 64 bits; exactly where these touch the cut."""
         cuts = np.array(_keep_cuts(self.epsilon, self.delta), np.uint64)
         words = bits.words(held.size)
         sure = held >= len(cuts)
@@ -145,7 +145,7 @@ class KeyThreshold:
         return kept
 
     def curve(self) -> Curve:
-        """(ε, δ)-DP as a whole: noise and threshold are one decision.
+        """State (ε, δ)-DP as a whole: noise and threshold are one decision.
 
         Not a composition of a failure and a noise: a key that two units hold alone passes more often than two that
         one holds each, so a group must be priced by the rule for (ε, δ), and a unit that is replaced likewise.
@@ -153,7 +153,7 @@ class KeyThreshold:
         return Curve.approximate(self.epsilon, self.delta)
 
     def chance(self, count: int) -> float:
-        """The probability that a key with so many units is kept."""
+        """Compute the probability that a key with so many units is kept."""
         held = whole(count, "count")
         if held == 0:
             return 0.0
@@ -165,7 +165,7 @@ class KeyThreshold:
         return float(_tail(self.scale, self.threshold - held))
 
     def error(self, confidence: Number = "0.95") -> float:
-        """The least number of units with which a key is kept with at least this confidence."""
+        """Find the least number of units with which a key is kept with at least this confidence."""
         level = float(exact(confidence, "confidence", CONFIDENCE))
         low, high = 1, 2
         while self.chance(high) < level:
@@ -186,7 +186,7 @@ class KeyThreshold:
 
 
 def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Context], Decimal]:
-    """π(count) to any precision."""
+    """Compute π(count) to any precision."""
 
     def compute(context: Context) -> Decimal:
         growth = exact_decisions.decimal(epsilon, context).exp(context)
@@ -204,7 +204,7 @@ def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Con
 
 @lru_cache(maxsize=256)
 def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
-    """⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
+    """Compute ⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
     context = exact_decisions.digits(60)
     growth, extra = exact_decisions.decimal(epsilon, context).exp(context), exact_decisions.decimal(delta, context)
     cuts, kept = [], Decimal(0)
@@ -217,7 +217,7 @@ def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
 
 
 def _tail(scale: Fraction, t: int) -> Decimal:
-    """P(Y ≥ t) of the discrete Laplace, to 50 digits."""
+    """Compute P(Y ≥ t) of the discrete Laplace, to 50 digits."""
     context = exact_decisions.digits(50)
     q = exact_decisions.decimal(-1 / scale, context).exp(context)
     if t <= 0:
@@ -227,7 +227,7 @@ def _tail(scale: Fraction, t: int) -> Decimal:
 
 
 def _gaussian_tail(sigma: Fraction, t: int) -> float:
-    """At least P(Y ≥ t) of the discrete Gaussian, and within a hair of it.
+    """Bound P(Y ≥ t) of the discrete Gaussian from above, within a hair of it.
 
     Beyond σ the density is convex, so every term is below its integral over a unit around it; the normalising sum
     is at least σ√2π (Canonne, Kamath & Steinke 2020, Fact 19). Nearer to the centre the sum itself.
@@ -242,7 +242,7 @@ def _gaussian_tail(sigma: Fraction, t: int) -> float:
 
 @lru_cache(maxsize=256)
 def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
-    """The least τ beyond σ for which any of g keys of one unit passes with probability at most δ."""
+    """Find the least τ beyond σ for which any of g keys of one unit passes with probability at most δ."""
     low, high = math.ceil(sigma) + 2, math.ceil(sigma) + 4
 
     def fits(threshold: int) -> bool:
@@ -258,7 +258,7 @@ def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
 
 @lru_cache(maxsize=256)
 def _threshold(epsilon: Fraction, delta: Fraction, groups: int, weighted: bool) -> int:
-    """The least τ with δ(τ) ≤ δ."""
+    """Find the least τ with δ(τ) ≤ δ."""
     low, high = 1, 2
     while leak(high, epsilon, groups, weighted) > delta:
         low, high = high, 2 * high
@@ -269,7 +269,8 @@ def _threshold(epsilon: Fraction, delta: Fraction, groups: int, weighted: bool) 
 
 
 def leak(threshold: int, epsilon: Fraction, groups: int, weighted: bool) -> Fraction:
-    """The largest probability that some key which one unit holds alone passes the threshold, rounded up at 40 digits.
+    """Bound the largest probability that some key which one unit holds alone passes the threshold, rounded up at 40
+    digits.
 
     1 − Π(1 − P(wᵢ + Y ≥ τ)), over all whole weights with Σwᵢ ≤ g; unweighted, g keys of weight 1.
     """

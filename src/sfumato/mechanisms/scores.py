@@ -35,8 +35,9 @@ _NUMBERS = (int, float, Fraction, Decimal, np.integer, np.float16, np.float32)
 
 
 def derived_grid(sensitivity: Fraction, epsilon: Fraction) -> Fraction:
-    """The largest power of two that is at most 1, so that whole numbers stay what they are, and at most 2⁻²⁰ of the
-    sensitivity and of Δ/ε, so that rounding is lost in the noise.
+    """Choose the largest power of two that is at most 1, so that whole numbers stay what they are, and at most 2⁻²⁰ of
+    the sensitivity and of Δ/ε, so that whole numbers stay what they are, and at most 2⁻²⁰ of the sensitivity and of
+    Δ/ε, so that rounding is lost in the noise.
     """
     finest = min(Fraction(1), sensitivity / max(Fraction(1), epsilon) / _FINE)
     return Fraction(1, 1 << (math.ceil(1 / finest) - 1).bit_length())
@@ -55,7 +56,7 @@ def gaps(scores: Any, grid: Fraction) -> Gaps:
 
 
 def _as_array(scores: Any) -> NDArray[Any]:
-    """An array of whole numbers or floats, or of objects where numbers of several kinds stand side by side."""
+    """Read an array of whole numbers or floats, or of objects where numbers of several kinds stand side by side."""
     try:
         array = np.asarray(scores)
         mixed = isinstance(scores, (list, tuple)) and array.dtype.kind == "f"
@@ -107,12 +108,12 @@ def _from_numbers(values: list[Any], grid: Fraction) -> Gaps:
 
 
 def _steps(value: Any, grid: Fraction) -> int:
-    """One number, of any kind, in steps."""
+    """Convert one number, of any kind, into steps."""
     return math.floor(_held(value) / grid + Fraction(1, 2))
 
 
 def _held(value: Any) -> Fraction:
-    """The number exactly, within ±2⁶²; what is no number is the lowest."""
+    """Hold the number exactly, within ±2⁶²; what is no number is the lowest."""
     number = value.item() if isinstance(value, np.generic) else value
     if number.is_nan() if isinstance(number, Decimal) else number != number:
         return Fraction(-LARGEST)

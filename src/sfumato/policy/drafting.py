@@ -18,7 +18,7 @@ from sfumato.privacy.numbers import text
 
 
 def drafted(policy: Policy, folder: Path) -> str:
-    """The TOML that, read from a file in ``folder``, gives this policy back."""
+    """Write the TOML that, read from a file in ``folder``, gives this policy back."""
     unit: dict[str, Any] = {
         "name": policy.unit.name,
         "neighbours": policy.neighbours.value,

@@ -76,7 +76,7 @@ def _parsed(text: str, place: str) -> dict[str, Any]:
 
 
 def _section(parent: Mapping[str, Any], name: str, place: str, fix: str) -> dict[str, Any]:
-    """A table of the TOML that must be there and not be empty."""
+    """Read a table of the TOML that must be there and not be empty."""
     at = f"{place}.{name}" if place else name
     if name not in parent:
         raise InvalidPolicy(f"{name} is missing", place=at, fix=fix)
@@ -139,7 +139,7 @@ def _table(name: str, tables: Mapping[str, Any], folder: Path) -> Table:
 
 
 def _refuse_later(written: Mapping[str, Any], place: str) -> None:
-    """Units that the language of policies knows and this version does not serve."""
+    """Refuse units that the language of policies knows and this version does not serve."""
     if "period" in written:
         raise InvalidPolicy(
             "units within a period are not supported yet",

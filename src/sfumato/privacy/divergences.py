@@ -1,4 +1,4 @@
-"""Two finite distributions P and Q, as arrays, dicts or exact Fractions, have the divergences defined here.
+"""Two finite distributions P and Q have the divergences defined here: as arrays, dicts or exact Fractions.
 
 Conventions: an outcome impossible under both (0/0) says nothing; an outcome possible under P alone makes KL, Rényi
 of order ≥ 1 and max-divergence infinite, and goes whole into the hockey-stick divergence, which is the δ at that ε.
@@ -33,7 +33,9 @@ def max_divergence(p: Distribution, q: Distribution) -> float:
 
 
 def renyi(p: Distribution, q: Distribution, order: Number) -> float:
-    """ln E_Q[(P/Q)^α]/(α − 1) for α > 0, its limits at 1 (KL) and infinity (max-divergence) included (Rényi 1961)."""
+    """Compute ln E_Q[(P/Q)^α]/(α − 1) for α > 0, its limits at 1 (KL) and infinity (max-divergence) included (Rényi
+    1961).
+    """
     if is_infinite(order):
         return max_divergence(p, q)
     alpha = float(exact(order, "order", POSITIVE))
