@@ -43,7 +43,7 @@ needs obey obeys occurs open opens owns pairs pass passes pay pays pick picks pl
 protects prove proves provides puts raises reach reaches read reads receive receives refers refuse refuses registers
 relates releases remain remains remembers replaces reports require requires rest rests return returns rise rises run
 runs say says see sees selects sell sells send serve serves sets shall share shares should show shows sit sits solves
-speak speaks spends split splits stand stands start starts state states stay stays stop stops store stores sum sums
+speak speaks spans spends split splits stand stands start starts state states stay stays stop stops store stores sum sums
 switch take takes tell tells travel travels treats tries turn turns understands use uses validates varies vary wait
 waits walks want wants was were will win wins would wraps write writes
 """
