@@ -34,18 +34,18 @@ VERBS = """
 accepts add adds allows answer append applies are ask asks assumes be become becomes begin begins belong belongs binds
 bounds breaks brings build builds buys calls can cannot carries carry catches changes charges checks chooses closes
 come comes compares composes computes consists contain contains converts copies cost could count counts cover covers
-decides depend depends derives describes did differ differs do does dominates draws drops end ends enters estimates
-exceed exceeds expects explains fall falls find finds fit fits fixes follow follows forgets gain gains get gets give
-gives go goes grow grows guards had happen happens has have hide hides hold holds implies imply includes is join joins
-keep keeps know knows lack lacks lead leads leak leaks learns leave leaves let lets lie lies list lists live lives look
-looks lose loses make makes matters maximises may mean means measures meet meets might move moves must name names need
-needs obey obeys occurs open opens owns pairs pass passes pay pays pick picks play plays prevents prices prints
-protects prove proves provides puts raises reach reaches read reads receive receives refers refuse refuses registers
-relates releases remain remains remembers replaces reports require requires rest rests return returns rise rises run
-runs say says see sees selects sell sells send serve serves sets shall share shares should show shows sit sits solves
-speak speaks spans spends split splits stand stands start starts state states stay stays stop stops store stores sum sums
-switch take takes tell tells travel travels treats tries turn turns understands use uses validates varies vary wait
-waits walks want wants was were will win wins would wraps write writes
+decides declares depend depends derives describes did differ differs do does dominates draws drops end ends enters
+estimates exceed exceeds expects explains fall falls find finds fit fits fixes follow follows forgets gain gains gave
+get gets give gives go goes grow grows guards had happen happens has have hide hides hold holds implies imply includes
+is join joins keep keeps know knows lack lacks lead leads leak leaks learns leave leaves let lets lie lies list lists
+live lives look looks lose loses make makes matters maximises may mean means measures meet meets might move moves must
+name names need needs obey obeys occurs open opens overwrites owns pairs pass passes pay pays pick picks play plays
+prevents prices prints protect protects prove proves provides puts raises reach reaches read reads receive receives
+refers refuse refuses registers relates releases remain remains remembers replaces reports require requires rest rests
+return returns rise rises run runs say says see sees selects sell sells send serve serves sets shall share shares
+should show shows sit sits solves spans speak speaks spends split splits stand stands start starts state states stay
+stays stop stops store stores sum sums switch take takes tell tells travel travels treats tries turn turns understands
+use uses validates varies vary wait waits walks want wants was were will win wins would wraps write writes
 """
 OPENERS = """
 after although as because before how if once since so than that though unless until what whatever when whenever where
@@ -58,10 +58,10 @@ PLURALS = "lists names prices releases stores"
 
 
 def first_sentence(docstring: str) -> str:
-    """Cut a docstring after its first full stop; what stands in quotation marks, backticks or brackets is left out."""
+    """Cut a docstring after its first stop, colon or semicolon, and leave out quotations, backticks and brackets."""
     text = " ".join(docstring.split(">>>")[0].split("\n\n")[0].split())
     text = re.sub(r"\([^()]*\)", "", re.sub(r'``[^`]*``|"[^"]*"', "X", text))
-    return re.split(r"(?<=[^.A-Z][\w’')\]…!²³])\.(?:\s|$)", text, maxsplit=1)[0]
+    return re.split(r"(?<=[^.A-Z][\w’')\]…!²³])\.(?:\s|$)|[:;](?:\s|$)", text, maxsplit=1)[0]
 
 
 def is_sentence(text: str) -> bool:
@@ -127,3 +127,34 @@ def test_a_noun_phrase_is_no_sentence(text: str) -> None:
 )
 def test_sentences_are_found_to_be_such(text: str) -> None:
     assert is_sentence(first_sentence(text))
+
+
+RULE_AT = {"Unsupported": 1, "LedgerDamaged": 1}
+"""Where a refusal's rule stands among its arguments, unless it is the first."""
+REFUSALS = """
+AccountDiffers AlreadyAnswered InvalidPolicy LedgerDamaged LedgerUnavailable RequestDiffers SfumatoError SourceTaken
+TabClosed Unsupported UsageError
+"""
+
+
+def rules(path: Path) -> Iterator[tuple[str, str]]:
+    """Give the rule of every refusal that is raised in a file and written there as a text."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        name = getattr(node.func, "id", getattr(node.func, "attr", "")) if isinstance(node, ast.Call) else ""
+        if name in REFUSALS.split() and isinstance(node, ast.Call):
+            rule = node.args[RULE_AT.get(name, 0)]
+            parts = rule.values if isinstance(rule, ast.JoinedStr) else [rule]
+            text = "".join(str(each.value) if isinstance(each, ast.Constant) else "X" for each in parts)
+            if text != "X":  # named elsewhere
+                yield f"{path.relative_to(SOURCES)}:{node.lineno}", text
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(SOURCES)))
+def test_every_refusal_begins_with_a_whole_sentence(path: Path) -> None:
+    """What ``InvalidParameter`` says is one by its own making: "x must be …; got …"."""
+    wrong = [f"{place}: {rule}" for place, rule in rules(path) if not is_sentence(rule.split(";")[0])]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_refusals_are_found() -> None:
+    assert sum(1 for path in files() for _ in rules(path)) > 60

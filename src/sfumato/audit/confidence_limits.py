@@ -8,7 +8,9 @@ import numpy as np
 
 
 def upper_tail(successes: int, trials: int, chance: float) -> float:
-    """P(X ≥ successes) for X binomial: the first term times the sum of what follows it, which falls geometrically."""
+    """Compute P(X ≥ successes) for X binomial: the first term times the sum of what follows it, which falls
+    geometrically.
+    """
     if successes <= 0:
         return 1.0
     if chance <= 0 or successes > trials:

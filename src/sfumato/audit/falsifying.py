@@ -206,7 +206,7 @@ def _by_value(first: Outputs, second: Outputs, column: Callable[[Outputs], Outpu
 
 
 def _last_bit(values: Outputs) -> Labels:
-    """The exponent of the lowest bit set in each float: coarse sums leave no fine bits."""
+    """Find the exponent of the lowest bit set in each float: coarse sums leave no fine bits."""
     mantissa, exponent = np.frexp(values.astype(np.float64))
     whole_mantissa = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
     lowest = np.where(whole_mantissa == 0, 0, np.log2(np.maximum(1, whole_mantissa & -whole_mantissa))).astype(np.int64)

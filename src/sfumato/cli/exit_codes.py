@@ -105,7 +105,7 @@ def _of_a_stream(error: Exception) -> bool:
 
 
 def _flushed() -> bool:
-    """Whether everything is written; what cannot be is thrown away, or Python would try once more when it ends."""
+    """Tell whether everything is written; what cannot be is thrown away, or Python would try again when it ends."""
     whole = True
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -146,7 +146,7 @@ def _unwritten() -> NoReturn:
 
 
 def _described(fault: Exception) -> str:
-    """The kind and the place of a fault: its own text may hold anything."""
+    """Describe the kind and the place of a fault: its own text may hold anything."""
     place = fault.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

@@ -92,14 +92,14 @@ def _kind(answer: str) -> Type | None:
 
 def _limit(answer: str) -> int:
     if not answer.isdecimal() or not 1 <= int(answer) <= 10**6:
-        raise click.UsageError("a whole number between 1 and 1,000,000")
+        raise click.UsageError("a limit is a whole number between 1 and 1,000,000")
     return int(answer)
 
 
 def _among(names: set[str]) -> Callable[[str], str]:
     def check(answer: str) -> str:
         if answer not in names:
-            raise click.UsageError("one of " + ", ".join(sorted(names)))
+            raise click.UsageError(f"the answer is one of {', '.join(sorted(names))}")
         return answer
 
     return check

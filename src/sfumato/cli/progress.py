@@ -1,4 +1,4 @@
-"""What a slow command is doing: the phase, never a count or a share of the work, which could tell of the data."""
+"""Progress says what a slow command is doing: the phase, never a count or a share, which could tell of the data."""
 
 from __future__ import annotations
 

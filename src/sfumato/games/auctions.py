@@ -45,7 +45,7 @@ class Sale:
     auction: Auction = field(repr=False)
 
     def promised(self, confidence: Number = "0.95") -> float:
-        """The theorem's bound: with this confidence the revenue is at least OPT − (top/ε)(ln|prices| + ln 1/β)."""
+        """Give the theorem's bound: with this confidence the revenue is at least OPT − (top/ε)(ln|prices| + ln 1/β)."""
         return float(self.best) - self.auction.error(confidence)
 
     def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:

@@ -72,8 +72,9 @@ class Mixture:
 
     @property
     def curve(self) -> Curve:
-        """The outcome's own: the commitment branch draws it without looking. Imposed reactions, each a function of the
-        player's own report, are told to that player alone."""
+        """Give the outcome's own curve: the commitment branch draws it without looking. Imposed reactions, each a
+        function of the player's own report, are told to that player alone.
+        """
         return self.selection.curve()
 
     @property

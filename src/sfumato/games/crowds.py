@@ -167,7 +167,8 @@ def _shares(types: Any) -> Floats:
 
 
 def routes(types: Any, lengths: Sequence[Sequence[float]], slopes: Sequence[float]) -> Crowd:
-    """Routing: a player of type t on route r gets 1 − lengths[t][r] − slopes[r]·(share of the players on it).
+    """Make a game of routing: a player of type t on route r gets 1 − lengths[t][r] − slopes[r]·(share of the players on
+    it).
 
     >>> crowd = routes([0, 0, 1, 1], lengths=[[0.1, 0.3], [0.3, 0.1]], slopes=[0.5, 0.5])
     >>> crowd.settle().tolist()
@@ -180,7 +181,9 @@ def routes(types: Any, lengths: Sequence[Sequence[float]], slopes: Sequence[floa
 
 
 def market_entry(types: Any, outside: Sequence[float], prize: float = 1.0) -> Crowd:
-    """Market entry: action 1 enters and gets prize·(1 − share of entrants); action 0 stays out and gets outside[t]."""
+    """Make a game of entry: action 1 enters and gets prize·(1 − share of entrants); action 0 stays out and gets
+    outside[t].
+    """
     kept = _table(outside, "outside")
     share = _shares(types)
     entering = np.broadcast_to(_table(prize, "prize") * (1 - share), (kept.size, share.size))
@@ -189,8 +192,9 @@ def market_entry(types: Any, outside: Sequence[float], prize: float = 1.0) -> Cr
 
 
 def public_good(types: Any, costs: Sequence[float]) -> Crowd:
-    """A public good: everybody gets the square root of the share that contributes; action 1 contributes at a cost of
-    costs[t] (below 0 for those who like giving), action 0 does not. Scaled from [−1, 2] to [0, 1]."""
+    """Make a game of a public good: everybody gets the square root of the share that contributes; action 1 contributes
+    at a cost of costs[t] (below 0 for those who like giving), action 0 does not. Scaled from [−1, 2] to [0, 1].
+    """
     burden = _table(costs, "costs").reshape(-1, 1)
     if (np.abs(burden) > 1).any():
         raise InvalidParameter("costs", costs, "numbers in [−1, 1]")

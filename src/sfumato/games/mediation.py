@@ -1,4 +1,4 @@
-"""An equilibrium, selected privately: a mediator hears every type, plays the game on a noisy board, and advises.
+"""An equilibrium is selected privately: a mediator hears every type, plays the game on a noisy board, and advises.
 
 In every round each type's strategy is a function of that type and of the board so far (multiplicative weights); the
 mediator adds up the strategies of all players and writes the totals on the board with noise. In the end each player
@@ -212,8 +212,9 @@ def _sensitivity(actions: int) -> Sensitivity:
 
 
 def _played(mediation: Mediation, population: Integers) -> tuple[Floats, Floats]:
-    """Strategies [type, action] and the board [round, action]; only ``population`` is private, and it enters only
-    through the noisy totals."""
+    """Play strategies [type, action] on the board [round, action]; only ``population`` is private, and it enters only
+    through the noisy totals.
+    """
     game, rounds = mediation.game, mediation.rounds
     shape = game.payoffs.shape[:2]
     speed = math.sqrt(8 * math.log(max(2, game.actions)) / rounds)

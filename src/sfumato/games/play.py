@@ -24,7 +24,7 @@ class Game(Protocol):
     """A game can say what each player gets now and would get by every other action."""
 
     def alternatives(self, profile: Any) -> tuple[Sequence[Any], Sequence[Sequence[Any]]]:
-        """What every player gets now; and what it would get by each of its actions, the others staying."""
+        """Give what every player gets now, and what it would get by each of its actions, the others staying."""
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def _every_case(rule: Rule, k: int) -> Iterator[Case]:
 
 
 def _random_cases(game: Environment, k: int, count: int) -> Iterator[Case]:
-    """Uniform types; a coalition and a joint misreport with at least one lie."""
+    """Draw uniform types; a coalition and a joint misreport with at least one lie."""
     kinds = len(game.types)
     for _ in range(count):
         types = tuple(int(t) for t in bits.all_below(kinds, game.players))

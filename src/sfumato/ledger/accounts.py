@@ -109,7 +109,7 @@ class Account:
                 raise InvalidParameter("line", line.number, "the line of a charge or a step of this account")
             if transaction.newest(about=paid.number) is not None:
                 raise AlreadyAnswered(
-                    "this charge has been answered, or was stopped without an answer",
+                    "a charge pays for one answer; this one has been answered, or was stopped without an answer",
                     place=f"line {paid.number}",
                     fix="charge again for another answer",
                 )
@@ -217,9 +217,10 @@ class Account:
             taken = joined_sources.taken(joined_sources.joined(transaction), self.name, found, self._guarded.keyed)
             if taken is not None:
                 raise SourceTaken(
-                    f"these data belong to the account {taken!r}",
+                    "the same people have one budget, whatever their data are called; "
+                    f"these belong to the account {taken!r}",
                     place=f"account {self.name!r}",
-                    fix=f"ask for them in {taken!r}: the same people have one budget, whatever their data are called",
+                    fix=f"ask for them in {taken!r}",
                 )
             if joined_sources.changed(found, joined_sources.known(transaction, self.name)):
                 transaction.append("source", self.name, {"detail": codec.dumps(found)})

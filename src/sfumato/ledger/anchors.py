@@ -72,7 +72,7 @@ class Anchor:
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Written beside and renamed: there is always a whole anchor under the name."""
+        """Write beside and rename: there is always a whole anchor under the name."""
         target = Path(local_files.address(path, "path"))
         partial = local_files.scratch(target)
         try:

@@ -195,7 +195,7 @@ def requested(
     question: str | None,
     plan: str | None,
 ) -> Row | None:
-    """The first answer to a request; a request id names one question for ever, by its plan or else by its text."""
+    """Find the first answer to a request; its id names one question for ever, by its plan or else by its text."""
     if request_id is None:
         return None
     where = {"kind": "answer", "account": account, "analyst": analyst or "", "request": request_id}
@@ -210,7 +210,9 @@ def _require_same(paid: Row | None, question: str | None, plan: str | None) -> N
         return
     if (plan != paid.plan) if plan else (question is not None and question != paid.question):
         raise RequestDiffers(
-            "this request id was used for another question", place="request_id", fix="give each question its own id"
+            "a request id names one question for ever; this one was used for another question",
+            place="request_id",
+            fix="give each question its own id",
         )
 
 

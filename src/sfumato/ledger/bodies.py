@@ -19,7 +19,7 @@ LARGE = 1 << 16
 
 
 class Bodies:
-    """The folder of one ledger's large answers; it is made with the first of them."""
+    """This is the folder of one ledger's large answers; it is made with the first of them."""
 
     def __init__(self, ledger: Path) -> None:
         self.folder = Path(f"{ledger}.answers")

@@ -61,7 +61,7 @@ def checked(value: object) -> tuple[Part, ...]:
 
 
 def curve(parts: Iterable[Part]) -> Curve:
-    """What all parts together leak: those of one release are composed."""
+    """Compose what all parts together leak: they are one release."""
     found = [part.curve if isinstance(part, Charged) else part for part in parts]
     return found[0] if len(found) == 1 else compose(found)
 

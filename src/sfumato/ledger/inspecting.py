@@ -76,7 +76,7 @@ def _last(store: Store) -> int:
 
 
 def _begins(store: Store) -> bool:
-    """Whether the first line was written under the key that is there now: under another, nothing is recognised."""
+    """Tell whether the first line was written under the key that is there now: under another, nothing is recognised."""
     with store.reading() as rows:
         return [row.previous for row in rows.select({"number": 1}, limit=1)] == [KeyedHash(store.key()).origin]
 

@@ -107,7 +107,7 @@ def known(transaction: Transaction, account: str) -> list[Source]:
 
 
 def changed(source: Source, before: Sequence[Source]) -> bool:
-    """Whether this is not what was joined last under the same path, of the same table; data in memory have none."""
+    """Tell whether this differs from what was joined last under its path, of its table; data in memory have none."""
     if source.path == MEMORY:
         return source not in before
     return source != _last(source.path, [each for each in before if each.part == source.part])
@@ -195,7 +195,7 @@ def _last(path: str, before: Sequence[Source]) -> Source | None:
 
 
 def _file_at(path: str, keyed: KeyedHash) -> str:
-    """What a path names now: a look at its entry, not into the file."""
+    """Look up what a path names now: at its entry, not into the file."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What identifies private rows is kept as keyed hashes: it can be recognised, and a guess cannot be tested.
+"""Keyed hashes are kept of what identifies private rows: it can be recognised, and a guess cannot be tested.
 
 The plain hash of a file tells whoever sees it whether their guess of the file is right, to the last cell. So a content,
 a size, a time or a data version is kept only as HMAC-SHA-256 under a key of 256 random bits. The key is in the ledger's

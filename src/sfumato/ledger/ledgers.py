@@ -72,7 +72,7 @@ class Ledger:
             return tuple(row.account for row in transaction.page({"kind": "account-open"}))
 
     def account(self, name: str, *, unit: PrivacyUnit | None = None, budget: Budget | None = None) -> Account:
-        """A population's account: opened on first use with these terms, which then are fixed for life."""
+        """Open a population's account on first use with these terms, which then are fixed for life."""
         entries.name(name, "account")
         asked = None if unit is None and budget is None else Terms(unit, budget)  # type: ignore[arg-type]
         with self._guarded.reading() as transaction:
@@ -99,7 +99,7 @@ class Ledger:
         account = joined_sources.protected(joined, source, fingerprint, self._guarded.keyed)
         if account is not None:
             raise SourceTaken(
-                f"these data are private: the account {account!r} protects them",
+                f"private data cannot be declared public: the account {account!r} protects them",
                 place="a table declared public",
                 fix="remove public = true, and say with id = … whose rows they are; in a database file with a private"
                 " table other tables may be public, views may not",
@@ -161,7 +161,7 @@ class Ledger:
             return anchored(transaction)
 
     def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
-        """As the owner, accept that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
+        """Accept, as the owner, that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
         entries.reason(reason)
         lost = (anchor,) if anchor is not None else self._guarded.anchors
         if not lost or not all(isinstance(each, Anchor) for each in lost):

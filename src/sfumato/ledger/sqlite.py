@@ -226,7 +226,7 @@ class SQLiteStore:
             raise LedgerDamaged(None, "its header does not hold its key") from None
 
     def misshapen(self) -> str | None:
-        """Whether the schema is the one we wrote: a trigger or an index more or less changes what a line means."""
+        """Tell whether the schema is the one we wrote: a trigger or an index more or less changes what a line means."""
         with self._lock, self._explained():
             expected = [statement for version in MIGRATIONS for statement in version]
             schema = self._opened().execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
@@ -354,7 +354,7 @@ class SQLiteRows:
 def _statement(
     columns: tuple[str, ...], present: tuple[str, ...], kind: str, newest: bool, after: bool, before: bool
 ) -> str:
-    """The query for these columns; ``present`` have values that are not empty.
+    """Write the query for these columns; ``present`` have values that are not empty.
 
     A kind stands in the text, as it does in its index: there are twelve, and none comes from outside.
     """

@@ -17,7 +17,7 @@ from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 @codec.value("terms")
 @dataclass(frozen=True)
 class Terms:
-    """What an account was opened with: whom it protects and what may be spent on them."""
+    """Terms say what an account was opened with: whom it protects and what may be spent on them."""
 
     unit: PrivacyUnit
     budget: Budget
@@ -61,7 +61,7 @@ class Transaction:
         """Find the newest line of an account that is known to exist."""
         found = self.newest(account=account)
         if found is None:
-            raise LedgerDamaged(None, "an account that was opened is missing")
+            raise LedgerDamaged(None, "it lacks an account that was opened")
         return found
 
     def has(self, number: int, seal: str) -> bool:

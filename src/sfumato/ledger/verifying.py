@@ -146,7 +146,7 @@ class Checker:
         self.analysts[key] = spending, row.share
 
     def _tab(self, row: Row, cost: Cost) -> tuple[Cost, Cost]:
-        """What the tab held and holds: a step moves its cost out of it, opening and closing all or nothing."""
+        """Check what the tab held and holds: a step moves its cost out of it, opening and closing all or nothing."""
         left = read_cost(row.left)
         if row.kind == "tab-open":
             if row.tab != row.number or NOTHING not in (cost, left):

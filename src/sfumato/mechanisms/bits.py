@@ -138,8 +138,8 @@ def shorts(count: int) -> NDArray[np.uint16]:
 
 
 def integer(width: int) -> int:
-    """One uniform integer of ``width`` bits: whole bytes are read, and of the last one the bits that are not asked for
-    are dropped.
+    """Draw one uniform integer of ``width`` bits: whole bytes are read, and bits of the last that are not asked for
+    dropped.
     """
     return int.from_bytes(_take(-(-width // 8)), "little") >> (-width % 8)
 
@@ -152,7 +152,7 @@ def below(limit: int) -> int:
 
 
 def all_below(limit: int, count: int) -> NDArray[np.int64]:
-    """Independent uniform integers in [0, limit), limit ≤ 2³¹: the high half of a product, rejecting the uneven
+    """Draw independent uniform integers in [0, limit), limit ≤ 2³¹: the high half of a product, rejecting the uneven
     rest (Lemire 2019).
     """
     found = np.empty(count, np.int64)

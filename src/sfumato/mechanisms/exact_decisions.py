@@ -22,7 +22,7 @@ _LN2: dict[int, Decimal] = {}
 
 
 def digits(count: int) -> Context:
-    """Decimal arithmetic with room for huge exponents; every elementary function is correctly rounded."""
+    """Make decimal arithmetic with room for huge exponents; every elementary function is correctly rounded."""
     return Context(prec=count, Emax=10**15, Emin=-(10**15))
 
 

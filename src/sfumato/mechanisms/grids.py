@@ -50,8 +50,8 @@ def in_steps(change: Sensitivity, grid: Fraction | None) -> Sensitivity:
 
 
 def noisy(values: Any, grid: Fraction | None, added: Callable[[int], int], draw: Callable[[int, int], Integers]) -> Any:
-    """Values plus noise in grid steps: ``added`` adds it to one number, ``draw(start, count)`` gives the noise of a run
-    of elements.
+    """Add noise to values in grid steps: ``added`` adds it to one number, ``draw(start, count)`` gives the noise of a
+    run of elements.
     """
     if type(values) is int or isinstance(values, Fraction):
         if grid is None:
@@ -146,7 +146,7 @@ def _held(steps: int, width: int = 53) -> int:
 
 
 def _restored(steps: Integers, grid: Fraction | None) -> NDArray[np.float64]:
-    """Back to the grid's own unit; every step count up to 2⁵³ is a float, and scaling by a power of two is exact."""
+    """Go back to the grid's own unit; every step count up to 2⁵³ is a float, and scaling by a power of two is exact."""
     assert grid is not None
     return np.clip(steps, -(1 << 53), 1 << 53).astype(np.float64) * float(grid)
 

@@ -29,7 +29,7 @@ _UNDECIDED = np.int16(-(1 << 15))
 
 @dataclass(frozen=True)
 class Guide:
-    """The decided cells, and the cuts for the others: outcome ``first + i`` lies below cut i."""
+    """A guide holds the decided cells, and the cuts for the others: outcome ``first + i`` lies below cut i."""
 
     cells: NDArray[np.int16]
     cuts: NDArray[np.uint64]

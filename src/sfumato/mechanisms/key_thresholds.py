@@ -116,7 +116,9 @@ class KeyThreshold:
         return self.max_groups == 1 and self.sigma is None
 
     def choose(self, counts: Any) -> NDArray[np.bool_]:
-        """Which keys to keep, given how many units (or how much weight) each has; a key nobody holds is never kept."""
+        """Choose which keys to keep, given how many units (or how much weight) each has; a key nobody holds is never
+        kept.
+        """
         held = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
         if held.ndim != 1 or (held < 0).any():
             raise InvalidParameter("counts", grids.described(held), "a list of whole numbers ≥ 0")

@@ -245,7 +245,9 @@ def _low_parts(scale: Fraction, k: int, count: int) -> Integers:
 
 
 def _low_part(scale: Fraction, k: int, word: int | None = None) -> int:
-    """One D, from this word first: its low bits are D, the others W, and D is rejected iff W < 1 − e^{−D/b} ≤ 2⁻²²."""
+    """Draw one D, from this word first: its low bits are D, the others W, and D is rejected iff W < 1 − e^{−D/b} ≤
+    2⁻²².
+    """
     while True:
         word = bits.integer(64) if word is None else word
         d, w = word & ((1 << k) - 1), word >> k

@@ -77,7 +77,8 @@ class Additive(Mechanism, Protocol):
 
 @runtime_checkable
 class Selection(Mechanism, Protocol):
-    """One candidate, or a few, of many: by scores, ranks or counts, or the report that stands for a unit's own answer.
+    """A selection chooses one candidate, or a few, of many: by scores, ranks or counts, or the report that stands for a
+    unit's own answer.
 
     What one unit changes of that is stated by the mechanism itself.
     """

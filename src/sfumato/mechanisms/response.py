@@ -166,8 +166,8 @@ class RandomizedResponse:
 @codec.value("optimized-unary-encoding")
 @dataclass(frozen=True)
 class OptimizedUnaryEncoding:
-    """One bit per choice: the true one is 1 with probability 1/2, each other with 1/(e^ε + 1) (Wang, Blocki, Li &
-    Jha 2017).
+    """Optimized unary encoding reports one bit per choice: the true one is 1 with probability 1/2, each other with
+    1/(e^ε + 1) (Wang, Blocki, Li & Jha 2017).
 
     The variance of a count is n·4e^ε/(e^ε − 1)², whatever the number of choices.
     """

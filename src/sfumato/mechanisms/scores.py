@@ -44,7 +44,7 @@ def derived_grid(sensitivity: Fraction, epsilon: Fraction) -> Fraction:
 
 
 def gaps(scores: Any, grid: Fraction) -> Gaps:
-    """How many steps each score lies below the best, at most ``FURTHEST``; what is refused is named by its kind."""
+    """Count the steps each score lies below the best, at most ``FURTHEST``; what is refused is named by its kind."""
     array = _as_array(scores)
     if array.ndim != 1 or not array.size:
         raise InvalidParameter("scores", f"{array.ndim} dimensions", "a list of at least one score")
@@ -75,7 +75,7 @@ def _is_number(score: object) -> bool:
 
 
 def _from_integers(values: NDArray[np.int64], grid: Fraction) -> Gaps:
-    """Whole numbers: of a fine grid every one is a whole number of steps, of a coarse one they are rounded."""
+    """Read whole numbers: of a fine grid every one is a whole number of steps, of a coarse one they are rounded."""
     if grid > 1:
         k = grid.numerator.bit_length() - 1
         values = (values >> k) + ((values >> (k - 1)) & 1)
@@ -85,7 +85,7 @@ def _from_integers(values: NDArray[np.int64], grid: Fraction) -> Gaps:
 
 
 def _from_floats(values: NDArray[np.float64], grid: Fraction) -> Gaps:
-    """Floats: a power of two scales them exactly, and every whole number of steps they come to is a float.
+    """Read floats: a power of two scales them exactly, and every whole number of steps they come to is a float.
 
     Differences of such floats are not: each is split at 2⁶¹, both parts are subtracted as whole numbers, and where the
     upper parts differ by four the difference is beyond 2⁶² whatever the lower ones are.

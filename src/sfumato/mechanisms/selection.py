@@ -150,7 +150,7 @@ class Exponential(Scored):
     called: ClassVar[str] = "exponential mechanism"
 
     def choose(self, scores: Any) -> int:
-        """The index of the chosen candidate; ties are broken uniformly."""
+        """Choose one candidate and give its index; ties are broken uniformly."""
         return int(races.winners(races.GUMBEL, *field_of(scores, self))[0])
 
     def curve(self) -> Curve:
@@ -170,7 +170,7 @@ class PermuteAndFlip(Scored):
     called: ClassVar[str] = "permute-and-flip"
 
     def choose(self, scores: Any) -> int:
-        """The index of the chosen candidate; ties are broken uniformly."""
+        """Choose one candidate and give its index; ties are broken uniformly."""
         return int(races.winners(races.EXPONENTIAL, *field_of(scores, self))[0])
 
     def curve(self) -> Curve:
@@ -272,7 +272,7 @@ class TopK(Scored):
         return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])
 
     def _lost(self, candidates: int, confidence: Number) -> float:
-        """A union bound over the k rounds: each choice is this close to the best of what was left."""
+        """Bound by a union over the k rounds: each choice is this close to the best of what was left."""
         miss = 1 - exact(confidence, "confidence", CONFIDENCE)
         return _tail(candidates, 1 - miss / self.k) / float(self.rate / self.k)
 

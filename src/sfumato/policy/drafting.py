@@ -32,7 +32,7 @@ def drafted(policy: Policy, folder: Path) -> str:
 
 
 def _budget(budget: Budget) -> dict[str, Any]:
-    """What was chosen: a reserve and an order that follow from the rest are left out."""
+    """Write what was chosen: a reserve and an order that follow from the rest are left out."""
     chosen = {"epsilon": budget.epsilon, "delta": budget.delta}
     if Budget(budget.epsilon, budget.delta, neighbours=budget.neighbours) == budget:
         return chosen if budget.delta else {"epsilon": budget.epsilon}

@@ -20,7 +20,7 @@ _TABLE = ("source", "relation", "id", *_LIMITS, "public", "columns", "period")
 
 
 def read(path: str | Path) -> Policy:
-    """The policy in a TOML file; sources are found relative to it."""
+    """Read the policy in a TOML file; sources are found relative to it."""
     file = Path(path)
     written = _parsed(_text(file), str(file))
     check_keys(written, ("unit", "tables", "analysts"), "")

@@ -158,7 +158,7 @@ class Table:
             for name in ("max_rows", "max_groups", "max_rows_per_group"):
                 if getattr(self, name) not in (None, 1):
                     raise InvalidPolicy(
-                        "a unit that is one row has one row", place=f"{place}.{name}", fix=f"remove {name}"
+                        "a unit has one row where every row is one", place=f"{place}.{name}", fix=f"remove {name}"
                     )
                 object.__setattr__(self, name, 1)
         elif self.max_rows is None:
@@ -258,7 +258,7 @@ def check_keys(found: Mapping[str, object], known: Iterable[str], place: str) ->
 
 
 def placed(place: str, make: Callable[[], T]) -> T:
-    """What ``make`` gives; a parameter it refuses is named by its path in the policy."""
+    """Give what ``make`` gives; a parameter it refuses is named by its path in the policy."""
     try:
         return make()
     except InvalidParameter as refused:

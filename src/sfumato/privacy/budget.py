@@ -175,7 +175,7 @@ class Budget:
             object.__setattr__(self, name, value)
 
     def cost(self, curve: Curve) -> Cost:
-        """A release's price here; a curve stated for the other neighbours is refused."""
+        """Compute a release's price here; a curve stated for the other neighbours is refused."""
         if not isinstance(curve, Curve):
             raise InvalidParameter("curve", curve, "a Curve")
         if curve.neighbours is not self.neighbours:
@@ -226,7 +226,7 @@ class Budget:
         return self.totals.amounts
 
     def at(self, totals: Cost) -> Budget:
-        """The same account with other totals; its parameters were validated when it was opened."""
+        """Give the same account with other totals; its parameters were validated when it was opened."""
         return _with_spent(self, self.allowances, totals)
 
     def share(self, part: Number) -> Budget:
@@ -242,7 +242,7 @@ class Budget:
 
     @property
     def remaining(self) -> dict[str, Fraction]:
-        """What is left per currency; a closed currency is missing."""
+        """Give what is left per currency; a closed currency is missing."""
         allowed, left = self.allowances, {}
         if self.spent_pure is not None and allowed.pure is not None and self.spent_pure <= allowed.pure:
             left["pure"] = from_units(allowed.pure - self.spent_pure)

@@ -80,8 +80,8 @@ def _known(kind: object) -> type | None:
 
 
 def dumps(item: object) -> str:
-    """The canonical JSON text of a registered value: fields sorted, no spaces, equal text for equal values; only the
-    names of a mapping keep the order they have.
+    """Write the canonical JSON text of a registered value: fields sorted, no spaces, equal text for equal values; only
+    the names of a mapping keep the order they have.
     """
     written = _write(item)
     if not isinstance(written, dict):
@@ -185,7 +185,7 @@ def _write_float(number: float) -> float | str:
 
 
 def _write_mapping(item: object) -> Any:
-    """Names and plain values; a value of ours inside would be read back as a mapping, so there is none."""
+    """Write names and plain values; a value of ours inside would be read back as a mapping, so there is none."""
     if isinstance(item, (tuple, list)):
         return item if _is_plain(item) else [_write_mapping(each) for each in item]
     if isinstance(item, Mapping):

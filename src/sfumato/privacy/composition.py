@@ -37,7 +37,7 @@ def max_divergence(parts: Parts) -> Fraction | None:
 
 
 def renyi(parts: Parts, order: float) -> float:
-    """Σ D_α: Rényi divergence of products adds."""
+    """Sum D_α over the parts: Rényi divergence of products adds."""
     return math.fsum(count * loss.renyi(order) for loss, count in parts)
 
 

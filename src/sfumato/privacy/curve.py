@@ -92,7 +92,9 @@ class Curve:
 
     @classmethod
     def discrete_laplace(cls, scale: Number, sensitivity: Sensitivity | Number = 1) -> Curve:
-        """Laplace noise on whole numbers, P(x) ∝ e^{−|x|/scale}; fractional sensitivities are rounded up."""
+        """State what Laplace noise on whole numbers, P(x) ∝ e^{−|x|/scale}, leaks; fractional sensitivities are rounded
+        up.
+        """
         b, change = exact(scale, "scale", POSITIVE), _whole_steps(Sensitivity.of(sensitivity))
         parts = ((LaplaceLoss(size / b, 1 / b), count) for size, count in change.coordinates)
         return cls(parts, change.neighbours)
@@ -194,7 +196,7 @@ class Curve:
         return max(low for low, _ in ranges), max(high for _, high in ranges)
 
     def renyi(self, order: Number) -> float:
-        """The Rényi divergence of this order outside the failure: 1 is KL, infinity max-divergence. Orders add."""
+        """Give the Rényi divergence of this order outside the failure: 1 is KL, infinity max-divergence. Orders add."""
         if is_infinite(order):
             return math.inf if self.max_divergence is None else above(self.max_divergence)
         alpha = float(exact(order, "order", _FROM_ONE))
@@ -232,7 +234,7 @@ class Curve:
         return Curve(((loss.group(size), count) for loss, count in self.parts), self.neighbours)
 
     def for_neighbours(self, neighbours: Neighbours | str) -> Curve:
-        """The loss under the other relation: to replace a unit is to remove one and add one."""
+        """State the loss under the other relation: to replace a unit is to remove one and add one."""
         wanted = Neighbours.of(neighbours)
         if wanted is self.neighbours:
             return self
@@ -258,7 +260,7 @@ class Curve:
         return best_line(self.delta, min(700.0, self.epsilon(floor)), alpha)
 
     def loss(self) -> PrivacyLoss:
-        """The privacy-loss random variable of the dominating pair, in the worse direction: mean, tail, quantiles.
+        """Give the privacy-loss random variable of the dominating pair, in the worse direction: mean, tail, quantiles.
 
         It is the pair's loss, not the mechanism's. A dominating pair bounds δ(ε), which is what composes; it does not
         bound how often the loss of a dominated pair passes a value: the pair of ``bounded_range(1)`` passes 0.5 with

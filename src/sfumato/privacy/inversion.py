@@ -66,7 +66,7 @@ _LEAST_C, _MOST_C = 1e-7, 1e15
 
 @dataclass(frozen=True)
 class _Stack:
-    """Members of one family side by side: parameters and counts of shape (members, 1)."""
+    """A stack holds members of one family side by side: parameters and counts of shape (members, 1)."""
 
     family: type[Loss]
     parameters: tuple[Any, ...]
@@ -356,7 +356,7 @@ def _kernel(z: Complex, spacing: float) -> Complex:
 
 
 def _aliases_above(moments: Moments, c: float, wrap: float, epsilon: float, smoothing: float) -> tuple[float, float]:
-    """(s, b): the aliases above ε add at most e^{b − sε}, for the s that is best at this ε."""
+    """Find (s, b): the aliases above ε add at most e^{b − sε}, for the s that is best at this ε."""
     s = c * np.array([1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 5.0, 10.0])
     log_moment = moments.log(s + 0j).real + moments.rounding(s) + smoothing**2 / 2 * s * (s + 1)
     over = (s - c) * wrap

@@ -79,12 +79,12 @@ class Loss:
 
     @property
     def trivial(self) -> bool:
-        """Whether both worlds look alike: nothing leaks."""
+        """Tell whether both worlds look alike: nothing leaks."""
         return self.pure == 0 and not self.failure
 
     @property
     def flat(self) -> bool:
-        """Whether the loss is 0 wherever it is finite: such a loss lies on every lattice."""
+        """Tell whether the loss is 0 wherever it is finite: such a loss lies on every lattice."""
         return self.pure == 0
 
     @property
@@ -534,7 +534,7 @@ class BoundedRangeLoss(Loss):
 @codec.value("concentrated-loss")
 @dataclass(frozen=True, repr=False)
 class ConcentratedLoss(Loss):
-    """Anything ρ-zCDP: D_α ≤ ρα for all α > 1 and no more is known (Bun & Steinke 2016).
+    """This is the loss of anything ρ-zCDP: D_α ≤ ρα for all α > 1 and no more is known (Bun & Steinke 2016).
 
     No single pair dominates, so only moments at real orders exist; N(ρ, 2ρ) attains the bound and gives lower bounds.
     """
@@ -582,7 +582,7 @@ class PairLoss(Loss):
 
     @staticmethod
     def _known(p: pairs.Exact, q: pairs.Exact) -> PairLoss:
-        """A pair derived from validated ones: its numbers may have more digits than a public number has."""
+        """Make a pair derived from validated ones: its numbers may have more digits than a public number has."""
         pair = object.__new__(PairLoss)
         object.__setattr__(pair, "p", p)
         object.__setattr__(pair, "q", q)

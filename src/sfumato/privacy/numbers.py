@@ -179,7 +179,7 @@ def float_below(value: Fraction) -> float:
 
 
 def raised(computed: float) -> float:
-    """One float further up: a sum that was rounded is not above it, nor is the decimal that a float stands for."""
+    """Go one float further up: a sum that was rounded is not above it, nor is the decimal that a float stands for."""
     return math.nextafter(computed, math.inf)
 
 

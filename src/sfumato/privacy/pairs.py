@@ -39,7 +39,7 @@ def normalised(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
 
 
 def joined(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
-    """The exact numbers of both, outcome by outcome; mappings are joined by key."""
+    """Read the exact numbers of both, outcome by outcome; mappings are joined by key."""
     if isinstance(p, Mapping) and isinstance(q, Mapping):
         keys = list(dict.fromkeys([*p, *q]))
         left: Iterable[Number] = [p.get(key, 0) for key in keys]
@@ -151,7 +151,7 @@ def _after(outer: list[Corner], inner: list[Corner]) -> list[Corner]:
 
 
 def _value(corners: list[Corner], x: Fraction) -> Fraction:
-    """The concave function at x; at a vertical step its upper end."""
+    """Evaluate the concave function at x; at a vertical step its upper end."""
     for (x0, y0), (x1, y1) in reversed(list(pairwise(corners))):
         if x0 <= x <= x1:
             return y1 if x0 == x1 else y0 + (y1 - y0) * (x - x0) / (x1 - x0)

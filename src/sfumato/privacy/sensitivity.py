@@ -78,7 +78,7 @@ class Sensitivity:
 
     @property
     def l2(self) -> float:
-        """Rounded up; ``squares`` is its exact square."""
+        """Give the Euclidean norm, rounded up; ``squares`` is its exact square."""
         return _root_above(self.squares)
 
     @property

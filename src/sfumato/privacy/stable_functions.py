@@ -85,7 +85,7 @@ def shrink(y: Complex) -> Complex:
 
 
 def log_theta_ratio(u: Complex, variance: float) -> Complex:
-    """ln Θ(u)/Θ(0) for |Im u| ≤ πσ²: the sum itself for small σ, its Poisson dual for large."""
+    """Compute ln Θ(u)/Θ(0) for |Im u| ≤ πσ²: the sum itself for small σ, its Poisson dual for large."""
     u = u - np.round(u.real)
     if variance < 1:
         x = np.arange(-12, 13)[:, None]
