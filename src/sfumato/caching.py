@@ -1,4 +1,4 @@
-"""Properties that are computed once per instance, for values that threads and forked processes share."""
+"""Properties are computed once per instance here, for values that threads and forked processes share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class cached_property(Generic[T]):  # noqa: N801 - it is written like the one in functools
-    """A property that keeps its first result, without any lock.
+    """A cached property keeps its first result, without any lock.
 
     Before Python 3.12 the one in functools holds a lock of the class while it computes: one instance's long computation
     then stops every other instance's, and a process forked meanwhile waits for ever. Without it two threads may compute

@@ -27,14 +27,24 @@ An error's text is decided by its parameters alone: no private value ever reache
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
+_LEAST_USEFUL = Fraction(1, 10**9)
+"""An ε below which the noise of a count is above a thousand million, and of much else too wide to be drawn."""
+
+
+def installing(extra: str) -> str:
+    """Say how an extra is installed into the environment that runs now, whatever pip is first on the path."""
+    return f"run {shlex.quote(sys.executable)} -m pip install 'sfumato[{extra}]'"
+
 
 def shorten(value: object, width: int = 60) -> str:
-    """``repr`` of a caller's own parameter, cut to ``width`` characters."""
+    """Show a caller's own parameter as its ``repr``, cut to ``width`` characters."""
     if isinstance(value, int) and value.bit_length() > 512:
         return f"a whole number of {value.bit_length()} bits"
     try:
@@ -45,7 +55,7 @@ def shorten(value: object, width: int = 60) -> str:
 
 
 class SfumatoError(Exception):
-    """A refusal: the rule that was broken, where, and what would work instead."""
+    """A refusal says the rule that was broken, where, and what would work instead."""
 
     code: str = "refused"
     """Stable, for programs: texts may change, codes do not."""
@@ -62,7 +72,7 @@ class SfumatoError(Exception):
 
 
 class WeakPrivacy(UserWarning):
-    """A promise so weak that the one who makes it should know."""
+    """A promise is so weak that the one who makes it should know."""
 
 
 class InvalidParameter(SfumatoError, ValueError):
@@ -143,7 +153,7 @@ class EngineClosed(SfumatoError):
 
 
 class Unsupported(SfumatoError):
-    """A question that cannot be answered, decided from its text and the policy alone.
+    """A question cannot be answered, which is decided from its text and the policy alone.
 
     ``code`` is stable, for programs. ``line`` and ``column`` (from 1) say where in the text; None when the whole
     text is meant.
@@ -267,9 +277,15 @@ class Overspent(SfumatoError):
             f"{place} cannot afford this release\n    " + "\n    ".join(lines),
             place=f"what remains of {place}" if place != "the account" else "the account's remaining budget",
             fix=f"ask for less: the largest pure release accepted now is ε = {at_most(largest)}"
-            if largest
-            else "nothing is left for a pure release: what was answered stays free, more needs the owner",
+            if largest >= _LEAST_USEFUL
+            else f"{_nothing_left(largest)}: what was answered stays free, more needs the owner",
         )
+
+
+def _nothing_left(largest: Fraction) -> str:
+    if not largest:
+        return "nothing is left for a pure release"
+    return f"what is left, ε = {at_most(largest)}, is too little for a useful answer"
 
 
 class AccountDiffers(SfumatoError):
@@ -330,7 +346,7 @@ class LedgerDamaged(LedgerUnavailable):
 
 
 class LedgerBehind(LedgerUnavailable):
-    """Lines that an anchor vouches for are missing or different: a backup was restored, or the file was changed."""
+    """Lines are missing or different that an anchor vouches for: a backup was restored, or the file changed."""
 
     code = "ledger-behind"
 
@@ -345,7 +361,7 @@ class LedgerBehind(LedgerUnavailable):
 
 
 class Outcome(NamedTuple):
-    """How a refusal ends a command, and a request."""
+    """An outcome says how a refusal ends a command, and a request."""
 
     exit_code: int
     http_status: int
@@ -379,7 +395,9 @@ OUTCOMES: Mapping[str, Outcome] = {
 
 
 def outcome(error: SfumatoError) -> Outcome:
-    """How this refusal ends. A question that is refused has the code of its rule; all of them end alike."""
+    """Look up how this refusal ends a command or a request. A question that is refused has the code of its rule; all of
+    them end alike.
+    """
     return OUTCOMES.get(error.code, OUTCOMES[type(error).code])
 
 
@@ -390,7 +408,7 @@ def _rebuilt(kind: type[SfumatoError], message: str, facts: dict[str, object]) -
 
 
 def at_most(amount: Fraction) -> str:
-    """An amount in six digits, rounded down: what is shown as left is accepted.
+    """Write an amount in six digits, rounded down: what is shown as left is accepted.
 
     >>> at_most(Fraction("0.4493679999")), at_most(Fraction(3, 10))
     ('0.449367', '0.3')

@@ -18,6 +18,6 @@ def printable(text: str) -> str:
 
 
 def defused(text: str) -> str:
-    """For spreadsheets: an apostrophe before what would be a formula, escapes for what is no letter."""
+    """Write a text for spreadsheets: an apostrophe before what would be a formula, escapes for what is no letter."""
     shown = printable(text)
     return f"'{shown}" if shown.startswith(_FORMULA) else shown

@@ -105,7 +105,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("told", "word"),
-    [(answers(), "at least one column"), (["plane"], "Aborted")],
+    [(answers(), "at least one column"), (["plane"], "nothing was written")],
     ids=["no column", "no answers"],
 )
 def test_an_interview_without_an_outcome_writes_nothing(tmp_path: Path, told: list[str], word: str) -> None:

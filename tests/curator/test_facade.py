@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato import games
 from sfumato.curator import CheckReport, Standing, amend, check, history, standing
 
 COUNTS = "SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin"
@@ -149,7 +148,7 @@ def _handed_out(owner: object) -> list[str]:
 
 def test_no_public_attribute_leads_to_the_engine_or_to_exact_totals(flights: sf.Curator) -> None:
     question = flights.sql(COUNTS)
-    auction = games.sell(flights, "flights", "distance", [100, 200])
+    auction = flights.auction("flights", "distance", prices=[100, 200])
     answer = question.release(epsilon="0.5")
     for each in (flights, flights.as_analyst("ana"), question, answer, auction):
         assert _handed_out(each) == []

@@ -107,7 +107,7 @@ def test_a_weak_auction_is_said_to_be_one(tmp_path: Path) -> None:
     table = sf.Table("bids", pyarrow.table({"bid": [1, 2, 3]}), {"bid": sf.Domain("integer", bounds=(0, 9))}, id="row")
     policy = sf.Policy(sf.PrivacyUnit("bidder", every_row=True), sf.Budget(100), {"bids": table})
     with sf.Curator(policy, tmp_path / "a.ledger") as market:
-        proposal = sf.games.sell(market, "bids", "bid", [1, 2, 3])
+        proposal = market.auction("bids", "bid", prices=[1, 2, 3])
         with pytest.warns(sf.WeakPrivacy, match="weak promise"):
             proposal.release(8)
         proposal.release(1, fresh=True)

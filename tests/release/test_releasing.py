@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import sfumato as sf
-from sfumato.games.curated import PriceDraw, TableAuction
+from sfumato.curator.table_auctions import PriceDraw, TableAuction
 from sfumato.ledger import charged
 from sfumato.plan.readings import GroupTotals, LinearScores, Totals
 from sfumato.policy import Type
@@ -48,7 +48,7 @@ def shop(tmp_path: Path) -> Iterator[sf.Curator]:
 
 
 def auction(shop: sf.Curator) -> TableAuction:
-    return sf.games.sell(shop, "bids", "bid", prices=["0.2", "0.4", "0.6", "0.8"])
+    return shop.auction("bids", "bid", prices=["0.2", "0.4", "0.6", "0.8"])
 
 
 def bodies(shop: sf.Curator) -> list[Any]:

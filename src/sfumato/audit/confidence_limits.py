@@ -8,7 +8,9 @@ import numpy as np
 
 
 def upper_tail(successes: int, trials: int, chance: float) -> float:
-    """P(X ≥ successes) for X binomial: the first term times the sum of what follows it, which falls geometrically."""
+    """Compute P(X ≥ successes) for X binomial: the first term times the sum of what follows it, which falls
+    geometrically.
+    """
     if successes <= 0:
         return 1.0
     if chance <= 0 or successes > trials:
@@ -30,7 +32,7 @@ def upper_tail(successes: int, trials: int, chance: float) -> float:
 
 
 def at_least(successes: int, trials: int, miss: float) -> float:
-    """A p that the true chance exceeds except with probability ``miss``: the p at which so many successes are that
+    """Find a p that the true chance exceeds except with probability ``miss``: the p at which so many successes are that
     unlikely.
     """
     if successes == 0:
@@ -43,5 +45,5 @@ def at_least(successes: int, trials: int, miss: float) -> float:
 
 
 def at_most(successes: int, trials: int, miss: float) -> float:
-    """A p that the true chance stays below except with probability ``miss``."""
+    """Find a p that the true chance stays below except with probability ``miss``."""
     return 1.0 - at_least(trials - successes, trials, miss)

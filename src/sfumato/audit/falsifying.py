@@ -36,7 +36,7 @@ _MOST_SAMPLES, _MOST_COLUMNS = 10**8, 64
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the samples prove."""
+    """A verdict says what the samples prove."""
 
     lower_bound: float
     """ε is at least this, with the stated confidence."""
@@ -47,7 +47,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim survives: the samples do not refute it."""
+        """Tell whether the claim survives: the samples do not refute it."""
         return self.lower_bound <= float(self.claim.epsilon)
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ def falsify(
     *,
     inputs: tuple[Any, Any] = (0, 1),
 ) -> Verdict:
-    """The largest ε that ``samples`` runs on each of two neighbouring inputs prove, beside a claim.
+    """Find the largest ε that ``samples`` runs on each of two neighbouring inputs prove, beside a claim.
 
     ``mechanism`` is one of ours, applied to ``inputs``, or a pair of functions from a count to that many outputs:
     one per world. Outputs are numbers, or rows of numbers.
@@ -104,7 +104,7 @@ def _worlds(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]:
 
 
 def _run(mechanism: Any) -> Callable[[Any], Any]:
-    """How the mechanism is run on many inputs at once."""
+    """Give a function that runs the mechanism on many inputs at once."""
     if isinstance(mechanism, Additive):
         return mechanism.apply
     if isinstance(mechanism, Response):
@@ -141,7 +141,7 @@ class _Event:
 
 
 def _proven(event: _Event, first: Outputs, second: Outputs, delta: float, miss: float) -> float:
-    """The ε this event proves on fresh samples; −∞ when none."""
+    """Compute the ε this event proves on fresh samples; −∞ when none."""
     p_world, q_world = (second, first) if event.swapped else (first, second)
     p = at_least(event.count(p_world), len(p_world), miss) - delta
     q = at_most(event.count(q_world), len(q_world), miss)
@@ -149,7 +149,9 @@ def _proven(event: _Event, first: Outputs, second: Outputs, delta: float, miss: 
 
 
 def _events(first: Outputs, second: Outputs, delta: float) -> Iterator[_Event]:
-    """For each way of labelling outputs and each direction, the most telling ray and the most telling set of labels."""
+    """Find, for each way of labelling outputs and each direction, the most telling ray and the most telling set of
+    labels.
+    """
     for name, label in _labellings(first, second):
         p, q = (np.bincount(np.maximum(label(side), 0), minlength=1) for side in (first, second))
         size = max(len(p), len(q))
@@ -165,7 +167,7 @@ def _events(first: Outputs, second: Outputs, delta: float) -> Iterator[_Event]:
 def _best_start(
     p: NDArray[np.int64], q: NDArray[np.int64], order: NDArray[np.intp], delta: float
 ) -> tuple[float, NDArray[np.bool_]]:
-    """The first labels in this order, as many as make a rough lower bound of ε largest, and that bound."""
+    """Take the first labels in this order, as many as make a rough lower bound of ε largest, and give that bound."""
     a, b = np.cumsum(p[order]), np.cumsum(q[order])
     sure_p = (a - 3.0 * np.sqrt(a * (1 - a / a[-1]) + 1)) / a[-1] - delta
     sure_q = (b + 3.0 * np.sqrt(b * (1 - b / b[-1]) + 1) + 5) / b[-1]
@@ -196,7 +198,7 @@ def _step(i: int, outputs: Outputs) -> Outputs:
 
 
 def _by_value(first: Outputs, second: Outputs, column: Callable[[Outputs], Outputs]) -> Callable[[Outputs], Labels]:
-    """Each distinct value its own label when there are few, quantile bins otherwise."""
+    """Give each distinct value its own label when there are few, quantile bins otherwise."""
     seen = np.concatenate([column(first), column(second)])
     distinct = np.unique(seen)
     edges = distinct if len(distinct) <= _BINS else np.unique(np.quantile(seen, np.linspace(0, 1, _BINS + 1)[1:-1]))
@@ -204,7 +206,7 @@ def _by_value(first: Outputs, second: Outputs, column: Callable[[Outputs], Outpu
 
 
 def _last_bit(values: Outputs) -> Labels:
-    """The exponent of the lowest bit set in each float: coarse sums leave no fine bits."""
+    """Find the exponent of the lowest bit set in each float: coarse sums leave no fine bits."""
     mantissa, exponent = np.frexp(values.astype(np.float64))
     whole_mantissa = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
     lowest = np.where(whole_mantissa == 0, 0, np.log2(np.maximum(1, whole_mantissa & -whole_mantissa))).astype(np.int64)

@@ -33,7 +33,7 @@ _MOST_OUTCOMES = 40_000
 
 @dataclass(frozen=True)
 class Enumeration:
-    """Two neighbouring worlds outcome by outcome, beside what the mechanism claims."""
+    """An enumeration holds two neighbouring worlds outcome by outcome, beside what the mechanism claims."""
 
     outcomes: tuple[Pair, ...]
     exact: bool
@@ -44,11 +44,11 @@ class Enumeration:
 
     @property
     def ratio(self) -> Fraction | None:
-        """The largest likelihood ratio e^ε, when the probabilities are rational."""
+        """Compute the largest likelihood ratio e^ε, when the probabilities are rational."""
         return max(max(p / q, q / p) for p, q in self.outcomes if p and q) if self.exact else None
 
     def delta(self, epsilon: Number) -> Interval:
-        """Bounds of the hockey-stick divergence at ε, the larger of both directions."""
+        """Bound the hockey-stick divergence at ε, the larger of both directions."""
         context = exact_decisions.digits(_DIGITS)
         growth = Fraction(exact_decisions.decimal(exact(epsilon, "epsilon", NONNEGATIVE), context).exp(context))
         value = max(
@@ -60,7 +60,7 @@ class Enumeration:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim covers these two worlds: the largest loss, and δ at seven ε."""
+        """Tell whether the claim covers these two worlds: the largest loss, and δ at seven ε."""
         pure = self.claim.max_divergence
         if pure is not None and self.largest[0] > pure:
             return False
@@ -75,8 +75,8 @@ class Enumeration:
 
 
 def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitivity | Number = 1) -> Enumeration:
-    """The exact laws of a mechanism on two neighbouring inputs (whole numbers, or short rows of them), beside its
-    claim.
+    """Compute the exact laws of a mechanism on two neighbouring inputs (whole numbers, or short rows of them), beside
+    its claim.
     """
     if not isinstance(neighbours, tuple) or len(neighbours) != 2:
         raise InvalidParameter("neighbours", neighbours, "a pair of inputs")
@@ -105,7 +105,7 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
 
 
 def _ends(rows: list[tuple[Any, ...]], i: int, grid: Fraction | None) -> tuple[int, int]:
-    """One coordinate of both inputs, in steps."""
+    """Read one coordinate of both inputs, in steps."""
     first, second = (int(grids.to_steps(np.array([row[i]]), grid)[0]) for row in rows)
     return first, second
 
@@ -123,7 +123,7 @@ def _responses(mechanism: RandomizedResponse, neighbours: tuple[Any, Any]) -> En
 
 @dataclass(frozen=True)
 class _Coordinate:
-    """One coordinate's law around a beside that around b; what lies beyond the window is one outcome on each side."""
+    """A coordinate has its law around a beside that around b; all beyond the window is one outcome on each side."""
 
     order: int
     """The law is P(x) ∝ exp(−|x|^p/(p·s^p)) of this order p: 1 is Laplace's, 2 is Gauss's."""
@@ -157,7 +157,7 @@ def _weight(x: int, size: Fraction, order: int, context: Context) -> Decimal:
 
 
 def _laplace_law(weights: list[Decimal]) -> tuple[Any, Any]:
-    """P(x) = (1−q)/(1+q)·q^|x| and P(X ≥ t) = q^t/(1+q) for t ≥ 1."""
+    """Compute P(x) = (1−q)/(1+q)·q^|x| and P(X ≥ t) = q^t/(1+q) for t ≥ 1."""
     q = Fraction(weights[1]) if len(weights) > 1 else Fraction(0)
     powers = [Fraction(weight) for weight in weights]
     return lambda x: (1 - q) / (1 + q) * powers[abs(x)], lambda t: powers[t] / (1 + q)

@@ -1,4 +1,4 @@
-"""The command line: a skin on the library, no logic of its own."""
+"""The command line is a skin on the library: it has no logic of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LATER = ("demo", "query", "budget", "history", "ledger", "auction")
 
 
 class Commands(click.Group):
-    """Commands that are imported on first use, and end with the exit code of what went wrong."""
+    """These commands are imported on first use, and end with the exit code of what went wrong."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*_ORDER, *(name for name in super().list_commands(ctx) if name not in _ORDER)]
@@ -51,7 +51,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(__version__, prog_name="sfumato")
 def main() -> None:
-    """Private answers about people, with honest error bars and a budget that holds.
+    """Ask for private answers about people, with honest error bars and a budget that holds.
 
     New here? Run: sfumato demo
     """

@@ -1,4 +1,4 @@
-"""``sfumato auction``: one private price for a file of bids."""
+"""The command ``sfumato auction`` draws one private price for a file or a table of bids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sfumato.cli.progress import ProgressLines
 @click.argument("bids", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--epsilon", required=True, help="The privacy of every bid: 0.1 is strong, 1 is moderate.")
 @click.option("--column", help="The column with the bids.  [default: the only one]")
-@click.option("--table", help="The table with the bids, when BIDS is a policy.")
+@click.option("--table", help="The table with the bids, when BIDS is a policy.  [default: the only one]")
 @click.option("--top", default="1", show_default=True, help="The highest price, decided without looking at the bids.")
 @click.option("--steps", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="How many prices.")
 @click.option("--confidence", default="0.95", show_default=True, help="Of the guarantee and of the range.")
@@ -45,7 +45,7 @@ def command(
 
     prices = evenly_spaced_prices(top, steps)
     if bids.suffix == ".toml":
-        _sell(bids, table or "", column or "", prices, (epsilon, count_share, confidence))
+        _sell(bids, (table, column), prices, (epsilon, count_share, confidence))
         return
     proposal = digital_goods(read_bids(bids, column), epsilon, prices, counting=count_share)
     promised = proposal.explain(confidence)
@@ -53,13 +53,14 @@ def command(
     _show(float(sale.price), sale.revenue_range(confidence), confidence, promised)
 
 
-def _sell(policy: Path, table: str, column: str, prices: list[Fraction], price: tuple[str, str, str]) -> None:
+def _sell(
+    policy: Path, bids: tuple[str | None, str | None], prices: list[Fraction], price: tuple[str, str, str]
+) -> None:
     from sfumato.curator import Curator
-    from sfumato.games import sell
 
     epsilon, share, confidence = price
     with ProgressLines() as progress, Curator(policy, progress=progress) as curator:
-        proposal = sell(curator, table, column, prices)
+        proposal = curator.auction(*bids, prices=prices)
         promised = str(proposal.explain(epsilon, share, confidence))
         with progress.until_shown():
             sold = proposal.release(epsilon, share)

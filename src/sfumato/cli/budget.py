@@ -1,4 +1,4 @@
-"""``sfumato budget``: what is left, and how an owner changes it."""
+"""The command ``sfumato budget`` shows what is left, and lets an owner change it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Budget(click.Group):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Those of ``show``, which is what a policy alone means."""
+        """List the options of ``show``, which is what a policy alone means."""
         shown = [record for each in self.commands["show"].params if (record := each.get_help_record(ctx)) is not None]
         with formatter.section("Options"):
             formatter.write_dl([*shown, ("-h, --help", "Show this message and exit.")])

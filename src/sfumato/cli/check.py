@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from sfumato.curator.checking import CheckedTable, CheckReport, check
-from sfumato.errors import shorten
 
 _PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."
 
@@ -32,8 +31,8 @@ def _describe(found: CheckedTable) -> None:
     click.secho(f"\n{found.table.name}", bold=True, nl=False)
     # A hash of private rows would let whoever reads it test a guess of them.
     click.echo(f" ({found.whose_rows})" + (f", content {found.content}" if found.table.public else ""))
-    for column, domain in found.columns.items():
-        click.echo(f"  {column:<20} {shorten(domain, 90)}")
+    for column, words in found.declared.items():
+        click.echo(f"  {column:<20} {words}")
 
 
 def _show_costs(found: CheckReport) -> None:

@@ -1,4 +1,4 @@
-"""``sfumato demo``: a guided tour. What is shown is what is run."""
+"""The command ``sfumato demo`` is a guided tour: what is shown is what is run. What is shown is what is run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDTH = 92
 
 @dataclass(frozen=True)
 class Part:
-    """One step of the tour: what it is about, and the lines it runs."""
+    """A part is one step of the tour: what it is about, and the lines it runs."""
 
     title: str
     words: str
@@ -123,7 +123,7 @@ print(f"{difference:,} minutes: nothing about one flight, for noise hides a plan
     help="Keep the example's policy, tables and ledger in this new folder, to go on with.",
 )
 def command(pause: bool, keep: Path | None) -> None:
-    """A guided tour on a bundled real table: a question, its error before, the answer, the budget, an attack.
+    """Take a guided tour on a bundled real table: a question, its error before, the answer, the budget, an attack.
 
     \b
     Examples:
@@ -159,7 +159,7 @@ def tour(policy: Path, *, pause: bool) -> None:
 
 
 def _run(code: str, scope: dict[str, Any]) -> None:
-    """Each statement as it is written, then what it prints; a refusal is shown as the caller would see it."""
+    """Show each statement as it is written, then what it prints; a refusal is shown as the caller would see it."""
     for statement in ast.parse(code).body:
         lines = code.splitlines()[statement.lineno - 1 : statement.end_lineno]
         click.secho("\n".join(f"   {'...' if index else '>>>'} {line}" for index, line in enumerate(lines)), fg="cyan")
@@ -185,7 +185,7 @@ def _indented(text: str) -> str:
 
 
 def _left(budget: Any) -> None:
-    """What remains of the budget, as a bar."""
+    """Draw what remains of the budget as a bar."""
     left = float(budget.remaining["pure"] / budget.epsilon)
     filled = round(30 * left)
     bar = "█" * filled + "░" * (30 - filled)
@@ -218,7 +218,7 @@ def _next(kept: Path | None) -> None:
 
 
 def _found() -> list[str]:
-    """The line after which a shell finds the command, unless it does already."""
+    """Give the line to type so that a shell finds the command; nothing where it does already."""
     activate = Path(sys.prefix) / "bin" / "activate"
     if shutil.which("sfumato") is not None or not activate.exists():
         return []

@@ -1,4 +1,4 @@
-"""How a command ends: refusals as rule, place and fix on stderr, and an exit code for scripts.
+"""A command ends here: refusals are printed as rule, place and fix on stderr, and scripts get an exit code.
 
 Streams may be closed or full: a command then ends without a traceback, and says where it still can that an answer
 that was charged is stored and free to ask for again.
@@ -33,7 +33,7 @@ MEANINGS = {
 """What each exit code means: the refusals' own stand in ``errors.OUTCOMES``."""
 EXIT_CODES = f"Exit codes: {', '.join(f'{code} {words}' for code, words in MEANINGS.items())}."
 _STREAM_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT, errno.EFBIG}
-INTERNAL, UNWRITTEN, INTERRUPTED = 70, 74, 130
+REFUSED, INTERNAL, UNWRITTEN, INTERRUPTED = 1, 70, 74, 130
 """As in sysexits.h: EX_SOFTWARE, EX_IOERR (and 75, EX_TEMPFAIL); and as shells say that a Ctrl-C ended a command."""
 _INTERRUPTED = """the command was interrupted
   place: the command
@@ -41,6 +41,9 @@ _INTERRUPTED = """the command was interrupted
 _INTERRUPTED_STORED = """the command was interrupted after its answer was stored
   place: the command
   fix:   run it again: the answer is stored, and free"""
+_UNFINISHED = """the interview ended before its last question, and nothing was written
+  place: the command
+  fix:   run it again, and answer every question"""
 _LOST = """the output could not be written: the stream is closed or full
   place: stdout or stderr
   fix:   ask again once it can be: an answer that was charged is stored, and free"""
@@ -73,7 +76,7 @@ def refusals() -> Iterator[None]:
 
 @contextmanager
 def streams() -> Iterator[None]:
-    """Streams that are closed lead nowhere, and what they cannot take ends the command with its own exit code."""
+    """Closed streams lead nowhere, and what open ones cannot take ends the command with its own exit code."""
     closed = _opened()
     try:
         yield
@@ -97,12 +100,12 @@ def _opened() -> list[str]:
 
 
 def _of_a_stream(error: Exception) -> bool:
-    """Whether writing failed, and not opening or reading a file, which has a name."""
+    """Tell whether writing failed, and not opening or reading a file, which has a name."""
     return isinstance(error, OSError) and error.filename is None and error.errno in _STREAM_ERRORS
 
 
 def _flushed() -> bool:
-    """Whether everything is written; what cannot be is thrown away, or Python would try once more when it ends."""
+    """Tell whether everything is written; what cannot be is thrown away, or Python would try again when it ends."""
     whole = True
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -118,7 +121,7 @@ def warn(words: str) -> None:
 
 
 def _say(words: str, colour: str = "red") -> None:
-    """On stderr, or nowhere when that cannot be written."""
+    """Write on stderr, or nowhere when that cannot be written."""
     with suppress(OSError, ValueError):
         click.secho(words, fg=colour, err=True)
 
@@ -129,6 +132,12 @@ def end_interrupted(*, stored: bool) -> NoReturn:
     sys.exit(INTERRUPTED)
 
 
+def end_unfinished(*, interrupted: bool) -> NoReturn:
+    """End an interview without all of its answers, and say that it left nothing behind."""
+    _say(f"\n{_UNFINISHED}")
+    sys.exit(INTERRUPTED if interrupted else REFUSED)
+
+
 def _unwritten() -> NoReturn:
     _flushed()
     _say(_LOST)
@@ -137,7 +146,7 @@ def _unwritten() -> NoReturn:
 
 
 def _described(fault: Exception) -> str:
-    """The kind and the place of a fault: its own text may hold anything."""
+    """Describe the kind and the place of a fault: its own text may hold anything."""
     place = fault.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

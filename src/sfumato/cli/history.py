@@ -1,4 +1,4 @@
-"""``sfumato history``: what was asked, by whom, at what cost."""
+"""The command ``sfumato history`` prints what was asked, by whom, and at what cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sfumato.cli.exit_codes import EXIT_CODES
 @options.ledger
 @options.as_json
 def command(policy: Path, analyst: str | None, ledger: Path | None, as_json: bool) -> None:
-    """Every line of POLICY's account: number, time, analyst, kind, question, cost.
+    """List every line of POLICY's account: number, time, analyst, kind, question, cost.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""The interview behind ``sfumato init``: the owner's answers, each checked as it is given, become a policy file."""
+"""The interview of ``sfumato init`` makes a policy file of the owner's answers, each checked as it is given."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from sfumato.cli.exit_codes import end_unfinished
 from sfumato.curator.policy_drafts import columns_to_declare, refuse_if_written, tables_to_declare, write_draft
 from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.policy import ROW, Domain, Policy, Table, Type
@@ -24,12 +25,16 @@ def interview(data: Path, output: Path, relation: str | None) -> None:
     relation = relation or _chosen(data)
     found = columns_to_declare(data, relation)
     _show(data, found)
-    write_draft(_policy(data, relation, found), output)
+    try:
+        drafted = _policy(data, relation, found)
+    except click.Abort as ending:  # a Ctrl-C, or answers that end before the questions do
+        end_unfinished(interrupted=isinstance(ending.__context__, KeyboardInterrupt))
+    write_draft(drafted, output)
     click.echo(f"\nWritten: {output}. Next: sfumato check {output}")
 
 
 def _chosen(data: Path) -> str | None:
-    """The one table of a database, or the one that the owner names among several; None for other files."""
+    """Choose the one table of a database, or ask the owner which of several; other files have None."""
     names = tables_to_declare(data)
     if len(names) <= 1:
         return names[0] if names else None
@@ -63,7 +68,7 @@ def _policy(data: Path, relation: str | None, found: dict[str, Type | None]) -> 
 
 
 def _column(name: str, kind: Type | None, unit: bool) -> Domain | None:
-    """What the owner declares of one column; None to leave it out, as an id usually is."""
+    """Ask what the owner declares of one column; None leaves it out, as is usual for an id."""
     choice = _ask(f"{name}: type", _kind, default=_SKIP if unit else (kind or Type.TEXT).value)
     if choice is None:
         return None
@@ -87,14 +92,14 @@ def _kind(answer: str) -> Type | None:
 
 def _limit(answer: str) -> int:
     if not answer.isdecimal() or not 1 <= int(answer) <= 10**6:
-        raise click.UsageError("a whole number between 1 and 1,000,000")
+        raise click.UsageError("a limit is a whole number between 1 and 1,000,000")
     return int(answer)
 
 
 def _among(names: set[str]) -> Callable[[str], str]:
     def check(answer: str) -> str:
         if answer not in names:
-            raise click.UsageError("one of " + ", ".join(sorted(names)))
+            raise click.UsageError(f"the answer is one of {', '.join(sorted(names))}")
         return answer
 
     return check
@@ -111,7 +116,7 @@ def _plain(stem: str) -> str:
 
 
 def _ask(question: str, read: Callable[[str], T], default: str | None = None) -> T:
-    """Asks until the answer can be read: a refusal is shown as its rule."""
+    """Ask until the answer can be read: a refusal is shown as its rule."""
 
     def checked(answer: Any) -> T:
         try:

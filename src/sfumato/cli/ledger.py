@@ -1,4 +1,4 @@
-"""``sfumato ledger``: the file itself."""
+"""The command ``sfumato ledger`` checks, copies and exports the file itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options stand here when several commands share them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a slow command is doing: the phase, never a count or a share of the work, which could tell of the data."""
+"""Progress says what a slow command is doing: the phase, never a count or a share, which could tell of the data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ stored.
 
 
 class ProgressLines:
-    """Progress lines say each phase to a terminal once the command has taken a while; to anything else, nothing."""
+    """Progress lines tell a terminal each phase once the command has taken a while, and tell anything else nothing."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._phase = "starting"

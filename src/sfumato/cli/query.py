@@ -1,4 +1,4 @@
-"""``sfumato query``: one question."""
+"""The command ``sfumato query`` asks one question."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def command(
         if explain:
             _say(question.explain(**asked), as_json)
         elif dry_run:
-            _forecast(question, asked, as_json)
+            _forecast(question, {**asked, "fresh": fresh}, as_json)
         else:
             for each in question.warnings:
                 warn(each)
@@ -109,7 +109,7 @@ def command(
 
 
 def _price(given: dict[str, Any], *, needed: bool) -> dict[str, Any]:
-    """The price as the library takes it. There is no default price."""
+    """Read the price as the library takes it: there is no default. There is no default price."""
     named = [name for name in ("epsilon", "rho", "within") if given[name]]
     if len(named) > 1 or (needed and not named):
         raise click.UsageError("name one price: --epsilon 0.5, --rho 0.01 or --within 50; there is no default")
@@ -146,9 +146,11 @@ def _forecast(question: Question, asked: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(found.to_json())
         return
-    click.echo(
-        f"price   {found.price}; the account {'would accept it now' if found.accepted else 'would REFUSE it now'}"
-    )
+    if found.stored:
+        verdict = "an answer as good was bought before: it is free"
+    else:
+        verdict = f"the account {'would accept it now' if found.accepted else 'would REFUSE it now'}"
+    click.echo(f"price   {found.price}; {verdict}")
     for index, part in enumerate(found.parts()):
         click.echo(f"{'' if index else 'error':<6}  {part}")
     for each in found.warnings:

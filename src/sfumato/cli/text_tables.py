@@ -1,4 +1,4 @@
-"""Tables in the terminal."""
+"""Tables are printed in the terminal, in aligned columns."""
 
 from __future__ import annotations
 

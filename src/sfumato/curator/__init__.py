@@ -10,6 +10,7 @@ from sfumato.curator.forecasts import Forecast
 from sfumato.curator.policy_account import amend, history, standing
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
+from sfumato.curator.table_auctions import Sold, TableAuction
 
 __all__ = [
     "CheckReport",
@@ -17,7 +18,9 @@ __all__ = [
     "Explanation",
     "Forecast",
     "Question",
+    "Sold",
     "Standing",
+    "TableAuction",
     "amend",
     "check",
     "history",

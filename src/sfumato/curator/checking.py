@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sfumato.curator.policy_account import PathOrText, read_policy
 from sfumato.engine.opening import misquoted_lines, open_inspector
 from sfumato.engine.seam import Inspection, Inspector
 from sfumato.errors import InvalidPolicy
+from sfumato.plan.words import many
 from sfumato.policy import Domain, Policy, Table
 from sfumato.privacy import Guarantee
+from sfumato.privacy.numbers import text
+from sfumato.safe_text import printable
+
+_LONGEST = 60
+"""Letters that the values of one column may take on a line."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,11 @@ class CheckedTable:
         """Whose a row is, in words."""
         table = self.table
         return "public" if table.public else "every row a unit" if table.every_row else f"id {table.id}"
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """What the policy says of each column that questions may name, in words."""
+        return {name: _words(domain) for name, domain in self.columns.items()}
 
 
 @dataclass(frozen=True)
@@ -67,3 +79,33 @@ def _checked(sources: Inspector, table: Table, private: bool) -> CheckedTable:
     content = sources.fingerprint(table.name)[:16] if table.public or private else None
     costs = sources.inspect(table.name) if private and not table.public else None
     return CheckedTable(table, sources.columns(table.name), content, costs)
+
+
+def _words(domain: Domain) -> str:
+    """Say in words what may be in a column, and what happens to anything else."""
+    kind = domain.type.value
+    if domain.values is not None:
+        kind += f": {_listed(domain.values)}"
+    elif domain.bounds is not None:
+        kind += " from {} to {}".format(*map(_value, domain.bounds))
+    parts = [
+        "" if domain.grid is None else f"in steps of {text(domain.grid)}",
+        "" if domain.max_length is None else f"cut at {many(domain.max_length, 'letter')}",
+        "" if domain.other is None else f"anything else counts as {_value(domain.other)}",
+        "a missing value is a group of its own" if domain.nullable else "",
+    ]
+    return "; ".join([kind, *filter(None, parts)])
+
+
+def _listed(values: tuple[object, ...]) -> str:
+    """Name as many values as fit on a line, and say how many more there are."""
+    words = [_value(each) for each in values[:_LONGEST]]
+    while len(", ".join(words)) > _LONGEST and len(words) > 1:
+        words.pop()
+    more = len(values) - len(words)
+    return ", ".join(words) + (f" and {more:,} more" if more else "")
+
+
+def _value(value: object) -> str:
+    words = text(value) if isinstance(value, Fraction) else printable(str(value))
+    return words if len(words) <= _LONGEST // 2 else words[: _LONGEST // 2 - 1] + "…"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.engine.seam import Engine
@@ -42,12 +41,6 @@ class Context:
         """The budgets that must afford a release: the account's, and the analyst's share of it."""
         shared = () if self.analyst is None else (self.account.analyst(self.analyst).budget,)
         return (self.account.budget, *shared)
-
-
-def context_of(owner: Any) -> Context:
-    """The context of a curator or a question, for proposals that are made in packages above this one."""
-    found: Context = owner._context  # noqa: SLF001
-    return found
 
 
 def _declared(table: Table) -> list[object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Self
@@ -14,6 +14,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
+from sfumato.curator.table_auctions import TableAuction, auction
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.ledger import Ledger, Line
@@ -77,6 +78,13 @@ class Curator:
         """Understand a question in SQL, without asking it yet. This is free."""
         query = parse(question, self._catalog)
         return Question(self._context, question, query, query.plan.limits)
+
+    def auction(self, table: str | None = None, column: str | None = None, *, prices: Sequence[Number]) -> TableAuction:
+        """Propose to sell a digital good to whoever bid in a column, at one of these public prices. This is free.
+
+        Table and column may be left out where the policy declares one private column of numbers.
+        """
+        return auction(self._context, table, column, prices)
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

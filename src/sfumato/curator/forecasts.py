@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import InvalidParameter
+from sfumato.plan.bounding import Bounded
+from sfumato.plan.expressions import Column, Expression, Result, walk
 from sfumato.plan.nodes import Finish, Query
+from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, whole
 from sfumato.release.finishing import Numbers, finish, picks, simultaneous
@@ -37,6 +40,8 @@ class Forecast:
     """Whether the account, and the analyst's share of it, would accept this release now."""
     warnings: tuple[str, ...]
     """What the answer may miss because nobody declared it."""
+    stored: bool = False
+    """Whether an answer that is as good was bought before: it is free, whatever is left."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -102,9 +107,22 @@ def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size
     made = finish(Finish(query.finish.outputs), [key], lambda parts: estimates(together or parts), joint=False)
     return {
         output.name: float(max((column.high - column.value)[0], (column.value - column.low)[0]))
+        + _rounding(output.expression, prepared.bounded)
         for output, column in zip(query.finish.outputs, made.columns, strict=True)
         if isinstance(column, Numbers) and not np.isnan(column.value[0])
     }
+
+
+def _rounding(expression: Expression, bounded: Bounded) -> float:
+    """How far the number that is shown may lie from the one that was drawn.
+
+    Weighted counts are drawn in parts of one and shown as the nearest whole number, which moves them by up to a half.
+    """
+    if expression.domain.type is not Type.INTEGER:
+        return 0.0
+    read = (node.reference for node in walk(expression) if isinstance(node, Column))
+    drawn = (bounded.measures[each.index].unit_value for each in read if isinstance(each, Result))
+    return 0.5 if any(value.denominator > 1 for value in drawn) else 0.0
 
 
 def shown(width: Width) -> str:

@@ -31,7 +31,7 @@ from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, estimating
 from sfumato.release.preparing import Family, Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
-from sfumato.release.proposal import Call, receipt, released
+from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Kind, Progress, Released, limited
 from sfumato.release.requests import Request, Within
 
@@ -156,15 +156,20 @@ class Question:
         within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
+        fresh: bool = False,
     ) -> Forecast:
-        """The half-width of every number at this price, and whether the account would accept it now. Free."""
+        """Give the half-width of every number at this price, and say whether the account would accept it now. Free.
+
+        An answer that is as good and was bought before is said to be ``stored``, unless a ``fresh`` one is wanted.
+        """
         request = Request(epsilon, delta, rho, within, confidence, mechanism)
-        return self._forecast(self._prepared(request), confidence)
+        prepared = self._prepared(request)
+        found = self._forecast(prepared, confidence)
+        bought = not fresh and is_stored(self._kind(prepared), self.identity, self._context)
+        return replace(found, stored=bought)
 
     def price(self, within: Within, *, delta: Number = 0, confidence: Number = "0.95") -> float:
-        """The least ε, beside this δ, at which these columns (one number: every column) are within these half-widths.
-        Free.
-        """
+        """Find the least ε, beside this δ, at which these columns (one number: every column) are this close. Free."""
         request = Request(within=within, delta=delta, confidence=confidence)
         self._require_delta(Price(1, request.delta))
         return float(self._least_price(request))
@@ -291,8 +296,9 @@ class Question:
                 raise InvalidParameter(
                     "within",
                     name,
-                    "a column whose error does not depend on the group's size",
-                    fix="name the counts and sums it is made of",
+                    "a column with one half-width: that of a mean or a ratio depends on how many rows a group has",
+                    fix="add COUNT(*) AS n or a SUM to the question and name that one; or give epsilon (--epsilon) and "
+                    "look at error() (--dry-run), which shows this column's half-width by the size of a group",
                 )
 
         def enough(epsilon: Fraction) -> bool:

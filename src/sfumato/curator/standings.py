@@ -86,7 +86,19 @@ class Standing:
             f"{name} ε = {at_most(exact(most, 'largest'))}{at[name]}" for name, most in self.largest.items() if most
         )
         life = f"for life: ε = {_short(self.epsilon)}, δ = {_short(self.delta)}"
-        return f"{life}\nlargest release accepted now: {offers or 'none'}"
+        return f"{life}\nlargest release accepted now: {offers or 'none'}{self._closed()}"
+
+    def _closed(self) -> str:
+        """Explain what it means that a currency is closed, where one is."""
+        either = [name for name in ("pure", "renyi") if self.allowed.get(name) != 0 and name in self.allowed]
+        closed = [name for name in either if name not in self.left]
+        if not closed:
+            return ""
+        rule = f"A release is accepted while it fits one of {' and '.join(either)}, and failure too."
+        rest = [name for name in either if name in self.left]
+        after = f"only what fits {rest[0]} is accepted" if rest else "nothing more is accepted"
+        named = f"The currency {closed[0]} is" if len(closed) == 1 else "Both are"
+        return f"\n{rule}\n{named} closed: more is spent than was allowed, so {after}."
 
 
 def _amounts(found: object, name: str) -> dict[str, Fraction | None]:

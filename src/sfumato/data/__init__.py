@@ -1,4 +1,6 @@
-"""A real table to try things on, with its policy. Where it comes from and its licence: ORIGIN.md beside this file."""
+"""This package holds a real table to try things on, with its policy. Where it comes from and its licence: ORIGIN.md
+beside this file.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ FILES = ("flights.toml", "flights.parquet", "airlines.csv", "ORIGIN.md")
 
 
 def example(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The policy of the example, copied with its tables into a folder: a new temporary one unless it is named.
+    """Copy the example, a policy with its tables, into a folder: a new temporary one unless it is named.
 
     >>> example().name
     'flights.toml'

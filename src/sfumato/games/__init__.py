@@ -1,4 +1,4 @@
-"""Games: what differential privacy does to incentives.
+"""Games show what differential privacy does to incentives.
 
 environment    types, outcomes, reactions, utilities
 laws           the exact probabilities with which a mechanism chooses
@@ -7,7 +7,6 @@ truth          how much a misreport gains, exactly, beside what privacy allows
 facilities     where to build: environments on a line and on a graph
 auctions       one price for everybody
 bid_files      bids in a CSV file that no curator holds
-curated        the same for the bids of a curator's table, charged through its ledger
 commitment     exactly truthful without money
 money          exactly truthful with money
 play, crowds   games of actions, small and large; how far a profile is from equilibrium
@@ -17,7 +16,7 @@ mediation      an equilibrium, selected privately
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sfumato.games.auctions import Auction, Sale, digital_goods, evenly_spaced_prices
+from sfumato.games.auctions import Auction, Sale, digital_goods
 from sfumato.games.commitment import Decision, Mixture, exactly_truthful
 from sfumato.games.crowds import Crowd, market_entry, public_good, routes
 from sfumato.games.environment import Environment, Gap
@@ -28,10 +27,10 @@ from sfumato.games.money import Bill, Priced, truthful_with_money
 from sfumato.games.play import MatrixGame, Nash, approximate_nash
 from sfumato.games.rules import Stated, Welfare
 from sfumato.games.truth import Misreport, Truthfulness, bounds, truthfulness
+from sfumato.release.price_lists import evenly_spaced_prices
 
 if TYPE_CHECKING:
     from sfumato.games.bid_files import read_bids as read_bids
-    from sfumato.games.curated import Sold as Sold, TableAuction as TableAuction, sell as sell
 
 __all__ = [
     "Advice",
@@ -50,9 +49,7 @@ __all__ = [
     "Nash",
     "Priced",
     "Sale",
-    "Sold",
     "Stated",
-    "TableAuction",
     "Truthfulness",
     "Welfare",
     "approximate_nash",
@@ -67,16 +64,13 @@ __all__ = [
     "public_good",
     "read_bids",
     "routes",
-    "sell",
     "truthful_with_money",
     "truthfulness",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """What needs a curator is imported when it is first named: a curator brings a parser with it."""
+    """Import what needs a curator when it is first named: a curator brings a parser with it."""
     if name == "read_bids":
         return import_module("sfumato.games.bid_files").read_bids
-    if name in ("Sold", "TableAuction", "sell"):
-        return getattr(import_module("sfumato.games.curated"), name)
     raise AttributeError(f"module 'sfumato.games' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""One price for everybody: a digital good, of which there are copies enough, sold at a posted price.
+"""An auction sells at one price for everybody: a digital good, of which there are copies enough, at a posted price.
 
 The price is selected by the revenue p·#{bids ≥ p} it would bring. Theorem (after McSherry & Talwar 2007, with half
 the noise). A bid that is replaced moves all revenues the same way, by at most the highest price: raising a bid lowers
@@ -10,7 +10,6 @@ public.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,17 +23,18 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace, PermuteAndFlip
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, NONNEGATIVE, POSITIVE, Number, above, exact, text, whole
+from sfumato.release.price_lists import price_list
 from sfumato.release.prices import Price, warn_if_weak
 
-_MOST_PRICES = 1_000_000
 _MOST_SCORE = (1 << 62) - 1
 _BIDS = "finite numbers ≥ 0, one for each bid"
 
 
 @dataclass(frozen=True)
 class Sale:
-    """The drawn price. Only ``price`` and ``buyers`` are private releases: revenue and best are the seller's own
-    figures, exact, and publishing them gives the bids away."""
+    """A sale is the price that was drawn. Only ``price`` and ``buyers`` are private releases: revenue and best are the
+    seller's own figures, exact, and publishing them gives the bids away.
+    """
 
     price: Fraction
     buyers: int | None
@@ -45,7 +45,7 @@ class Sale:
     auction: Auction = field(repr=False)
 
     def promised(self, confidence: Number = "0.95") -> float:
-        """The theorem's bound: with this confidence the revenue is at least OPT − (top/ε)(ln|prices| + ln 1/β)."""
+        """Give the theorem's bound: with this confidence the revenue is at least OPT − (top/ε)(ln|prices| + ln 1/β)."""
         return float(self.best) - self.auction.error(confidence)
 
     def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
@@ -63,7 +63,7 @@ class Sale:
 
 @dataclass(frozen=True, eq=False)
 class Auction:
-    """A proposal: nothing is drawn before ``release``."""
+    """An auction is a proposal: nothing is drawn before ``release``."""
 
     prices: tuple[Fraction, ...]
     epsilon: Fraction
@@ -85,8 +85,9 @@ class Auction:
 
     @property
     def price_curve(self) -> Curve:
-        """What the price alone leaks. The selection states it for bids added or removed; by the theorem above it
-        holds for replaced ones at the same ε, not at twice it."""
+        """Give the curve of what the price alone leaks. The selection states it for bids added or removed; by the
+        theorem above it holds for replaced ones at the same ε, not at twice it.
+        """
         make = Curve.bounded_range if isinstance(self.selection, Exponential) else Curve.pure
         return make(self.selection.epsilon, Neighbours.REPLACE)
 
@@ -96,11 +97,11 @@ class Auction:
         return max(b - a for a, b in zip((Fraction(0), *self.prices), self.prices, strict=False))
 
     def error(self, confidence: Number = "0.95") -> float:
-        """With this confidence the revenue is no further than this below that of the best price on the list."""
+        """Bound how far the revenue falls below the best on the list, with this confidence."""
         return self.selection.error(len(self.prices), confidence, on_grid=True) / self._unit
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:
-        """The ε at which ``error`` would be this: the error is in inverse proportion to ε."""
+        """Find the ε at which ``error`` would be this: the error is in inverse proportion to ε."""
         wanted = exact(within, "within", POSITIVE)
         return float(self.epsilon) * self.error(confidence) / float(wanted) * (1 + 1e-12)
 
@@ -121,7 +122,7 @@ class Auction:
         )
 
     def release(self) -> Sale:
-        """Draws the price."""
+        """Draw the price."""
         units = np.array([int(price * self._unit) for price in self.prices], np.int64)
         # Counts beyond what fits are cut: that moves no two tables further apart, and no product wraps around.
         scores = units * np.minimum(self._counts, _MOST_SCORE // units[-1])
@@ -176,25 +177,6 @@ def digital_goods(
     np.add.at(exactly, reached, many)
     at_least = np.cumsum(exactly[::-1])[::-1][1:]
     return Auction(listed, total, held, selection, counter, size, at_least, unit)
-
-
-def price_list(prices: Any) -> tuple[tuple[Fraction, ...], int]:
-    """Ascending and different, and the unit in which all of them are whole."""
-    if isinstance(prices, (str, bytes)) or not isinstance(prices, (Sequence, np.ndarray, range)) or not len(prices):
-        raise InvalidParameter("prices", prices, "a list of at least one price")
-    if len(prices) > _MOST_PRICES:
-        raise InvalidParameter("prices", f"{len(prices)} prices", f"at most {_MOST_PRICES}")
-    listed = tuple(sorted({exact(price, "prices", POSITIVE) for price in prices}))
-    unit = math.lcm(*(price.denominator for price in listed))
-    if listed[-1] * unit > 10**12:
-        raise InvalidParameter("prices", "prices with many digits", "whole multiples of one unit, at most 1e12 of it")
-    return listed, unit
-
-
-def evenly_spaced_prices(top: Number, steps: int) -> list[Fraction]:
-    """So many prices up to the highest, which is decided without looking at the bids."""
-    highest = exact(top, "top", POSITIVE)
-    return [highest * step / steps for step in range(1, steps + 1)]
 
 
 def _counted(counts: Any, bids: int) -> NDArray[np.int64]:

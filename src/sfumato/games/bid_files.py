@@ -1,4 +1,4 @@
-"""Bids in a CSV file, for an auction that no curator holds."""
+"""Bids are read from a CSV file here, for an auction that no curator holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sfumato.errors import InvalidParameter
 
 
 def read_bids(path: Path, column: str | None = None) -> list[str]:
-    """The bids of one column as text, since numbers mean their decimals; the only column need not be named.
+    """Read the bids of one column as text, since numbers mean their decimals; the only column need not be named.
 
     A file that a ledger beside it knows has a budget, which only its policy spends: it is refused.
     """

@@ -1,4 +1,5 @@
-"""Exactly truthful without money: the exponential mechanism, mixed with one that takes people at their word.
+"""Choices are made exactly truthful without money: the exponential mechanism is mixed with one that takes people at
+their word.
 
 The drawback of privacy alone: as hardly any report matters, hardly any report is a mistake, and every one is nearly
 dominant. The remedy (Nissim, Smorodinsky & Tennenholtz 2012; Dwork & Roth 2014 §10.3): with probability q choose an
@@ -35,7 +36,7 @@ from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, text
 
 @dataclass(frozen=True)
 class Decision:
-    """What was drawn."""
+    """A decision says what was drawn: the outcome, the branch and everybody's reaction."""
 
     outcome: int
     """The outcome's number in the environment's order."""
@@ -45,8 +46,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class Mixture:
-    """With probability 1 − q the exponential mechanism over welfare with free reactions, with probability q the
-    commitment mechanism."""
+    """A mixture runs, with probability 1 − q, the exponential mechanism over welfare with free reactions, and with
+    probability q the commitment mechanism.
+    """
 
     environment: Environment
     epsilon: Fraction
@@ -65,13 +67,14 @@ class Mixture:
 
     @property
     def _whole(self) -> Exponential:
-        """The selection of welfare in whole units of the environment, in which it is exact."""
+        """Give the selection of welfare in whole units of the environment, in which it is exact."""
         return self.selection.in_parts(self.environment.scale)
 
     @property
     def curve(self) -> Curve:
-        """The outcome's own: the commitment branch draws it without looking. Imposed reactions, each a function of the
-        player's own report, are told to that player alone."""
+        """Give the outcome's own curve: the commitment branch draws it without looking. Imposed reactions, each a
+        function of the player's own report, are told to that player alone.
+        """
         return self.selection.curve()
 
     @property
@@ -84,26 +87,26 @@ class Mixture:
 
     @property
     def threshold(self) -> Fraction:
-        """qγ/|O|: what a misreport surely costs, by the textbook."""
+        """Compute qγ/|O|, which a misreport surely costs, by the textbook."""
         return self.q * self.gap.largest / len(self.environment.outcomes)
 
     @property
     def plain(self) -> bool:
-        """2ε ≤ qγ/|O|."""
+        """Tell whether 2ε ≤ qγ/|O|."""
         return 2 * self.epsilon <= self.threshold
 
     @property
     def sharp(self) -> bool:
-        """(1 − q)·tanh(ε/2) < qγ/|O|, tanh rounded up."""
+        """Tell whether (1 − q)·tanh(ε/2) < qγ/|O|, tanh rounded up."""
         return (1 - self.q) * Fraction(Curve.pure(self.epsilon).delta(0)) < self.threshold
 
     @property
     def sharpest(self) -> bool:
-        """(1 − q)·δ(0) < q·p: the exponential mechanism's own total variation, and the average penalty."""
+        """Tell whether (1 − q)·δ(0) < q·p: the exponential mechanism's own total variation, and the average penalty."""
         return (1 - self.q) * Fraction(self.curve.delta(0)) < self.q * self.gap.penalty
 
     def law(self, reports: tuple[int, ...]) -> Law:
-        """Of the outcome in the branch with free reactions."""
+        """Give the law of the outcome in the branch with free reactions."""
         return law_of(self._whole, self.environment.totals(reports))
 
     def value(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
@@ -112,17 +115,18 @@ class Mixture:
         return (1 - self.q) * law.mean(game.best(player)[truth]) / game.scale + self.q * imposed
 
     def certified(self, coalition: int, /) -> tuple[Fraction, Fraction]:
-        """Alone: (1 − q)·τ − q·p, below 0 when the sharpest condition holds. In a coalition a member may tell the truth
-        while the others lie: (1 − q)·τ of so many. Being held to a lie may cost everything."""
+        """Bound what a liar gains alone by (1 − q)·τ − q·p, below 0 when the sharpest condition holds. In a coalition a
+        member may tell the truth while the others lie: (1 − q)·τ of so many. Being held to a lie may cost everything.
+        """
         gain = (1 - self.q) * variation(self.curve, coalition)
         return gain - self.q * self.gap.penalty if coalition == 1 else gain, Fraction(1)
 
     def proof(self, **options: Any) -> Truthfulness:
-        """The best misreport on this very instance; ``strict`` when truth is strictly best."""
+        """Find the best misreport on this very instance; it is ``strict`` when truth is strictly best."""
         return truthfulness(self, self.environment, **options)
 
     def welfare(self, types: Any) -> tuple[float, float]:
-        """Expected welfare per player when all tell the truth, and that of the best outcome."""
+        """Give the expected welfare per player when all tell the truth, and that of the best outcome."""
         game = self.environment
         profile = game.profile(types)
         scores = game.welfare(profile)
@@ -134,11 +138,11 @@ class Mixture:
 
     @property
     def loss(self) -> float:
-        """The theorem's bound of the expected welfare lost per player."""
+        """Give the theorem's bound of the expected welfare lost per player."""
         return _loss(self.environment, _uniform_loss(self.environment), float(self.epsilon), float(self.q))
 
     def release(self, reports: Any) -> Decision:
-        """Draws the branch, the outcome and, in the commitment branch, everybody's reaction."""
+        """Draw the branch, the outcome and, in the commitment branch, everybody's reaction."""
         game, profile = self.environment, self.environment.profile(reports)
         if bits.below(self.q.denominator) >= self.q.numerator:
             return Decision(self._whole.choose(game.totals(profile)), None)
@@ -162,7 +166,8 @@ class Mixture:
 
 
 def exactly_truthful(environment: Environment, *, epsilon: Number | None = None, q: Number | None = None) -> Mixture:
-    """The mixture in which telling the truth is strictly best, with q and ε chosen for the best guaranteed welfare.
+    """Make the mixture in which telling the truth is strictly best, with q and ε chosen for the best guaranteed
+    welfare.
 
     Both are chosen from the environment alone, never from reports. Given one of them, the other is chosen for it; given
     both, they are checked.
@@ -207,7 +212,7 @@ def _exponential(epsilon: Number) -> Exponential:
 
 
 def _gap(environment: Environment) -> Gap:
-    """The environment's gap; where it is 0 nothing can be held against a misreport, and that is the refusal."""
+    """Compute the environment's gap; where it is 0 nothing can be held against a misreport, and that is the refusal."""
     gap = environment.gap
     if gap is None or not gap.largest:
         alike = "there is one type only"
@@ -224,7 +229,7 @@ def _gap(environment: Environment) -> Gap:
 
 
 def _least_q(epsilon: Fraction, penalty: Fraction) -> Fraction:
-    """The least q, to six digits and rounded up, with (1 − q)·τ < q·p: q > τ/(τ + p)."""
+    """Find the least q, to six digits and rounded up, with (1 − q)·τ < q·p: q > τ/(τ + p)."""
     tau = Fraction(_exponential(epsilon).curve().delta(0))
     least = tau / (tau + penalty)
     digits = 10 ** (6 - math.floor(math.log10(min(least, 1 - least))))
@@ -232,7 +237,7 @@ def _least_q(epsilon: Fraction, penalty: Fraction) -> Fraction:
 
 
 def _largest_epsilon(q: Fraction, penalty: Fraction) -> Fraction:
-    """The largest ε, to six digits and rounded down, that q pays for: tanh(ε/4) < qp/(1 − q)."""
+    """Find the largest ε, to six digits and rounded down, that q pays for: tanh(ε/4) < qp/(1 − q)."""
     reach = float(q * penalty / (1 - q))
     epsilon = 4 * math.atanh(reach) if reach < 1 else 40.0
     digits = 10 ** (6 - math.floor(math.log10(epsilon)))
@@ -240,7 +245,7 @@ def _largest_epsilon(q: Fraction, penalty: Fraction) -> Fraction:
 
 
 def _uniform_loss(environment: Environment) -> float:
-    """c: how far a uniform outcome falls behind the best one, for the worst type."""
+    """Compute c, the amount by which a uniform outcome falls behind the best one, for the worst type."""
     players = range(1 if environment.symmetric else environment.players)
     rows = [row for i in players for row in environment.best(i)]
     return max(max(row) - sum(row) / len(row) for row in rows) / environment.scale
@@ -252,7 +257,7 @@ def _loss(environment: Environment, uniform: float, epsilon: float, q: float) ->
 
 
 def _best_epsilon(environment: Environment) -> Fraction:
-    """The ε whose bound of the loss is least: a search over two decades on either side of the rate's own."""
+    """Find the ε whose bound of the loss is least: a search over two decades on either side of the rate's own."""
     penalty, uniform = float(_gap(environment).penalty), _uniform_loss(environment)
     spread = math.log(max(2, len(environment.outcomes)))
     centre = math.sqrt(8 * penalty * spread / (max(uniform, 1e-9) * environment.players))

@@ -1,4 +1,5 @@
-"""Large games in which nobody matters much: what a player gets depends on its type, its action, and how many chose it.
+"""Large games are those in which nobody matters much: what a player gets depends on its type, its action, and how many
+chose it.
 
 Routes that get slower, markets that fill up, goods that everybody pays for or hopes others do. Payoffs are public; the
 players' types are private.
@@ -26,8 +27,9 @@ _NOTHING = 1e-12  # gains below this are rounding
 
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """``payoffs[type, action, load − 1]`` in [0, 1]: what a player of that type gets when ``load`` players, itself
-    among them, chose that action; ``types`` gives each player's type."""
+    """A crowd plays for ``payoffs[type, action, load − 1]`` in [0, 1]: a player of that type gets it when ``load``
+    players, itself among them, chose that action; ``types`` gives each player's type.
+    """
 
     payoffs: Floats = field(repr=False)
     types: Integers = field(repr=False)
@@ -62,16 +64,16 @@ class Crowd:
 
     @cached_property
     def population(self) -> Integers:
-        """How many players are of each type: private."""
+        """Count the players of each type: this is private."""
         return np.bincount(self.types, minlength=self.payoffs.shape[0]).astype(np.int64)
 
     @cached_property
     def influence(self) -> float:
-        """The most that one player's choice changes what another one gets."""
+        """Give the most that one player's choice changes what another one gets."""
         return float(np.abs(np.diff(self.payoffs, axis=2)).max()) if self.players > 1 else 0.0
 
     def loads(self, profile: Any) -> Integers:
-        """How many chose each action."""
+        """Count how many chose each action."""
         return np.bincount(self._chosen(profile), minlength=self.actions).astype(np.int64)
 
     def alternatives(self, profile: Any) -> tuple[list[float], list[list[float]]]:
@@ -85,13 +87,14 @@ class Crowd:
         return now.tolist(), others.tolist()
 
     def welfare(self, profile: Any) -> float:
-        """What players get on average."""
+        """Give what players get on average."""
         chosen = self._chosen(profile)
         return float(self.payoffs[self.types, chosen, self.loads(chosen)[chosen] - 1].mean())
 
     def settle(self, most_moves: int | None = None) -> Integers:
-        """An exact equilibrium by best responses: players arrive one by one, then whoever gains most moves, until
-        nobody gains. Where that goes in circles it is refused after ``most_moves`` (100 for each player)."""
+        """Find an exact equilibrium by best responses: players arrive one by one, then whoever gains most moves, until
+        nobody gains. Where that goes in circles it is refused after ``most_moves`` (100 for each player).
+        """
         limit = 100 * self.players if most_moves is None else whole(most_moves, "most_moves", at_least=1)
         counts = self._arrivals()
         for _ in range(limit):
@@ -112,7 +115,7 @@ class Crowd:
         return counts
 
     def _best_move(self, counts: Integers) -> tuple[int, int, int]:
-        """The type, where from and where to of the move that gains most; from where it is when nobody gains."""
+        """Find the type, where from and where to of the move that gains most; from where it is when nobody gains."""
         loads, every = counts.sum(axis=0), np.arange(self.actions)
         arriving = self.payoffs[:, every, np.minimum(loads, self.players - 1)]
         now = self.payoffs[:, every, np.maximum(loads - 1, 0)]
@@ -143,7 +146,7 @@ class Crowd:
 
 
 def _floats(values: Any) -> Floats:
-    """An array of floats; a single NaN for what cannot be one."""
+    """Read an array of floats; a single NaN stands for what cannot be one."""
     try:
         return np.array(np.nan) if np.iscomplexobj(values) else np.array(values, np.float64)
     except (TypeError, ValueError):
@@ -158,13 +161,14 @@ def _table(rows: Any, name: str) -> Floats:
 
 
 def _shares(types: Any) -> Floats:
-    """Every possible load as a share of the players."""
+    """Give every possible load as a share of the players."""
     count = np.asarray(types).size
     return np.arange(1, count + 1) / max(1, count)
 
 
 def routes(types: Any, lengths: Sequence[Sequence[float]], slopes: Sequence[float]) -> Crowd:
-    """Routing: a player of type t on route r gets 1 − lengths[t][r] − slopes[r]·(share of the players on it).
+    """Make a game of routing: a player of type t on route r gets 1 − lengths[t][r] − slopes[r]·(share of the players on
+    it).
 
     >>> crowd = routes([0, 0, 1, 1], lengths=[[0.1, 0.3], [0.3, 0.1]], slopes=[0.5, 0.5])
     >>> crowd.settle().tolist()
@@ -177,7 +181,9 @@ def routes(types: Any, lengths: Sequence[Sequence[float]], slopes: Sequence[floa
 
 
 def market_entry(types: Any, outside: Sequence[float], prize: float = 1.0) -> Crowd:
-    """Market entry: action 1 enters and gets prize·(1 − share of entrants); action 0 stays out and gets outside[t]."""
+    """Make a game of entry: action 1 enters and gets prize·(1 − share of entrants); action 0 stays out and gets
+    outside[t].
+    """
     kept = _table(outside, "outside")
     share = _shares(types)
     entering = np.broadcast_to(_table(prize, "prize") * (1 - share), (kept.size, share.size))
@@ -186,8 +192,9 @@ def market_entry(types: Any, outside: Sequence[float], prize: float = 1.0) -> Cr
 
 
 def public_good(types: Any, costs: Sequence[float]) -> Crowd:
-    """A public good: everybody gets the square root of the share that contributes; action 1 contributes at a cost of
-    costs[t] (below 0 for those who like giving), action 0 does not. Scaled from [−1, 2] to [0, 1]."""
+    """Make a game of a public good: everybody gets the square root of the share that contributes; action 1 contributes
+    at a cost of costs[t] (below 0 for those who like giving), action 0 does not. Scaled from [−1, 2] to [0, 1].
+    """
     burden = _table(costs, "costs").reshape(-1, 1)
     if (np.abs(burden) > 1).any():
         raise InvalidParameter("costs", costs, "numbers in [−1, 1]")

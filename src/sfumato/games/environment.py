@@ -1,4 +1,4 @@
-"""Who plays and what they want: types, outcomes, reactions, and utilities in [0, 1].
+"""An environment says who plays and what they want: types, outcomes, reactions, and utilities in [0, 1].
 
 A player of type t gets u(t, s, r) when the outcome is s and it reacts by r. Left free it reacts best; what it
 reported matters to it only through the outcome, unless a mechanism imposes the reaction that its report calls for.
@@ -31,8 +31,9 @@ _FINEST = 1 << 60  # differences of welfare, in whole units, stay within what a 
 
 @dataclass(frozen=True)
 class Gap:
-    """The least that a misreport can be made to cost at the outcome where it costs most (γ), and on average over
-    all outcomes (the penalty), each with the player and the two types it is least for."""
+    """A gap is the least that a misreport can be made to cost at the outcome where it costs most (γ), and on average
+    over all outcomes (the penalty), each with the player and the two types it is least for.
+    """
 
     largest: Fraction
     penalty: Fraction
@@ -42,8 +43,8 @@ class Gap:
 
 @dataclass(frozen=True)
 class Environment:
-    """Utilities as an array: [type, outcome], [type, outcome, reaction], or with a first axis for the players when
-    they differ.
+    """An environment holds utilities as an array: [type, outcome], [type, outcome, reaction], or with a first axis for
+    the players when they differ.
 
     >>> Environment([[1, 0], ["0.2", 1]], players=3)
     <Environment: 3 players, 2 types, 2 outcomes, 1 reaction>
@@ -100,8 +101,9 @@ class Environment:
         outcomes: Sequence[Hashable],
         reactions: Sequence[Hashable] | None = None,
     ) -> Environment:
-        """From a function: ``utility(type, outcome)``, or ``utility(type, outcome, reaction)`` where there are
-        reactions; the same for every player."""
+        """Make an environment from a function: ``utility(type, outcome)``, or ``utility(type, outcome, reaction)``
+        where there are reactions; the same for every player.
+        """
         if not callable(utility):
             raise InvalidParameter("utility", utility, "a function of a type and an outcome")
         kinds, ends = _labels(types, None, "types"), _labels(outcomes, None, "outcomes")
@@ -113,7 +115,7 @@ class Environment:
 
     @property
     def symmetric(self) -> bool:
-        """Whether players of one type are alike."""
+        """Tell whether players of one type are alike."""
         return len(self.tables) == 1
 
     def table(self, player: int) -> Table:
@@ -124,13 +126,14 @@ class Environment:
         return tuple(tuple(tuple(max(row) for row in rows) for rows in table) for table in self.tables)
 
     def best(self, player: int) -> Matrix:
-        """Utilities [type, outcome] of a player that reacts best, in units of 1/scale."""
+        """Give the utilities [type, outcome] of a player that reacts best, in units of 1/scale."""
         return self._best[0 if self.symmetric else player]
 
     @cached_property
     def _imposed(self) -> tuple[NDArray[np.int64], ...]:
-        """Utilities [true type, report, outcome] when the reaction that the report calls for is imposed: the first of
-        the best, a rule fixed in advance."""
+        """Give the utilities [true type, report, outcome] when the reaction that the report calls for is imposed: the
+        first of the best, a rule fixed in advance.
+        """
         found = []
         for table in self.tables:
             array = np.array(table, np.int64)
@@ -143,13 +146,14 @@ class Environment:
         return tuple(tuple(tuple(row) for row in array.sum(axis=2).tolist()) for array in self._imposed)
 
     def committed(self, player: int) -> Matrix:
-        """Σ over outcomes of the utility of [true type, report] when the report's reaction is imposed."""
+        """Sum over outcomes the utility of [true type, report] when the report's reaction is imposed."""
         return self._committed[0 if self.symmetric else player]
 
     @cached_property
     def gap(self) -> Gap | None:
-        """γ = min over players and t ≠ t′ of max over s of u(t, s, r(t, s)) − u(t, s, r(t′, s)), and the least
-        average over s; None when there is one type only."""
+        """Compute γ = min over players and t ≠ t′ of max over s of u(t, s, r(t, s)) − u(t, s, r(t′, s)), and the least
+        average over s; None when there is one type only.
+        """
         if len(self.types) < 2:
             return None
         lies = ~np.eye(len(self.types), dtype=bool)
@@ -162,7 +166,7 @@ class Environment:
 
     @cached_property
     def spread(self) -> Fraction:
-        """By how much one player's misreport can change the welfare of an outcome."""
+        """Bound by how much one player's misreport can change the welfare of an outcome."""
         columns = (column for best in self._best for column in zip(*best, strict=True))
         return Fraction(max(max(column) - min(column) for column in columns), self.scale)
 
@@ -171,7 +175,7 @@ class Environment:
         return tuple(Fraction(total, self.scale) for total in self.totals(reports))
 
     def totals(self, reports: Sequence[int]) -> tuple[int, ...]:
-        """The same in whole units of 1/scale, which is public: what a selection compares exactly."""
+        """Give the same in whole units of 1/scale, which is public: what a selection compares exactly."""
         profile = self.profile(reports)
         if self.symmetric:
             many = [(self.best(0)[t], count) for t, count in Counter(profile).items()]
@@ -180,7 +184,7 @@ class Environment:
         return tuple(sum(row[s] * count for row, count in many) for s in range(len(self.outcomes)))
 
     def profile(self, reports: Any) -> tuple[int, ...]:
-        """Reports as numbers of types; anything else is refused without showing it."""
+        """Read reports as numbers of types; anything else is refused without showing it."""
         try:
             found = tuple(int(each) if isinstance(each, (int, np.integer)) else -1 for each in reports)
         except TypeError:
@@ -199,7 +203,7 @@ class Environment:
 
 
 def _as_array(utilities: Any, players: int) -> Any:
-    """Four axes (player, type, outcome, reaction) of whatever the entries are."""
+    """Give the array four axes (player, type, outcome, reaction), whatever its entries are."""
     rule = "an array [type, outcome], [type, outcome, reaction] or [player, type, outcome, reaction]"
     try:
         array = np.array(utilities, dtype=object)

@@ -1,4 +1,4 @@
-"""Where to build: facilities on a line or a graph, each person using one of them.
+"""Facilities are built on a line or a graph, and each person uses one of them: these are the environments.
 
 A type is where a person lives, an outcome is the set of places built, a reaction is which of them the person uses, and
 utility is 1 − distance/longest distance. With two facilities a false address can be held against a person (use the
@@ -21,7 +21,7 @@ _MOST_OUTCOMES = 5000
 
 
 def line(points: int, players: int, facilities: int = 2) -> Environment:
-    """Places 0 … points − 1 along a street.
+    """Make the environment of places 0 … points − 1 along a street.
 
     >>> line(4, players=10).gap.largest
     Fraction(1, 3)
@@ -35,7 +35,7 @@ def line(points: int, players: int, facilities: int = 2) -> Environment:
 
 
 def graph(edges: Iterable[tuple[Hashable, Hashable]], players: int, facilities: int = 2) -> Environment:
-    """The nodes of a connected graph, at distances in edges.
+    """Make the environment of a connected graph's nodes, at distances in edges.
 
     >>> graph([("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")], players=10)
     <Environment: 10 players, 4 types, 6 outcomes, 2 reactions>

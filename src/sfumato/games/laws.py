@@ -1,4 +1,4 @@
-"""Exact laws of a choice: the probability of every outcome, from the mechanism that draws it.
+"""Laws give the exact probability of every outcome of a choice, from the mechanism that draws it.
 
 Probabilities are whole weights over their sum. They are exact where they are rational, and otherwise every one is
 within ``error`` of the truth, far below 10⁻⁵⁰: e^ε is irrational for every rational ε ≠ 0.
@@ -37,12 +37,12 @@ class Law:
         return tuple(Fraction(weight, total) for weight in self.weights)
 
     def mean(self, values: Sequence[int]) -> Fraction:
-        """The expectation of a number for each outcome."""
+        """Give the expectation of a number for each outcome."""
         return Fraction(sum(w * v for w, v in zip(self.weights, values, strict=True)), sum(self.weights))
 
 
 def stated(probabilities: Iterable[Number], outcomes: int) -> Law:
-    """A law that somebody states: numbers in [0, 1] with sum 1, one for each outcome."""
+    """Read a law that somebody states: numbers in [0, 1] with sum 1, one for each outcome."""
     if not isinstance(probabilities, Iterable):
         raise InvalidParameter("probabilities", probabilities, f"{outcomes} numbers with sum exactly 1")
     given = [exact(each, "probability", PROBABILITY) for each in probabilities]
@@ -54,7 +54,7 @@ def stated(probabilities: Iterable[Number], outcomes: int) -> Law:
 
 
 def law_of(selection: Scored, scores: Sequence[Fraction | int]) -> Law:
-    """The law by which a selection chooses among these scores: of the gaps and the rate its draw is made from.
+    """Compute the law by which a selection chooses among these scores: of the gaps and the rate its draw is made from.
 
     Exponential (and noisy max under Gumbel noise): P(h) ∝ e^{−c·gap}. Permute-and-flip (and exponential noise):
     candidate h comes at a uniform time t and is kept with k_h = e^{−c·gap}; the others that came before were not,
@@ -80,7 +80,8 @@ def law_of(selection: Scored, scores: Sequence[Fraction | int]) -> Law:
 
 
 def _flipped(keep: list[int]) -> Law:
-    """Permute-and-flip by its polynomial: the coefficients of Π(1 − t·k_j) once, each factor divided out in turn.
+    """Compute the law of permute-and-flip by its polynomial: the coefficients of Π(1 − t·k_j) once, each factor divided
+    out in turn.
 
     Coefficients are below 2ⁿ and rounded n² times: 4n + 64 bits beyond the units of 10⁻⁷⁰ drown all of that, so what
     is left is that each k_h may be a unit too small.

@@ -1,4 +1,4 @@
-"""An equilibrium, selected privately: a mediator hears every type, plays the game on a noisy board, and advises.
+"""An equilibrium is selected privately: a mediator hears every type, plays the game on a noisy board, and advises.
 
 In every round each type's strategy is a function of that type and of the board so far (multiplicative weights); the
 mediator adds up the strategies of all players and writes the totals on the board with noise. In the end each player
@@ -44,7 +44,7 @@ _USUAL_ROUNDS = (800, 400, 200, 100, 50, 25)
 
 @dataclass(frozen=True)
 class _Rounds:
-    """Many rounds of one noise, as something to calibrate."""
+    """Rounds are many runs of one noise, as something to calibrate."""
 
     noise: Laplace | Gaussian
     rounds: int
@@ -55,7 +55,7 @@ class _Rounds:
 
 @dataclass(frozen=True, eq=False)
 class Mediation:
-    """A proposal: nothing is drawn before ``release``."""
+    """A mediation is a proposal: nothing is drawn before ``release``."""
 
     game: Crowd
     guarantee: Guarantee
@@ -65,17 +65,17 @@ class Mediation:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """What replacing one player's type moves a round's totals by."""
+        """Bound by how much replacing one player's type moves a round's totals."""
         return _sensitivity(self.game.actions)
 
     @cached_property
     def curve(self) -> Curve:
-        """What the board leaks about one player's type, under replace neighbours."""
+        """Give the curve of what the board leaks about one player's type, under replace neighbours."""
         return _Rounds(self.noise, self.rounds).curve(self.sensitivity)
 
     @cached_property
     def temptation(self) -> float:
-        """τ: the most that a misreport can gain by moving the board."""
+        """Compute τ, the most that a misreport can gain by moving the board."""
         return min(1.0, self.curve.delta(0))
 
     def error(self, confidence: Number = "0.95") -> float:
@@ -94,7 +94,7 @@ class Mediation:
         )
 
     def release(self) -> Advice:
-        """Plays the rounds and draws everybody's advice."""
+        """Play the rounds and draw everybody's advice."""
         strategies, board = _played(self, self.game.population)
         actions = _draw(strategies, self.game.types)
         for array in (strategies, board, actions):
@@ -104,8 +104,9 @@ class Mediation:
 
 @dataclass(frozen=True, eq=False)
 class Advice:
-    """What the mediator says. ``actions[i]`` is for player i alone; the board, and the strategies computed from it, are
-    public. Everything else is computed from the true types: for the mediator's and the student's eyes."""
+    """Advice is what the mediator says. ``actions[i]`` is for player i alone; the board, and the strategies computed
+    from it, are public. Everything else is computed from the true types: for the mediator's and the student's eyes.
+    """
 
     mediation: Mediation
     strategies: Floats = field(repr=False)
@@ -114,7 +115,7 @@ class Advice:
 
     @cached_property
     def regret(self) -> float:
-        """η on this board: the most that any player expects to gain by not following, whatever it does instead."""
+        """Compute η on this board: the most that any player expects to gain by doing anything but follow."""
         game = self.mediation.game
         expected = expected_payoffs(game, game.population, self.strategies)
         present = game.population > 0
@@ -122,37 +123,38 @@ class Advice:
 
     @property
     def bound(self) -> float:
-        """η + 2ε + δ, the textbook's, with the η of this board."""
+        """Give η + 2ε + δ, the textbook's bound, with the η of this board."""
         promise = self.mediation.guarantee
         return self.regret + float(2 * promise.epsilon + promise.delta)
 
     @property
     def estimate(self) -> float:
-        """η + τ with the η of this board. The theorem's η is the mean over boards, which ``deviation`` measures: no
-        deviation gains more than that plus τ on average.
+        """Give η + τ with the η of this board. The theorem's η is the mean over boards, which ``deviation`` measures:
+        no deviation gains more than that plus τ on average.
         """
         return self.regret + self.mediation.temptation
 
     @property
     def welfare(self) -> float:
-        """What players get on average when all follow."""
+        """Give what players get on average when all follow."""
         return self.mediation.game.welfare(self.actions)
 
     @property
     def shortfall(self) -> float:
-        """How far that is below the welfare of an exact equilibrium; below 0 when it is above."""
+        """Give how far that welfare is below an exact equilibrium's; below 0 when it is above."""
         game = self.mediation.game
         return game.welfare(game.settle()) - self.welfare
 
     def deviation(self, runs: int = 10) -> Deviation:
-        """The best deviation found by trying: every true type, every report (the truth too), ``runs`` fresh boards
-        each, and then the best action given the board."""
+        """Find the best deviation by trying: every true type, every report (the truth too), ``runs`` fresh boards each,
+        and then the best action given the board.
+        """
         return _tried(self.mediation, whole(runs, "runs", at_least=2))
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """Measured over fresh boards."""
+    """A deviation's gain is measured over fresh boards."""
 
     gain: float
     """Mean gain of the best pair of type and report over following the truth's advice."""
@@ -165,7 +167,7 @@ class Deviation:
 
 
 def equilibrium(game: Crowd, epsilon: Number, delta: Number = 0, *, rounds: int | None = None) -> Mediation:
-    """A proposal to advise every player of a large game, at (ε, δ) joint differential privacy for the types.
+    """Propose to advise every player of a large game, at (ε, δ) joint differential privacy for the types.
 
     With δ > 0 the noise is Gaussian, else Laplace. More rounds learn longer under more noise: by default as many, up to
     800, as keep a round's error below the number of players.
@@ -210,8 +212,9 @@ def _sensitivity(actions: int) -> Sensitivity:
 
 
 def _played(mediation: Mediation, population: Integers) -> tuple[Floats, Floats]:
-    """Strategies [type, action] and the board [round, action]; only ``population`` is private, and it enters only
-    through the noisy totals."""
+    """Play strategies [type, action] on the board [round, action]; only ``population`` is private, and it enters only
+    through the noisy totals.
+    """
     game, rounds = mediation.game, mediation.rounds
     shape = game.payoffs.shape[:2]
     speed = math.sqrt(8 * math.log(max(2, game.actions)) / rounds)
@@ -227,12 +230,12 @@ def _played(mediation: Mediation, population: Integers) -> tuple[Floats, Floats]
 
 
 def in_units(strategy: Floats) -> Integers:
-    """Rows of probabilities as whole numbers of 1/B, rounded down so that none sums to more than B."""
+    """Write rows of probabilities as whole numbers of 1/B, rounded down so that none sums to more than B."""
     return np.floor(strategy * (_UNITS * (1 - 2.0**-40))).astype(np.int64)
 
 
 def _payoffs_at(payoffs: Floats, loads: Floats) -> Floats:
-    """Payoffs [type, action] at real loads in [1, n], between whole ones in proportion."""
+    """Give the payoffs [type, action] at real loads in [1, n], between whole ones in proportion."""
     low = np.floor(loads).astype(np.int64)
     high = np.minimum(low + 1, payoffs.shape[2])
     every, part = np.arange(loads.size), loads - low
@@ -240,7 +243,7 @@ def _payoffs_at(payoffs: Floats, loads: Floats) -> Floats:
 
 
 def _draw(strategies: Floats, types: Integers) -> Integers:
-    """Everybody's advice: 53 random bits each against the cumulative strategy. Coins of advice carry no privacy."""
+    """Draw everybody's advice: 53 random bits each against the cumulative strategy. These coins carry no privacy."""
     uniform = (bits.words(types.size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     chosen = np.empty(types.size, np.int64)
     for kind, row in enumerate(strategies):
@@ -251,8 +254,8 @@ def _draw(strategies: Floats, types: Integers) -> Integers:
 
 
 def expected_payoffs(game: Crowd, population: Integers, strategies: Floats) -> Floats:
-    """What a player of each type expects from each action when everybody else in the population follows; 0 for a type
-    that nobody has.
+    """Compute what a player of each type expects from each action when everybody else in the population follows; 0 for
+    a type that nobody has.
 
     The others' load is a sum of independent coins. Its law comes from its characteristic function, on as many points as
     cover sixteen standard deviations and sixteen players on either side of the mean: what lies beyond is below 10⁻²⁰
@@ -273,7 +276,9 @@ def expected_payoffs(game: Crowd, population: Integers, strategies: Floats) -> F
 
 
 def _others(population: Integers, strategies: Floats, points: int) -> Iterator[tuple[int, Floats]]:
-    """For every type that somebody has: the law, modulo ``points``, of how many of the others choose each action."""
+    """Compute, for every type that somebody has, the law, modulo ``points``, of how many of the others choose each
+    action.
+    """
     turns = np.exp(2j * np.pi * np.arange(points) / points)
     coins = [1 - row[:, None] + row[:, None] * turns for row in strategies]
     powers = [_power(coin, int(count)) for coin, count in zip(coins, population, strict=True)]
@@ -286,7 +291,7 @@ def _others(population: Integers, strategies: Floats, points: int) -> Iterator[t
 
 
 def _power(values: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
-    """Complex numbers within the unit circle to a whole power; 0⁰ = 1."""
+    """Raise complex numbers within the unit circle to a whole power; 0⁰ = 1."""
     if not count:
         return np.ones_like(values)
     with np.errstate(divide="ignore"):
@@ -315,7 +320,9 @@ def _tried(mediation: Mediation, runs: int) -> Deviation:
 
 
 def _replayed(mediation: Mediation, reported: Integers, runs: int) -> list[tuple[Floats, Floats]]:
-    """Strategies on fresh boards of a reported population, and what a player among the true ones then expects."""
+    """Play strategies on fresh boards of a reported population, and compute what a player among the true ones then
+    expects.
+    """
     game = mediation.game
     played = [_played(mediation, reported)[0] for _ in range(runs)]
     return [(strategies, expected_payoffs(game, game.population, strategies)) for strategies in played]

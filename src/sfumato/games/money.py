@@ -1,4 +1,4 @@
-"""Private and exactly truthful with money: the exponential mechanism for welfare, with payments.
+"""Choices are made private and exactly truthful with money: the exponential mechanism for welfare, with payments.
 
 Theorem (Huang & Kannan 2012). The exponential mechanism's law D maximises E[W] + (2/ε)·entropy over all laws: it is
 affine maximisation over laws, so Vickrey–Clarke–Groves payments make truth dominant in expectation. With Z the sum of
@@ -40,7 +40,7 @@ _LEAST_BITS = 24
 
 @dataclass(frozen=True)
 class Bill:
-    """What was drawn."""
+    """A bill says what was drawn: the outcome, and each player's payment."""
 
     outcome: int
     payments: tuple[Fraction, ...]
@@ -49,19 +49,19 @@ class Bill:
 
 @dataclass(frozen=True)
 class Priced:
-    """The exponential mechanism for welfare with Huang and Kannan's payments."""
+    """A priced mechanism is the exponential mechanism for welfare with Huang and Kannan's payments."""
 
     environment: Environment
     selection: Exponential
 
     @property
     def curve(self) -> Curve:
-        """What the outcome leaks about one report."""
+        """Give the curve of what the outcome leaks about one report."""
         return self.selection.curve()
 
     @property
     def payer_curve(self) -> Curve:
-        """What one payer sees of another's report: the outcome, and its own payment."""
+        """Give the curve of what one payer sees of another's report: the outcome, and its own payment."""
         return compose([(self.selection.curve(), 2)])
 
     @property
@@ -83,7 +83,7 @@ class Priced:
         return Law(law.weights, law.error + _ERROR, payments)
 
     def _in_own_terms(self, scores: tuple[Fraction, ...], own: tuple[int, ...]) -> Fraction:
-        """(2/ε)(ln Z − ln Z₋ᵢ): what the game is worth to a player with these values."""
+        """Compute (2/ε)(ln Z − ln Z₋ᵢ), the game's value to a player with these values."""
         rest = [score - Fraction(value, self.environment.scale) for score, value in zip(scores, own, strict=True)]
         return (_log_sum(scores, self.selection.rate) - _log_sum(rest, self.selection.rate)) / self.selection.rate
 
@@ -96,13 +96,13 @@ class Priced:
         return Fraction(0 if coalition == 1 else 2), Fraction(2)
 
     def payments(self, reports: Any) -> tuple[Fraction, ...]:
-        """Expected payments, exact to 10⁻⁵⁰: the auctioneer's own figures, not private."""
+        """Compute expected payments, exact to 10⁻⁵⁰: the auctioneer's own figures, not private."""
         profile = self.environment.profile(reports)
         paid = self.law(profile).payments
         return tuple(paid[t] for t in profile) if self.anonymous else paid
 
     def proof(self, **options: Any) -> Truthfulness:
-        """The best misreport on this very instance, payments counted."""
+        """Find the best misreport on this very instance, payments counted."""
         return truthfulness(self, self.environment, **options)
 
     @property
@@ -111,7 +111,7 @@ class Priced:
         return _ROOM - (self.environment.players * self.environment.scale).bit_length()
 
     def release(self, reports: Any) -> Bill:
-        """Draws the outcome and each player's payment."""
+        """Draw the outcome and each player's payment."""
         game, profile = self.environment, self.environment.profile(reports)
         totals = game.totals(profile)
         outcome = self.selection.in_parts(game.scale).choose(totals)
@@ -128,7 +128,8 @@ class Priced:
 
 
 def truthful_with_money(environment: Environment, epsilon: Number) -> Priced:
-    """Huang and Kannan's mechanism: an ε-DP outcome of nearly the best welfare, and payments that make truth dominant.
+    """Make Huang and Kannan's mechanism: an ε-DP outcome of nearly the best welfare, and payments that make truth
+    dominant.
 
     >>> priced = truthful_with_money(Environment([[1, 0], [0, 1]], players=3), epsilon=1)
     >>> [round(float(p), 4) for p in priced.payments([0, 0, 1])]
@@ -150,7 +151,7 @@ def truthful_with_money(environment: Environment, epsilon: Number) -> Priced:
 
 
 def _log_sum(scores: Sequence[Fraction], rate: Fraction) -> Fraction:
-    """ln Σ e^{rate·score} to 60 digits."""
+    """Compute ln Σ e^{rate·score} to 60 digits."""
     context = exact_decisions.digits(_DIGITS)
     top = max(scores)
     powers = [context.exp(exact_decisions.decimal(rate * (score - top), context)) for score in scores]

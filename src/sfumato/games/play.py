@@ -1,4 +1,4 @@
-"""Games of actions: how far a profile is from equilibrium.
+"""Games of actions tell how far a profile is from equilibrium.
 
 A profile is an ε-equilibrium when no player gains more than ε by changing its action alone (Nash 1950; with slack:
 Radner 1980).
@@ -21,15 +21,15 @@ _MOST_ENTRIES = 1_000_000
 
 
 class Game(Protocol):
-    """Anything that can say what each player gets now and would get by every other action."""
+    """A game can say what each player gets now and would get by every other action."""
 
     def alternatives(self, profile: Any) -> tuple[Sequence[Any], Sequence[Sequence[Any]]]:
-        """What every player gets now; and what it would get by each of its actions, the others staying."""
+        """Give what every player gets now, and what it would get by each of its actions, the others staying."""
 
 
 @dataclass(frozen=True)
 class Nash:
-    """How far a profile is from equilibrium."""
+    """A profile is this far from equilibrium, and these would deviate."""
 
     epsilon: Any
     """The most that any player gains by deviating alone: exact for a MatrixGame."""
@@ -40,12 +40,12 @@ class Nash:
 
     @property
     def player(self) -> int:
-        """Who gains most."""
+        """Name the player who gains most."""
         return self.gains.index(self.epsilon)
 
 
 def approximate_nash(game: Game, profile: Any) -> Nash:
-    """The ε for which a profile is an ε-equilibrium, and everybody's best response.
+    """Find the ε for which a profile is an ε-equilibrium, and everybody's best response.
 
     ``profile`` gives each player an action, or a list of probabilities for its actions.
 
@@ -63,7 +63,7 @@ def approximate_nash(game: Game, profile: Any) -> Nash:
 
 @dataclass(frozen=True, eq=False)
 class MatrixGame:
-    """A small game, exactly: ``payoffs[player][action of 0][action of 1]…`` in [0, 1]."""
+    """A matrix game is small and exact: ``payoffs[player][action of 0][action of 1]…`` in [0, 1]."""
 
     payoffs: NDArray[Any] = field(repr=False)
 
@@ -105,7 +105,7 @@ class MatrixGame:
         return now, rows
 
     def equilibria(self) -> list[tuple[int, ...]]:
-        """Every profile of actions from which nobody gains by deviating alone."""
+        """List every profile of actions from which nobody gains by deviating alone."""
         stays = [table == table.max(axis=i, keepdims=True) for i, table in enumerate(self.payoffs)]
         return [tuple(int(a) for a in profile) for profile in np.argwhere(np.logical_and.reduce(stays))]
 

@@ -1,4 +1,4 @@
-"""Mechanisms over an environment: from everybody's report to a law over outcomes.
+"""Rules are mechanisms over an environment: they lead from everybody's report to a law over outcomes.
 
 ε here is for replace neighbours, because a misreport replaces a report: a selection priced add-remove counts twice.
 """
@@ -22,14 +22,16 @@ Choice = Exponential | PermuteAndFlip | NoisyMax
 
 
 class Rule(Protocol):
-    """What the truthfulness of a mechanism is decided from."""
+    """A rule is what the truthfulness of a mechanism is decided from."""
 
     @property
     def environment(self) -> Environment: ...
 
     @property
     def curve(self) -> Curve | None:
-        """What the outcome leaks about one report, under replace neighbours; None when nothing is promised."""
+        """Give the curve of what the outcome leaks about one report, under replace neighbours; None when nothing is
+        promised.
+        """
 
     @property
     def anonymous(self) -> bool:
@@ -38,10 +40,10 @@ class Rule(Protocol):
     def law(self, reports: tuple[int, ...]) -> Law: ...
 
     def value(self, law: Law, player: int, truth: int, report: int, /) -> Fraction:
-        """The expected utility of a player of type ``truth`` that said ``report``, when the law is this."""
+        """Give the expected utility of a player of type ``truth`` that said ``report``, when the law is this."""
 
     def certified(self, coalition: int, /) -> tuple[Fraction, Fraction]:
-        """What theory promises: no member of a coalition of so many gains more, or loses more, by misreporting."""
+        """Say what theory promises: no member of a coalition of so many gains or loses more by misreporting."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Welfare:
 
     @property
     def whole(self) -> Choice:
-        """The selection of welfare in whole units of the environment, in which it is exact."""
+        """Give the selection of welfare in whole units of the environment, in which it is exact."""
         return self.selection.in_parts(self.environment.scale)
 
     def law(self, reports: tuple[int, ...]) -> Law:
@@ -91,13 +93,15 @@ class Welfare:
         return (variation(self.curve, coalition),) * 2
 
     def release(self, reports: Any) -> int:
-        """Draws the outcome: its number in the environment's order."""
+        """Draw the outcome: its number in the environment's order."""
         return self.whole.choose(self.environment.totals(reports))
 
 
 @dataclass(frozen=True)
 class Stated:
-    """Any finite mechanism, stated as a function from the tuple of reports to exact probabilities of the outcomes."""
+    """A stated rule is any finite mechanism, as a function from the tuple of reports to exact probabilities of the
+    outcomes.
+    """
 
     environment: Environment
     probabilities: Callable[[tuple[int, ...]], Iterable[Number]]
@@ -121,7 +125,7 @@ class Stated:
 
 
 def variation(curve: Curve, units: int) -> Fraction:
-    """The largest total variation when so many reports are replaced: the curve's δ(0), rounded up."""
+    """Give the largest total variation when so many reports are replaced: the curve's δ(0), rounded up."""
     return min(Fraction(1), Fraction(curve.group(units).delta(0)))
 
 

@@ -34,7 +34,7 @@ _MOST_CASES = 200_000
 
 @dataclass(frozen=True)
 class Misreport:
-    """Who would say what, instead of what they are, and against whom."""
+    """A misreport says who would say what, instead of what they are, and against whom."""
 
     players: tuple[int, ...]
     types: tuple[int, ...]
@@ -45,7 +45,9 @@ class Misreport:
 
 @dataclass(frozen=True, repr=False)
 class Truthfulness:
-    """The most that any misreport gains, and the most that one costs, over all players, types and reports."""
+    """Truthfulness is the most that any misreport gains, and the most that one costs, over all players, types and
+    reports.
+    """
 
     gain: Interval
     """Bounds of the largest gain of any single player who misreports, alone or in a coalition; below 0 when truth is
@@ -62,22 +64,22 @@ class Truthfulness:
 
     @property
     def strict(self) -> bool:
-        """Whether every misreport is surely worse than the truth."""
+        """Tell whether every misreport is surely worse than the truth."""
         return self.gain[1] < 0
 
     @property
     def truthful(self) -> bool:
-        """Whether no misreport surely gains."""
+        """Tell whether no misreport surely gains."""
         return self.gain[0] <= 0
 
     @property
     def bounds(self) -> dict[str, float]:
-        """What theory allows: the curve's own δ(0) first, then tanh(kε/2), e^{kε} − 1 and 2kε."""
+        """List what theory allows: the curve's own δ(0) first, then tanh(kε/2), e^{kε} − 1 and 2kε."""
         return bounds(self.curve, self.coalition)
 
     @property
     def holds(self) -> bool:
-        """Whether the gain and the cost stay within what theory promises."""
+        """Tell whether the gain and the cost stay within what theory promises."""
         return self.gain[0] <= self.certified[0] and self.cost[0] <= self.certified[1]
 
     def __repr__(self) -> str:
@@ -178,8 +180,9 @@ def _case_count(rule: Rule, k: int) -> int:
 
 
 def _every_case(rule: Rule, k: int) -> Iterator[Case]:
-    """Every coalition, everybody's types, every joint misreport; where players are alike the first k stand for all,
-    and the others count only by how many are of each type."""
+    """List every coalition, everybody's types, every joint misreport; where players are alike the first k stand for
+    all, and the others count only by how many are of each type.
+    """
     game = rule.environment
     kinds = range(len(game.types))
     if rule.anonymous:
@@ -194,7 +197,7 @@ def _every_case(rule: Rule, k: int) -> Iterator[Case]:
 
 
 def _random_cases(game: Environment, k: int, count: int) -> Iterator[Case]:
-    """Uniform types; a coalition and a joint misreport with at least one lie."""
+    """Draw uniform types; a coalition and a joint misreport with at least one lie."""
     kinds = len(game.types)
     for _ in range(count):
         types = tuple(int(t) for t in bits.all_below(kinds, game.players))

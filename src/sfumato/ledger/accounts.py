@@ -26,7 +26,9 @@ _MOST = 10**330  # units of 1e-30: the largest number there is (privacy.numbers)
 
 @dataclass(frozen=True)
 class Analyst:
-    """An analyst as an account sees them. A share is a ceiling, not a promise: others may empty the account first."""
+    """This is an analyst as an account sees them. A share is a ceiling, not a promise: others may empty the account
+    first.
+    """
 
     name: str
     share: Fraction | None
@@ -37,7 +39,7 @@ class Analyst:
 
 
 class Account:
-    """One population's budget in a ledger. Safe to use from threads and processes alike."""
+    """An account is one population's budget in a ledger. Safe to use from threads and processes alike."""
 
     def __init__(self, guarded: GuardedStore, name: str, terms: Terms) -> None:
         self.name = name
@@ -49,7 +51,7 @@ class Account:
 
     @property
     def budget(self) -> Budget:
-        """The account now: what open tabs hold counts as spent, as it does when a charge is admitted."""
+        """Give the account now: what open tabs hold counts as spent, as it does when a charge is admitted."""
         with self._guarded.reading() as transaction:
             return self._guarded.budgets(transaction, self.name)[0][0]
 
@@ -59,7 +61,7 @@ class Account:
 
     @property
     def spent(self) -> dict[str, Fraction | None]:
-        """What was spent for good, without what tabs hold."""
+        """Give what was spent for good, without what tabs hold."""
         with self._guarded.reading() as transaction:
             spending = read_spending(transaction.last(self.name).totals)
             return self._guarded.terms(transaction, self.name).budget.at(spending.spent).spent
@@ -78,7 +80,7 @@ class Account:
         return self._guarded.admitted(self.name, columns["analyst"], cost, write, Line.of)
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Asking:
-        """A question that will be answered with this accuracy: found, joined to an equal one under way, or charged.
+        """Ask a question that will be answered with this accuracy: found, joined to an equal one under way, or charged.
 
         Nothing happens before its ``begin``.
         """
@@ -86,7 +88,7 @@ class Account:
         return Asking(self._guarded, self.name, entry, self.cost(entry.curve), entries.widths(accuracy), fresh=fresh)
 
     def cost(self, curve: Curve) -> Cost:
-        """A release's price here. Order and neighbours are fixed for life, so no amendment changes it."""
+        """Compute a release's price here. Order and neighbours are fixed for life, so no amendment changes it."""
         return self._opening.budget.cost(curve)
 
     def recomputed(self, line: Line) -> Cost | None:
@@ -107,7 +109,7 @@ class Account:
                 raise InvalidParameter("line", line.number, "the line of a charge or a step of this account")
             if transaction.newest(about=paid.number) is not None:
                 raise AlreadyAnswered(
-                    "this charge has been answered, or was stopped without an answer",
+                    "a charge pays for one answer; this one has been answered, or was stopped without an answer",
                     place=f"line {paid.number}",
                     fix="charge again for another answer",
                 )
@@ -118,7 +120,9 @@ class Account:
             )
 
     def stored(self, *, plan: str, data: str, accuracy: Mapping[str, Number] | None = None) -> StoredAnswer | None:
-        """The newest answer to this very question on this very data, at least as accurate in every column asked for."""
+        """Find the newest answer to this very question on this very data, at least as accurate in every column asked
+        for.
+        """
         asked = entries.widths(accuracy or {})
         where = {"kind": "answer", "account": self.name}
         where |= {"plan": entries.name(plan, "plan"), "data": self._guarded.data(entries.name(data, "data"))}
@@ -128,7 +132,7 @@ class Account:
     def requested(
         self, request_id: str, *, analyst: str | None = None, question: str | None = None, plan: str | None = None
     ) -> StoredAnswer | None:
-        """The answer this request got; None when it got none, and then it is a new charge."""
+        """Find the answer this request got; None when it got none, and then it is a new charge."""
         entries.name(request_id, "request_id")
         with self._guarded.reading() as transaction:
             found = asking.requested(transaction, self.name, request_id, analyst, question, plan)
@@ -185,7 +189,7 @@ class Account:
             return Line.of(transaction.append("correction", self.name, columns, cost=cost))
 
     def analyst(self, name: str, share: Number | None = None) -> Analyst:
-        """An analyst here; with ``share``, limit them to this part of every allowance from now on.
+        """Give an analyst here; with ``share``, limit them to this part of every allowance from now on.
 
         A charge of theirs must fit both their share and the account: an unspent share may still be refused.
         """
@@ -213,9 +217,10 @@ class Account:
             taken = joined_sources.taken(joined_sources.joined(transaction), self.name, found, self._guarded.keyed)
             if taken is not None:
                 raise SourceTaken(
-                    f"these data belong to the account {taken!r}",
+                    "the same people have one budget, whatever their data are called; "
+                    f"these belong to the account {taken!r}",
                     place=f"account {self.name!r}",
-                    fix=f"ask for them in {taken!r}: the same people have one budget, whatever their data are called",
+                    fix=f"ask for them in {taken!r}",
                 )
             if joined_sources.changed(found, joined_sources.known(transaction, self.name)):
                 transaction.append("source", self.name, {"detail": codec.dumps(found)})
@@ -223,7 +228,7 @@ class Account:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Every version of the data that was joined, oldest first."""
+        """List every version of the data that was joined, oldest first."""
         with self._guarded.reading() as transaction:
             return tuple(joined_sources.known(transaction, self.name))
 
@@ -270,7 +275,7 @@ class Account:
         return cost
 
     def open_tabs(self) -> tuple[Line, ...]:
-        """The lines that opened tabs which are not closed; what they hold counts as spent until they are."""
+        """List the lines that opened tabs which are not closed; what they hold counts as spent until they are."""
         with self._guarded.reading() as transaction:
             opened = [row for row in transaction.page({"kind": "tab-open"}) if row.account == self.name]
             return tuple(Line.of(row) for row in opened if not _closed(transaction, row.number))

@@ -14,7 +14,7 @@ _AMPLE = Fraction(10**6)
 
 
 def amended(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, spent: Cost) -> Budget:
-    """The new budget, in the old one's order and for its neighbours. It must admit what is spent and held already:
+    """Make the new budget, in the old one's order and for its neighbours. It must admit what is spent and held already:
     an account that says ε = 1 for life has not spent 4.
     """
     promise = Guarantee(epsilon, delta)
@@ -39,7 +39,7 @@ def amended(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, sp
 
 
 def _least(order: Fraction | None, backed: Fraction) -> Fraction:
-    """The ε up to which δ backs no allowance of this order; nothing where there is no such currency."""
+    """Find the ε up to which δ backs no allowance of this order; nothing where there is no such currency."""
     if order is None or not backed:
         return Fraction(0)
     return _AMPLE - renyi_allowance(Guarantee(_AMPLE, backed), order).divergence

@@ -22,7 +22,7 @@ from sfumato.privacy import Cost, codec
 @codec.value("anchored-account")
 @dataclass(frozen=True)
 class AnchoredAccount:
-    """An account as it stood at the anchor; what tabs held counts as spent."""
+    """This is an account as it stood at the anchor; what tabs held counts as spent."""
 
     name: str
     terms: Terms
@@ -72,7 +72,7 @@ class Anchor:
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Written beside and renamed: there is always a whole anchor under the name."""
+        """Write beside and rename: there is always a whole anchor under the name."""
         target = Path(local_files.address(path, "path"))
         partial = local_files.scratch(target)
         try:
@@ -95,7 +95,7 @@ class Anchor:
         )
 
     def common(self, transaction: Transaction) -> int:
-        """The last line that the ledger surely shares with the anchor's history; 0 when none is known."""
+        """Find the last line that the ledger surely shares with the anchor's history; 0 when none is known."""
         return max((number for number, seal in self.marks if transaction.has(number, seal)), default=0)
 
 
@@ -110,7 +110,7 @@ def _unreadable(path: Path) -> LedgerUnavailable:
 
 
 def anchored(transaction: Transaction) -> Anchor:
-    """The anchor of this moment."""
+    """Make the anchor of this moment."""
     if transaction.head is None:
         return Anchor(0, FIRST)
     accounts = tuple(_account(transaction, row.account) for row in transaction.page({"kind": "account-open"}))
@@ -127,7 +127,7 @@ def _account(transaction: Transaction, name: str) -> AnchoredAccount:
 
 
 def accept(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
-    """Lines that add to every account what the anchor knows was spent and is lost, and say that its own line is.
+    """Append lines that add to every account what the anchor knows was spent and is lost, and say that its own line is.
 
     What stands here after the last common line was spent too, in another history: both count.
     """
@@ -151,7 +151,7 @@ def _raise(transaction: Transaction, known: AnchoredAccount, common: int, lost: 
 
 
 def _difference(known: Cost, found: Cost) -> Cost:
-    """What was spent between the totals found and those known."""
+    """Compute what was spent between the totals found and those known."""
     pure = None if known.pure is None else max(0, known.pure - (found.pure or 0))
     if found.pure is None:
         pure = 0  # closed already: it stays so

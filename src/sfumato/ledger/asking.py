@@ -28,7 +28,9 @@ _SHORTEST, _LONGEST = 0.002, 0.05  # seconds between two looks at whether the an
 
 
 class Asking:
-    """One question to an account. Either ``begin`` finds an answer, or this one pays and must answer or ``stop``."""
+    """Asking is one question to an account. Either ``begin`` finds an answer, or this one pays and must answer or
+    ``stop``.
+    """
 
     def __init__(
         self,
@@ -51,13 +53,13 @@ class Asking:
 
     @property
     def line(self) -> Line:
-        """The charge, once ``begin`` has returned without an answer."""
+        """Give the charge, once ``begin`` has returned without an answer."""
         if self._paid is None:
             raise RuntimeError("nothing was charged")
         return Line.of(self._paid)
 
     def begin(self, seconds: float | None = None, waiting: Callable[[], None] = lambda: None) -> StoredAnswer | None:
-        """The answer, if it was bought before or is bought now by an equal question; None when this one has paid.
+        """Find the answer, if it was bought before or is bought now by an equal question; None when this one has paid.
 
         Waiting ends after ``seconds``, or after ``PATIENCE``. A ``fresh`` question finds nothing and joins nobody.
         """
@@ -69,7 +71,7 @@ class Asking:
         return None if found is None else self._guarded.stored(found)
 
     def stands(self) -> bool:
-        """Whether this question was charged, whatever interrupted whom."""
+        """Tell whether this question was charged, whatever interrupted whom."""
         return self._paid is not None and self._guarded.stands(self._paid)
 
     def stop(self) -> None:
@@ -119,7 +121,7 @@ class Asking:
         return requested(transaction, self._account, entry.request_id, entry.analyst, entry.question, entry.plan)
 
     def _repeated(self, transaction: Transaction) -> list[UnderWay]:
-        """The same request, under way; one that asks something else is refused."""
+        """Find the same request, under way; one that asks something else is refused."""
         columns = self._columns
         if not columns["request"]:
             return []
@@ -129,7 +131,7 @@ class Asking:
         return found
 
     def _equal(self, transaction: Transaction) -> list[UnderWay]:
-        """The same question on the same data, under way, whose answer will be accurate enough."""
+        """Find the same question on the same data, under way, whose answer will be accurate enough."""
         columns = self._columns
         if not columns["plan"] or not columns["data"]:
             return []
@@ -137,7 +139,7 @@ class Asking:
         return [other for other in found if entries.within(entries.read_widths(other.accuracy), self._accuracy)]
 
     def _living(self, transaction: Transaction, where: Where) -> list[UnderWay]:
-        """Charges whose payer may still answer; those of payers that died are stopped on the way."""
+        """List charges whose payer may still answer; those of payers that died are stopped on the way."""
         found = []
         for other in transaction.under_way({"account": self._account, **where}):
             lives = processes.alive(other.payer)
@@ -154,7 +156,7 @@ class Asking:
             transaction.begin(UnderWay(row.number, row.time, *given, accuracy, payer))
 
     def _wait(self, other: UnderWay, seconds: float) -> Row:
-        """The other's answer. Reading goes on meanwhile, and nothing is locked."""
+        """Wait for the other's answer. Reading goes on meanwhile, and nothing is locked."""
         end, pause = time.monotonic() + seconds, _SHORTEST
         while True:
             with self._guarded.reading() as transaction:
@@ -174,7 +176,7 @@ class Asking:
 
 
 def stored(guarded: GuardedStore, question: Where, accuracy: Mapping[str, Fraction]) -> Row | None:
-    """The newest answer to this question that is at least as accurate in every column asked for."""
+    """Find the newest answer to this question that is at least as accurate in every column asked for."""
     before = 0
     while True:
         with guarded.reading() as transaction:
@@ -193,7 +195,7 @@ def requested(
     question: str | None,
     plan: str | None,
 ) -> Row | None:
-    """The first answer to a request; a request id names one question for ever, by its plan or else by its text."""
+    """Find the first answer to a request; its id names one question for ever, by its plan or else by its text."""
     if request_id is None:
         return None
     where = {"kind": "answer", "account": account, "analyst": analyst or "", "request": request_id}
@@ -208,7 +210,9 @@ def _require_same(paid: Row | None, question: str | None, plan: str | None) -> N
         return
     if (plan != paid.plan) if plan else (question is not None and question != paid.question):
         raise RequestDiffers(
-            "this request id was used for another question", place="request_id", fix="give each question its own id"
+            "a request id names one question for ever; this one was used for another question",
+            place="request_id",
+            fix="give each question its own id",
         )
 
 

@@ -19,7 +19,7 @@ LARGE = 1 << 16
 
 
 class Bodies:
-    """The folder of one ledger's large answers; it is made with the first of them."""
+    """This is the folder of one ledger's large answers; it is made with the first of them."""
 
     def __init__(self, ledger: Path) -> None:
         self.folder = Path(f"{ledger}.answers")
@@ -39,7 +39,7 @@ class Bodies:
         return digest
 
     def read(self, digest: str) -> str | None:
-        """The body of this hash; None where its file is missing or was changed."""
+        """Read the body of this hash; None where its file is missing or was changed."""
         try:
             content = (self.folder / digest).read_bytes()
         except OSError:
@@ -47,7 +47,7 @@ class Bodies:
         return content.decode() if sha256(content).hexdigest() == digest else None
 
     def copy(self, target: Bodies) -> None:
-        """Every file, as it is, for a backup: files are never removed, so all that its lines refer to are here."""
+        """Copy every file, as it is, for a backup: files are never removed, so all that its lines refer to are here."""
         if self.folder.is_dir():
             for path in sorted(self.folder.glob("[0-9a-f]" * 64)):
                 target._write(path.name, path.read_bytes())

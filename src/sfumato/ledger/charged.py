@@ -20,7 +20,7 @@ from sfumato.privacy.numbers import whole
 @codec.value("charged")
 @dataclass(frozen=True)
 class Charged:
-    """A mechanism that is run on values which one unit changes by at most this, so many times with fresh noise.
+    """A mechanism is run on values which one unit changes by at most this, so many times with fresh noise.
 
     A release of thousands of equal measurements is kept as what it is: one part, and how often it is run. Only additive
     noise is told the sensitivity: a selection or an interactive mechanism states its own.
@@ -46,7 +46,7 @@ class Charged:
 
     @property
     def curve(self) -> Curve:
-        """What running it so many times leaks."""
+        """Give the curve of what running it so many times leaks."""
         additive = isinstance(self.mechanism, Additive)
         once = self.mechanism.curve(self.sensitivity or 0) if additive else self.mechanism.curve()  # type: ignore[call-arg]
         return once if self.times == 1 else compose([(once, self.times)])
@@ -56,7 +56,7 @@ Part = Charged | Curve
 
 
 def gathered(parts: Iterable[Charged]) -> tuple[Charged, ...]:
-    """The same parts, equal ones together, in the order in which they first occur."""
+    """Put equal parts together, in the order in which they first occur."""
     counted: dict[Charged, int] = {}
     for part in parts:
         once = replace(part, times=1)
@@ -65,7 +65,7 @@ def gathered(parts: Iterable[Charged]) -> tuple[Charged, ...]:
 
 
 def checked(value: object) -> tuple[Part, ...]:
-    """The parts of an entry: one, or several that are one release."""
+    """Check the parts of an entry: one, or several that are one release."""
     parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not parts or not all(isinstance(part, (Charged, Curve)) for part in parts):
         fix = "give what is run: Charged(mechanism, sensitivity), or the Curve of what it leaks"
@@ -74,17 +74,17 @@ def checked(value: object) -> tuple[Part, ...]:
 
 
 def curve(parts: Iterable[Part]) -> Curve:
-    """What all parts together leak: those of one release are composed."""
+    """Compose what all parts together leak: they are one release."""
     found = [part.curve if isinstance(part, Charged) else part for part in parts]
     return found[0] if len(found) == 1 else compose(found)
 
 
 def write(parts: Iterable[Part]) -> str:
-    """The parts as a line keeps them: a JSON list of tagged values."""
+    """Write the parts as a line keeps them: a JSON list of tagged values."""
     return f"[{','.join(codec.dumps(part) for part in parts)}]"
 
 
 def read(text: str) -> tuple[Part, ...]:
-    """The parts of a line; none where it keeps none."""
+    """Read the parts of a line; none where it keeps none."""
     found = json.loads(text or "[]")
     return checked([codec.loads(json.dumps(each)) for each in found]) if found else ()

@@ -42,7 +42,7 @@ def name(value: object, what: str) -> str:
 
 
 def prose(value: object, what: str, longest: int = QUESTION) -> str:
-    """Any text that can be stored: no NUL, no half characters, not endless."""
+    """Check any text that can be stored: no NUL, no half characters, not endless."""
     if not isinstance(value, str) or len(value) > longest or "\0" in value or not _whole(value):
         raise InvalidParameter(what, value, f"a text of at most {longest} characters without NUL or lone surrogates")
     return value
@@ -71,7 +71,7 @@ def _whole(value: str) -> bool:
 @codec.value("entry")
 @dataclass(frozen=True)
 class Entry:
-    """A release as it is charged: what is run, what was asked, on which data, by whom.
+    """An entry is a release as it is charged: what is run, what was asked, on which data, by whom.
 
     What it leaks follows from what is run, and is stated nowhere else.
     """
@@ -110,12 +110,12 @@ class Entry:
 
     @cached_property
     def curve(self) -> Curve:
-        """What the release leaks."""
+        """Give the curve of what the release leaks."""
         return charged.curve(self.parts)
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """The mechanisms that are run, as far as they are ours."""
+        """List the mechanisms that are run, as far as they are ours."""
         return tuple(part.mechanism for part in self.parts if isinstance(part, Charged))
 
     @property
@@ -125,7 +125,7 @@ class Entry:
 
     @property
     def columns(self) -> dict[str, str]:
-        """As a line stores it."""
+        """Write the entry as a line stores it."""
         return {
             "analyst": self.analyst or "",
             "request": self.request_id or "",
@@ -138,7 +138,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the ledger, as people read it."""
+    """A line of the ledger is shown here as people read it."""
 
     number: int
     time: datetime
@@ -175,7 +175,7 @@ class Line:
         return charged.curve(parts) if parts else None
 
     def summary(self) -> dict[str, Any]:
-        """What people want to know of it, as JSON: amounts are exact decimals, as text."""
+        """Write what people want to know of it as JSON: amounts are exact decimals, as text."""
         return {
             "number": self.number,
             "time": self.time.isoformat(),
@@ -188,7 +188,7 @@ class Line:
         }
 
     def words(self) -> tuple[str, ...]:
-        """Number, time, analyst, kind, question and cost in one line of text."""
+        """Write number, time, analyst, kind, question and cost in one line of text."""
         amounts = self.cost.amounts.items()
         cost = ", ".join(
             f"{name} {'∞' if amount is None else shown(float(amount))}" for name, amount in amounts if amount != 0
@@ -225,7 +225,7 @@ class Line:
 
 
 def _detail(row: Row) -> str:
-    """Of data that were joined, only where they are: even keyed hashes would tell whether an old content came back."""
+    """Show only where joined data are: even keyed hashes would tell whether an old content came back."""
     if row.kind != "source":
         return row.detail
     return json.dumps({"path": json.loads(row.detail)["path"]}, ensure_ascii=False)
@@ -243,7 +243,7 @@ def microseconds(time: datetime, what: str) -> int:
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """An answer that was bought before: free, with its date, never the buyer's name."""
+    """A stored answer was bought before: it is free, with its date, never the buyer's name."""
 
     number: int
     time: datetime
@@ -276,5 +276,5 @@ def read_widths(text: str) -> dict[str, Fraction]:
 
 
 def within(accuracy: Mapping[str, Fraction], asked: Mapping[str, Fraction]) -> bool:
-    """Whether the accuracy is at least what was asked for, in every column that was."""
+    """Tell whether the accuracy is at least what was asked for, in every column that was."""
     return all(column in accuracy and accuracy[column] <= width for column, width in asked.items())

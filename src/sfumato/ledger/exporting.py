@@ -23,7 +23,7 @@ _WHOLE = {"number", "tab", "about"}
 
 
 def record(line: Line, large: Callable[[str], str | None]) -> Record:
-    """One line as flat columns; ``large`` finds an answer that a file holds."""
+    """Write one line as flat columns; ``large`` finds an answer that a file holds."""
     return {
         "number": line.number,
         "time": line.time.isoformat(),
@@ -91,7 +91,9 @@ def _json(records: Iterator[Record], handle: int) -> None:
 
 
 def _csv(records: Iterator[Record], handle: int) -> None:
-    """With texts as in answers, where a spreadsheet runs none as a formula: questions are other people's texts."""
+    """Write CSV with texts as in answers, where a spreadsheet runs none as a formula: questions are other people's
+    texts.
+    """
     with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
         writer: csv.DictWriter[str] | None = None
         for found in records:
@@ -104,7 +106,7 @@ def _csv(records: Iterator[Record], handle: int) -> None:
 
 
 def _arrow(records: Iterator[Record], handle: int) -> None:
-    """The IPC file format, in batches."""
+    """Write the IPC file format, in batches."""
     import pyarrow
     from pyarrow import ipc
 

@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 
 class GuardedStore:
-    """A store, and what is known about its lines from elsewhere: an anchor, and what this process wrote itself."""
+    """A guarded store is a store with what is known about its lines from elsewhere: an anchor, and what this process
+    wrote itself.
+    """
 
     def __init__(self, store: Store, anchors: tuple[Anchor, ...], keyed: KeyedHash) -> None:
         self.store = store
@@ -61,15 +63,15 @@ class GuardedStore:
             self.wrote = True
 
     def columns(self, entry: Entry) -> dict[str, str]:
-        """An entry as a line stores it."""
+        """Write an entry as a line stores it."""
         return {**entry.columns, "data": self.data(entry.data)}
 
     def data(self, data: str) -> str:
-        """The data of a release as a line stores them."""
+        """Write the data of a release as a line stores them."""
         return self.keyed("data", data) if data else ""
 
     def body(self, body: str) -> dict[str, str]:
-        """An answer as a line stores it: a large one is in a file, durable before the line that refers to it."""
+        """Write an answer as a line stores it: a large one is in a file, durable before the line that refers to it."""
         if len(body) > LARGE or len(body.encode()) > LARGE:
             return {"file": self.store.bodies.keep(body)}
         return {"body": body}
@@ -82,14 +84,16 @@ class GuardedStore:
         return StoredAnswer.of(row, body)
 
     def terms(self, transaction: Transaction, account: str) -> Terms:
-        """The terms in force. A line never changes, so each is read once."""
+        """Give the terms in force. A line never changes, so each is read once."""
         number = transaction.last(account).terms
         if number not in self._terms:
             self._terms[number] = transaction.terms(number)
         return self._terms[number]
 
     def every_terms(self, transaction: Transaction, account: str) -> list[Terms]:
-        """All terms since the account was opened, oldest first: an amendment follows a line under the terms before."""
+        """List all terms since the account was opened, oldest first: an amendment follows a line under the terms
+        before.
+        """
         found = [self.terms(transaction, account)]
         number = transaction.last(account).terms
         while before := transaction.page({"account": account}, newest=True, before=number, limit=1):
@@ -98,7 +102,7 @@ class GuardedStore:
         return found[::-1]
 
     def budgets(self, transaction: Transaction, account: str, analyst: str = "") -> list[tuple[Budget, str]]:
-        """Every budget that must afford a charge, at spent and held together: the account's, and the analyst's."""
+        """List every budget that must afford a charge, at spent and held together: the account's, and the analyst's."""
         budget = self.terms(transaction, account).budget
         found = [(budget.at(read_spending(transaction.last(account).totals).total), "the account")]
         mine = transaction.newest(account=account, analyst=analyst) if analyst else None
@@ -126,7 +130,7 @@ class GuardedStore:
             raise Unanswered(written[0].number) from None
 
     def short(self, transaction: Transaction, account: str, analyst: str, cost: Cost) -> Callable[[], Overspent] | None:
-        """What works out the refusal of the first budget that cannot afford this; None when all can.
+        """Find the first budget that cannot afford this, and give what works out its refusal; None when all can.
 
         It proposes no more than every budget would accept.
         """
@@ -135,7 +139,7 @@ class GuardedStore:
         return None if short is None else lambda: short[0].refusal(cost, short[1], *(each for each, _ in budgets))
 
     def stands(self, row: Row) -> bool:
-        """Whether a line that was being written is on disk. Where that cannot be seen, count it as made."""
+        """Tell whether a line that was being written is on disk. Where that cannot be seen, count it as made."""
         error = sys.exception()
         if error is not None:
             traceback.clear_frames(error.__traceback__)  # a transaction that an interrupted frame still holds open
@@ -146,7 +150,7 @@ class GuardedStore:
             return True
 
     def behind(self, transaction: Transaction) -> int | None:
-        """The number of a line that is known to exist and does not, or None."""
+        """Find the number of a line that is known to exist and does not, or None."""
         for anchor in self.anchors:
             if not anchor.holds(transaction):
                 return anchor.number

@@ -38,7 +38,7 @@ class Tab:
 
     @property
     def left(self) -> dict[str, Fraction | None]:
-        """What it still holds, per currency."""
+        """Give what it still holds, per currency."""
         with self._guarded.reading() as transaction:
             found = transaction.newest(tab=self.number)
         return {} if found is None else read_cost(found.left).amounts
@@ -104,7 +104,7 @@ class Tab:
 
 
 def end_tab(transaction: Transaction, last: Row, *, keep: bool, reason: str = "") -> Row:
-    """The closing line; with ``keep`` what was held is spent."""
+    """Append the closing line; with ``keep`` what was held is spent."""
     cost = read_cost(last.left) if keep else NOTHING
     columns = {"analyst": last.analyst, "question": reason}
     return transaction.append("tab-close", last.account, columns, cost=cost, left=NOTHING, tab=last.tab)

@@ -27,7 +27,7 @@ _PAGE = 1000
 
 
 def newest(store: Store) -> Verification:
-    """The store's shape, its key, and the lines since the last checkpoint."""
+    """Check the store's shape, its key, and the lines since the last checkpoint."""
     try:
         fault, last = store.misshapen(), _last(store)
         begun = fault or not last or _begins(store)
@@ -53,7 +53,7 @@ def everything(store: Store) -> Verification:
 
 
 def _walked(store: Store, parts: list[tuple[int, int]]) -> tuple[Verification, str | None]:
-    """The first fault of all stretches but the first in processes of their own, and what is wrong with the store.
+    """Find the first fault of all stretches but the first in processes of their own, and what is wrong with the store.
 
     A stretch whose process did not answer is walked here.
     """
@@ -76,13 +76,15 @@ def _last(store: Store) -> int:
 
 
 def _begins(store: Store) -> bool:
-    """Whether the first line was written under the key that is there now: under another, nothing is recognised."""
+    """Tell whether the first line was written under the key that is there now: under another, nothing is recognised."""
     with store.reading() as rows:
         return [row.previous for row in rows.select({"number": 1}, limit=1)] == [KeyedHash(store.key()).origin]
 
 
 def _bounds(last: int, parts: int) -> list[tuple[int, int]]:
-    """Even stretches; the first a sixth shorter, because whoever walks it also checks the store's pages."""
+    """Cut the lines into even stretches; the first is a sixth shorter, because whoever walks it also checks the store's
+    pages.
+    """
     if parts == 1:
         return [(0, last)]
     first = last * 5 // (6 * parts)
@@ -91,7 +93,7 @@ def _bounds(last: int, parts: int) -> list[tuple[int, int]]:
 
 
 def _stretch(store: Store, after: int, until: int, *, files: bool = True) -> Verification:
-    """The lines after one number up to another, with the files that hold their large answers."""
+    """Read the lines after one number up to another, with the files that hold their large answers."""
     lost: list[int] = []
 
     def earlier(before: int, equal: Where) -> Row | None:

@@ -29,16 +29,16 @@ _ELSEWHERE = re.compile(r"(memory|postgres|postgresql|spark|s3|https?|gs|az)://"
 
 @runtime_checkable
 class Data(Protocol):
-    """Data as whoever reads them identifies them, in plain texts that are kept as keyed hashes."""
+    """Data are described by whoever reads them, in plain texts that are kept as keyed hashes."""
 
     @property
     def address(self) -> str:
-        """The real path of a file, or any other address."""
+        """Give the real path of a file, or any other address."""
         ...
 
     @property
     def size(self) -> str:
-        """How many bytes a file has."""
+        """Give the number of bytes of a file."""
         ...
 
     @property
@@ -48,17 +48,17 @@ class Data(Protocol):
 
     @property
     def look(self) -> str:
-        """What changes whenever the content does; empty while nothing of the kind is known."""
+        """Give a text that changes whenever the content does; empty while nothing of the kind is known."""
         ...
 
     @property
     def part(self) -> str:
-        """The one table of a file that is read; empty where all of the file may be."""
+        """Name the one table of a file that is read; empty where all of the file may be."""
         ...
 
     @property
     def fingerprint(self) -> Callable[[], str]:
-        """Finds a hash of the content, which may mean to read all of it."""
+        """Find a hash of the content, which may mean to read all of it."""
         ...
 
 
@@ -69,7 +69,9 @@ Given = Data | str | os.PathLike[str]
 @codec.value("source")
 @dataclass(frozen=True)
 class Source:
-    """Data at one moment: where they were in plain, what they were in keyed hashes, each empty where it is unknown."""
+    """A source is data at one moment: where they were in plain, what they were in keyed hashes, each empty where it is
+    unknown.
+    """
 
     path: str
     """The real path of a file, or any other address. Of data in memory, which are known by content alone, no more than
@@ -105,14 +107,16 @@ def known(transaction: Transaction, account: str) -> list[Source]:
 
 
 def changed(source: Source, before: Sequence[Source]) -> bool:
-    """Whether this is not what was joined last under the same path, of the same table; data in memory have none."""
+    """Tell whether this differs from what was joined last under its path, of its table; data in memory have none."""
     if source.path == MEMORY:
         return source not in before
     return source != _last(source.path, [each for each in before if each.part == source.part])
 
 
 def version(before: Sequence[Source]) -> int:
-    """How many contents were joined one after another: changes are counted, whether or not an old content came back."""
+    """Count how many contents were joined one after another: changes are counted, whether or not an old content came
+    back.
+    """
     last: dict[str, str] = {}
     count = 0
     for source in before:
@@ -123,12 +127,12 @@ def version(before: Sequence[Source]) -> int:
 
 
 def taken(all_joined: Joined, account: str, source: Source, keyed: KeyedHash) -> str | None:
-    """The other account that knows this path, this content or this file."""
+    """Find the other account that knows this path, this content or this file."""
     return next((owner for owner, other in all_joined if owner != account and _same(source, other, keyed)), None)
 
 
 def protected(all_joined: Joined, source: Given, fingerprint: str | None, keyed: KeyedHash) -> str | None:
-    """The account that knows these data. Their content is asked for only if data of their size were joined.
+    """Find the account that knows these data. Their content is asked for only if data of their size were joined.
 
     A database may hold a private table and a public one: of one file, only the same table is the same data. Where
     either side may be read from all of the file, as a view may, the file is.
@@ -151,7 +155,7 @@ def _same(source: Source, other: Source, keyed: KeyedHash) -> bool:
 
 
 def look(source: Given, fingerprint: str | None, before: Sequence[Source], keyed: KeyedHash) -> Source:
-    """The source as it is now: content is asked for, unless the data look as they did when it was asked before."""
+    """Look at the source as it is now: content is asked for, unless the data look as they did when it was last."""
     found = _glance(source, fingerprint, keyed)
     if found.fingerprint or _ELSEWHERE.match(found.path):
         return found
@@ -165,7 +169,7 @@ def look(source: Given, fingerprint: str | None, before: Sequence[Source], keyed
 
 
 def _glance(source: Given, fingerprint: str | None, keyed: KeyedHash) -> Source:
-    """The source as far as it is known without the content of a file."""
+    """Describe the source as far as it is known without the content of a file."""
     if isinstance(source, Data) and not _ELSEWHERE.match(source.address):
         part = keyed("part", source.part) if source.part else ""
         return Source(source.address, "", keyed("size", source.size), keyed("file", source.file), part=part)
@@ -186,12 +190,12 @@ def _glance(source: Given, fingerprint: str | None, keyed: KeyedHash) -> Source:
 
 
 def _last(path: str, before: Sequence[Source]) -> Source | None:
-    """What was joined last under this path."""
+    """Find what was joined last under this path."""
     return next((source for source in reversed(before) if source.path == path), None)
 
 
 def _file_at(path: str, keyed: KeyedHash) -> str:
-    """What a path names now: a look at its entry, not into the file."""
+    """Look up what a path names now: at its entry, not into the file."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):

@@ -46,7 +46,8 @@ class Ledger:
         anchor: Anchor | str | os.PathLike[str] | None = None,
         timeout: Number = 30,
     ) -> Self:
-        """The ledger in this file, made when it is missing; ``timeout``: how many seconds to wait for a lock.
+        """Open the ledger in this file, which is made when it is missing; ``timeout`` is how many seconds to wait for a
+        lock.
 
         The lines since the last checkpoint (every thousandth line) are verified. An ``anchor``, and the one that is
         kept beside the file, must be in it, or nothing more is charged until the owner has acknowledged that.
@@ -71,7 +72,7 @@ class Ledger:
             return tuple(row.account for row in transaction.page({"kind": "account-open"}))
 
     def account(self, name: str, *, unit: PrivacyUnit | None = None, budget: Budget | None = None) -> Account:
-        """A population's account: opened on first use with these terms, which then are fixed for life."""
+        """Open a population's account on first use with these terms, which then are fixed for life."""
         entries.name(name, "account")
         asked = None if unit is None and budget is None else Terms(unit, budget)  # type: ignore[arg-type]
         with self._guarded.reading() as transaction:
@@ -98,7 +99,7 @@ class Ledger:
         account = joined_sources.protected(joined, source, fingerprint, self._guarded.keyed)
         if account is not None:
             raise SourceTaken(
-                f"these data are private: the account {account!r} protects them",
+                f"private data cannot be declared public: the account {account!r} protects them",
                 place="a table declared public",
                 fix="remove public = true, and say with id = … whose rows they are; in a database file with a private"
                 " table other tables may be public, views may not",
@@ -112,7 +113,7 @@ class Ledger:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Iterator[Line]:
-        """Lines in order, of one account or analyst, from ``since`` on and before ``until``."""
+        """List lines in order, of one account or analyst, from ``since`` on and before ``until``."""
         given = (("account", account), ("analyst", analyst))
         equal = {key: entries.name(value, key) for key, value in given if value is not None}
         end = None if until is None else entries.microseconds(until, "until")
@@ -129,7 +130,7 @@ class Ledger:
             after = rows[-1].number
 
     def _before(self, time: int) -> int:
-        """The last line older than this: times never fall, so it is found by halving."""
+        """Find the last line older than this: times never fall, so it is found by halving."""
         with self._guarded.reading() as transaction:
             low, high = 0, transaction.head.number if transaction.head else 0
             while low < high:
@@ -160,7 +161,7 @@ class Ledger:
             return anchored(transaction)
 
     def acknowledge(self, anchor: Anchor | None = None, *, reason: str) -> tuple[Line, ...]:
-        """As the owner, accept that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
+        """Accept, as the owner, that lines an anchor knows are lost: totals rise to the anchor's, charging goes on."""
         entries.reason(reason)
         lost = (anchor,) if anchor is not None else self._guarded.anchors
         if not lost or not all(isinstance(each, Anchor) for each in lost):
@@ -177,7 +178,7 @@ class Ledger:
         self._guarded.store.backup(path)
 
     def export(self, form: str, path: str | os.PathLike[str]) -> None:
-        """Every line as "json", "csv" or "arrow", in a new file; large answers are in it, unless they are lost."""
+        """Write every line as "json", "csv" or "arrow" to a new file; large answers are in it, unless they are lost."""
         export(self.lines(), form, path, self._guarded.store.bodies.read)
 
     def close(self) -> None:
@@ -196,7 +197,7 @@ class Ledger:
 
 
 def _key(store: SQLiteStore) -> bytes:
-    """The key of a ledger that is damaged, as far as it can be read: what is there can still be looked at."""
+    """Read the key of a ledger that is damaged, as far as it can be read: what is there can still be looked at."""
     try:
         return store.key()
     except LedgerUnavailable:
@@ -219,7 +220,7 @@ def _require_same(name: str, terms: Terms, asked: Terms) -> None:
 
 
 def _alike(known: Budget, asked: Budget) -> bool:
-    """Equal. The default order is computed in floats, to six digits: another machine may find another last one.
+    """Tell whether two budgets are equal but for their order.
 
     It also follows ε and δ, which an amendment changes and the account's order does not: who names no order asks for
     the account's own. What is enforced are the account's terms in any case.

@@ -22,7 +22,7 @@ _NETWORK = re.compile(
 
 
 def resolve(path: object) -> Path:
-    """The real path of a ledger, in a folder that exists."""
+    """Resolve the real path of a ledger, in a folder that exists."""
     found = Path(os.path.realpath(address(path, "path")))
     if not found.parent.is_dir():
         raise LedgerUnavailable(
@@ -34,7 +34,7 @@ def resolve(path: object) -> Path:
 
 
 def address(path: object, what: str) -> str:
-    """A path as text that can be kept: not empty, and made of whole characters."""
+    """Write a path as text that can be kept: not empty, and made of whole characters."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InvalidParameter(what, path, "the path of a file, in whole characters")
@@ -66,7 +66,7 @@ def require_one_name(path: Path) -> None:
 
 
 def filesystem(path: Path, mounts: str) -> str | None:
-    """The type of the file system that holds a path, by its longest mount point; of equals the last mounted."""
+    """Find the type of the file system that holds a path, by its longest mount point; of equals the last mounted."""
     best, kind = -1, None
     for point, found in _mounted(mounts):
         if path.is_relative_to(point) and len(point) >= best:
@@ -75,7 +75,7 @@ def filesystem(path: Path, mounts: str) -> str | None:
 
 
 def _mounted(mounts: str) -> Iterator[tuple[str, str]]:
-    """Every mount point and the type of its file system."""
+    """List every mount point and the type of its file system."""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split(" ")

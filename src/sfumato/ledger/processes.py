@@ -1,4 +1,4 @@
-"""A process that has ended is known as such for ever, although its number is given to others.
+"""A process is known to have ended for ever, although its number is given to others.
 
 A process is named by the boot of its machine, its namespace, its number and its start. Where the system does not say
 these, or another namespace hides the process, nobody knows.
@@ -40,7 +40,7 @@ def _named(number: int) -> str:
 
 
 def _start(number: int) -> str:
-    """When it started, in the system's ticks; empty for one that has ended, buried or not."""
+    """Read when it started, in the system's ticks; empty for one that has ended, buried or not."""
     try:
         fields = (PROCESSES / str(number) / "stat").read_bytes().rpartition(b") ")[2].split()
     except OSError:

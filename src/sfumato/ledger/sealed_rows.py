@@ -30,7 +30,8 @@ KINDS = (
 
 
 class Row(NamedTuple):
-    """One line. Every text is present, empty where it has no meaning; amounts are written by ``spending``.
+    """A row is one line as it is stored. Every text is present, empty where it has no meaning; amounts are written by
+    ``spending``.
 
     The newest line of an account, of an analyst or of a tab says all there is to know about it, so that a charge
     reads a handful of rows however long the history is.
@@ -78,7 +79,7 @@ class Row(NamedTuple):
     hash: str = ""
 
     def seal(self) -> str:
-        """SHA-256 of every other column.
+        """Compute the SHA-256 of every other column.
 
         No text may contain NUL and the number of columns is fixed, so columns joined by NUL can be split in one way
         only: a column that did contain one would make one too many.

@@ -47,7 +47,7 @@ class Spending(NamedTuple):
     unbounded: int = 0
 
     def after(self, cost: Cost, before: Cost = NOTHING, left: Cost = NOTHING) -> Spending:
-        """After a line of this cost on a tab that held ``before`` and now holds ``left``."""
+        """Add a line of this cost on a tab that held ``before`` and now holds ``left``."""
         if before is left and cost is NOTHING:
             return self
         pure = None if self.pure is None or cost.pure is None else self.pure + cost.pure
@@ -75,7 +75,7 @@ class Spending(NamedTuple):
 
     @property
     def total(self) -> Cost:
-        """Spent and held together: what admission is decided on."""
+        """Add spent and held: admission is decided on this."""
         return self.spent + self.held
 
     def __str__(self) -> str:

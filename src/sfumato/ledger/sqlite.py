@@ -71,7 +71,7 @@ _forking = threading.local()
 
 
 class SQLiteStore:
-    """The lines of one file."""
+    """A SQLite store keeps the lines of one file."""
 
     def __init__(self, path: object, timeout: float) -> None:
         self._path = local_files.resolve(path)
@@ -178,7 +178,7 @@ class SQLiteStore:
             raise
 
     def _log_ahead(self, connection: sqlite3.Connection) -> None:
-        """WAL, for good. SQLite does not wait its turn for this one, so we do."""
+        """Switch the file to WAL, for good. SQLite does not wait its turn for this one, so we do."""
         patience = time.monotonic() + self._timeout
         while True:
             try:
@@ -226,7 +226,7 @@ class SQLiteStore:
             raise LedgerDamaged(None, "its header does not hold its key") from None
 
     def misshapen(self) -> str | None:
-        """Whether the schema is the one we wrote: a trigger or an index more or less changes what a line means."""
+        """Tell whether the schema is the one we wrote: a trigger or an index more or less changes what a line means."""
         with self._lock, self._explained():
             expected = [statement for version in MIGRATIONS for statement in version]
             schema = self._opened().execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
@@ -234,7 +234,7 @@ class SQLiteStore:
         return None if same else "its schema is not the one that was written"
 
     def fault(self) -> str | None:
-        """SQLite's own check of pages and indexes."""
+        """Run SQLite's own check of pages and indexes."""
         with self._lock, self._explained():
             (found,) = self._opened().execute("PRAGMA integrity_check(1)").fetchone()
         return None if found == "ok" else "its pages or indexes contradict each other"
@@ -287,7 +287,7 @@ class SQLiteStore:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Driver errors as refusals; a driver's own words could hold a value, so they are not repeated."""
+        """Turn driver errors into refusals; a driver's own words could hold a value, so they are not repeated."""
         try:
             yield
         except sqlite3.DatabaseError as error:
@@ -307,7 +307,7 @@ class SQLiteStore:
 
 
 class SQLiteRows:
-    """The lines inside a transaction of one connection."""
+    """These are the lines inside a transaction of one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -354,7 +354,7 @@ class SQLiteRows:
 def _statement(
     columns: tuple[str, ...], present: tuple[str, ...], kind: str, newest: bool, after: bool, before: bool
 ) -> str:
-    """The query for these columns; ``present`` have values that are not empty.
+    """Write the query for these columns; ``present`` have values that are not empty.
 
     A kind stands in the text, as it does in its index: there are twelve, and none comes from outside.
     """
@@ -386,7 +386,7 @@ _TROUBLE = ("the ledger could not be used", "verify it: ledger.verify() says wha
 
 
 def _newest() -> int:
-    """The number of the schema that is written here."""
+    """Give the number of the schema that is written here."""
     return UNREAD + len(MIGRATIONS)
 
 

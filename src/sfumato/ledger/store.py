@@ -17,7 +17,7 @@ Where = Mapping[str, str | int]
 
 
 class UnderWay(NamedTuple):
-    """A charge on its way to its answer. Others who ask the same wait for it instead of paying."""
+    """A charge is under way until it is answered. Others who ask the same wait for it instead of paying."""
 
     number: int
     """The line of the charge."""
@@ -34,19 +34,19 @@ class UnderWay(NamedTuple):
 
 
 class Rows(Protocol):
-    """The lines inside one transaction."""
+    """These are the lines inside one transaction."""
 
     def select(
         self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int
     ) -> Sequence[Row]:
-        """Lines whose columns equal these, by number (``newest``: from the last), strictly between after and before;
-        a negative limit is none.
+        """Select lines whose columns equal these, by number (``newest``: from the last), strictly between after and
+        before; a negative limit is none.
         """
 
     def append(self, row: Row) -> None: ...
 
     def under_way(self, equal: Where) -> Sequence[UnderWay]:
-        """The charges under way whose columns equal these, by number."""
+        """List the charges under way whose columns equal these, by number."""
 
     def begin(self, charge: UnderWay) -> None: ...
 
@@ -61,21 +61,21 @@ class Store(Protocol):
     """Where large answers are kept."""
 
     def reading(self) -> AbstractContextManager[Rows]:
-        """One consistent view."""
+        """Open one consistent view."""
 
     def writing(self) -> AbstractContextManager[Rows]:
         """Nobody else writes meanwhile; what was appended is durable when the block has ended, or nothing is."""
 
     def key(self) -> bytes:
-        """The random key in its header, made with it and never changed."""
+        """Read the random key in its header, made with it and never changed."""
 
     def misshapen(self) -> str | None:
-        """What is wrong with its shape: tables, indexes, triggers. Quick."""
+        """Find what is wrong with its shape: tables, indexes, triggers. Quick."""
 
     def fault(self) -> str | None:
-        """What is wrong with its content apart from the lines: indexes, structure. As slow as the content is long."""
+        """Find what is wrong with its content apart from the lines: indexes, structure. This reads all of it."""
 
     def backup(self, place: object) -> None:
-        """A copy of this moment, with all large answers that its lines refer to."""
+        """Make a copy of this moment, with all large answers that its lines refer to."""
 
     def close(self) -> None: ...

@@ -17,7 +17,7 @@ from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 @codec.value("terms")
 @dataclass(frozen=True)
 class Terms:
-    """What an account was opened with: whom it protects and what may be spent on them."""
+    """Terms say what an account was opened with: whom it protects and what may be spent on them."""
 
     unit: PrivacyUnit
     budget: Budget
@@ -47,7 +47,7 @@ class Transaction:
         return [_sealed(row) for row in found]
 
     def newest(self, **equal: str | int) -> Row | None:
-        """The last line whose columns equal these; most often it is the very last."""
+        """Find the last line whose columns equal these; most often it is the very last."""
         head = self.head
         if head is not None and all(getattr(head, column) == value for column, value in equal.items()):
             return head
@@ -58,10 +58,10 @@ class Transaction:
         return self.newest(number=number)
 
     def last(self, account: str) -> Row:
-        """The newest line of an account that is known to exist."""
+        """Find the newest line of an account that is known to exist."""
         found = self.newest(account=account)
         if found is None:
-            raise LedgerDamaged(None, "an account that was opened is missing")
+            raise LedgerDamaged(None, "it lacks an account that was opened")
         return found
 
     def has(self, number: int, seal: str) -> bool:
@@ -76,7 +76,7 @@ class Transaction:
         return value
 
     def under_way(self, equal: Where) -> Sequence[UnderWay]:
-        """Charges that are not answered yet, whose columns equal these."""
+        """List charges that are not answered yet, whose columns equal these."""
         return self._rows.under_way(equal)
 
     def begin(self, charge: UnderWay) -> None:
@@ -102,7 +102,7 @@ class Transaction:
         left: Cost | None = None,
         tab: int = 0,
     ) -> Row:
-        """The next line: its number, time, totals and seal follow from the lines before."""
+        """Append the next line: its number, time, totals and seal follow from the lines before."""
         analyst = columns.get("analyst", "")
         last = self.newest(account=account)
         mine = self.newest(account=account, analyst=analyst) if analyst else None

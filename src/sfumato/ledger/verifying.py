@@ -22,7 +22,9 @@ LOST = "the file that holds this answer is missing or was changed"
 
 @dataclass(frozen=True)
 class Verification:
-    """What verifying found: ``holds``, or the first bad line (None: the file as a whole) and why."""
+    """A verification says what was found: that all ``holds``, or the first bad line (None: the file as a whole) and
+    why.
+    """
 
     lines: int
     bad: int | None = None
@@ -50,8 +52,8 @@ def _none(_before: int, _equal: Where) -> None:
 
 @dataclass
 class Checker:
-    """What the lines so far imply. From line 1 on it needs nothing else; started later (from a checkpoint), it looks up
-    what accounts, analysts and tabs stood at ``earlier``.
+    """A checker knows what the lines so far imply. From line 1 on it needs nothing else; started later (from a
+    checkpoint), it looks up what accounts, analysts and tabs stood at ``earlier``.
     """
 
     number: int
@@ -71,7 +73,7 @@ class Checker:
 
     @classmethod
     def whole(cls, origin: str) -> Checker:
-        """From the first line on; ``origin`` is what stands before it."""
+        """Start a checker at the first line; ``origin`` is what stands before it."""
         return cls(0, 0, origin)
 
     @classmethod
@@ -121,7 +123,7 @@ class Checker:
             raise _Bad("there is no such kind of line")
 
     def _account(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
-        """Spent grows by the cost, held by what the tab holds now less what it held."""
+        """Check that spent grows by the cost, and held by what the tab holds now less what it held."""
         known = self.accounts.get(row.account) or self._earlier_account(row)
         if (known is None) is not (row.kind == "account-open"):
             raise _Bad("its account was not opened, or is opened twice")
@@ -144,7 +146,7 @@ class Checker:
         self.analysts[key] = spending, row.share
 
     def _tab(self, row: Row, cost: Cost) -> tuple[Cost, Cost]:
-        """What the tab held and holds: a step moves its cost out of it, opening and closing all or nothing."""
+        """Check what the tab held and holds: a step moves its cost out of it, opening and closing all or nothing."""
         left = read_cost(row.left)
         if row.kind == "tab-open":
             if row.tab != row.number or NOTHING not in (cost, left):
@@ -188,4 +190,4 @@ class Checker:
 
 
 class _Bad(Exception):
-    """A line that breaks a rule."""
+    """A line breaks a rule."""

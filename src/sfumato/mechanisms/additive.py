@@ -26,7 +26,7 @@ _LAPLACE_TABLE_PAYS, _GAUSSIAN_TABLE_PAYS = 1 << 19, 1 << 16  # draws after whic
 
 
 def _sizes(value: Number | Iterable[Number], name: str, grid: Fraction | None) -> Size:
-    """One scale, or one for each element, within the range in which every draw is exact and bounded in time."""
+    """Read one scale, or one for each element, within the range in which every draw is exact and bounded in time."""
     many = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes)) and np.ndim(value) > 0
     given: list[Any] = list(cast("Iterable[Number]", value)) if many else [value]
     sizes = [exact(each, name, POSITIVE) for each in given]
@@ -48,7 +48,7 @@ def _shown(size: Size) -> str:
 @codec.value("laplace")
 @dataclass(frozen=True)
 class Laplace:
-    """Discrete Laplace noise: P(x) ∝ e^{−|x|/scale} on whole numbers, or on multiples of a power-of-two ``grid``.
+    """Discrete Laplace noise has P(x) ∝ e^{−|x|/scale} on whole numbers, or on multiples of a power-of-two ``grid``.
 
     Drawn exactly; ε-DP with ε = Δ₁/scale (Dwork, McSherry, Nissim & Smith 2006; on ℤ: Ghosh, Roughgarden &
     Sundararajan 2009). A sequence of scales gives each element its own.
@@ -79,7 +79,7 @@ class Laplace:
 
     @classmethod
     def closed_form(cls, *, epsilon: Fraction | None, rho: Fraction | None) -> Fraction | None:  # noqa: ARG003
-        """ε = Δ₁/scale."""
+        """Give the scale for a change of norm 1, by ε = Δ₁/scale."""
         return None if epsilon is None else 1 / epsilon
 
     @property
@@ -87,16 +87,19 @@ class Laplace:
         return _in_steps(self.scale, self.grid)
 
     def apply(self, values: Any) -> Any:
-        """The values plus fresh noise: an int for an int, an array for an array."""
+        """Add fresh noise to the values: an int gives an int, an array gives an array."""
         return _apply(self, values)
 
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
-        """What it leaks when one unit moves the values by at most this: that of the noise actually drawn."""
+        """Give the curve of what it leaks when one unit moves the values by at most this: that of the noise actually
+        drawn.
+        """
         change = grids.in_steps(Sensitivity.of(sensitivity), self.grid)
         return compose(Curve.discrete_laplace(size, part) for size, part in _split(self.sizes, change))
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """The least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail 2q^{t}/(1+q).
+        """Find the least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail
+        2q^{t}/(1+q).
 
         With several scales it is that of the largest. Rounding the values to a grid, half a step at most, is not
         noise and not in it.
@@ -123,7 +126,7 @@ class Laplace:
 @codec.value("gaussian")
 @dataclass(frozen=True)
 class Gaussian:
-    """Discrete Gaussian noise: P(x) ∝ e^{−x²/2σ²} on whole numbers, or on multiples of a power-of-two ``grid``.
+    """Discrete Gaussian noise has P(x) ∝ e^{−x²/2σ²} on whole numbers, or on multiples of a power-of-two ``grid``.
 
     Drawn exactly; ρ-zCDP with ρ = Δ₂²/2σ² (Canonne, Kamath & Steinke 2020). A sequence of sigmas gives each element
     its own.
@@ -154,12 +157,12 @@ class Gaussian:
 
     @classmethod
     def closed_form(cls, *, epsilon: Fraction | None, rho: Fraction | None) -> Fraction | None:  # noqa: ARG003
-        """ρ = Δ₂²/2σ², rounded up by more than a square root may be off."""
+        """Give the σ for a change of norm 1, by ρ = Δ₂²/2σ², rounded up by more than a square root may be off."""
         return None if rho is None else Fraction(math.sqrt(1 / (2 * rho))) * (1 + Fraction(1, 2**40))
 
     @classmethod
     def classical(cls, epsilon: Number, delta: Number, sensitivity: Sensitivity | Number = 1) -> Gaussian:
-        """The textbook's σ = Δ₂√(2 ln(1.25/δ))/ε, for ε < 1 only (Dwork & Roth 2014, Thm A.1).
+        """Make the textbook's noise, σ = Δ₂√(2 ln(1.25/δ))/ε, for ε < 1 only (Dwork & Roth 2014, Thm A.1).
 
         For comparison: ``calibrate(Gaussian, …)`` finds less noise for the same promise, and for any ε.
         """
@@ -178,18 +181,20 @@ class Gaussian:
         return _in_steps(self.sigma, self.grid)
 
     def apply(self, values: Any) -> Any:
-        """The values plus fresh noise: an int for an int, an array for an array."""
+        """Add fresh noise to the values: an int gives an int, an array gives an array."""
         return _apply(self, values)
 
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
-        """What it leaks when one unit moves the values by at most this: that of the noise actually drawn."""
+        """Give the curve of what it leaks when one unit moves the values by at most this: that of the noise actually
+        drawn.
+        """
         change = grids.in_steps(Sensitivity.of(sensitivity), self.grid)
         if len(self.sizes) == 1:
             return Curve.discrete_gaussian(self.sizes[0], change)
         return _unequal_gaussian(self.sizes, change)
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """The least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail."""
+        """Find the least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail."""
         beta, sigma = _miss(confidence, k), float(max(self.sizes))
         return _gaussian_width(sigma, beta) * (self.grid or Fraction(1))
 
@@ -229,7 +234,7 @@ def _apply(mechanism: Laplace | Gaussian, values: Any) -> Any:
 
 
 class Sampler:
-    """Chooses between the table, the vectorised and the scalar way to draw: one law, three costs."""
+    """A sampler chooses between the table, the vectorised and the scalar way to draw: one law, three costs."""
 
     def __init__(self, kind: str, sizes: tuple[Fraction, ...]) -> None:
         self.kind = kind
@@ -241,7 +246,7 @@ class Sampler:
 
     @cached_property
     def added(self) -> Callable[[int], int]:
-        """A function that adds one number to a value."""
+        """Give a function that adds one number to a value."""
         return self._law.Single(self.sizes[0]).added
 
     def planned(self, count: int) -> Any:
@@ -271,7 +276,7 @@ class Sampler:
 
 
 def _split(sizes: tuple[Fraction, ...], change: Sensitivity) -> list[tuple[Fraction, Sensitivity]]:
-    """The worst change over coordinates of unequal scales, as changes of single scales.
+    """Split the worst change over coordinates of unequal scales into changes of single scales.
 
     Larger noise is smaller noise plus more of it, so it leaks less. When every coordinate may move fully the worst
     change is in the smallest scales. Where a total cuts corners off, all scales are taken as the smallest: safe.
@@ -283,7 +288,7 @@ def _split(sizes: tuple[Fraction, ...], change: Sensitivity) -> list[tuple[Fract
 
 
 def _unequal_gaussian(sizes: tuple[Fraction, ...], change: Sensitivity) -> Curve:
-    """ρ = max Σvᵢ²/2σᵢ²: convex in v, so attained with the largest changes on the smallest σ."""
+    """Compute ρ = max Σvᵢ²/2σᵢ²: convex in v, so attained with the largest changes on the smallest σ."""
     worst = sorted(sizes)
     moves = [size for size, count in change.coordinates for _ in range(min(count, len(worst)))]
     pairs = zip(moves, worst, strict=False)
@@ -292,7 +297,7 @@ def _unequal_gaussian(sizes: tuple[Fraction, ...], change: Sensitivity) -> Curve
 
 
 def _miss(confidence: Number, k: int) -> float:
-    """The probability with which one of k independent noises may lie outside, so that all lie inside with
+    """Compute the probability with which one of k independent noises may lie outside, so that all lie inside with
     ``confidence``.
     """
     outside = float(1 - exact(confidence, "confidence", CONFIDENCE))
@@ -300,7 +305,7 @@ def _miss(confidence: Number, k: int) -> float:
 
 
 def _gaussian_width(sigma: float, beta: float) -> int:
-    """The least w with P(|Y| > w) ≤ β.
+    """Find the least w with P(|Y| > w) ≤ β.
 
     Small σ by summing the law. Large σ: for w + ½ > σ the density is convex, so each term is below its integral
     over a unit around it, and P(|Y| > w) ≤ erfc((w + ½)/σ√2).

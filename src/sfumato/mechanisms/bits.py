@@ -41,7 +41,7 @@ class Stream:
         self._encrypt: Any = None
 
     def take(self, count: int) -> bytes:
-        """The next ``count`` bytes."""
+        """Take the next ``count`` bytes."""
         while True:
             if self._process != os.getpid() or self._left <= 0:
                 self._key()
@@ -83,7 +83,9 @@ _keys: dict[bytes, object] = {}
 
 
 def _new_key() -> bytes:
-    """A key that was not drawn before. Two are drawn: a stuck source is found out at its first use in every process."""
+    """Draw a key that was not drawn before. Two are drawn: a stuck source is found out at its first use in every
+    process.
+    """
     if len(_keys) >= _MOST_KEYS:
         _keys.clear()
     for _ in range(2):
@@ -95,7 +97,7 @@ def _new_key() -> bytes:
 
 
 class _Streams(threading.local):
-    """The streams of a thread that nobody is drawing from."""
+    """These are the streams of a thread that nobody is drawing from."""
 
     def __init__(self) -> None:
         self.idle: list[Stream] = []
@@ -105,7 +107,7 @@ _streams = _Streams()
 
 
 def _forget() -> None:
-    """In a child after a fork: whatever the parent's streams would have said next is not ours to say."""
+    """Forget, in a child after a fork, whatever the parent's streams would have said next: it is not ours to say."""
     global _streams
     _streams = _Streams()
 
@@ -114,7 +116,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _take(count: int) -> bytes:
-    """The next ``count`` bytes of a stream that is nobody else's meanwhile."""
+    """Take the next ``count`` bytes of a stream that is nobody else's meanwhile."""
     idle = _streams.idle
     try:
         stream = idle.pop()
@@ -126,31 +128,31 @@ def _take(count: int) -> bytes:
 
 
 def words(count: int) -> NDArray[np.uint64]:
-    """Independent uniform 64-bit words."""
+    """Draw independent uniform 64-bit words."""
     return np.frombuffer(_take(8 * count), np.uint64)
 
 
 def shorts(count: int) -> NDArray[np.uint16]:
-    """Independent uniform 16-bit words."""
+    """Draw independent uniform 16-bit words."""
     return np.frombuffer(_take(2 * count), np.uint16)
 
 
 def integer(width: int) -> int:
-    """One uniform integer of ``width`` bits: whole bytes are read, and of the last one the bits that are not asked for
-    are dropped.
+    """Draw one uniform integer of ``width`` bits: whole bytes are read, and bits of the last that are not asked for
+    dropped.
     """
     return int.from_bytes(_take(-(-width // 8)), "little") >> (-width % 8)
 
 
 def below(limit: int) -> int:
-    """One uniform integer in [0, limit), by rejection."""
+    """Draw one uniform integer in [0, limit), by rejection."""
     while (draw := integer(limit.bit_length())) >= limit:
         pass
     return draw
 
 
 def all_below(limit: int, count: int) -> NDArray[np.int64]:
-    """Independent uniform integers in [0, limit), limit ≤ 2³¹: the high half of a product, rejecting the uneven
+    """Draw independent uniform integers in [0, limit), limit ≤ 2³¹: the high half of a product, rejecting the uneven
     rest (Lemire 2019).
     """
     found = np.empty(count, np.int64)

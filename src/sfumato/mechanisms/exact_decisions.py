@@ -22,7 +22,7 @@ _LN2: dict[int, Decimal] = {}
 
 
 def digits(count: int) -> Context:
-    """Decimal arithmetic with room for huge exponents; every elementary function is correctly rounded."""
+    """Make decimal arithmetic with room for huge exponents; every elementary function is correctly rounded."""
     return Context(prec=count, Emax=10**15, Emin=-(10**15))
 
 
@@ -31,7 +31,7 @@ def decimal(value: Fraction, context: Context) -> Decimal:
 
 
 def log_uniform(v: int, width: int, context: Context) -> tuple[Decimal, Decimal]:
-    """Bounds of −ln V: from the upper and the lower end of V's interval, the latter infinite when v is 0."""
+    """Bound −ln V: from the upper and the lower end of V's interval, the latter infinite when v is 0."""
     if context.prec not in _LN2:
         _LN2[context.prec] = Decimal(2).ln(context)
     shift = context.multiply(_LN2[context.prec], Decimal(width))
@@ -49,12 +49,12 @@ def settle(v: int, width: int, decide: Callable[[int, int, Context], _T | None])
 
 
 def slack(value: Decimal, context: Context) -> Decimal:
-    """More than the rounding of a few correctly rounded operations on numbers of this size."""
+    """Bound the rounding of a few correctly rounded operations on numbers of this size."""
     return context.multiply(context.add(value.copy_abs(), Decimal(1)), Decimal((0, (1,), 10 - context.prec)))
 
 
 def floor_of(value: tuple[Decimal, Decimal], size: Decimal, context: Context) -> int | None:
-    """The common floor of all numbers between two bounds, or None; ``size`` bounds what they were computed from."""
+    """Find the common floor of all numbers between two bounds, or None; ``size`` bounds what they are made from."""
     low, high = value
     if not high.is_finite():
         return None
@@ -64,7 +64,7 @@ def floor_of(value: tuple[Decimal, Decimal], size: Decimal, context: Context) ->
 
 
 def less(v: int, width: int, threshold: Callable[[Context], Decimal]) -> bool:
-    """Whether V < p, for a probability p computed to any precision."""
+    """Tell whether V < p, for a probability p computed to any precision."""
 
     def decide(v: int, width: int, context: Context) -> bool | None:
         scaled = context.multiply(threshold(context), Decimal(1 << width))

@@ -28,13 +28,13 @@ _MARGIN = 2.0**-28  # γ and −ln V are computed to 2⁻⁴⁵ relative; V's in
 
 @lru_cache(maxsize=4096)
 def proposal(sigma: Fraction) -> tuple[Fraction, float, float]:
-    """The proposal's scale t, and σ²/t and 2σ² as floats."""
+    """Give the proposal's scale t, and σ²/t and 2σ² as floats."""
     t = math.floor(sigma) + 1
     return Fraction(t), float(sigma**2 / t), float(2 * sigma**2)
 
 
 def kept(y: int, sigma: Fraction, v: int) -> bool:
-    """Whether −ln V ≥ γ(y) for V in [v, v+1)/2⁶⁴ and as many further bits as it takes."""
+    """Tell whether −ln V ≥ γ(y) for V in [v, v+1)/2⁶⁴ and as many further bits as it takes."""
     t = math.floor(sigma) + 1
     gamma = (abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2)
 
@@ -45,8 +45,8 @@ def kept(y: int, sigma: Fraction, v: int) -> bool:
 
 
 class Single:
-    """One deviation, drawn one number at a time without numpy, in a time that does not tell the number's size: how many
-    proposals were refused is independent of the one that is kept.
+    """One deviation is drawn from here, one number at a time without numpy, in a time that does not tell the number's
+    size: how many proposals were refused is independent of the one that is kept.
     """
 
     def __init__(self, sigma: Fraction) -> None:
@@ -55,11 +55,11 @@ class Single:
         self._proposal = laplace.Single(t)
 
     def draw(self) -> int:
-        """One discrete Gaussian number."""
+        """Draw one discrete Gaussian number."""
         return self.added(0)
 
     def added(self, value: int) -> int:
-        """The value plus one discrete Gaussian number."""
+        """Add one discrete Gaussian number to the value."""
         proposal = self._proposal
         while True:
             parts, v = proposal.parts(), bits.integer(_WIDTH)
@@ -74,12 +74,12 @@ class Single:
 
 
 def draw_one(sigma: Fraction) -> int:
-    """One discrete Gaussian number, without numpy."""
+    """Draw one discrete Gaussian number, without numpy."""
     return Single(sigma).draw()
 
 
 def draw(sigma: Fraction, count: int) -> Integers:
-    """Independent discrete Gaussian numbers of one σ."""
+    """Draw independent discrete Gaussian numbers of one σ."""
     t, centre, twice = proposal(sigma)
     found = np.empty(count, np.int64)
     done = 0
@@ -93,7 +93,7 @@ def draw(sigma: Fraction, count: int) -> Integers:
 
 
 class Many:
-    """Draws of several deviations side by side."""
+    """Many deviations are drawn side by side."""
 
     def __init__(self, sigmas: list[Fraction]) -> None:
         self.sigmas = sigmas
@@ -103,7 +103,7 @@ class Many:
         self._twices = np.array([twice for _, _, twice in settings])
 
     def draw(self, which: NDArray[np.intp]) -> Integers:
-        """One discrete Gaussian number for each element of ``which``, of deviation ``sigmas[which]``."""
+        """Draw one discrete Gaussian number for each element of ``which``, of deviation ``sigmas[which]``."""
         found = np.empty(which.size, np.int64)
         todo = np.arange(which.size)
         while todo.size:
@@ -122,7 +122,7 @@ def _accepted(
     sigmas: list[Fraction],
     kinds: NDArray[np.intp] | None,
 ) -> NDArray[np.bool_]:
-    """Which proposals are kept."""
+    """Decide which proposals are kept."""
     words = bits.words(y.size)
     gap = np.maximum(words, np.uint64(1)).astype(np.float64)
     np.log(gap, out=gap)

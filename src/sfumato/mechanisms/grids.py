@@ -27,7 +27,7 @@ _LARGEST_STEP = float(1 << 52)
 
 
 def power_of_two(value: Number | None, name: str = "grid") -> Fraction | None:
-    """A grid as an exact power of two, or None for whole numbers."""
+    """Read a grid as an exact power of two, or None for whole numbers."""
     if value is None:
         return None
     # A float that is a power of two means it: its shortest decimal may not be one.
@@ -41,7 +41,7 @@ def power_of_two(value: Number | None, name: str = "grid") -> Fraction | None:
 
 
 def in_steps(change: Sensitivity, grid: Fraction | None) -> Sensitivity:
-    """The change in grid steps: a number that moves by Δ moves by at most ⌈Δ/γ⌉ steps once rounded to the grid."""
+    """Count the change in grid steps: a number that moves by Δ moves by at most ⌈Δ/γ⌉ steps once rounded to it."""
     if grid is None:
         return change
     per_group = -(-change.per_group // grid)
@@ -50,8 +50,8 @@ def in_steps(change: Sensitivity, grid: Fraction | None) -> Sensitivity:
 
 
 def noisy(values: Any, grid: Fraction | None, added: Callable[[int], int], draw: Callable[[int, int], Integers]) -> Any:
-    """Values plus noise in grid steps: ``added`` adds it to one number, ``draw(start, count)`` gives the noise of a run
-    of elements.
+    """Add noise to values in grid steps: ``added`` adds it to one number, ``draw(start, count)`` gives the noise of a
+    run of elements.
     """
     if type(values) is int or isinstance(values, Fraction):
         if grid is None:
@@ -70,7 +70,7 @@ def noisy(values: Any, grid: Fraction | None, added: Callable[[int], int], draw:
 
 
 def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
-    """An array of whole numbers, or of floats where there is a grid; what it refuses it names by type, never by
+    """Read an array of whole numbers, or of floats where there is a grid; what it refuses it names by type, never by
     value.
     """
     try:
@@ -93,7 +93,9 @@ def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
 
 
 def described(array: NDArray[Any]) -> str:
-    """An array in a refusal: its kind and dimensions, never its values and never its size, which may be private too."""
+    """Describe an array in a refusal: its kind and dimensions, never its values and never its size, which may be
+    private too.
+    """
     kind = {"i": "whole numbers", "u": "whole numbers", "f": "floats"}.get(array.dtype.kind, "something else")
     return f"{array.ndim}-dimensional {kind}"
 
@@ -104,7 +106,7 @@ def _need_whole(value: int | Fraction) -> None:
 
 
 def to_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
-    """Whole numbers as they are; anything on a grid rounded to its nearest step, halves up.
+    """Leave whole numbers as they are, and round anything on a grid to its nearest step, halves up.
 
     One rule for all, and no rounding before it: x ↦ ⌊x/γ + ½⌋ moves by at most ⌈Δ/γ⌉ when x moves by Δ; rounding
     halves to even, or rounding twice, would not keep that.
@@ -134,7 +136,7 @@ def _integer_steps(values: Integers, grid: Fraction) -> Integers:
 
 
 def _nearest(steps: Fraction) -> int:
-    """⌊x + ½⌋, held within the largest step."""
+    """Compute ⌊x + ½⌋, held within the largest step."""
     return _held((2 * steps + 1) // 2, 52)
 
 
@@ -144,7 +146,7 @@ def _held(steps: int, width: int = 53) -> int:
 
 
 def _restored(steps: Integers, grid: Fraction | None) -> NDArray[np.float64]:
-    """Back to the grid's own unit; every step count up to 2⁵³ is a float, and scaling by a power of two is exact."""
+    """Go back to the grid's own unit; every step count up to 2⁵³ is a float, and scaling by a power of two is exact."""
     assert grid is not None
     return np.clip(steps, -(1 << 53), 1 << 53).astype(np.float64) * float(grid)
 

@@ -29,7 +29,7 @@ _UNDECIDED = np.int16(-(1 << 15))
 
 @dataclass(frozen=True)
 class Guide:
-    """The decided cells, and the cuts for the others: outcome ``first + i`` lies below cut i."""
+    """A guide holds the decided cells, and the cuts for the others: outcome ``first + i`` lies below cut i."""
 
     cells: NDArray[np.int16]
     cuts: NDArray[np.uint64]
@@ -57,7 +57,7 @@ class Guide:
         return found
 
     def _exactly(self, word: int) -> int:
-        """The outcome of V in [word, word+1)/2⁶⁴ and further bits: the x with F(x−1) ≤ V < F(x)."""
+        """Find the outcome of V in [word, word+1)/2⁶⁴ and further bits: the x with F(x−1) ≤ V < F(x)."""
 
         def decide(v: int, width: int, context: Context) -> int | None:
             return _locate(self.law, v, width, context)
@@ -66,7 +66,7 @@ class Guide:
 
 
 def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> int | None:
-    """The x whose interval holds all of [v, v+1)/2^width, by summing the law from far in its lower tail."""
+    """Find the x whose interval holds all of [v, v+1)/2^width, by summing the law from far in its lower tail."""
     kind, size = law
     step = _weights(kind, size, _reach(kind, size, context.prec), context)
     reach = len(step) - 1
@@ -86,12 +86,14 @@ def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> 
 
 
 def _powers(kind: str, size: Fraction) -> tuple[Fraction, Fraction]:
-    """ln of the ratio w(1)/w(0), and by how much that logarithm changes from one x to the next."""
+    """Compute ln of the ratio w(1)/w(0), and by how much that logarithm changes from one x to the next."""
     return (-1 / size, Fraction(0)) if kind == "laplace" else (-1 / (2 * size**2), -1 / size**2)
 
 
 def _weights(kind: str, size: Fraction, reach: int, context: Context) -> list[Decimal]:
-    """w(0) … w(reach) by recurrence: at most reach² roundings in the last place, far below the slack of ten digits."""
+    """Compute w(0) … w(reach) by recurrence: at most reach² roundings in the last place, far below the slack of ten
+    digits.
+    """
     ratio, change = (exact_decisions.decimal(power, context).exp(context) for power in _powers(kind, size))
     found = [Decimal(1)]
     for _ in range(reach):
@@ -108,7 +110,7 @@ def _reach(kind: str, size: Fraction, digits: int) -> int:
 
 @lru_cache(maxsize=64)
 def guide(kind: str, size: Fraction) -> Guide | None:
-    """The table of "laplace" of scale, or "gaussian" of deviation, ``size`` ≤ LARGEST.
+    """Make the table of "laplace" of scale, or "gaussian" of deviation, ``size`` ≤ LARGEST.
 
     None where all the law is one outcome to 64 bits, and in the one case in 2⁵⁰ where a cut lies too close to a 64-bit
     word to be told apart from it here.
@@ -130,7 +132,7 @@ def guide(kind: str, size: Fraction) -> Guide | None:
 
 
 def _cumulative(kind: str, size: Fraction) -> tuple[list[int], int, int]:
-    """Running sums of the weights as integers of 2⁻³²⁰, a bound on their error, and the first x.
+    """Give running sums of the weights as integers of 2⁻³²⁰, a bound on their error, and the first x.
 
     Weights by recurrence: w(x+1) = w(x)·r(x), r constant for the Laplace and r(x+1) = r(x)·e^{−1/σ²} for the Gaussian.
     """

@@ -27,7 +27,7 @@ _LEAST_DELTA = Fraction(1, 10**30)
 @codec.value("key-threshold")
 @dataclass(frozen=True)
 class KeyThreshold:
-    """Keeps a key when enough units hold it, noisily. A unit holds at most ``max_groups`` = g keys.
+    """A key threshold keeps a key when enough units hold it, noisily. A unit holds at most ``max_groups`` = g keys.
 
     One key per unit: a key with n units is kept with probability π(n), the largest possible at (ε, δ): π(0) = 0,
     π(n+1) = min(e^ε·π(n) + δ, 1 − e^{−ε}(1 − π(n) − δ), 1) (Desfontaines, Voss, Gipson & Mandayam 2022, Thm 1).
@@ -95,7 +95,7 @@ class KeyThreshold:
     def gaussian(
         cls, epsilon: Number, delta: Number, max_groups: int, neighbours: Neighbours | str = Neighbours.ADD_REMOVE
     ) -> KeyThreshold:
-        """With Gaussian noise, the least that half of δ allows."""
+        """Make one with Gaussian noise, the least that half of δ allows."""
         promise = Guarantee(epsilon, delta)
         change = _counts(whole(max_groups, "max_groups", at_least=1), Neighbours.of(neighbours))
         if not promise.epsilon or not promise.delta:
@@ -139,7 +139,9 @@ class KeyThreshold:
         return self.max_groups == 1 and self.sigma is None
 
     def choose(self, counts: Any) -> NDArray[np.bool_]:
-        """Which keys to keep, given how many units (or how much weight) each has; a key nobody holds is never kept."""
+        """Choose which keys to keep, given how many units (or how much weight) each has; a key nobody holds is never
+        kept.
+        """
         held = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
         if held.ndim != 1 or (held < 0).any():
             raise InvalidParameter("counts", grids.described(held), "a list of whole numbers ≥ 0")
@@ -154,7 +156,7 @@ class KeyThreshold:
         return np.minimum(held, 1 << 60) + law.draw(size, held.size) >= self.threshold
 
     def _flips(self, held: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """V < π(n), from 64 bits; exactly where these touch the cut."""
+        """Decide V < π(n) from 64 bits; exactly where these touch the cut."""
         cuts = np.array(_keep_cuts(*self._each), np.uint64)
         words = bits.words(held.size)
         sure = held >= len(cuts)
@@ -166,7 +168,7 @@ class KeyThreshold:
         return kept
 
     def curve(self) -> Curve:
-        """(ε, δ)-DP as a whole: noise and threshold are one decision.
+        """State (ε, δ)-DP as a whole: noise and threshold are one decision.
 
         Not a composition of a failure and a noise: a key that two units hold alone passes more often than two that
         one holds each, so a group is priced by the rule for (ε, δ), which holds for every release.
@@ -174,7 +176,7 @@ class KeyThreshold:
         return Curve.approximate(self.epsilon, self.delta, self.neighbours)
 
     def chance(self, count: int) -> float:
-        """The probability that a key with so many units is kept."""
+        """Compute the probability that a key with so many units is kept."""
         held = whole(count, "count")
         if held == 0:
             return 0.0
@@ -186,7 +188,7 @@ class KeyThreshold:
         return float(_tail(self.scale, self.threshold - held))
 
     def error(self, confidence: Number = "0.95") -> float:
-        """The least number of units with which a key is kept with at least this confidence."""
+        """Find the least number of units with which a key is kept with at least this confidence."""
         level = float(exact(confidence, "confidence", CONFIDENCE))
         low, high = 1, 2
         while self.chance(high) < level:
@@ -213,7 +215,7 @@ def _counts(groups: int, neighbours: Neighbours) -> Sensitivity:
 
 
 def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Context], Decimal]:
-    """π(count) to any precision."""
+    """Compute π(count) to any precision."""
 
     def compute(context: Context) -> Decimal:
         growth = exact_decisions.decimal(epsilon, context).exp(context)
@@ -231,7 +233,7 @@ def keep_chance(epsilon: Fraction, delta: Fraction, count: int) -> Callable[[Con
 
 @lru_cache(maxsize=256)
 def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
-    """⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
+    """Compute ⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
     context = exact_decisions.digits(60)
     growth, extra = exact_decisions.decimal(epsilon, context).exp(context), exact_decisions.decimal(delta, context)
     cuts, kept = [], Decimal(0)
@@ -244,7 +246,7 @@ def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
 
 
 def _tail(scale: Fraction, t: int) -> Decimal:
-    """P(Y ≥ t) of the discrete Laplace, to 50 digits."""
+    """Compute P(Y ≥ t) of the discrete Laplace, to 50 digits."""
     context = exact_decisions.digits(50)
     q = exact_decisions.decimal(-1 / scale, context).exp(context)
     if t <= 0:
@@ -254,7 +256,7 @@ def _tail(scale: Fraction, t: int) -> Decimal:
 
 
 def _gaussian_tail(sigma: Fraction, t: int) -> float:
-    """At least P(Y ≥ t) of the discrete Gaussian, and within a hair of it.
+    """Bound P(Y ≥ t) of the discrete Gaussian from above, within a hair of it.
 
     Beyond σ the density is convex, so every term is below its integral over a unit around it; the normalising sum
     is at least σ√2π (Canonne, Kamath & Steinke 2020, Fact 19). Nearer to the centre the sum itself.
@@ -269,7 +271,7 @@ def _gaussian_tail(sigma: Fraction, t: int) -> float:
 
 @lru_cache(maxsize=256)
 def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
-    """The least τ beyond σ for which any of g keys of one unit passes with probability at most δ."""
+    """Find the least τ beyond σ for which any of g keys of one unit passes with probability at most δ."""
     low, high = math.ceil(sigma) + 2, math.ceil(sigma) + 4
 
     def fits(threshold: int) -> bool:
@@ -285,7 +287,7 @@ def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
 
 @lru_cache(maxsize=256)
 def _threshold(scale: Fraction, delta: Fraction, groups: int, weighted: bool) -> int:
-    """The least τ with δ(τ) ≤ δ."""
+    """Find the least τ with δ(τ) ≤ δ."""
     low, high = 1, 2
     while leak(high, scale, groups, weighted) > delta:
         low, high = high, 2 * high
@@ -296,7 +298,8 @@ def _threshold(scale: Fraction, delta: Fraction, groups: int, weighted: bool) ->
 
 
 def leak(threshold: int, scale: Fraction, groups: int, weighted: bool) -> Fraction:
-    """The largest probability that some key which one unit holds alone passes the threshold, rounded up at 40 digits.
+    """Bound the largest probability that some key which one unit holds alone passes the threshold, rounded up at 40
+    digits.
 
     1 − Π(1 − P(wᵢ + Y ≥ τ)), over all whole weights with Σwᵢ ≤ g; unweighted, g keys of weight 1.
     """

@@ -37,8 +37,8 @@ _LN2 = math.log(2)
 
 @dataclass(frozen=True)
 class Piece:
-    """A scale as floating point needs it: |X| = ⌊lift − scale·ln v⌋ for v units of 2^−width, unless within the margin
-    of an integer.
+    """A piece is a scale as floating point needs it: |X| = ⌊lift − scale·ln v⌋ for v units of 2^−width, unless within
+    the margin of an integer.
     """
 
     scale: float
@@ -49,7 +49,9 @@ class Piece:
 
     @classmethod
     def of(cls, scale: Fraction, *, folded: bool, width: int = _WIDTH) -> Piece:
-        """``folded``: the magnitude of a two-sided draw (with C); otherwise a plain geometric number."""
+        """Make the piece of a scale; ``folded`` gives the magnitude of a two-sided draw (with C), otherwise it is a
+        plain geometric number.
+        """
         b = float(scale)
         c = _LN2 - math.log1p(math.exp(-1 / b)) if folded else 0.0
         # scale·ln v and lift are each below 90·b in size and computed within 8 units in the last place
@@ -64,7 +66,7 @@ def _piece(scale: Fraction, folded: bool) -> Piece:
 
 
 def exact_magnitude(v: int, scale: Fraction, *, folded: bool, width: int = _WIDTH) -> int:
-    """⌊b·(C − ln V)⌋, at least 0, for V in [v, v+1)/2^width and as many further bits as it takes."""
+    """Compute ⌊b·(C − ln V)⌋, at least 0, for V in [v, v+1)/2^width and as many further bits as it takes."""
 
     def decide(v: int, width: int, context: Context) -> int | None:
         b = exact_decisions.decimal(scale, context)
@@ -81,7 +83,7 @@ def exact_magnitude(v: int, scale: Fraction, *, folded: bool, width: int = _WIDT
 
 
 class Single:
-    """One scale, drawn one number at a time without numpy; what floating point needs is computed once.
+    """One scale is drawn from here, one number at a time, without numpy; what floating point needs is computed once.
 
     A draw's time must not tell its size. So every draw reads 128 bits, of which 127 are V, more than the longest noise
     needs; its parts are floats, or lie far above zero (``_FAR``), where whole numbers are equally long; and the value
@@ -97,15 +99,15 @@ class Single:
         self._far = _FAR << self._low
 
     def draw(self) -> int:
-        """One discrete Laplace number."""
+        """Draw one discrete Laplace number."""
         return self.added(0)
 
     def added(self, value: int) -> int:
-        """The value plus one discrete Laplace number."""
+        """Add one discrete Laplace number to the value."""
         return self.whole(value, *self.parts())
 
     def parts(self) -> tuple[float, int, int]:
-        """One draw as (high, low, minus): its size is high·unit + low."""
+        """Draw once, as (high, low, minus): the size is high·unit + low."""
         while True:
             word = bits.integer(_LONG + 1)
             high = self._magnitude(word >> 1)
@@ -116,7 +118,7 @@ class Single:
                 return high, low, minus
 
     def whole(self, value: int, high: float, low: int, minus: int) -> int:
-        """The value plus a draw given by its parts."""
+        """Add a draw that is given by its parts to the value."""
         size = (int(high + _FAR) << self._low) + low  # and as much more as is taken off here
         return value + self._far - size if minus else value - self._far + size
 
@@ -130,12 +132,12 @@ class Single:
 
 
 def draw_one(scale: Fraction) -> int:
-    """One discrete Laplace number, without numpy."""
+    """Draw one discrete Laplace number, without numpy."""
     return Single(scale).draw()
 
 
 def draw(scale: Fraction, count: int) -> Integers:
-    """Independent discrete Laplace numbers of one scale."""
+    """Draw independent discrete Laplace numbers of one scale."""
     if scale > DIRECT:
         return _draw_split(scale, count)
     words = bits.words(count)
@@ -146,7 +148,7 @@ def draw(scale: Fraction, count: int) -> Integers:
 
 
 class Many:
-    """Draws of several scales side by side; what floating point needs is computed once."""
+    """Many scales are drawn side by side; what floating point needs is computed once."""
 
     def __init__(self, scales: list[Fraction]) -> None:
         self.scales = scales
@@ -159,7 +161,7 @@ class Many:
         self._margin = max((piece.margin for piece in pieces), default=0.0)
 
     def draw(self, which: NDArray[np.intp]) -> Integers:
-        """One discrete Laplace number for each element of ``which``, of scale ``scales[which]``."""
+        """Draw one discrete Laplace number for each element of ``which``, of scale ``scales[which]``."""
         if self._split:
             return self._draw_apart(which)
         words = bits.words(which.size)
@@ -178,7 +180,7 @@ class Many:
         return _signed(size, words)
 
     def _draw_apart(self, which: NDArray[np.intp]) -> Integers:
-        """Some scale is large: one scale after the other."""
+        """Draw one scale after the other: some scale is large."""
         found = np.empty(which.size, np.int64)
         order = np.argsort(which, kind="stable")
         starts = np.searchsorted(which[order], np.arange(len(self.scales) + 1))
@@ -189,7 +191,7 @@ class Many:
 
 
 def _magnitudes(v: NDArray[np.uint64], piece: Piece) -> tuple[Floats, NDArray[np.intp]]:
-    """⌊lift − scale·ln v⌋ and the places where floating point cannot vouch for it."""
+    """Compute ⌊lift − scale·ln v⌋ and the places where floating point cannot vouch for it."""
     x = np.maximum(v, np.uint64(1)).astype(np.float64)
     np.log(x, out=x)
     x *= -piece.scale
@@ -212,7 +214,7 @@ def _signed(size: Floats, words: NDArray[np.uint64]) -> Integers:
 
 
 def _draw_split(scale: Fraction, count: int) -> Integers:
-    """Large scales: high part geometric, low part by rejection, then a sign and no minus zero."""
+    """Draw for large scales: the high part is geometric, the low part by rejection, then a sign and no minus zero."""
     k = _low_width(scale)
     high_scale = scale / (1 << k)
     words = bits.words(count)
@@ -229,12 +231,12 @@ def _draw_split(scale: Fraction, count: int) -> Integers:
 
 
 def _low_width(scale: Fraction) -> int:
-    """k with 2^k ≤ b·2⁻²², so that the low part is nearly uniform and the high part's scale is about 2²²."""
+    """Choose k with 2^k ≤ b·2⁻²², so that the low part is nearly uniform and the high part's scale is about 2²²."""
     return math.floor(scale).bit_length() - 23
 
 
 def _low_parts(scale: Fraction, k: int, count: int) -> Integers:
-    """Independent D in [0, 2^k) with P(D = d) ∝ e^{−d/b}: uniform, kept with probability e^{−d/b} ≥ 1 − 2⁻²²."""
+    """Draw independent D in [0, 2^k) with P(D = d) ∝ e^{−d/b}: uniform, kept with probability e^{−d/b} ≥ 1 − 2⁻²²."""
     words = bits.words(count)
     low = (words & np.uint64((1 << k) - 1)).astype(np.int64)
     for index in np.flatnonzero((words >> np.uint64(k)) <= np.uint64(1 << (42 - k))):
@@ -243,7 +245,9 @@ def _low_parts(scale: Fraction, k: int, count: int) -> Integers:
 
 
 def _low_part(scale: Fraction, k: int, word: int | None = None) -> int:
-    """One D, from this word first: its low bits are D, the others W, and D is rejected iff W < 1 − e^{−D/b} ≤ 2⁻²²."""
+    """Draw one D, from this word first: its low bits are D, the others W, and D is rejected iff W < 1 − e^{−D/b} ≤
+    2⁻²².
+    """
     while True:
         word = bits.integer(64) if word is None else word
         d, w = word & ((1 << k) - 1), word >> k
@@ -253,7 +257,7 @@ def _low_part(scale: Fraction, k: int, word: int | None = None) -> int:
 
 
 def _rejected(d: int, w: int, width: int, scale: Fraction) -> bool:
-    """Whether W < 1 − e^{−d/b}."""
+    """Tell whether W < 1 − e^{−d/b}."""
 
     def chance(context: Context) -> Decimal:
         return context.subtract(Decimal(1), exact_decisions.decimal(-d / scale, context).exp(context))

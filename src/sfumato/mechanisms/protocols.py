@@ -15,7 +15,7 @@ from sfumato.privacy.numbers import Number
 
 
 class Mechanism(Protocol):
-    """What every mechanism says of itself."""
+    """Every mechanism says this of itself."""
 
     interactive: ClassVar[bool]
     """Whether a secret stays open between its answers: then it is charged whole before the first."""
@@ -23,7 +23,7 @@ class Mechanism(Protocol):
 
 @runtime_checkable
 class Additive(Mechanism, Protocol):
-    """Noise on whole totals, or on whole steps of a grid.
+    """Additive noise is added to whole totals, or to whole steps of a grid.
 
     Its law is P(x) ∝ exp(−|x|^p/(p·s^p)), where p is its ``order`` and s its size.
     """
@@ -35,49 +35,50 @@ class Additive(Mechanism, Protocol):
 
     @property
     def grid(self) -> Fraction | None:
-        """The step on which values and noise lie; None is 1."""
+        """Give the step on which values and noise lie; None is 1."""
         ...
 
     @property
     def sizes(self) -> tuple[Fraction, ...]:
-        """The size of the noise in steps of the grid: one for all elements, or one for each."""
+        """Give the size of the noise in steps of the grid: one for all elements, or one for each."""
         ...
 
     @classmethod
     def of_size(cls, size: Fraction) -> Additive:
-        """The mechanism whose noise has this size."""
+        """Make the mechanism whose noise has this size."""
         ...
 
     @classmethod
     def norm(cls, change: Sensitivity) -> Fraction:
-        """What one unit changes, by the norm that the noise grows with."""
+        """Measure what one unit changes, by the norm that the noise grows with."""
         ...
 
     @classmethod
     def closed_form(cls, *, epsilon: Fraction | None, rho: Fraction | None) -> Fraction | None:
-        """The size of noise, for a change of norm 1, that costs exactly this; None where no closed form is known."""
+        """Find the size of noise, for a change of norm 1, that costs exactly this; None without a closed form."""
         ...
 
     def apply(self, values: Any) -> Any:
-        """The values plus fresh noise."""
+        """Add fresh noise to the values."""
         ...
 
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
-        """What it leaks when one unit moves the values by at most this."""
+        """Give the curve of what it leaks when one unit moves the values by at most this."""
         ...
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """The half-width that holds all of k noises with this confidence."""
+        """Give the half-width that holds all of k noises with this confidence."""
         ...
 
     def words(self, unit_value: Fraction = Fraction(1)) -> str:
-        """The noise in words, in terms in which one whole number of the totals has this value."""
+        """Say the noise in words, in terms in which one whole number of the totals has this value."""
         ...
 
 
 @runtime_checkable
 class Selection(Mechanism, Protocol):
-    """One candidate, or a few, of many: by scores, ranks or counts, or the report that stands for a unit's own answer.
+    """A selection chooses one candidate, or a few, of many: by scores, ranks or counts, or the report that stands for a
+    unit's own answer.
 
     What one unit changes of that is stated by the mechanism itself.
     """
@@ -87,21 +88,25 @@ class Selection(Mechanism, Protocol):
         ...
 
     def curve(self) -> Curve:
-        """What it leaks when one unit changes what is given by at most the mechanism's own sensitivity."""
+        """Give the curve of what it leaks when one unit changes what is given by at most the mechanism's own
+        sensitivity.
+        """
         ...
 
     def error(self, *about: Any, **more: Any) -> float:
-        """With a confidence, how far what is chosen lies from what is best, in the terms that the mechanism states."""
+        """Bound, with a confidence, how far what is chosen lies from what is best, in the terms that the mechanism
+        states.
+        """
         ...
 
     def words(self) -> str:
-        """The choice in words."""
+        """Say the choice in words."""
         ...
 
 
 @runtime_checkable
 class Interactive(Mechanism, Protocol):
-    """A series of answers around one secret."""
+    """An interactive mechanism gives a series of answers around one secret."""
 
     def start(self) -> Any:
         """Draw the secret, which lives in memory only, and begin to answer."""
@@ -112,9 +117,9 @@ class Interactive(Mechanism, Protocol):
         ...
 
     def error(self, questions: int, confidence: Number = "0.95") -> float:
-        """With this confidence no answer among so many questions is wrong by more than this."""
+        """Bound, with this confidence, by how much any answer among so many questions is wrong."""
         ...
 
     def words(self) -> str:
-        """The series in words."""
+        """Say the series in words."""
         ...

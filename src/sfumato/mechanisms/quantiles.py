@@ -37,7 +37,7 @@ _MOST_ROWS = 1 << 36  # for one value: a row beyond it counts nowhere, so ranks 
 @codec.value("quantiles")
 @dataclass(frozen=True)
 class Quantiles:
-    """Several quantiles of whole numbers within public bounds.
+    """Several quantiles of whole numbers within public bounds are chosen privately.
 
     One unit has at most ``rows_per_unit`` = c rows, so a score moves by at most c·max(q, 1−q) when it is added, c
     when it is replaced. Several quantiles are found recursively, the middle one first, each part of the data on its
@@ -96,7 +96,7 @@ class Quantiles:
         return self._released(distinct, np.append(first, clamped.size).astype(np.int64, copy=False))
 
     def choose_histogram(self, values: Any, counts: Any) -> list[int]:
-        """The same from distinct values and how many rows have each, as an engine returns them."""
+        """Choose from distinct values and how many rows have each, as an engine returns them."""
         points = grids.to_steps(grids.as_numbers(values, None, "values"), None)
         rows = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
         if points.shape != rows.shape or points.ndim != 1 or (rows < 0).any():
@@ -129,7 +129,7 @@ class Quantiles:
     def _one(
         self, distinct: NDArray[np.int64], ranks: NDArray[np.int64], bounds: tuple[int, int], share: Fraction
     ) -> int:
-        """One quantile of a part of the rows, among the numbers within its bounds."""
+        """Choose one quantile of a part of the rows, among the numbers within its bounds."""
         per_row = self._level_epsilon / (2 * self._score_sensitivity(share))
         # A value that holds the target's rank is at distance 0. Numbers further than this many rows away have together
         # at most 2⁻¹⁰⁰ of its weight: they are left out once it is decided that the choice is not among them.
@@ -151,7 +151,7 @@ class Quantiles:
 
     @property
     def _levels(self) -> list[Fraction]:
-        """What each level costs as a multiple of its ε."""
+        """Give what each level costs as a multiple of its ε."""
         costs: list[Fraction] = []
         layer = [(self.probabilities, Fraction(0), Fraction(1))]
         while layer:
@@ -171,16 +171,13 @@ class Quantiles:
         return self.epsilon / sum(self._levels, Fraction(0))
 
     def curve(self) -> Curve:
-        """One quantile is an exponential mechanism; each level of several is charged as any release that is so
-        private.
-        """
+        """Charge one quantile as an exponential mechanism, each level of several as any release so private."""
         if len(self.probabilities) == 1:
             return Curve.bounded_range(self.epsilon, self.neighbours)
         return compose(Curve.pure(cost * self._level_epsilon, self.neighbours) for cost in self._levels)
 
     def error(self, confidence: Number = "0.95") -> float:
-        """How many rows, with this confidence, lie at most between a released number and its quantile: ranks, not
-        values.
+        """Bound how many rows, with this confidence, lie between a released number and its quantile: ranks, not values.
 
         The exponential mechanism's bound with as many candidates as there are numbers, summed over the levels; for
         several quantiles it supposes that no value is shared by many rows.
@@ -203,7 +200,9 @@ class Quantiles:
 
 @dataclass(frozen=True)
 class _Race:
-    """Runs of numbers with one score each: the gap before each value and after the last, and each value itself."""
+    """A race has runs of numbers with one score each: the gap before each value and after the last, and each value
+    itself.
+    """
 
     starts: NDArray[np.int64]
     places: NDArray[np.int64]
@@ -254,12 +253,14 @@ class _Race:
         return (self.starts < near.starts[0]) | (self.starts > near.starts[-1])
 
     def beyond(self, near: _Race) -> _Race:
-        """What lies outside a nearer race."""
+        """Give what lies outside a nearer race."""
         far = self._is_beyond(near)
         return _Race(self.starts[far], self.places[far], self.distance[far], self.rate)
 
     def share_beyond(self, near: _Race) -> Callable[[Context], Decimal]:
-        """The probability that the choice lies outside a nearer race, to any precision: asked once in 2⁶⁴ races."""
+        """Compute the probability that the choice lies outside a nearer race, to any precision: asked once in 2⁶⁴
+        races.
+        """
         far = self._is_beyond(near)
 
         def share(context: Context) -> Decimal:

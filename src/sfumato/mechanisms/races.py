@@ -37,7 +37,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Kind:
-    """How a key is made: in floating point for arrays, and exactly for one candidate.
+    """A kind says how a key is made: in floating point for arrays, and exactly for one candidate.
 
     Winners under Gumbel noise have the smallest E, so there E = −ln(1 − U), precise near U = 0; the others have the
     largest, so there E = −ln U.
@@ -65,7 +65,7 @@ LAPLACE = Kind(
 
 @dataclass
 class _Runner:
-    """A candidate at the finish: its bits so far."""
+    """A runner is a candidate at the finish, with its bits so far."""
 
     index: int
     v: int
@@ -75,7 +75,7 @@ class _Runner:
     places: int
 
     def key(self, kind: Kind, context: Context) -> tuple[Decimal, Decimal]:
-        """Bounds of the key over the interval that U is known to lie in."""
+        """Bound the key over the interval that U is known to lie in."""
         # 1 − U cancels where U is small: as many more digits as U has places.
         wide = exact_decisions.digits(context.prec + self.width // 3 + 5)
         ends = []
@@ -97,7 +97,7 @@ class _Runner:
 def winners(
     kind: Kind, gaps: Gaps, rate: Fraction, count: int = 1, places: NDArray[Any] | None = None
 ) -> NDArray[np.int64]:
-    """The ``count`` candidates with the least keys, first to last."""
+    """Find the ``count`` candidates with the least keys, first to last."""
     words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
     # Distances from the count-th best, not from the best: one far leader must not blur the field behind it.
     base = np.partition(gaps, count - 1)[count - 1]
@@ -128,7 +128,7 @@ def _float_keys(
     rate: Fraction,
     places: NDArray[Any] | None,
 ) -> tuple[Floats, Floats]:
-    """Keys, and how far each may be from the truth: rounding, and the width of U's interval."""
+    """Compute keys, and how far each may be from the truth: rounding, and the width of U's interval."""
     v = (words >> np.uint64(1)).astype(np.float64)
     u = (v + 0.5) * _UNIT
     e = -np.log1p(-np.minimum(u, 1 - 2.0**-53)) if kind.smallest else -np.log(u)
@@ -156,7 +156,7 @@ def _photo_finish(
     rate: Fraction,
     places: NDArray[Any] | None,
 ) -> list[int]:
-    """The exact order of the few that floating point could not separate."""
+    """Decide the exact order of the few that floating point could not separate."""
     runners = [
         _Runner(
             int(index),

@@ -49,13 +49,13 @@ def _answers(values: Any, choices: int) -> Integers:
 
 
 def _log_below(odds: Fraction) -> Fraction:
-    """ln(odds) rounded down at the thirtieth decimal."""
+    """Compute ln(odds) rounded down at the thirtieth decimal."""
     context = exact_decisions.digits(60)
     return Fraction(int(context.multiply(exact_decisions.decimal(odds, context).ln(context), Decimal(10**30))), 10**30)
 
 
 def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np.bool_]:
-    """Independent events of one probability, decided from 64 bits, and exactly where those do not tell."""
+    """Draw independent events of one probability, decided from 64 bits, and exactly where those do not tell."""
     with_margin = exact_decisions.digits(60)
     scaled = with_margin.multiply(threshold(with_margin), Decimal(1 << 64))
     cut = min(int(scaled), (1 << 64) - 1)
@@ -71,7 +71,8 @@ def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np
 @codec.value("randomized-response")
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """The truth with probability p = e^ε/(e^ε + k − 1), else one of the other k − 1 answers (Warner 1965).
+    """Randomized response tells the truth with probability p = e^ε/(e^ε + k − 1), else one of the other k − 1 answers
+    (Warner 1965).
 
     Drawn as: keep the truth with probability (e^ε − 1)/(e^ε + k − 1), otherwise a uniform answer. ``odds`` states
     e^ε exactly where ε itself is no rational number.
@@ -104,23 +105,25 @@ class RandomizedResponse:
 
     @classmethod
     def of_odds(cls, odds: Number, choices: int = 2) -> RandomizedResponse:
-        """Truth with odds exactly odds : 1 against each other answer: ε = ln(odds)."""
+        """Tell the truth with odds exactly odds : 1 against each other answer: ε = ln(odds)."""
         ratio = exact(odds, "odds", ABOVE_ONE)
         return cls(_log_below(ratio) + Fraction(1, 10**30), choices, ratio)
 
     @classmethod
     def two_coins(cls) -> RandomizedResponse:
-        """Tails: the truth. Heads: a second coin answers. The truth with probability 3/4, so ε = ln 3."""
+        """Toss two coins: tails is the truth, and at heads a second coin answers. Heads: a second coin answers. The
+        truth with probability 3/4, so ε = ln 3.
+        """
         return cls.of_odds(3)
 
     @property
     def truth(self) -> float:
-        """p, the probability of a true report."""
+        """Give p, the probability of a true report."""
         growth = math.exp(self.epsilon) if self.odds is None else float(self.odds)
         return growth / (growth + self.choices - 1)
 
     def choose(self, values: Any) -> Any:
-        """A randomised report for each answer: an int for an int, an array for an array."""
+        """Randomise a report for each answer: an int gives an int, an array gives an array."""
         truth = _answers(values, self.choices)
         keep = bernoulli(self._kept, truth.size)
         reports = np.where(keep, truth, bits.all_below(self.choices, truth.size))
@@ -134,14 +137,14 @@ class RandomizedResponse:
         return Curve.randomized_response(self.epsilon, self.choices)
 
     def distribution(self, value: int) -> list[Fraction] | None:
-        """The exact probabilities of every report, when e^ε is rational."""
+        """Compute the exact probabilities of every report, when e^ε is rational."""
         if self.odds is None:
             return None
         total = self.odds + self.choices - 1
         return [(self.odds if j == value else Fraction(1)) / total for j in range(self.choices)]
 
     def estimate(self, reports: Any) -> Estimate:
-        """How many held each answer: (c − nq)/(p − q), with the standard error of the randomisation."""
+        """Estimate how many held each answer: (c − nq)/(p − q), with the standard error of the randomisation."""
         found = np.bincount(_answers(reports, self.choices), minlength=self.choices)
         p = self.truth
         return _debiased(found, int(found.sum()), p, (1 - p) / (self.choices - 1))
@@ -163,8 +166,8 @@ class RandomizedResponse:
 @codec.value("optimized-unary-encoding")
 @dataclass(frozen=True)
 class OptimizedUnaryEncoding:
-    """One bit per choice: the true one is 1 with probability 1/2, each other with 1/(e^ε + 1) (Wang, Blocki, Li &
-    Jha 2017).
+    """Optimized unary encoding reports one bit per choice: the true one is 1 with probability 1/2, each other with
+    1/(e^ε + 1) (Wang, Blocki, Li & Jha 2017).
 
     The variance of a count is n·4e^ε/(e^ε − 1)², whatever the number of choices.
     """
@@ -180,7 +183,7 @@ class OptimizedUnaryEncoding:
         object.__setattr__(self, "choices", response.choices)
 
     def choose(self, values: Any) -> NDArray[np.uint8]:
-        """A row of bits for each answer."""
+        """Draw a row of bits for each answer."""
         truth = _answers(values, self.choices)
         rows = np.empty((truth.size, self.choices), np.uint8)
         step = max(1, (1 << 20) // self.choices)
@@ -221,8 +224,8 @@ _PRIME = (1 << 31) - 1
 @codec.value("optimal-local-hashing")
 @dataclass(frozen=True)
 class OptimalLocalHashing:
-    """Each report hashes the answer into g ≈ e^ε + 1 cells by a function of its own, then randomises the cell
-    (Wang et al. 2017).
+    """Optimal local hashing makes each report hash the answer into g ≈ e^ε + 1 cells by a function of its own, then
+    randomise the cell (Wang et al. 2017).
 
     As accurate as ``OptimizedUnaryEncoding`` with reports of constant size: variance n·4e^ε/(e^ε − 1)² when g = e^ε
     + 1. The hash is (a·x + b mod 2³¹ − 1) mod g with fresh a, b: the report carries them.
@@ -247,7 +250,7 @@ class OptimalLocalHashing:
         return max(2, round(math.exp(self.epsilon)) + 1)
 
     def choose(self, values: Any) -> NDArray[np.int64]:
-        """A row (a, b, reported cell) for each answer."""
+        """Draw a row (a, b, reported cell) for each answer."""
         truth = _answers(values, self.choices)
         a, b = 1 + bits.all_below(_PRIME - 1, truth.size), bits.all_below(_PRIME, truth.size)
         cell = self._hash(a, b, truth)
@@ -288,7 +291,7 @@ Response = RandomizedResponse | OptimizedUnaryEncoding | OptimalLocalHashing
 
 
 def _growth(epsilon: Fraction, odds: Fraction | None, context: Context) -> Decimal:
-    """e^ε, exact where it is rational."""
+    """Compute e^ε, exact where it is rational."""
     return (
         exact_decisions.decimal(epsilon, context).exp(context)
         if odds is None

@@ -35,15 +35,16 @@ _NUMBERS = (int, float, Fraction, Decimal, np.integer, np.float16, np.float32)
 
 
 def derived_grid(sensitivity: Fraction, epsilon: Fraction) -> Fraction:
-    """The largest power of two that is at most 1, so that whole numbers stay what they are, and at most 2⁻²⁰ of the
-    sensitivity and of Δ/ε, so that rounding is lost in the noise.
+    """Choose the largest power of two that is at most 1, so that whole numbers stay what they are, and at most 2⁻²⁰ of
+    the sensitivity and of Δ/ε, so that whole numbers stay what they are, and at most 2⁻²⁰ of the sensitivity and of
+    Δ/ε, so that rounding is lost in the noise.
     """
     finest = min(Fraction(1), sensitivity / max(Fraction(1), epsilon) / _FINE)
     return Fraction(1, 1 << (math.ceil(1 / finest) - 1).bit_length())
 
 
 def gaps(scores: Any, grid: Fraction) -> Gaps:
-    """How many steps each score lies below the best, at most ``FURTHEST``; what is refused is named by its kind."""
+    """Count the steps each score lies below the best, at most ``FURTHEST``; what is refused is named by its kind."""
     array = _as_array(scores)
     if array.ndim != 1 or not array.size:
         raise InvalidParameter("scores", f"{array.ndim} dimensions", "a list of at least one score")
@@ -55,7 +56,7 @@ def gaps(scores: Any, grid: Fraction) -> Gaps:
 
 
 def _as_array(scores: Any) -> NDArray[Any]:
-    """An array of whole numbers or floats, or of objects where numbers of several kinds stand side by side."""
+    """Read an array of whole numbers or floats, or of objects where numbers of several kinds stand side by side."""
     try:
         array = np.asarray(scores)
         mixed = isinstance(scores, (list, tuple)) and array.dtype.kind == "f"
@@ -74,7 +75,7 @@ def _is_number(score: object) -> bool:
 
 
 def _from_integers(values: NDArray[np.int64], grid: Fraction) -> Gaps:
-    """Whole numbers: of a fine grid every one is a whole number of steps, of a coarse one they are rounded."""
+    """Read whole numbers: of a fine grid every one is a whole number of steps, of a coarse one they are rounded."""
     if grid > 1:
         k = grid.numerator.bit_length() - 1
         values = (values >> k) + ((values >> (k - 1)) & 1)
@@ -84,7 +85,7 @@ def _from_integers(values: NDArray[np.int64], grid: Fraction) -> Gaps:
 
 
 def _from_floats(values: NDArray[np.float64], grid: Fraction) -> Gaps:
-    """Floats: a power of two scales them exactly, and every whole number of steps they come to is a float.
+    """Read floats: a power of two scales them exactly, and every whole number of steps they come to is a float.
 
     Differences of such floats are not: each is split at 2⁶¹, both parts are subtracted as whole numbers, and where the
     upper parts differ by four the difference is beyond 2⁶² whatever the lower ones are.
@@ -107,12 +108,12 @@ def _from_numbers(values: list[Any], grid: Fraction) -> Gaps:
 
 
 def _steps(value: Any, grid: Fraction) -> int:
-    """One number, of any kind, in steps."""
+    """Convert one number, of any kind, into steps."""
     return math.floor(_held(value) / grid + Fraction(1, 2))
 
 
 def _held(value: Any) -> Fraction:
-    """The number exactly, within ±2⁶²; what is no number is the lowest."""
+    """Hold the number exactly, within ±2⁶²; what is no number is the lowest."""
     number = value.item() if isinstance(value, np.generic) else value
     if number.is_nan() if isinstance(number, Decimal) else number != number:
         return Fraction(-LARGEST)

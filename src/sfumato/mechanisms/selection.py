@@ -36,8 +36,8 @@ def _checked(value: Number, name: str, limits: tuple[Fraction, Fraction]) -> Fra
 
 @dataclass(frozen=True)
 class Scored:
-    """What every selection by scores is made of: its price, how far a unit moves scores, in which way, and on which
-    grid scores are compared, a power of two that is derived from price and sensitivity unless it is named.
+    """Every selection by scores is made of its price, how far a unit moves scores, in which way, and on which grid
+    scores are compared, a power of two that is derived from price and sensitivity unless it is named.
     """
 
     interactive: ClassVar[bool] = False
@@ -73,26 +73,29 @@ class Scored:
 
     @property
     def derived_grid(self) -> Fraction:
-        """The grid of a selection that names none."""
+        """Choose the grid of a selection that names none."""
         return scoring.derived_grid(self.sensitivity, self.epsilon)
 
     @property
     def rate(self) -> Fraction:
-        """By how much the logarithm of a candidate's weight falls per point of its score: ε/2Δ, or ε/Δ when monotone.
+        """Give the rate at which the logarithm of a candidate's weight falls per point of its score: ε/2Δ, or ε/Δ when
+        monotone.
 
         Δ counts as the whole steps of the grid that hold it.
         """
         return self.epsilon / ((1 if self.monotone else 2) * -(-self.sensitivity // self.grid) * self.grid)
 
     def in_parts(self, parts: int, grid: Number | None = None) -> Self:
-        """The same selection of scores given as whole numbers of 1/``parts``: a public unit in which they are exact."""
+        """Give the same selection of scores given as whole numbers of 1/``parts``: a public unit in which they are
+        exact.
+        """
         finer = copy(self)
         object.__setattr__(finer, "sensitivity", _checked(self.sensitivity * parts, "sensitivity", _SENSITIVITY))
         object.__setattr__(finer, "grid", grids.power_of_two(grid) or finer.derived_grid)
         return finer
 
     def error(self, candidates: int, confidence: Number = "0.95", *, on_grid: bool = False) -> float:
-        """With this confidence the chosen score is no further than this below the best.
+        """Bound how far the chosen score lies below the best, with this confidence.
 
         Rounding two scores to the grid may hide a step more, unless they are whole numbers of steps (``on_grid``), as
         whole numbers are where no grid is named. Beyond the furthest distance that is told apart nothing is known.
@@ -103,8 +106,8 @@ class Scored:
         return lost if on_grid else lost + float(self.grid)
 
     def _lost(self, candidates: int, confidence: Number) -> float:
-        """The exponential mechanism's (ln n + ln 1/β)/rate (Dwork & Roth 2014, Thm 3.11), which holds a fortiori for
-        permute-and-flip (McKenna & Sheldon 2020, Prop. 2 and Cor. 1).
+        """Bound the loss by the exponential mechanism's (ln n + ln 1/β)/rate (Dwork & Roth 2014, Thm 3.11), which holds
+        a fortiori for permute-and-flip (McKenna & Sheldon 2020, Prop. 2 and Cor. 1).
         """
         return _tail(candidates, confidence) / float(self.rate)
 
@@ -125,20 +128,20 @@ class Scored:
 
 
 def field_of(scores: Any, mechanism: Scored) -> tuple[NDArray[np.uint64], Fraction]:
-    """How many steps each score lies below the best, and the rate per step."""
+    """Give how many steps each score lies below the best, and the rate per step."""
     return scoring.gaps(scores, mechanism.grid), mechanism.rate * mechanism.grid
 
 
 def _log(value: Fraction) -> float:
-    """ln of a positive fraction of any size."""
+    """Compute ln of a positive fraction of any size."""
     return math.log(value.numerator) - math.log(value.denominator)
 
 
 @codec.value("exponential")
 @dataclass(frozen=True, repr=False, init=False)
 class Exponential(Scored):
-    """The exponential mechanism: P(h) ∝ e^{ε·s(h)/2Δ} (McSherry & Talwar 2007). Its loss spans at most ε: bounded
-    range.
+    """The exponential mechanism chooses h with P(h) ∝ e^{ε·s(h)/2Δ} (McSherry & Talwar 2007). Its loss spans at most ε:
+    bounded range.
 
     >>> Exponential(1).choose([0, 100, 0])
     1
@@ -147,7 +150,7 @@ class Exponential(Scored):
     called: ClassVar[str] = "exponential mechanism"
 
     def choose(self, scores: Any) -> int:
-        """The index of the chosen candidate; ties are broken uniformly."""
+        """Choose one candidate and give its index; ties are broken uniformly."""
         return int(races.winners(races.GUMBEL, *field_of(scores, self))[0])
 
     def curve(self) -> Curve:
@@ -157,7 +160,7 @@ class Exponential(Scored):
 @codec.value("permute-and-flip")
 @dataclass(frozen=True, repr=False, init=False)
 class PermuteAndFlip(Scored):
-    """Permute-and-flip (McKenna & Sheldon 2020): never a worse expected error than the exponential mechanism at
+    """Permute-and-flip (McKenna & Sheldon 2020) never has a worse expected error than the exponential mechanism at
     equal ε.
 
     Drawn as the largest score under exponential noise, which is the same law (Ding et al. 2021). Its range is not
@@ -167,7 +170,7 @@ class PermuteAndFlip(Scored):
     called: ClassVar[str] = "permute-and-flip"
 
     def choose(self, scores: Any) -> int:
-        """The index of the chosen candidate; ties are broken uniformly."""
+        """Choose one candidate and give its index; ties are broken uniformly."""
         return int(races.winners(races.EXPONENTIAL, *field_of(scores, self))[0])
 
     def curve(self) -> Curve:
@@ -175,7 +178,7 @@ class PermuteAndFlip(Scored):
 
 
 class MaxNoise(Enum):
-    """Which noise the scores are compared under."""
+    """Scores are compared under one of these kinds of noise."""
 
     LAPLACE = "laplace"
     EXPONENTIAL = "exponential"
@@ -212,7 +215,7 @@ class NoisyMax(Scored):
             raise InvalidParameter("noise", noise, "'laplace', 'exponential' or 'gumbel'") from None
 
     def choose(self, scores: Any) -> int:
-        """The index of the largest noisy score."""
+        """Choose the index of the largest noisy score."""
         kind = {MaxNoise.LAPLACE: races.LAPLACE, MaxNoise.EXPONENTIAL: races.EXPONENTIAL, MaxNoise.GUMBEL: races.GUMBEL}
         return int(races.winners(kind[self.noise], *field_of(scores, self))[0])
 
@@ -222,7 +225,9 @@ class NoisyMax(Scored):
         return Curve.pure(self.epsilon, self.neighbours)
 
     def _lost(self, candidates: int, confidence: Number) -> float:
-        """Laplace: all noises lie within (ln n/β)/rate, so the choice is at most twice that below the best."""
+        """Bound the loss under Laplace noise: all noises lie within (ln n/β)/rate, so the choice is at most twice that
+        below the best.
+        """
         twice = 2 if self.noise is MaxNoise.LAPLACE else 1
         return twice * _tail(candidates, confidence) / float(self.rate)
 
@@ -236,8 +241,9 @@ class NoisyMax(Scored):
 @codec.value("top-k")
 @dataclass(frozen=True, repr=False, init=False)
 class TopK(Scored):
-    """The k best, in order, by one shot of Gumbel noise: the law of k exponential mechanisms of ε/k each, peeled
-    one after the other (Durfee & Rogers 2019, Lemma 4.2)."""
+    """TopK chooses the k best, in order, by one shot of Gumbel noise: the law of k exponential mechanisms of ε/k each,
+    peeled one after the other (Durfee & Rogers 2019, Lemma 4.2).
+    """
 
     called: ClassVar[str] = "the largest scores under Gumbel noise"
 
@@ -256,7 +262,7 @@ class TopK(Scored):
         object.__setattr__(self, "k", whole(k, "k", at_least=1))
 
     def choose(self, scores: Any) -> list[int]:
-        """The indices of the chosen candidates, best first."""
+        """Choose the indices of so many candidates, best first."""
         gaps, rate = field_of(scores, self)
         if gaps.size < self.k:
             raise InvalidParameter("scores", "fewer candidates", f"at least k = {self.k} candidates")
@@ -266,7 +272,7 @@ class TopK(Scored):
         return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])
 
     def _lost(self, candidates: int, confidence: Number) -> float:
-        """A union bound over the k rounds: each choice is this close to the best of what was left."""
+        """Bound by a union over the k rounds: each choice is this close to the best of what was left."""
         miss = 1 - exact(confidence, "confidence", CONFIDENCE)
         return _tail(candidates, 1 - miss / self.k) / float(self.rate / self.k)
 
@@ -278,7 +284,7 @@ class TopK(Scored):
 
 
 def _tail(candidates: int, confidence: Number) -> float:
-    """ln n + ln(1/β)."""
+    """Compute ln n + ln(1/β)."""
     miss = 1 - exact(confidence, "confidence", CONFIDENCE)
     return math.log(whole(candidates, "candidates", at_least=1)) - _log(miss)
 
@@ -291,7 +297,7 @@ def best_selection(
     monotone: bool = False,
     neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
 ) -> Exponential | PermuteAndFlip:
-    """The mechanism that errs less when a release may cost this Rényi divergence of this order.
+    """Choose the mechanism that errs less when a release may cost this Rényi divergence of this order.
 
     At equal ε permute-and-flip never errs more, but the exponential mechanism's bounded range costs less: it
     affords a larger ε. Their largest expected shortfalls are compared on the hardest scores, one best candidate and
@@ -313,7 +319,7 @@ def best_selection(
 
 
 def _affordable(curve: Any, order: Fraction, price: Fraction) -> Fraction:
-    """The largest ε, to nine digits, whose divergence fits the price."""
+    """Find the largest ε, to nine digits, whose divergence fits the price."""
     low, high = _EPSILON
     if curve(low).renyi_above(order) > price:
         raise InvalidParameter("divergence", price, "enough for a selection of ε = 1e-9")

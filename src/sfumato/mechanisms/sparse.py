@@ -21,7 +21,7 @@ _AHEAD = 512  # noises drawn at once: the session is secret state anyway, and a 
 @codec.value("above-threshold")
 @dataclass(frozen=True)
 class AboveThreshold:
-    """The sparse vector technique, up to ``positives`` times (Lyu, Su & Li 2017, Alg. 7 and Thm 4).
+    """This is the sparse vector technique, up to ``positives`` times (Lyu, Su & Li 2017, Alg. 7 and Thm 4).
 
     The threshold gets Laplace noise of scale Δ/ε₁, drawn once; each question 2cΔ/ε₂ (cΔ/ε₂ when monotone), drawn
     afresh; "above" means question + noise ≥ threshold + noise; after the c-th "above" the session ends. ε₁ : ε₂ = 1
@@ -72,7 +72,7 @@ class AboveThreshold:
 
     @property
     def scales(self) -> tuple[Fraction, Fraction, Fraction]:
-        """Of the noise on the threshold, on each question, and on the value of an "above"."""
+        """Give the scales of the noise on the threshold, on each question, and on the value of an "above"."""
         split = (self.positives if self.monotone else 2 * self.positives) ** (2 / 3)
         first = (self.epsilon / Fraction(1 + split)).limit_denominator(10**25) or self.epsilon / 2
         factor = 1 if self.monotone else 2
@@ -92,7 +92,7 @@ class AboveThreshold:
         return Session(self)
 
     def error(self, questions: int, confidence: Number = "0.95") -> float:
-        """With this confidence no answer among so many questions is wrong by more than this (Dwork & Roth 2014, Thm
+        """Bound, with this confidence, by how much any answer among so many questions is wrong (Dwork & Roth 2014, Thm
         3.24's argument).
 
         All question noises lie within s₂·ln(2k/β) and the threshold's within s₁·ln(2/β).
@@ -116,7 +116,7 @@ class AboveThreshold:
 
 @dataclass(frozen=True)
 class SessionReceipt:
-    """What a session was and how far it went: all of it known to whoever asked."""
+    """A session receipt says what a session was and how far it went: all of it is known to whoever asked."""
 
     mechanism: AboveThreshold
     asked: int
@@ -145,7 +145,7 @@ class Session:
         """The noisy value of the last "above", when the mechanism pays for values."""
 
     def ask(self, value: int) -> bool:
-        """Whether the question's true value is, noisily, at or above the threshold."""
+        """Tell whether the question's true value is, noisily, at or above the threshold."""
         asked = value if type(value) is int else _as_int(value)
         if self._process != os.getpid():
             raise SessionClosed(self._positives)

@@ -40,7 +40,7 @@ def undeclared(query: Query) -> tuple[str, ...]:
     found = [sentence for made in (*asked, *after) for sentence in told.literals(made)]
     found += [sentence for made in asked for sentence in told.conditions(made, positive=True)]
     found += [sentence for made in (*asked, *after) for sentence in told.taken(made)]
-    found += [sentence for key in plan.keys for sentence in told.group(key)]
+    found += [*told.in_no_group(plan.keys), *(sentence for key in plan.keys for sentence in told.group(key))]
     return tuple(dict.fromkeys(found))[:_MOST]
 
 
@@ -128,11 +128,16 @@ class _Sentences:
         read = ", ".join(self._listed(made))
         return f"A value of {read} that is not declared counts as {words(default)} in {words(made)}."
 
+    def in_no_group(self, keys: Sequence[Expression]) -> Iterator[str]:
+        """Say it once for all keys: which rows no group counts."""
+        missing = [key for key in keys if not key.domain.nullable and not never_null(key)]
+        lost = list(dict.fromkeys(column for key in missing for column in self._missed(key)))
+        if lost:
+            named = " or ".join([", ".join(lost[:-1]), lost[-1]] if len(lost) > 1 else lost)
+            yield f"Rows whose {named} is not among its declared values are in no group."
+
     def group(self, key: Expression) -> Iterator[str]:
-        if not key.domain.nullable and not never_null(key):
-            yield from (
-                f"Rows whose {column} is not among its declared values are in no group." for column in self._missed(key)
-            )
+        """Say what is taken for another value in a key."""
         yield from (self._counted(node, default) for node in walk(key) for default in self._defaults(node))
 
     def _listed(self, made: Expression) -> dict[str, None]:

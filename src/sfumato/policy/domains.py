@@ -59,7 +59,7 @@ class Type(Enum):
 @codec.value("domain")
 @dataclass(frozen=True)
 class Domain:
-    """What is publicly known of a column or an expression.
+    """A domain says what is publicly known of a column or an expression.
 
     ``bounds`` are enforced by clamping at the scan, ``values`` by turning anything else into NULL, or into ``other``
     where that is named: it is then the last of the values. ``grid`` is the step to which a real is rounded before it
@@ -114,7 +114,7 @@ class Domain:
 
     @property
     def range(self) -> tuple[Value, Value] | None:
-        """The least and the greatest value, from bounds or values; None when nothing is declared."""
+        """Give the least and the greatest value, from bounds or values; None when nothing is declared."""
         if self.bounds is not None:
             return self.bounds
         if self.values is None or not self.values or self.type in (Type.TEXT, Type.BOOLEAN):
@@ -131,13 +131,13 @@ class Domain:
 
 
 def as_value(kind: Type, value: object, name: str) -> Value:
-    """A public value read as the given type: exact numbers, ISO dates, plain text."""
+    """Read a public value as the given type: exact numbers, ISO dates, plain text."""
     reader = _READERS[kind]
     return reader(value, name)
 
 
 def implied(values: object) -> Type | None:
-    """The one type all listed values have as written: texts, whole numbers, dates, times, true and false."""
+    """Find the one type all listed values have as written: texts, whole numbers, dates, times, true and false."""
     kinds = {_kind(each) for each in values} if isinstance(values, (tuple, list)) else set()
     return Type.REAL if kinds == {Type.INTEGER, Type.REAL} else kinds.pop() if len(kinds) == 1 else None
 

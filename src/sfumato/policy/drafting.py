@@ -18,7 +18,7 @@ from sfumato.privacy.numbers import text
 
 
 def drafted(policy: Policy, folder: Path) -> str:
-    """The TOML that, read from a file in ``folder``, gives this policy back."""
+    """Write the TOML that, read from a file in ``folder``, gives this policy back."""
     unit: dict[str, Any] = {
         "name": policy.unit.name,
         "neighbours": policy.neighbours.value,
@@ -34,7 +34,7 @@ def drafted(policy: Policy, folder: Path) -> str:
 
 
 def _budget(budget: Budget) -> dict[str, Any]:
-    """What was chosen: a reserve and an order that follow from the rest are left out."""
+    """Write what was chosen: a reserve and an order that follow from the rest are left out."""
     chosen = {"epsilon": budget.epsilon, "delta": budget.delta}
     if Budget(budget.epsilon, budget.delta, neighbours=budget.neighbours) == budget:
         return chosen if budget.delta else {"epsilon": budget.epsilon}

@@ -21,7 +21,7 @@ _PERIOD = 'write period = { column = "day", every = "day" } ("week" or "month")'
 
 
 def read(path: str | Path) -> Policy:
-    """The policy in a TOML file; sources are found relative to it."""
+    """Read the policy in a TOML file; sources are found relative to it."""
     file = Path(path)
     written = _parsed(_text(file), str(file))
     check_keys(written, ("unit", "tables", "analysts"), "")
@@ -78,7 +78,7 @@ def _parsed(text: str, place: str) -> dict[str, Any]:
 
 
 def _section(parent: Mapping[str, Any], name: str, place: str, fix: str) -> dict[str, Any]:
-    """A table of the TOML that must be there and not be empty."""
+    """Read a table of the TOML that must be there and not be empty."""
     at = f"{place}.{name}" if place else name
     if name not in parent:
         raise InvalidPolicy(f"{name} is missing", place=at, fix=fix)

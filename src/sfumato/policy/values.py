@@ -36,14 +36,14 @@ ROW_CEILING = 2**32
 
 @dataclass(frozen=True)
 class File:
-    """A table in a file of its own: CSV or Parquet, or a pattern that several such files match."""
+    """A file holds a table of its own: CSV or Parquet, or a pattern that several such files match."""
 
     path: Path
 
 
 @dataclass(frozen=True)
 class DatabaseTable:
-    """A table or view inside a database file."""
+    """A database table is a table or view inside a database file."""
 
     path: Path
     relation: str
@@ -51,7 +51,7 @@ class DatabaseTable:
 
 @dataclass(frozen=True)
 class InMemory:
-    """A table that this process holds: Arrow, pandas or polars."""
+    """An in-memory table is held by this process: Arrow, pandas or polars."""
 
     table: Any
 
@@ -84,7 +84,7 @@ class Via:
 
 @dataclass(frozen=True)
 class Table:
-    """One table: where it lives, whose rows it holds, and what is declared about its columns.
+    """A table says where it lives, whose rows it holds, and what is declared about its columns.
 
     >>> columns = {"age": {"type": "integer", "bounds": (0, 110)}, "ward": {"values": ["A", "B"]}}
     >>> Table("visits", "visits.parquet", columns, id="patient_id", max_rows=3).columns
@@ -190,7 +190,7 @@ class Table:
             for name in ("max_rows", "max_groups", "max_rows_per_group"):
                 if getattr(self, name) not in (None, 1):
                     raise InvalidPolicy(
-                        "a unit that is one row has one row", place=f"{place}.{name}", fix=f"remove {name}"
+                        "a unit has one row where every row is one", place=f"{place}.{name}", fix=f"remove {name}"
                     )
                 object.__setattr__(self, name, 1)
         elif self.max_rows is None:
@@ -207,7 +207,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Policy:
-    """One population, its budget for life, its tables, its analysts."""
+    """A policy is one population with its budget for life, its tables and its analysts."""
 
     unit: PrivacyUnit
     budget: Budget
@@ -285,7 +285,7 @@ def distinct(names: Iterable[str], place: str) -> None:
 
 
 def check_keys(found: Mapping[str, object], known: Iterable[str], place: str) -> None:
-    """Refuses a key that nobody reads, and names the known one it is nearest to."""
+    """Refuse a key that nobody reads, and name the known one it is nearest to."""
     from difflib import get_close_matches
 
     names = tuple(known)
@@ -300,7 +300,7 @@ def check_keys(found: Mapping[str, object], known: Iterable[str], place: str) ->
 
 
 def placed(place: str, make: Callable[[], T]) -> T:
-    """What ``make`` gives; a parameter it refuses is named by its path in the policy."""
+    """Give what ``make`` gives; a parameter it refuses is named by its path in the policy."""
     try:
         return make()
     except InvalidParameter as refused:
@@ -432,7 +432,7 @@ def _id_type(written: Any) -> Type | None:
 
 
 def _source(given: Any, relation: str | None) -> Source:
-    """A source as it may be written, as what it is."""
+    """Read a source as it may be written."""
     if isinstance(given, Source):
         return given
     if not isinstance(given, (str, Path)):
@@ -469,7 +469,7 @@ def _domain(value: object, place: str) -> Domain:
 
 
 def _shares(analysts: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Shares may overlap: each is a limit of its own, and the account is the limit of all."""
+    """Read the shares, which may overlap: each is a limit of its own, and the account is the limit of all."""
     for name in analysts:
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
             raise InvalidPolicy("an analyst has a name", place="analysts", fix="write [analysts.ana]")

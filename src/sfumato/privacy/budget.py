@@ -58,7 +58,7 @@ def _within(total: int | None, allowed: int | None) -> bool:
 @codec.value("cost")
 @dataclass(frozen=True)
 class Cost:
-    """One release's price in every currency of an account, in units of 1e-30, rounded up."""
+    """A cost is one release's price in every currency of an account, in units of 1e-30, rounded up."""
 
     pure: int | None
     """Max-divergence outside the failure; None when unbounded."""
@@ -88,7 +88,7 @@ class Cost:
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:
-        """Per currency; None where unbounded, missing where the account has no such currency."""
+        """Give the amounts per currency; None where unbounded, missing where the account has no such currency."""
         found = {"pure": None if self.pure is None else from_units(self.pure)}
         if self.renyi is not None:
             found["renyi"] = from_units(self.renyi)
@@ -103,7 +103,7 @@ class Cost:
         return pure and renyi and other.failure <= self.failure
 
     def less(self, other: Cost) -> Cost:
-        """What is left of this after a cost that it covers; of the unbounded, the unbounded."""
+        """Give what is left of this after a cost that it covers; of the unbounded, the unbounded."""
         if other.nothing:
             return self
         pure = None if self.pure is None or other.pure is None else self.pure - other.pure
@@ -114,7 +114,7 @@ class Cost:
 @codec.value("budget")
 @dataclass(frozen=True)
 class Budget:
-    """ε and δ for life, and what has been spent. Frozen: ``charge`` returns the account after it.
+    """A budget is ε and δ for life, and what has been spent. Frozen: ``charge`` returns the account after it.
 
     With δ > 0 a ``reserve`` of δ (a tenth by default) pays for failures such as key thresholds, and the rest backs
     a Rényi currency of one ``order`` (the best for Gaussian noise by default). Totals are whole numbers of 1e-30:
@@ -175,7 +175,7 @@ class Budget:
             object.__setattr__(self, name, value)
 
     def cost(self, curve: Curve) -> Cost:
-        """A release's price here; a curve stated for the other neighbours is refused."""
+        """Compute a release's price here; a curve stated for the other neighbours is refused."""
         if not isinstance(curve, Curve):
             raise InvalidParameter("curve", curve, "a Curve")
         if curve.neighbours is not self.neighbours:
@@ -198,14 +198,14 @@ class Budget:
         return self.admits(self.cost(curve))
 
     def charge(self, curve: Curve) -> Budget:
-        """The account after this release, or ``Overspent``."""
+        """Charge this release: give the account after it, or raise ``Overspent``."""
         cost = self.cost(curve)
         if not self.admits(cost):
             raise self.refusal(cost)
         return self.at(self.totals + cost)
 
     def admits(self, cost: Cost) -> bool:
-        """The rule of the theorem, here and nowhere else: a component that is missing never fits."""
+        """Decide by the rule of the theorem, here and nowhere else: a component that is missing never fits."""
         allowed, total = self.allowances, self.totals + cost
         fits = _within(total.pure, allowed.pure) or _within(total.renyi, allowed.renyi)
         return total.failure <= allowed.failure and fits
@@ -217,20 +217,20 @@ class Budget:
 
     @property
     def totals(self) -> Cost:
-        """What is spent, in units."""
+        """Give what is spent, in units."""
         return Cost(self.spent_pure, None if self.order is None else self.spent_renyi, self.spent_failure)
 
     @property
     def spent(self) -> dict[str, Fraction | None]:
-        """What is spent per currency; None where it is unbounded."""
+        """Give what is spent per currency; None where it is unbounded."""
         return self.totals.amounts
 
     def at(self, totals: Cost) -> Budget:
-        """The same account with other totals; its parameters were validated when it was opened."""
+        """Give the same account with other totals; its parameters were validated when it was opened."""
         return _with_spent(self, self.allowances, totals)
 
     def share(self, part: Number) -> Budget:
-        """The same rule and totals within this part of every allowance: an allotment, not a guarantee of its own."""
+        """Give the same rule and totals within this part of every allowance: an allotment, no guarantee of its own."""
         fraction = exact(part, "share", PROBABILITY)
         pure, renyi, failure = self.allowances.pure, self.allowances.renyi, self.allowances.failure
         scaled = Cost(
@@ -242,7 +242,7 @@ class Budget:
 
     @property
     def remaining(self) -> dict[str, Fraction]:
-        """What is left per currency; a closed currency is missing."""
+        """Give what is left per currency; a closed currency is missing."""
         allowed, left = self.allowances, {}
         if self.spent_pure is not None and allowed.pure is not None and self.spent_pure <= allowed.pure:
             left["pure"] = from_units(allowed.pure - self.spent_pure)
@@ -255,7 +255,7 @@ class Budget:
     def largest(
         self, family: Callable[[Fraction], Noise], *, sensitivity: Sensitivity | Number = 1, delta: Number | None = None
     ) -> float:
-        """The largest ε of a release of one kind of noise that would be accepted now; 0 when none would.
+        """Find the largest ε of a release of one kind of noise that would be accepted now; 0 when none would.
 
         ``family(parameter)`` makes the noise; larger parameters mean more of it. The ε is at this δ; by default at
         δ = 0 where the noise is pure, else at the account's own.

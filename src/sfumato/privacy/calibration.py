@@ -15,7 +15,7 @@ from sfumato.privacy.sensitivity import Sensitivity
 
 
 class Noise(Protocol):
-    """A mechanism that can say what it leaks."""
+    """A mechanism can say what it leaks, and so be calibrated."""
 
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve: ...
 
@@ -27,7 +27,7 @@ _PRECISION = Fraction(1, 2**46)
 
 
 def calibrate(make: Callable[[Fraction], N], guarantee: Guarantee, sensitivity: Sensitivity | Number = 1) -> N:
-    """The mechanism ``make(parameter)`` with the least parameter that certainly meets the guarantee.
+    """Find the mechanism ``make(parameter)`` with the least parameter that certainly meets the guarantee.
 
     Larger parameters must mean more noise. The promise is checked with the mechanism's own curve, so discrete noise is
     calibrated as the discrete noise it is; what is returned has been checked, and the parameter is the
@@ -38,7 +38,7 @@ def calibrate(make: Callable[[Fraction], N], guarantee: Guarantee, sensitivity: 
 
 
 def leaked(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivity) -> Curve:
-    """The curve of one member of a family; what is no family is refused."""
+    """Compute the curve of one member of a family; what is no family is refused."""
     try:
         curve: object = make(size).curve(change)
     except (TypeError, AttributeError):
@@ -49,7 +49,7 @@ def leaked(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivit
 
 
 def meets(curve: Curve, guarantee: Guarantee) -> bool:
-    """Whether the curve certainly satisfies the guarantee: by exact arithmetic when δ = 0, by an upper bound of δ
+    """Tell whether the curve certainly satisfies the guarantee: by exact arithmetic when δ = 0, by an upper bound of δ
     otherwise.
     """
     most = curve.max_divergence
@@ -59,7 +59,7 @@ def meets(curve: Curve, guarantee: Guarantee) -> bool:
 
 
 def least(enough: Callable[[Fraction], bool], goal: str, precision: Fraction = _PRECISION) -> Fraction:
-    """The least parameter, within this part of itself, for which a condition holds that holds for all larger ones."""
+    """Find the least parameter, within this part of itself, for which a condition holds, as for all larger ones."""
     high = Fraction(1)
     if enough(high):
         while enough(high / 2):
@@ -83,7 +83,7 @@ def least(enough: Callable[[Fraction], bool], goal: str, precision: Fraction = _
 
 
 def _round_numbers(low: Fraction, high: Fraction) -> list[Fraction]:
-    """Candidates for "the same number, rounder": the simplest fraction between, then the shortest decimal."""
+    """List candidates for "the same number, rounder": the simplest fraction between, then the shortest decimal."""
     simple = high.limit_denominator(10_000)
     candidates = [simple] if low < simple and abs(simple - high) <= high * _PRECISION else []
     for digits in range(1, 17):

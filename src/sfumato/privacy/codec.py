@@ -1,4 +1,4 @@
-"""Every frozen value that is written down has one JSON form.
+"""Every frozen value has one JSON form, in which it is written down.
 
 A value is written as an object: its kind, which is a tag and a version such as ``guarantee/1``, and its fields. The tag
 is chosen when the class is registered and stays when the class is renamed. A field that has its default value is left
@@ -60,7 +60,7 @@ def value(tag: str, version: int = 1) -> Callable[[_V], _V]:
 
 
 def kind(cls: type) -> str:
-    """The tag and version under which values of this class are written."""
+    """Give the tag and version under which values of this class are written."""
     return _kinds[cls]
 
 
@@ -80,8 +80,8 @@ def _known(kind: object) -> type | None:
 
 
 def dumps(item: object) -> str:
-    """The canonical JSON text of a registered value: fields sorted, no spaces, equal text for equal values; only the
-    names of a mapping keep the order they have.
+    """Write the canonical JSON text of a registered value: fields sorted, no spaces, equal text for equal values; only
+    the names of a mapping keep the order they have.
     """
     written = _write(item)
     if not isinstance(written, dict):
@@ -106,7 +106,7 @@ def loads(source: str, *, longest: int = _LONGEST) -> Any:
 
 
 def loads_as(cls: type[_T], source: str, *, longest: int = _LONGEST) -> _T:
-    """The value of this very class that a JSON text stands for."""
+    """Read the value of this very class that a JSON text stands for."""
     found = loads(source, longest=longest)
     if type(found) is not cls:
         raise InvalidParameter("source", source, f"the JSON text of a value of the kind {_kinds[cls]}")
@@ -114,7 +114,7 @@ def loads_as(cls: type[_T], source: str, *, longest: int = _LONGEST) -> _T:
 
 
 def real(found: Any, name: str) -> float:
-    """The floating-point number that was written; a constructor is given its text, infinities included."""
+    """Read the floating-point number that was written; a constructor is given its text, infinities included."""
     if type(found) is float and not math.isnan(found):
         return found
     if found == "Infinity" or found == "-Infinity":
@@ -185,7 +185,7 @@ def _write_float(number: float) -> float | str:
 
 
 def _write_mapping(item: object) -> Any:
-    """Names and plain values; a value of ours inside would be read back as a mapping, so there is none."""
+    """Write names and plain values; a value of ours inside would be read back as a mapping, so there is none."""
     if isinstance(item, (tuple, list)):
         return item if _is_plain(item) else [_write_mapping(each) for each in item]
     if isinstance(item, Mapping):
@@ -198,7 +198,7 @@ def _write_mapping(item: object) -> Any:
 
 
 def _is_plain(items: tuple[Any, ...] | list[Any]) -> bool:
-    """Whether there is nothing among these to write otherwise: said of many at once, since answers are long."""
+    """Tell whether there is nothing among these to write otherwise: said of many at once, since answers are long."""
     kinds = set(map(type, items))
     if float not in kinds:
         return kinds <= _PLAIN
@@ -210,7 +210,7 @@ def _is_mapping(field: dataclasses.Field[Any]) -> bool:
 
 
 def _default(field: dataclasses.Field[Any], found: object) -> bool:
-    """Whether a field says nothing more than its default does: equal, and of the same type."""
+    """Tell whether a field says nothing more than its default does: equal, and of the same type."""
     return type(found) is type(field.default) and found == field.default
 
 

@@ -15,12 +15,12 @@ Parts = tuple[Part, ...]
 
 
 def failure(parts: Parts) -> Fraction:
-    """1 − Π(1 − failureᵢ), rounded up where it is not computed exactly."""
+    """Compute 1 − Π(1 − failureᵢ), rounded up where it is not computed exactly."""
     return failure_range(parts)[1]
 
 
 def failure_range(parts: Parts) -> tuple[Fraction, Fraction]:
-    """Bounds of 1 − Π(1 − failureᵢ): equal while the powers are short, a rounding apart beyond."""
+    """Bound 1 − Π(1 − failureᵢ) from both sides: equal while the powers are short, a rounding apart beyond."""
     failing = [(loss.failure, count) for loss, count in parts if loss.failure]
     if sum(count for _, count in failing) <= 64 or any(mass == 1 for mass, _ in failing):
         kept = Fraction(1)
@@ -32,17 +32,17 @@ def failure_range(parts: Parts) -> tuple[Fraction, Fraction]:
 
 
 def max_divergence(parts: Parts) -> Fraction | None:
-    """Σ D∞, or None when some part is unbounded."""
+    """Sum D∞ over the parts; None when some part is unbounded."""
     return sum_above((loss.pure, count) for loss, count in parts)
 
 
 def renyi(parts: Parts, order: float) -> float:
-    """Σ D_α: Rényi divergence of products adds."""
+    """Sum D_α over the parts: Rényi divergence of products adds."""
     return math.fsum(count * loss.renyi(order) for loss, count in parts)
 
 
 def epsilon_range(parts: Parts, delta: Fraction) -> tuple[float, float]:
-    """Bounds of the least ε ≥ 0 with δ(ε) ≤ ``delta``."""
+    """Bound the least ε ≥ 0 with δ(ε) ≤ ``delta`` from both sides."""
     least, most = failure_range(parts)
     top = sum_above((loss.top, count) for loss, count in parts)
     ends = (math.inf, math.inf) if top is None else (below(top), above(top))
@@ -62,17 +62,17 @@ def epsilon_range(parts: Parts, delta: Fraction) -> tuple[float, float]:
 
 
 def _not_above(low: float) -> float:
-    """A computed lower bound of a number ≥ 0, in its decimal meaning too."""
+    """Lower a computed lower bound of a number ≥ 0 until it is one in its decimal meaning too."""
     return max(0.0, lowered(low))
 
 
 def _not_below(high: float) -> float:
-    """A computed upper bound of a number ≥ 0, in its decimal meaning too."""
+    """Raise a computed upper bound of a number ≥ 0 until it is one in its decimal meaning too."""
     return raised(high) if high else 0.0
 
 
 def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
-    """Bounds of δ(ε)."""
+    """Bound δ(ε) from both sides."""
     least, most = failure_range(parts)
     top = sum_above((loss.top, count) for loss, count in parts)
     if least == 1:
@@ -90,7 +90,7 @@ Profile = Callable[[float], tuple[float, float]]
 
 
 def _closed_form(parts: Parts) -> Profile | None:
-    """δ(ε) with its rounding error, when there is a single pair that knows it."""
+    """Compute δ(ε) with its rounding error, when there is a single pair that knows it."""
     if len(parts) != 1 or parts[0][1] != 1:
         return None
     loss = parts[0][0]
@@ -98,7 +98,7 @@ def _closed_form(parts: Parts) -> Profile | None:
 
 
 def _invert(profile: Profile, delta: Fraction) -> tuple[float, float]:
-    """Bounds of the least ε ≥ 0 at which a falling profile is ≤ δ, from the two ends of its rounding error."""
+    """Bound the least ε ≥ 0 at which a falling profile is ≤ δ, from the two ends of its rounding error."""
     least, most = float_below(delta), float_above(delta)
     return (
         _last(lambda epsilon: lowered(profile(epsilon)[0] - profile(epsilon)[1]) > most)[0],
@@ -107,7 +107,7 @@ def _invert(profile: Profile, delta: Fraction) -> tuple[float, float]:
 
 
 def _last(holds: Callable[[float], bool]) -> tuple[float, float]:
-    """Neighbouring floats between which a condition stops holding: (0, 0) when it never did."""
+    """Find neighbouring floats between which a condition stops holding: (0, 0) when it never did."""
     if not holds(0.0):
         return 0.0, 0.0
     low, high = 0.0, 1.0

@@ -57,7 +57,7 @@ _FROM_ONE = Range("a number in [1, 1e12], or infinity", Fraction(1), Fraction(10
 @codec.value("curve")
 @dataclass(frozen=True)
 class Curve:
-    """What a release leaks, for every ε, δ and Rényi order at once.
+    """A curve says what a release leaks, for every ε, δ and Rényi order at once.
 
     >>> Curve.laplace(scale=2).epsilon(0)
     0.5
@@ -83,27 +83,31 @@ class Curve:
 
     @classmethod
     def laplace(cls, scale: Number, sensitivity: Sensitivity | Number = 1) -> Curve:
-        """Continuous Laplace noise of this scale on every coordinate (Dwork, McSherry, Nissim & Smith 2006)."""
+        """State what continuous Laplace noise of this scale on every coordinate leaks (Dwork, McSherry, Nissim & Smith
+        2006).
+        """
         b, change = exact(scale, "scale", POSITIVE), Sensitivity.of(sensitivity)
         parts = ((LaplaceLoss(size / b), count) for size, count in change.coordinates)
         return cls(parts, change.neighbours)
 
     @classmethod
     def discrete_laplace(cls, scale: Number, sensitivity: Sensitivity | Number = 1) -> Curve:
-        """Laplace noise on whole numbers, P(x) ∝ e^{−|x|/scale}; fractional sensitivities are rounded up."""
+        """State what Laplace noise on whole numbers, P(x) ∝ e^{−|x|/scale}, leaks; fractional sensitivities are rounded
+        up.
+        """
         b, change = exact(scale, "scale", POSITIVE), _whole_steps(Sensitivity.of(sensitivity))
         parts = ((LaplaceLoss(size / b, 1 / b), count) for size, count in change.coordinates)
         return cls(parts, change.neighbours)
 
     @classmethod
     def gaussian(cls, sigma: Number, sensitivity: Sensitivity | Number = 1) -> Curve:
-        """Continuous Gaussian noise: only the Euclidean sensitivity matters (Balle & Wang 2018)."""
+        """State what continuous Gaussian noise leaks: only the Euclidean sensitivity matters (Balle & Wang 2018)."""
         s, change = exact(sigma, "sigma", POSITIVE), Sensitivity.of(sensitivity)
         return cls([(GaussianLoss(change.squares / s**2), 1)], change.neighbours)
 
     @classmethod
     def discrete_gaussian(cls, sigma: Number, sensitivity: Sensitivity | Number = 1) -> Curve:
-        """Gaussian noise on whole numbers, P(x) ∝ e^{−x²/2σ²} (Canonne, Kamath & Steinke 2020).
+        """State what Gaussian noise on whole numbers, P(x) ∝ e^{−x²/2σ²}, leaks (Canonne, Kamath & Steinke 2020).
 
         When every coordinate may move fully, that is the worst change, coordinate by coordinate. Where a total or
         Euclidean bound cuts corners off, only ρ = Δ₂²/2σ² is charged.
@@ -123,33 +127,35 @@ class Curve:
 
     @classmethod
     def bounded_range(cls, epsilon: Number, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
-        """A selection whose loss spans at most ε, such as the exponential mechanism (Dong, Durfee & Rogers 2020)."""
+        """State what a selection leaks whose loss spans at most ε, such as the exponential mechanism (Dong, Durfee &
+        Rogers 2020).
+        """
         return cls([(BoundedRangeLoss(exact(epsilon, "epsilon", NONNEGATIVE)), 1)], neighbours)
 
     @classmethod
     def pure(cls, epsilon: Number, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
-        """Any ε-DP release."""
+        """State what any ε-DP release leaks."""
         return cls([(ResponseLoss(exact(epsilon, "epsilon", NONNEGATIVE)), 1)], neighbours)
 
     @classmethod
     def approximate(cls, epsilon: Number, delta: Number, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
-        """Any (ε, δ)-DP release."""
+        """State what any (ε, δ)-DP release leaks."""
         promise = Guarantee(epsilon, delta)
         return cls([(ResponseLoss(promise.epsilon, 2, promise.delta), 1)], neighbours)
 
     @classmethod
     def concentrated(cls, rho: Number, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
-        """Any ρ-zCDP release (Bun & Steinke 2016)."""
+        """State what any ρ-zCDP release leaks (Bun & Steinke 2016)."""
         return cls([(ConcentratedLoss(exact(rho, "rho", NONNEGATIVE)), 1)], neighbours)
 
     @classmethod
     def gdp(cls, mu: Number, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
-        """Any μ-GDP release (Dong, Roth & Su 2022)."""
+        """State what any μ-GDP release leaks (Dong, Roth & Su 2022)."""
         return cls([(GaussianLoss(exact(mu, "mu", NONNEGATIVE) ** 2), 1)], neighbours)
 
     @classmethod
     def pair(cls, p: Distribution, q: Distribution, neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> Curve:
-        """A release whose outcomes are finite: its distributions with and without the unit.
+        """State what a release leaks whose outcomes are finite, by its distributions with and without the unit.
 
         Each must sum to exactly 1: write Fraction(1, 3) or "1/3", not the float 1/3. What rounding leaves missing (at
         most 1e-9) is failure, in both directions; more than 1 is refused.
@@ -160,44 +166,44 @@ class Curve:
 
     @cached_property
     def failure(self) -> Fraction:
-        """The probability with which nothing is promised: the mass of the loss at +∞, in the worse direction."""
+        """Give the probability with which nothing is promised: the mass of the loss at +∞, in the worse direction."""
         return max(composition.failure(parts) for parts in self._directions)
 
     @cached_property
     def max_divergence(self) -> Fraction | None:
-        """Σ D∞ outside the failure: the cost in the pure currency; None when unbounded."""
+        """Give Σ D∞ outside the failure, the cost in the pure currency; None when unbounded."""
         totals = [composition.max_divergence(parts) for parts in self._sides(_pure)]
         return None if None in totals else max(total for total in totals if total is not None)
 
     def epsilon(self, delta: Number) -> float:
-        """The least ε for which (ε, δ)-DP is certain: an upper bound, infinite when no ε will do."""
+        """Bound from above the least ε for which (ε, δ)-DP is certain; infinite when no ε will do."""
         return self.epsilon_range(delta)[1]
 
     def epsilon_range(self, delta: Number) -> tuple[float, float]:
-        """Certified lower and upper bounds of the least ε for this δ."""
+        """Give certified lower and upper bounds of the least ε for this δ."""
         target = exact(delta, "delta", BELOW_ONE)
         ranges = [composition.epsilon_range(parts, target) for parts in self._directions]
         return max(low for low, _ in ranges), max(high for _, high in ranges)
 
     def delta(self, epsilon: Number) -> float:
-        """The least δ for which (ε, δ)-DP is certain: an upper bound."""
+        """Bound from above the least δ for which (ε, δ)-DP is certain."""
         return self.delta_range(epsilon)[1]
 
     def delta_range(self, epsilon: Number) -> tuple[float, float]:
-        """Certified lower and upper bounds of the least δ for this ε."""
+        """Give certified lower and upper bounds of the least δ for this ε."""
         target = exact(epsilon, "epsilon", NONNEGATIVE)
         ranges = [composition.delta_range(parts, target) for parts in self._directions]
         return max(low for low, _ in ranges), max(high for _, high in ranges)
 
     def renyi(self, order: Number) -> float:
-        """The Rényi divergence of this order outside the failure: 1 is KL, infinity max-divergence. Orders add."""
+        """Give the Rényi divergence of this order outside the failure: 1 is KL, infinity max-divergence. Orders add."""
         if is_infinite(order):
             return math.inf if self.max_divergence is None else above(self.max_divergence)
         alpha = float(exact(order, "order", _FROM_ONE))
         return max(composition.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
 
     def renyi_above(self, order: Fraction) -> Fraction:
-        """``renyi`` as an exact number that is surely not below it: what an account charges.
+        """Give ``renyi`` as an exact number that is surely not below it: an account charges this.
 
         D_α is computed from sums of positive terms, to a relative error far below 2^-42; the absolute term
         covers the logarithm-of-a-sum branch, whose error is divided by α − 1.
@@ -214,8 +220,8 @@ class Curve:
         return any(not isinstance(loss, (GaussianLoss, ConcentratedLoss)) for loss, _ in self.parts)
 
     def rho(self) -> float:
-        """A ρ for which this is ρ-zCDP: each part's least, added and rounded up. Infinite when there is none, as with
-        any failure.
+        """Find a ρ for which this is ρ-zCDP: each part's least, added and rounded up. Infinite when there is none, as
+        with any failure.
         """
         if self.failure:
             return math.inf
@@ -223,12 +229,12 @@ class Curve:
         return max(above(total) for total in totals if total is not None)
 
     def group(self, k: int) -> Curve:
-        """The loss when k units change together; every part is recomputed for k units."""
+        """Compute the loss when k units change together; every part is recomputed for k units."""
         size = whole(k, "k", at_least=1)
         return Curve(((loss.group(size), count) for loss, count in self.parts), self.neighbours)
 
     def for_neighbours(self, neighbours: Neighbours | str) -> Curve:
-        """The loss under the other relation: to replace a unit is to remove one and add one."""
+        """State the loss under the other relation: to replace a unit is to remove one and add one."""
         wanted = Neighbours.of(neighbours)
         if wanted is self.neighbours:
             return self
@@ -242,7 +248,8 @@ class Curve:
         return Curve(self.group(2).parts, wanted)
 
     def tradeoff(self, false_positive_rate: Number) -> float:
-        """The least false negative rate of any test for one unit at this false positive rate (Wasserman & Zhou 2010).
+        """Bound the least false negative rate of any test for one unit at this false positive rate (Wasserman & Zhou
+        2010).
 
         A lower bound: every (ε, δ(ε)) gives two lines under the trade-off function, and the best ε is searched for.
         """
@@ -253,7 +260,7 @@ class Curve:
         return best_line(self.delta, min(700.0, self.epsilon(floor)), alpha)
 
     def loss(self) -> PrivacyLoss:
-        """The privacy-loss random variable of the dominating pair, in the worse direction: mean, tail, quantiles.
+        """Give the privacy-loss random variable of the dominating pair, in the worse direction: mean, tail, quantiles.
 
         It is the pair's loss, not the mechanism's. A dominating pair bounds δ(ε), which is what composes; it does not
         bound how often the loss of a dominated pair passes a value: the pair of ``bounded_range(1)`` passes 0.5 with
@@ -329,7 +336,7 @@ def _sequence(items: object, name: str) -> Iterable[Any]:
 
 
 def _whole_steps(change: Sensitivity) -> Sensitivity:
-    """The same change on whole numbers: each coordinate rounded up, and totals only where they stay whole.
+    """Round each coordinate of the change up to whole numbers, and keep totals only where they stay whole.
 
     A vector of whole numbers within real bounds is within their integer parts, but a change that was real and is
     then rounded may grow by less than one step per coordinate: round up.

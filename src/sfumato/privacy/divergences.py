@@ -1,4 +1,4 @@
-"""Two finite distributions P and Q, as arrays, dicts or exact Fractions, have the divergences defined here.
+"""Two finite distributions P and Q have the divergences defined here: as arrays, dicts or exact Fractions.
 
 Conventions: an outcome impossible under both (0/0) says nothing; an outcome possible under P alone makes KL, Rényi
 of order ≥ 1 and max-divergence infinite, and goes whole into the hockey-stick divergence, which is the δ at that ε.
@@ -20,12 +20,12 @@ from sfumato.privacy.stable_functions import log_ratio
 
 
 def kl(p: Distribution, q: Distribution) -> float:
-    """E_P[ln P/Q] (Kullback & Leibler 1951): the mean privacy loss."""
+    """Compute E_P[ln P/Q] (Kullback & Leibler 1951): the mean privacy loss."""
     return renyi(p, q, 1)
 
 
 def max_divergence(p: Distribution, q: Distribution) -> float:
-    """sup ln P(S)/Q(S): at most ε both ways is ε-DP (Dwork & Roth 2014, Def. 3.6)."""
+    """Compute sup ln P(S)/Q(S): at most ε both ways is ε-DP (Dwork & Roth 2014, Def. 3.6)."""
     pair = PairLoss(*normalised(p, q))
     if pair.failure:
         return math.inf
@@ -33,7 +33,9 @@ def max_divergence(p: Distribution, q: Distribution) -> float:
 
 
 def renyi(p: Distribution, q: Distribution, order: Number) -> float:
-    """ln E_Q[(P/Q)^α]/(α − 1) for α > 0, its limits at 1 (KL) and infinity (max-divergence) included (Rényi 1961)."""
+    """Compute ln E_Q[(P/Q)^α]/(α − 1) for α > 0, its limits at 1 (KL) and infinity (max-divergence) included (Rényi
+    1961).
+    """
     if is_infinite(order):
         return max_divergence(p, q)
     alpha = float(exact(order, "order", POSITIVE))
@@ -46,5 +48,5 @@ def renyi(p: Distribution, q: Distribution, order: Number) -> float:
 
 
 def hockey_stick(p: Distribution, q: Distribution, epsilon: Number) -> float:
-    """Σ max(0, P − e^ε·Q): at most δ both ways is (ε, δ)-DP (Barthe & Olmedo 2013)."""
+    """Compute Σ max(0, P − e^ε·Q): at most δ both ways is (ε, δ)-DP (Barthe & Olmedo 2013)."""
     return PairLoss(*normalised(p, q)).delta(float(exact(epsilon, "epsilon", NONNEGATIVE)))[0]

@@ -12,7 +12,7 @@ from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, Number, exact, text
 
 
 class Neighbours(Enum):
-    """Which two databases count as differing in one unit (theory: bounded and unbounded DP)."""
+    """Neighbours are two databases that count as differing in one unit (theory: bounded and unbounded DP)."""
 
     ADD_REMOVE = "add-remove"
     """One has a unit that the other lacks; the number of units is protected."""
@@ -33,7 +33,7 @@ PERIODS = ("hour", "day", "week", "month", "quarter", "year")
 @codec.value("privacy-unit")
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """Whose presence is protected, in words that are printed with every release."""
+    """A privacy unit says whose presence is protected, in words that are printed with every release."""
 
     name: str
     """In the singular: "patient", "household", "visit"."""
@@ -79,7 +79,7 @@ class PrivacyUnit:
 @codec.value("guarantee")
 @dataclass(frozen=True)
 class Guarantee:
-    """(ε, δ)-differential privacy: P(S) ≤ e^ε·Q(S) + δ for neighbours, both ways (Dwork & Roth 2014, Def. 2.4).
+    """(ε, δ)-differential privacy means P(S) ≤ e^ε·Q(S) + δ for neighbours, both ways (Dwork & Roth 2014, Def. 2.4).
 
     >>> Guarantee(0.1)
     Guarantee(epsilon=0.1, delta=0)
@@ -94,7 +94,7 @@ class Guarantee:
 
     @classmethod
     def of(cls, value: object, name: str = "guarantee") -> Guarantee:
-        """The value itself if it is a Guarantee; anything else is refused by name."""
+        """Take the value itself if it is a Guarantee; anything else is refused by name."""
         if isinstance(value, Guarantee):
             return value
         raise InvalidParameter(name, value, "a Guarantee", fix=f"give {name} as Guarantee(epsilon, delta)")
@@ -108,6 +108,6 @@ class Guarantee:
         return f"({float(self.epsilon):.6g}, {float(self.delta):.3g})-DP"
 
     def implies(self, weaker: Guarantee) -> bool:
-        """Whether this guarantee, component by component, is at least as strong."""
+        """Tell whether this guarantee, component by component, is at least as strong."""
         weaker = Guarantee.of(weaker, "weaker")
         return self.epsilon <= weaker.epsilon and self.delta <= weaker.delta

@@ -66,7 +66,7 @@ _LEAST_C, _MOST_C = 1e-7, 1e15
 
 @dataclass(frozen=True)
 class _Stack:
-    """Members of one family side by side: parameters and counts of shape (members, 1)."""
+    """A stack holds members of one family side by side: parameters and counts of shape (members, 1)."""
 
     family: type[Loss]
     parameters: tuple[Any, ...]
@@ -100,7 +100,7 @@ class _Stack:
         ]
 
     def spread(self) -> _Stack:
-        """The same members in an order in which the first few are spread over all of them."""
+        """Order the same members so that the first few are spread over all of them."""
         if self.family is PairLoss:
             return self
         many = len(self.counts)
@@ -110,7 +110,7 @@ class _Stack:
 
 @dataclass(frozen=True)
 class Moments:
-    """The moment function of a composition, one direction."""
+    """This is the moment function of a composition, one direction."""
 
     stacks: tuple[_Stack, ...]
     gaussian: float
@@ -146,7 +146,7 @@ class Moments:
         )
 
     def log(self, z: Complex) -> Complex:
-        """ln M(z)."""
+        """Compute ln M(z)."""
         total = self.gaussian / 2 * z * (z + 1)
         for stack in self.stacks:
             for piece in stack.pieces(z.size):
@@ -159,7 +159,7 @@ class Moments:
         return _ROUNDING * size
 
     def log_bound(self, c: float, t: float) -> float:
-        """At least ln|M(c + is)| for every s ≥ t."""
+        """Bound ln|M(c + is)| from above for every s ≥ t."""
         plain = self.gaussian / 2 * (c * (c + 1) - t * t)
         return plain + sum(stack.log_bound(c, t) for stack in self.stacks)
 
@@ -174,7 +174,7 @@ def _stacked(group: list[tuple[Loss, int]]) -> _Stack:
 
 
 def _common_lattice(parts: Sequence[tuple[Loss, int]]) -> tuple[Fraction, Fraction] | None:
-    """The coarsest lattice that holds every sum, if each part has one and a common one is not absurdly fine."""
+    """Find the coarsest lattice that holds every sum, if each part has one and a common one is not absurdly fine."""
     spacing, offset = Fraction(0), Fraction(0)
     for loss, count in parts:
         # Not by the largest loss: that of a pair whose finite losses are all negative is 0, and it lies on no lattice.
@@ -194,7 +194,8 @@ def _common_lattice(parts: Sequence[tuple[Loss, int]]) -> tuple[Fraction, Fracti
 
 
 def chernoff(moments: Moments, c: Real) -> tuple[Real, Real]:
-    """For each c, the ε at which order 1 + c is best, and ln of the δ that Rényi divergence of that order proves there.
+    """Find, for each c, the ε at which order 1 + c is best, and ln of the δ that Rényi divergence of that order proves
+    there.
 
     ln δ = K(c) − cε + c·ln c − (1+c)·ln(1+c), K = ln M, stationary where ε = K′(c) + ln(c/(1+c)); K′ by a complex step.
     """
@@ -206,7 +207,7 @@ def chernoff(moments: Moments, c: Real) -> tuple[Real, Real]:
 
 
 def _search(goal: Callable[[Real], NDArray[np.bool_]], *, rounds: int) -> float:
-    """The c at which a monotone condition turns false, looking at 33 values at a time: two rounds find it to a few
+    """Find the c at which a monotone condition turns false, looking at 33 values at a time: two rounds find it to a few
     per cent.
     """
     low, high = math.log(_LEAST_C), math.log(_MOST_C)
@@ -245,13 +246,13 @@ class Inversion:
     """The same with the second smoothing, when there is one."""
 
     def upper(self, epsilon: float) -> float:
-        """Not below δ(ε), failure apart."""
+        """Bound δ(ε) from above, failure apart."""
         if epsilon >= self.moments.top:
             return 0.0
         return min(1.0, max(5e-324, self._between(epsilon, +1)))
 
     def lower(self, epsilon: float) -> float:
-        """Not above δ(ε), failure apart."""
+        """Bound δ(ε) from below, failure apart."""
         if self.wider is None:
             return max(0.0, self._between(epsilon, -1))
         narrow, wide = math.erf(self.smoothing / math.sqrt(8)), math.erf(self.wider.smoothing / math.sqrt(8))
@@ -262,7 +263,7 @@ class Inversion:
         return max(0.0, found * (1 - 2.0**-50))
 
     def _between(self, epsilon: float, side: int) -> float:
-        """δ at ε: from the two lattice points around it, or directly."""
+        """Bound δ at ε: from the two lattice points around it, or directly."""
         if not self.spacing:
             return self.at(epsilon, side)
         below = self.offset + self.spacing * math.floor((epsilon - self.offset) / self.spacing)
@@ -271,7 +272,7 @@ class Inversion:
         return (1 - share) * self.at(below, side) + share * self.at(below + self.spacing, side)
 
     def at(self, epsilon: float, side: int) -> float:
-        """A bound, from above (side +1) or below (−1), of δ(ε) with the smoothing."""
+        """Bound δ(ε) with the smoothing, from above (side +1) or below (−1)."""
         if (log_scale := self.log_peak - self.c * epsilon) > 600:
             return 1.0 if side > 0 else 0.0  # this contour was made for larger ε and says nothing here
         scale = math.exp(log_scale)
@@ -355,7 +356,7 @@ def _kernel(z: Complex, spacing: float) -> Complex:
 
 
 def _aliases_above(moments: Moments, c: float, wrap: float, epsilon: float, smoothing: float) -> tuple[float, float]:
-    """(s, b): the aliases above ε add at most e^{b − sε}, for the s that is best at this ε."""
+    """Find (s, b): the aliases above ε add at most e^{b − sε}, for the s that is best at this ε."""
     s = c * np.array([1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 5.0, 10.0])
     log_moment = moments.log(s + 0j).real + moments.rounding(s) + smoothing**2 / 2 * s * (s + 1)
     over = (s - c) * wrap
@@ -365,7 +366,7 @@ def _aliases_above(moments: Moments, c: float, wrap: float, epsilon: float, smoo
 
 
 def _unaliased(moments: Moments, c: float, epsilon: float, goal: float) -> float:
-    """A Λ at which the logarithm of what aliases add is below the goal."""
+    """Find a Λ at which the logarithm of what aliases add is below the goal."""
     wrap = -goal / c
     for _ in range(12):
         s, bound = _aliases_above(moments, c, wrap, epsilon, 0.0)
@@ -376,7 +377,7 @@ def _unaliased(moments: Moments, c: float, epsilon: float, goal: float) -> float
 
 
 def _decayed(moments: Moments, c: float, step: float, log_peak: float, allowed: float) -> tuple[int, float]:
-    """How many nodes until the rest is provably below what is allowed, and that rest, both relative to M(c)."""
+    """Count the nodes until the rest is provably below what is allowed, and give that rest, both relative to M(c)."""
     half, lost = 16, math.inf
     if moments.log_bound(c, step * _NODES) - log_peak > math.log(allowed * math.pi * step * _NODES):
         return 2 * _NODES, lost  # the bound falls along the line: it is not met before either
@@ -390,7 +391,7 @@ def _decayed(moments: Moments, c: float, step: float, log_peak: float, allowed: 
 
 
 def _smoothed(t: float, allowed: float) -> tuple[float, float]:
-    """The μ of an extra release that ends the sum at height t, and what is lost there."""
+    """Find the μ of an extra release that ends the sum at height t, and what is lost there."""
     decay = max(1.0, -math.log(min(0.5, allowed * math.pi * t)))
     return math.sqrt(2 * decay) / t, math.exp(-decay) / (math.pi * t)
 
@@ -398,7 +399,8 @@ def _smoothed(t: float, allowed: float) -> tuple[float, float]:
 def _pruned(
     moments: Moments, nodes: Complex, smoothing: float, sizes: Real, floor: float
 ) -> tuple[NDArray[np.intp], Complex, float]:
-    """The nodes that matter, M(z)/M(c) there, and the sum of the terms left out, each of them below the floor.
+    """Keep the nodes that matter: give these, M(z)/M(c) there, and the sum of the terms left out, each of them below
+    the floor.
 
     Each factor is largest on the real axis, so a product of some factors bounds the product of all: nodes already
     negligible are dropped before the remaining, possibly many, factors are computed.
@@ -420,7 +422,7 @@ def _pruned(
 def _near(
     moments: Moments, nodes: Complex, smoothing: float, sizes: Real, floor: float
 ) -> tuple[NDArray[np.intp], float]:
-    """The nodes that cheap bounds of a few factors cannot rule out, and a bound of the sum of the others' terms."""
+    """Find the nodes that cheap bounds of a few factors cannot rule out, and bound the sum of the others' terms."""
     heights, kept = nodes.imag, np.arange(nodes.size)
     c, dropped = float(nodes[0].real), 0.0
     total = -(moments.gaussian + smoothing**2) / 2 * heights * heights
@@ -439,14 +441,14 @@ def _near(
 
 
 def _log_chernoff(moments: Moments, c: float, epsilon: float) -> float:
-    """ln of Chernoff's bound on δ(ε) at one c, rounded up."""
+    """Compute ln of Chernoff's bound on δ(ε) at one c, rounded up."""
     at = np.array([c])
     value = float((moments.log(at + 0j).real + moments.rounding(at))[0])
     return value - c * epsilon - c * math.log1p(1 / c) - math.log1p(c) + _ROUNDING * c * epsilon
 
 
 def _contour(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
-    """The inversion at Chernoff's c; for large δ, where that c is tiny, at one where M(c)e^{−cε} is still small."""
+    """Choose Chernoff's c to invert at; for large δ, where that c is tiny, at one where M(c)e^{−cε} is still small."""
     if log_delta > -3:
         c = max(c, _search(lambda grid: moments.log(grid + 0j).real - grid * epsilon < 2, rounds=2))
     return invert(moments, c, epsilon, log_delta)
@@ -468,7 +470,7 @@ def delta_range_of(moments: Moments, epsilon: float) -> tuple[float, float]:
 
 
 def epsilon_range_of(moments: Moments, least: float, most: float) -> tuple[float, float]:
-    """A lower bound of the ε ≥ 0 where δ(ε) is ``most``, an upper one of that where it is ``least``; failure apart."""
+    """Bound from below the ε ≥ 0 where δ(ε) is ``most``, and from above that where it is ``least``; failure apart."""
     goal = math.log(max(least, 1e-310, 1e-6 * most))
     with np.errstate(all="ignore"):
         c = _search(lambda grid: chernoff(moments, grid)[1] > goal, rounds=2 if moments.known else 6)
@@ -482,7 +484,7 @@ def epsilon_range_of(moments: Moments, least: float, most: float) -> tuple[float
 
 
 def _root(bound: Callable[[float], float], delta: float, start: float, contour: Inversion, *, side: int) -> float:
-    """ε with bound(ε) ≤ δ (side +1) or bound(ε) > δ (side −1), close to equality; 0 or infinity if none was found.
+    """Find ε with bound(ε) ≤ δ (side +1) or bound(ε) > δ (side −1), close to equality; 0 or infinity if none was found.
 
     Steps of ln(bound/δ)/c converge fast because c is about the bound's own logarithmic slope; secants take over.
     What is returned has been checked: the last steps go to the safe side, ever further, until one is.

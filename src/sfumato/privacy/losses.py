@@ -1,4 +1,4 @@
-"""The privacy losses that are known exactly are here: one frozen value per dominating pair (P, Q).
+"""Privacy losses are defined here where they are known exactly: one frozen value per dominating pair (P, Q).
 
 For z ~ P the privacy loss is L = ln(P(z)/Q(z)). Every family here says the same few things about it, all for one
 direction; ``reversed()`` is the other (P and Q exchanged), and symmetric pairs are their own reverse:
@@ -57,7 +57,7 @@ _LONGEST_CHAIN = 8
 
 @dataclass(frozen=True)
 class Loss:
-    """What all families share: a symmetric pair without failure, nothing known in closed form but its moments."""
+    """All families share this: a symmetric pair without failure, nothing known in closed form but its moments."""
 
     moments_known: ClassVar[bool] = True
 
@@ -79,17 +79,17 @@ class Loss:
 
     @property
     def trivial(self) -> bool:
-        """Whether both worlds look alike: nothing leaks."""
+        """Tell whether both worlds look alike: nothing leaks."""
         return self.pure == 0 and not self.failure
 
     @property
     def flat(self) -> bool:
-        """Whether the loss is 0 wherever it is finite: such a loss lies on every lattice."""
+        """Tell whether the loss is 0 wherever it is finite: such a loss lies on every lattice."""
         return self.pure == 0
 
     @property
     def sort_key(self) -> tuple[Any, ...]:
-        """One order for equal bags of losses; floats decide quickly, exact fields only between equal floats."""
+        """Order equal bags of losses in one way; floats decide quickly, exact fields only between equal floats."""
         exact_fields = tuple(getattr(self, f.name) for f in fields(self))
         return type(self).__name__, tuple(float(x) for x in exact_fields if isinstance(x, Fraction)), exact_fields
 
@@ -99,14 +99,14 @@ class Loss:
 
     @property
     def parameters(self) -> tuple[Any, ...]:
-        """What ``log_moment`` takes, as floats (or, for a finite pair, arrays)."""
+        """Give what ``log_moment`` takes, as floats (or, for a finite pair, arrays)."""
         raise NotImplementedError
 
     def reversed(self) -> Loss:
         return self
 
     def symmetrised(self) -> Loss:
-        """A loss that dominates this one and its reverse at every real ε."""
+        """Find a loss that dominates this one and its reverse at every real ε."""
         return self
 
     def renyi(self, order: float) -> float:
@@ -124,23 +124,23 @@ class Loss:
 
     @classmethod
     def log_bound(cls, c: float, t: float, *parameters: Any) -> Real:  # noqa: ARG003
-        """|E e^{(c+is)L}| ≤ E e^{cL}: always true, and all that holds for a loss on a lattice."""
+        """Bound |E e^{(c+is)L}| by E e^{cL}: always true, and all that holds for a loss on a lattice."""
         return cls.log_moment(np.array([c + 0j]), *parameters).real
 
     @classmethod
     def log_decay(cls, c: float, heights: Real, *parameters: Any) -> Real:
-        """At least ln|M(c + it)/M(c)| at each height t, for all members together or each: cheaper than the moment."""
+        """Bound ln|M(c + it)/M(c)| from above at each height t, for all members or each: cheaper than the moment."""
         at_c = cls.log_moment(np.array([c + 0j]), *parameters).real
         return cls.log_moment(c + 1j * heights, *parameters).real - at_c
 
     @property
     def magnitude(self) -> float:
-        """A bound on |L| up to Gaussian tails: what rounding errors of ``log_moment`` scale with."""
+        """Bound |L| up to Gaussian tails: rounding errors of ``log_moment`` scale with it."""
         return float(self.top or 0)
 
 
 def _two_atoms(high: Real, low: Real, phase: Real) -> Real:
-    """ln of a bound of |E e^{itL}| when L = ±x with these probabilities, phase = tx, and anything otherwise.
+    """Compute ln of a bound of |E e^{itL}| when L = ±x with these probabilities, phase = tx, and anything otherwise.
 
     |high·e^{i·phase} + low·e^{−i·phase}|² = (high + low)² − 4·high·low·sin²(phase).
     """
@@ -150,7 +150,7 @@ def _two_atoms(high: Real, low: Real, phase: Real) -> Real:
 
 
 def _lifted(y: float, beta: float) -> float:
-    """e^{−β}(e^y − 1), also where e^y alone would overflow."""
+    """Compute e^{−β}(e^y − 1), also where e^y alone would overflow."""
     return math.exp(-beta) * math.expm1(y) if y < 30 else math.exp(min(700.0, y - beta)) - math.exp(-beta)
 
 
@@ -164,7 +164,7 @@ def _show(value: object) -> str:
 @codec.value("laplace-loss")
 @dataclass(frozen=True, repr=False)
 class LaplaceLoss(Loss):
-    """Laplace noise of scale b on one coordinate moved by Δ: ``epsilon`` = Δ/b.
+    """This is the loss of Laplace noise of scale b on one coordinate moved by Δ: ``epsilon`` = Δ/b.
 
     ``step`` = 1/b when noise and shift are whole numbers (the discrete Laplace, P(x) ∝ e^{−|x|/b}), 0 when they are
     real. With β the step and z = α − 1, M(z) = A·e^{zε} + B·e^{−(z+1)ε}, where A : B = sinh β(z+1) : sinh βz and
@@ -218,7 +218,7 @@ class LaplaceLoss(Loss):
 
     @staticmethod
     def _weight(z: Complex, beta: Real) -> Complex:
-        """B(z), the weight of the second exponential."""
+        """Compute B(z), the weight of the second exponential."""
         if not beta.any():
             return z / (2 * z + 1)
         share = shrink(2 * beta * z) / shrink(beta * (2 * z + 1))
@@ -269,7 +269,7 @@ class LaplaceLoss(Loss):
 @codec.value("gaussian-loss")
 @dataclass(frozen=True, repr=False)
 class GaussianLoss(Loss):
-    """Gaussian noise, or μ-GDP: L ~ N(μ²/2, μ²) with μ = Δ₂/σ, held as its exact square (Dong, Roth & Su 2022).
+    """Gaussian noise, or μ-GDP, has L ~ N(μ²/2, μ²) with μ = Δ₂/σ, held as its exact square (Dong, Roth & Su 2022).
 
     δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) (Balle & Wang 2018, Thm 8); D_α = αμ²/2.
     """
@@ -305,7 +305,7 @@ class GaussianLoss(Loss):
 @codec.value("discrete-gaussian-loss")
 @dataclass(frozen=True, repr=False)
 class DiscreteGaussianLoss(Loss):
-    """The discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on ℤ, one coordinate moved by a whole ``shift`` s.
+    """This is the loss of the discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on ℤ, one coordinate moved by a whole ``shift`` s.
 
     M(z) = e^{z(z+1)s²/2σ²}·Θ(zs)/Θ(0) with Θ(u) = Σ_x e^{−(x+u)²/2σ²}, of period 1 and largest at 0 on the real
     line: so D_α ≤ αs²/2σ² (Canonne, Kamath & Steinke 2020, Prop. 5). The pmf is log-concave, so smaller shifts are
@@ -359,9 +359,9 @@ class DiscreteGaussianLoss(Loss):
 
     @classmethod
     def log_decay(cls, c: float, heights: Real, *parameters: Any) -> Real:
-        """Within the middle period |M(c + it)/M(c)| = e^{−t²s²/2σ²}·|Θ(zs)|/Θ(cs). For σ ≥ 1 the waves of the dual sum
-        are at most 1.01 beside 1 at zs and at most 0.01 at cs, so the ratio is below 2.5; for smaller σ we take the
-        moment itself.
+        """Bound the decay within the middle period, where |M(c + it)/M(c)| = e^{−t²s²/2σ²}·|Θ(zs)|/Θ(cs). For σ ≥ 1 the
+        waves of the dual sum are at most 1.01 beside 1 at zs and at most 0.01 at cs, so the ratio is below 2.5; for
+        smaller σ we take the moment itself.
         """
         variance, s = parameters
         if (variance < 1).any():
@@ -382,7 +382,7 @@ class DiscreteGaussianLoss(Loss):
 @codec.value("response-loss")
 @dataclass(frozen=True, repr=False)
 class ResponseLoss(Loss):
-    """Randomised response over ``choices`` answers, with probability ``delta`` revealing all.
+    """This is the loss of randomised response over ``choices`` answers, with probability ``delta`` revealing all.
 
     With two choices it dominates every (ε, δ)-DP mechanism (Kairouz, Oh & Viswanath 2015, Thm 3.4).
     M(z) − 1 = (1 − e^{−zε})(e^{zε} − e^{−ε})/(1 + (k−1)e^{−ε}), outside the failure.
@@ -447,7 +447,7 @@ class ResponseLoss(Loss):
         return value, _ROUNDING * (value + x * (1 - gap))
 
     def group(self, k: int) -> ResponseLoss:
-        """(kε, δ(1 + e^ε + … + e^{(k−1)ε})): the definition applied along a chain of k neighbours (Dwork & Roth
+        """Give (kε, δ(1 + e^ε + … + e^{(k−1)ε})): the definition applied along a chain of k neighbours (Dwork & Roth
         2014, Thm 2.2).
         """
         if k == 1:
@@ -466,7 +466,7 @@ class ResponseLoss(Loss):
 @codec.value("bounded-range-loss")
 @dataclass(frozen=True, repr=False)
 class BoundedRangeLoss(Loss):
-    """A mechanism whose loss, for each pair of neighbours, spans at most ``eta`` (the exponential mechanism).
+    """A bounded-range loss spans at most ``eta`` for each pair of neighbours (the exponential mechanism).
 
     The worst pairs have two atoms, at t and t − η, for some t (Dong, Durfee & Rogers 2020, Lemma 1), and ``renyi`` is
     the supremum of their divergences over t, in closed form. Their hockey-stick divergences are
@@ -534,7 +534,7 @@ class BoundedRangeLoss(Loss):
 @codec.value("concentrated-loss")
 @dataclass(frozen=True, repr=False)
 class ConcentratedLoss(Loss):
-    """Anything ρ-zCDP: D_α ≤ ρα for all α > 1 and no more is known (Bun & Steinke 2016).
+    """This is the loss of anything ρ-zCDP: D_α ≤ ρα for all α > 1 and no more is known (Bun & Steinke 2016).
 
     No single pair dominates, so only moments at real orders exist; N(ρ, 2ρ) attains the bound and gives lower bounds.
     """
@@ -553,14 +553,14 @@ class ConcentratedLoss(Loss):
         return order * float(self.rho)
 
     def group(self, k: int) -> ConcentratedLoss:
-        """k²ρ (Bun & Steinke 2016, Prop. 1.9)."""
+        """Give k²ρ (Bun & Steinke 2016, Prop. 1.9)."""
         return ConcentratedLoss(k * k * self.rho)
 
 
 @codec.value("pair-loss")
 @dataclass(frozen=True, repr=False)
 class PairLoss(Loss):
-    """Any two finite distributions, outcome by outcome, with exact probabilities.
+    """This is the loss of any two finite distributions, outcome by outcome, with exact probabilities.
 
     Outside the failure the pair is P′ = P given Q > 0 against Q′ = Q given P > 0: with f the larger failure
     of the two directions, P = (1−f)P′ + fN and Q = (1−f)Q′ + fN′ for some N, N′, as an account needs.
@@ -582,7 +582,7 @@ class PairLoss(Loss):
 
     @staticmethod
     def _known(p: pairs.Exact, q: pairs.Exact) -> PairLoss:
-        """A pair derived from validated ones: its numbers may have more digits than a public number has."""
+        """Make a pair derived from validated ones: its numbers may have more digits than a public number has."""
         pair = object.__new__(PairLoss)
         object.__setattr__(pair, "p", p)
         object.__setattr__(pair, "q", q)
@@ -602,7 +602,7 @@ class PairLoss(Loss):
 
     @cached_property
     def _outside(self) -> list[tuple[float, float]]:
-        """(Q′, ln P′/Q′) for each common outcome."""
+        """Give (Q′, ln P′/Q′) for each common outcome."""
         p_mass, q_mass = 1 - self.failure, 1 - self._other_failure
         return [(float(b / q_mass), log_ratio(a / p_mass, b / q_mass)) for a, b in self._common]
 
@@ -654,7 +654,7 @@ class PairLoss(Loss):
         return math.fsum(gaps), _ROUNDING * (1 + epsilon)
 
     def group(self, k: int) -> Loss:
-        """1 − (1−f)^{∘k} for the trade-off function f of both directions (Dong, Roth & Su 2022, Thm 2.14).
+        """Give 1 − (1−f)^{∘k} for the trade-off function f of both directions (Dong, Roth & Su 2022, Thm 2.14).
 
         Its corners multiply with k, so long chains fall back to the rule for (ε, δ)-DP, which this pair is.
         """
@@ -671,7 +671,7 @@ class PairLoss(Loss):
 
 
 def _excess(b: float, y: float, order: float) -> float:
-    """b·(x^α − 1 − α(x − 1)) at x = e^y, or its limit at order 1; in logarithms where a power would overflow."""
+    """Compute b·(x^α − 1 − α(x − 1)) at x = e^y, or its limit at order 1; by logarithms where a power overflows."""
     if order * abs(y) <= _LARGE:
         return b * convex_excess(y, order)
     if b == 0:
@@ -695,5 +695,5 @@ def sum_above(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
 
 
 def _rounded_up(value: float) -> Fraction:
-    """A computed logarithm as an exact number that is surely not below it."""
+    """Round a computed logarithm to an exact number that is surely not below it."""
     return Fraction(max(0.0, value) * (1 + 2.0**-49))

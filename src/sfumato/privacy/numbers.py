@@ -33,7 +33,7 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """An interval of allowed values, in words and as a test."""
+    """A range is an interval of allowed values, in words and as a test."""
 
     words: str
     low: Fraction | None = None
@@ -60,7 +60,7 @@ ABOVE_ONE = Range("a finite number > 1", Fraction(1), low_open=True)
 
 
 def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
-    """The exact value of a public number, or ``InvalidParameter`` naming it and what is allowed."""
+    """Read the exact value of a public number, or raise ``InvalidParameter`` naming it and what is allowed."""
     number = _parse(value)
     if number is None or number not in allowed:
         raise InvalidParameter(name, value, allowed.words)
@@ -70,7 +70,7 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
 
 
 def whole(value: Number, name: str, *, at_least: int = 0) -> int:
-    """The exact value of a public whole number ≥ ``at_least``."""
+    """Read the exact value of a public whole number ≥ ``at_least``."""
     if type(value) is int and at_least <= value < 1 << 64:
         return value
     number = _parse(value)
@@ -94,7 +94,7 @@ def _sized(number: Fraction) -> bool:
 
 
 def _parse(value: object) -> Fraction | None:
-    """None for anything that is not one finite number."""
+    """Read one finite number; anything else gives None."""
     if isinstance(value, Fraction):
         return value
     if isinstance(value, bool):
@@ -130,7 +130,7 @@ def _from_decimal(value: Decimal) -> Fraction | None:
 
 
 def text(value: Fraction) -> str:
-    """An exact string that ``exact`` reads back: a decimal where one exists, else "p/q"."""
+    """Write an exact string that ``exact`` reads back: a decimal where one exists, else "p/q"."""
     rest = value.denominator
     twos = (rest & -rest).bit_length() - 1
     rest >>= twos
@@ -153,7 +153,7 @@ def text(value: Fraction) -> str:
 
 
 def above(value: Fraction) -> float:
-    """A float whose meaning under the number rule is at least ``value``: the least of those not below its nearest."""
+    """Find a float whose meaning under the number rule is at least ``value``: the least not below its nearest."""
     nearest = max(_nearest(value), -sys.float_info.max)
     while math.isfinite(nearest) and Fraction(Decimal(str(nearest))) < value:
         nearest = math.nextafter(nearest, math.inf)
@@ -161,28 +161,30 @@ def above(value: Fraction) -> float:
 
 
 def below(value: Fraction) -> float:
-    """A float whose meaning under the number rule is at most ``value``."""
+    """Find a float whose meaning under the number rule is at most ``value``."""
     return -above(-value)
 
 
 def float_above(value: Fraction) -> float:
-    """The least float that is at least ``value`` as a binary number, for computing on: 0.3 as a float is below 3/10."""
+    """Find the least float that is at least ``value`` as a binary number, for computing on: 0.3 as a float is below
+    3/10.
+    """
     nearest = max(_nearest(value), -sys.float_info.max)
     return math.nextafter(nearest, math.inf) if math.isfinite(nearest) and Fraction(nearest) < value else nearest
 
 
 def float_below(value: Fraction) -> float:
-    """The largest float that is at most ``value`` as a binary number."""
+    """Find the largest float that is at most ``value`` as a binary number."""
     return -float_above(-value)
 
 
 def raised(computed: float) -> float:
-    """One float further up: a sum that was rounded is not above it, nor is the decimal that a float stands for."""
+    """Go one float further up: a sum that was rounded is not above it, nor is the decimal that a float stands for."""
     return math.nextafter(computed, math.inf)
 
 
 def lowered(computed: float) -> float:
-    """One float further down."""
+    """Go one float further down."""
     return math.nextafter(computed, -math.inf)
 
 
@@ -194,12 +196,12 @@ def _nearest(value: Fraction) -> float:
 
 
 def charge_units(value: Fraction) -> int:
-    """A cost as whole units of 1e-30, rounded up."""
+    """Write a cost as whole units of 1e-30, rounded up."""
     return math.ceil(value * UNIT)
 
 
 def allowance_units(value: Fraction) -> int:
-    """An allowance as whole units of 1e-30, rounded down."""
+    """Write an allowance as whole units of 1e-30, rounded down."""
     return math.floor(value * UNIT)
 
 
@@ -208,7 +210,7 @@ def from_units(units: int) -> Fraction:
 
 
 def shown(value: float, digits: int = 4) -> str:
-    """A computed number for people: a few significant digits, thousands apart.
+    """Write a computed number for people: a few significant digits, thousands apart.
 
     >>> shown(125817.3), shown(0.04166), shown(599.0), shown(2.5e-9)
     ('125,800', '0.04166', '599', '2.5e-09')

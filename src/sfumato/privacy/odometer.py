@@ -28,7 +28,7 @@ _POINTS = 100  # the tight line recomposes everything at each of its points
 @codec.value("odometer")
 @dataclass(frozen=True)
 class Odometer:
-    """ε at one δ after some of the releases, on the tight and on the adaptive line."""
+    """An odometer gives ε at one δ after some of the releases, on the tight and on the adaptive line."""
 
     delta: Fraction
     order: Fraction
@@ -69,7 +69,7 @@ class Odometer:
 def odometer(
     curves: Iterable[Curve | tuple[Curve, int]], delta: Number, *, order: Number | None = None, margin: Number = 1
 ) -> Odometer:
-    """What releases, in this order, have cost together after each step (each of 100 steps when there are more).
+    """Compute what releases, in this order, have cost together after each step (each of 100 steps when there are more).
 
     The tight line composes the record; it is a statement about a plan, not a stopping rule. The adaptive line bounds
     the privacy loss L_t for any adaptive choice and at all times at once, except with probability δ: L_t ≤ b_t =
@@ -102,7 +102,7 @@ def _default_order(delta: Fraction) -> Fraction:
 def _adaptive(
     items: list[tuple[Curve, int]], delta: Fraction, order: Fraction, margin: Fraction, steps: list[int]
 ) -> tuple[list[float], list[float]]:
-    """The line and what it excepts, at each of these steps."""
+    """Compute the line and what it excepts, at each of these steps."""
     pure = _totals([math.inf if c.max_divergence is None else float(c.max_divergence) for c, _ in items], items)
     renyi = _totals([float(c.renyi_above(order)) for c, _ in items], items)
     failure = _totals([float(c.failure) for c, _ in items], items)

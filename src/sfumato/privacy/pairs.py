@@ -17,7 +17,7 @@ _TOLERANCE = Fraction(1, 10**9)  # numbers that should sum to one may miss it by
 
 
 def aligned(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
-    """Two distributions over the same outcomes as exact probabilities, which sum to exactly 1.
+    """Read two distributions over the same outcomes as exact probabilities, which sum to exactly 1.
 
     Nothing is known about mass that rounding took away, so what P misses becomes an outcome that Q never has, and the
     other way round: wherever the mass truly lies, that can only raise P(S) − e^ε·Q(S), in both directions. Mass beyond
@@ -39,7 +39,7 @@ def normalised(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
 
 
 def joined(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
-    """The exact numbers of both, outcome by outcome; mappings are joined by key."""
+    """Read the exact numbers of both, outcome by outcome; mappings are joined by key."""
     if isinstance(p, Mapping) and isinstance(q, Mapping):
         keys = list(dict.fromkeys([*p, *q]))
         left: Iterable[Number] = [p.get(key, 0) for key in keys]
@@ -62,7 +62,7 @@ def _items(values: object, name: str) -> list[Number]:
 
 
 def _missing(values: Exact, name: str) -> Fraction:
-    """What the probabilities lack of 1."""
+    """Compute what the probabilities lack of 1."""
     lacking = 1 - sum(values, _NONE)
     if not 0 <= lacking <= _TOLERANCE:
         raise InvalidParameter(
@@ -85,7 +85,7 @@ Corner = tuple[Fraction, Fraction]
 
 
 def tradeoff_corners(p: Exact, q: Exact) -> list[Corner]:
-    """The corners (false positive, true positive) of the best tests of P against Q: reject P where Q/P is largest.
+    """Find the corners (false positive, true positive) of the best tests of P against Q: reject P where Q/P is largest.
 
     The true positive rate is a concave, piecewise linear function of the false positive rate between them.
     """
@@ -100,7 +100,7 @@ def tradeoff_corners(p: Exact, q: Exact) -> list[Corner]:
 
 
 def hull(corners: Iterable[Corner]) -> list[Corner]:
-    """The least concave function above the corners, as its corners from left to right."""
+    """Find the least concave function above the corners, as its corners from left to right."""
     kept: list[Corner] = []
     for x, y in sorted(set(corners)):
         if kept and kept[-1][0] == x and len(kept) > 1:
@@ -112,12 +112,12 @@ def hull(corners: Iterable[Corner]) -> list[Corner]:
 
 
 def _below(a: Corner, b: Corner, c: Corner) -> bool:
-    """Whether b lies on or under the line from a to c."""
+    """Tell whether b lies on or under the line from a to c."""
     return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])
 
 
 def symmetrised(p: Exact, q: Exact) -> tuple[Exact, Exact]:
-    """The least pair whose hockey-stick divergence is at least that of (p, q) and of (q, p) at every real ε.
+    """Find the least pair whose hockey-stick divergence is at least that of (p, q) and of (q, p) at every real ε.
 
     The divergence at ε is the most that a power curve rises above the line of slope e^ε through the origin, so that
     of the concave hull of both power curves is the larger of the two (Dong, Roth & Su 2022, Prop. 2.12).
@@ -126,7 +126,7 @@ def symmetrised(p: Exact, q: Exact) -> tuple[Exact, Exact]:
 
 
 def chained(p: Exact, q: Exact, k: int) -> tuple[Exact, Exact]:
-    """A pair whose trade-off is 1 − (1−f)^{∘k}, f the weaker of both directions of (p, q)."""
+    """Make a pair whose trade-off is 1 − (1−f)^{∘k}, f the weaker of both directions of (p, q)."""
     power = hull([*tradeoff_corners(p, q), *tradeoff_corners(q, p)])
     chain = power
     for _ in range(k - 1):
@@ -135,13 +135,15 @@ def chained(p: Exact, q: Exact, k: int) -> tuple[Exact, Exact]:
 
 
 def _steps(power: list[Corner]) -> tuple[Exact, Exact]:
-    """The pair with this power curve. A vertical first step is mass of Q where P is 0; a flat last one the reverse."""
+    """Make the pair with this power curve. A vertical first step is mass of Q where P is 0; a flat last one the
+    reverse.
+    """
     steps = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(power)]
     return tuple(x for x, _ in steps), tuple(y for _, y in steps)
 
 
 def _after(outer: list[Corner], inner: list[Corner]) -> list[Corner]:
-    """outer ∘ inner, with corners at inner's corners and where inner passes outer's."""
+    """Compose outer ∘ inner, with corners at inner's corners and where inner passes outer's."""
     points = [(x, _value(outer, y)) for x, y in inner]
     for (x0, y0), (x1, y1) in pairwise(inner):
         points += [(x0 + (x1 - x0) * (corner - y0) / (y1 - y0), power) for corner, power in outer if y0 < corner < y1]
@@ -149,7 +151,7 @@ def _after(outer: list[Corner], inner: list[Corner]) -> list[Corner]:
 
 
 def _value(corners: list[Corner], x: Fraction) -> Fraction:
-    """The concave function at x; at a vertical step its upper end."""
+    """Evaluate the concave function at x; at a vertical step its upper end."""
     for (x0, y0), (x1, y1) in reversed(list(pairwise(corners))):
         if x0 <= x <= x1:
             return y1 if x0 == x1 else y0 + (y1 - y0) * (x - x0) / (x1 - x0)

@@ -123,7 +123,7 @@ def _curve(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> C
 
 
 def _swapped(curve: Curve) -> Curve | None:
-    """What is known when one unit is exchanged for another; None where that is nothing."""
+    """Give what is known when one unit is exchanged for another; None where that is nothing."""
     try:
         return curve.for_neighbours(Neighbours.REPLACE)
     except InvalidParameter:
@@ -131,7 +131,7 @@ def _swapped(curve: Curve) -> Curve | None:
 
 
 def _usual(curve: Curve, swapped: Curve | None) -> Fraction:
-    """Ten times the δ of the exchange, or of the one unit where that is too much to say."""
+    """Take ten times the δ of the exchange, or of the one unit where that is too much to say."""
     shares = [10 * each.failure for each in (swapped, curve) if each is not None]
     return next((share for share in shares if share < 1), (1 + curve.failure) / 2)
 
@@ -162,7 +162,7 @@ def _log_odds(curve: Curve | None, share: Fraction) -> float:
 
 
 def _posterior(prior: float, log_odds: float) -> float:
-    """The probability whose odds are e^{log_odds} times those of ``prior``, rounded up."""
+    """Compute the probability whose odds are e^{log_odds} times those of ``prior``, rounded up."""
     return min(1.0, _UP / (1 + (1 - prior) / prior * math.exp(-log_odds)))
 
 

@@ -78,7 +78,7 @@ class Sensitivity:
 
     @property
     def l2(self) -> float:
-        """Rounded up; ``squares`` is its exact square."""
+        """Give the Euclidean norm, rounded up; ``squares`` is its exact square."""
         return _root_above(self.squares)
 
     @property
@@ -87,7 +87,7 @@ class Sensitivity:
 
     @property
     def coordinates(self) -> tuple[tuple[Fraction, int], ...]:
-        """The most concentrated change, as (size, how often): as many full coordinates as ``total`` pays for, then
+        """Give the most concentrated change, as (size, how often): as many full coordinates as ``total`` pays for, then
         the rest.
 
         Among all changes within the bounds it is the worst for Laplace noise (``losses.Laplace``) and has
@@ -100,12 +100,12 @@ class Sensitivity:
         return tuple((size, count) for size, count in parts if size and count)
 
     def times(self, k: int) -> Sensitivity:
-        """k units at once: each norm grows k-fold, and the groups they touch with it."""
+        """Multiply for k units at once: each norm grows k-fold, and the groups they touch with it."""
         k = whole(k, "k", at_least=1)
         return Sensitivity(k * self.groups, k * self.per_group, k * self.total, k * k * self.squares, self.neighbours)
 
     def for_neighbours(self, neighbours: Neighbours | str, *, signed: bool = True) -> Sensitivity:
-        """The same contributions with one unit replaced by another instead of added or removed.
+        """Take the same contributions with one unit replaced by another instead of added or removed.
 
         Two contributions differ by at most their sum: every norm doubles. When all contributions have
         one sign (counts, sums of values ≥ 0: ``signed=False``) a coordinate moves by at most one
@@ -140,7 +140,7 @@ class Sensitivity:
 
 
 def _concentrated_squares(cap: Fraction, total: Fraction) -> Fraction:
-    """The largest Σv² with Σ|v| ≤ total and |v| ≤ cap: convex, so attained by full coordinates and a rest."""
+    """Find the largest Σv² with Σ|v| ≤ total and |v| ≤ cap: convex, so attained by full coordinates and a rest."""
     if not cap:
         return Fraction(0)
     full, rest = divmod(total, cap)
@@ -148,7 +148,7 @@ def _concentrated_squares(cap: Fraction, total: Fraction) -> Fraction:
 
 
 def _root_above(square: Fraction) -> float:
-    """A float at least the square root of an exact number."""
+    """Find a float at least the square root of an exact number."""
     big = square > Fraction(10**300)
     root = math.isqrt(math.ceil(square)) + 1.0 if big else math.sqrt(square)
     while Fraction(root) ** 2 < square:

@@ -19,7 +19,8 @@ _FURTHEST = 1e200
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """The privacy loss L of a dominating pair as a random variable: how much an outcome favours one of two worlds.
+    """The privacy loss L of a dominating pair is a random variable: it says how much an outcome favours one of two
+    worlds.
 
     Its δ(ε) bounds that of every mechanism it stands for; its tail and quantiles are its own (see ``Curve.loss``).
     """
@@ -29,15 +30,15 @@ class PrivacyLoss:
 
     @property
     def mean(self) -> float:
-        """E[L], the KL divergence; infinite when the loss can be."""
+        """Compute E[L], the KL divergence; infinite when the loss can be."""
         return math.inf if composition.failure(self.forward) else composition.renyi(self.forward, 1.0)
 
     def tail(self, epsilon: Number) -> float:
-        """P(L > ε): an upper bound, tight to about one part in ten thousand; an atom just below ε counts as above."""
+        """Bound P(L > ε) from above, tight to about one part in ten thousand; an atom just below ε counts as above."""
         return self._tail(float(exact(epsilon, "epsilon")))
 
     def quantile(self, probability: Number) -> float:
-        """The least ε with P(L > ε) ≤ 1 − probability, found on the upper bound; infinite inside the failure."""
+        """Find the least ε with P(L > ε) ≤ 1 − probability, found on the upper bound; infinite inside the failure."""
         beyond = 1 - exact(probability, "probability", INSIDE_UNIT)
         if beyond <= composition.failure(self.forward):
             return math.inf
@@ -65,7 +66,7 @@ class PrivacyLoss:
         return min(1.0, (most + max(0.0, steep)) * (1 + rounding))
 
     def _delta_range(self, x: float) -> tuple[float, float]:
-        """δ at any real x: below zero through the other direction, (P − yQ)⁺ = P − yQ + (yQ − P)⁺."""
+        """Bound δ at any real x: below zero through the other direction, (P − yQ)⁺ = P − yQ + (yQ − P)⁺."""
         if x >= 0:
             return composition.delta_range(self.forward, Fraction(x))
         low, high = composition.delta_range(self.backward, Fraction(-x))
@@ -73,7 +74,8 @@ class PrivacyLoss:
 
 
 def least_rho(loss: Loss) -> Fraction:
-    """The least ρ with D_α ≤ ρα for all α > 1: exact where it is known, else rounded up by at most one part in 10⁹.
+    """Find the least ρ with D_α ≤ ρα for all α > 1: exact where it is known, else rounded up by at most one part in
+    10⁹.
 
     With s = α − 1, ψ(s) = s·D_α is convex and ψ(0) = 0, so chords bound ψ(s)/(s(s+1)) on an interval from above;
     the interval with the largest bound is halved until bound and best value meet.
@@ -105,7 +107,7 @@ def least_rho(loss: Loss) -> Fraction:
 
 
 def _chord(a: float, b: float, at_a: float, at_b: float) -> float:
-    """The maximum over [a, b] of (line through (a, at_a), (b, at_b))/(s(s+1)), a line with intercept ≤ 0."""
+    """Find the maximum over [a, b] of (line through (a, at_a), (b, at_b))/(s(s+1)), a line with intercept ≤ 0."""
     slope = (at_b - at_a) / (b - a)
     start = at_a - slope * a
     ratios = [at_a / (a * (a + 1)), at_b / (b * (b + 1))]
@@ -117,7 +119,8 @@ def _chord(a: float, b: float, at_a: float, at_b: float) -> float:
 
 
 def best_line(delta: Callable[[float], float], most: float, alpha: float) -> float:
-    """The highest of the lines max(1 − δ − e^ε·α, e^{−ε}(1 − δ − α)) at a false positive rate α, over 0 ≤ ε ≤ most.
+    """Find the highest of the lines max(1 − δ − e^ε·α, e^{−ε}(1 − δ − α)) at a false positive rate α, over 0 ≤ ε ≤
+    most.
 
     Any ε gives a true lower bound of the false negative rate; both families are quasi-concave in e^ε, so thirds are
     cut.

@@ -55,7 +55,7 @@ def basic(guarantees: Iterable[Guarantee]) -> Guarantee:
 
 
 def parallel(guarantees: Iterable[Guarantee], neighbours: Neighbours | str) -> Guarantee:
-    """Releases on parts disjoint in units: the largest (add-remove), or the two largest together (replace).
+    """Releases on parts disjoint in units cost the largest of them (add-remove), or the two largest together (replace).
 
     An added unit falls in one part (McSherry 2009, Thm 4). A replaced unit may leave one part and enter another, so two
     parts change (Kifer & Machanavajjhala 2011, Sec. 2).
@@ -100,7 +100,7 @@ def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
 
 
 def group(guarantee: Guarantee, k: int) -> Guarantee:
-    """For k units together: kε, and δ(1 + e^ε + … + e^{(k−1)ε}) = δ·(e^{kε} − 1)/(e^ε − 1), along a chain of k
+    """k units together have kε, and δ(1 + e^ε + … + e^{(k−1)ε}) = δ·(e^{kε} − 1)/(e^ε − 1), along a chain of k
     neighbours (Dwork & Roth 2014, Thm 2.2).
     """
     promise = Guarantee.of(guarantee)
@@ -127,7 +127,7 @@ def renyi_to_delta(order: Number, divergence: Number, epsilon: Number) -> float:
 
 
 def renyi_to_epsilon(order: Number, divergence: Number, delta: Number) -> float:
-    """The ε at which ``renyi_to_delta`` is δ."""
+    """Find the ε at which ``renyi_to_delta`` is δ."""
     alpha, r = exact(order, "order", ABOVE_ONE), exact(divergence, "divergence", NONNEGATIVE)
     spare = exact(delta, "delta", INSIDE_UNIT)
     return max(0.0, (float(r) + float(_conversion_cost(alpha, spare, ROUND_CEILING))) * _UP)
@@ -144,30 +144,30 @@ def rho_to_delta(rho: Number, epsilon: Number) -> float:
 
 
 def mu_to_delta(mu: Number, epsilon: Number) -> float:
-    """μ-GDP: δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) (Dong, Roth & Su 2022, Cor. 2.13)."""
+    """μ-GDP has δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) (Dong, Roth & Su 2022, Cor. 2.13)."""
     return Curve.gdp(mu).delta(epsilon)
 
 
 def mu_to_epsilon(mu: Number, delta: Number) -> float:
-    """μ-GDP: the ε at which ``mu_to_delta`` is δ."""
+    """Find the ε at which μ-GDP has this δ, by ``mu_to_delta``."""
     return Curve.gdp(mu).epsilon(delta)
 
 
 @dataclass(frozen=True)
 class RenyiAllowance:
-    """Rényi divergence of one order that may be spent: D_order ≤ divergence implies the guarantee it was made for."""
+    """Rényi divergence of one order may be spent up to this: D_order ≤ divergence implies the guarantee it is for."""
 
     order: Fraction
     divergence: Fraction
 
     @property
     def rho(self) -> Fraction:
-        """As zCDP: ρ·order = divergence."""
+        """Give it as zCDP: ρ·order = divergence."""
         return self.divergence / self.order
 
 
 def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiAllowance:
-    """The largest r with D_α ≤ r ⇒ (ε, δ)-DP, at the given order or at the one that is best for Gaussian noise
+    """Find the largest r with D_α ≤ r ⇒ (ε, δ)-DP, at the given order or at the one that is best for Gaussian noise
     (largest r/α).
 
     r = ε − [ln(1/(δ(α−1))) + α ln(1 − 1/α)]/(α − 1), in 50 digits, rounded down.
@@ -184,7 +184,7 @@ def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiA
 
 
 def _conversion_cost(alpha: Fraction, delta: Fraction, rounding: str) -> Fraction:
-    """[ln(1/(δ(α−1))) + α ln(1 − 1/α)]/(α − 1) to 50 digits, then rounded at the fortieth."""
+    """Compute [ln(1/(δ(α−1))) + α ln(1 − 1/α)]/(α − 1) to 50 digits, then round at the fortieth."""
     wide = Context(prec=50)
     ratio = 1 - 1 / alpha
     first = _decimal(1 / (delta * (alpha - 1)), wide).ln(wide)
@@ -198,7 +198,7 @@ def _decimal(value: Fraction, context: Context) -> Decimal:
 
 
 def _best_order(guarantee: Guarantee) -> Fraction:
-    """The order with the largest r(α)/α, to six digits: one valley in ln(α − 1), narrowed by thirds."""
+    """Find the order with the largest r(α)/α, to six digits: one valley in ln(α − 1), narrowed by thirds."""
     epsilon, log_delta = float(guarantee.epsilon), math.log(guarantee.delta)
 
     def rho(log_z: float) -> float:
@@ -235,8 +235,9 @@ def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
 
 
 def azuma(effects: Iterable[Number], deviation: Number) -> float:
-    """A function that its i-th independent input changes by at most cᵢ exceeds its expectation by t with probability
-    ≤ e^{−2t²/Σcᵢ²} (Dwork & Roth 2014, Thm 3.3; McDiarmid 1989)."""
+    """A function exceeds its expectation by t with probability ≤ e^{−2t²/Σcᵢ²}, if its i-th independent input changes
+    it by at most cᵢ (Dwork & Roth 2014, Thm 3.3; McDiarmid 1989).
+    """
     if isinstance(effects, (str, bytes)) or not isinstance(effects, Iterable):
         raise InvalidParameter("effects", effects, "a sequence of numbers ≥ 0")
     squares = sum((exact(c, "effects", NONNEGATIVE) ** 2 for c in effects), Fraction(0))
@@ -247,7 +248,7 @@ def azuma(effects: Iterable[Number], deviation: Number) -> float:
 
 
 def stirling(n: int) -> tuple[float, float]:
-    """Bounds of ln n!: ln √(2πn) + n ln n − n plus something between 1/(12n+1) and 1/(12n) (Robbins 1955)."""
+    """Bound ln n! by ln √(2πn) + n ln n − n plus something between 1/(12n+1) and 1/(12n) (Robbins 1955)."""
     count = whole(n, "n", at_least=1)
     middle = math.log(2 * math.pi * count) / 2 + count * math.log(count) - count
     slack = 2.0**-50 * (1 + count + count * math.log(count))

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from difflib import get_close_matches
 from fractions import Fraction
 from importlib import import_module
 from itertools import chain
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.errors import InvalidParameter, SfumatoError, installing
 from sfumato.plan.expressions import Column, Reference, Result
 from sfumato.plan.nodes import Query
 from sfumato.policy import Type
@@ -90,6 +91,11 @@ class Answer:
         return {name: _pair(ends) for name, ends in self.possible.items()}
 
     def column(self, name: str) -> list[Any]:
+        """Give the cells of one column, in the order of the rows."""
+        if name not in self.columns:
+            near = get_close_matches(str(name), self.columns, 1)
+            known = "a column of the answer: " + ", ".join(self.columns)
+            raise InvalidParameter("column", name, known, fix=f"did you mean {near[0]}?" if near else "")
         index = self.columns.index(name)
         return [row[index] for row in self.rows]
 
@@ -333,9 +339,7 @@ def _frames(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise SfumatoError(
-            f"{name} is not installed", place=f"Answer.to_{name}", fix=f"pip install 'sfumato[{name}]'"
-        ) from None
+        raise SfumatoError(f"{name} is not installed", place=f"Answer.to_{name}", fix=installing(name)) from None
 
 
 def _written(value: Any, is_key: bool) -> Any:

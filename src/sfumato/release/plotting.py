@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.errors import InvalidParameter, SfumatoError, installing
 from sfumato.release.chart_data import ChartData, Interval
 
 _BAR, _ERROR = "#7a8ca5", "#2b3a4f"
@@ -55,7 +55,7 @@ def _altair() -> Any:
         raise SfumatoError(
             "plots are drawn with altair, which is not installed",
             place="Answer.plot",
-            fix="pip install 'sfumato[plot]'",
+            fix=installing("plot"),
         ) from None
     return altair
 

@@ -96,8 +96,10 @@ def prepare(
     best = [_best(options, price, each) for each in wanted if _suited(options, each)]
     if not best:
         raise _unsuited(options[0].strategy)
-    chosen = min(best, key=_noise)
-    return chosen if family is not None or chosen.pure else _kept_pure(best, chosen, account)
+    least_noise = min(best, key=_noise)
+    chosen = least_noise if family is not None or least_noise.pure else _kept_pure(best, least_noise, account)
+    # Laplace noise is calibrated to ε alone: whoever reads the label need not fear a δ that nothing uses.
+    return replace(chosen, price=Price(price.epsilon)) if chosen.pure and price.delta else chosen
 
 
 def _suited(options: Sequence[Bounded], family: Family) -> list[Bounded]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
 from sfumato.engine.seam import Engine
@@ -137,6 +138,12 @@ def released(
     return show(found)
 
 
+def is_stored(kind: Kind[Any, Any], plan: str, here: Surroundings) -> bool:
+    """Tell whether an answer was bought that is as good as this release: asking for it again is free."""
+    found = here.account.stored(plan=plan, data=here.engine.identity(), accuracy=kind.good_enough)
+    return found is not None
+
+
 def _rehearse(kind: Kind[X, T], show: Callable[[Released[T]], S]) -> None:
     """Go the whole way of an answer without data: what cannot be computed, written or shown is refused for free."""
     try:
@@ -160,7 +167,7 @@ def receipt(
 ) -> Receipt:
     """The receipt of a release, on the terms on which it was bought; ``mechanisms`` says in words what was run."""
     policy, budget = here.policy, here.account.budget
-    left = ", ".join(f"{name} {at_most(amount)}" for name, amount in budget.remaining.items())
+    left = ", ".join(f"{name} {at_most(amount)}" for name, amount in _remaining(here).items())
     return Receipt(
         question=question,
         unit=str(policy.unit),
@@ -181,4 +188,14 @@ def receipt(
         confidence=text(exact(confidence, "confidence")),
         remaining=left or "nothing",
         epsilons=tuple(text(epsilon) for epsilon in here.account.epsilons),
+        share=here.analyst or "",
     )
+
+
+def _remaining(here: Surroundings) -> dict[str, Fraction]:
+    """Give what whoever asks may still spend per currency: of the account, and of their share where they have one."""
+    left = here.account.budget.remaining
+    if here.analyst is None:
+        return left
+    own = here.account.analyst(here.analyst).budget.remaining
+    return {name: min(amount, own[name]) for name, amount in left.items() if name in own}

@@ -40,6 +40,8 @@ class Receipt:
     remaining: str
     epsilons: tuple[str, ...] = ()
     """Every ε that the account has had, oldest first."""
+    share: str = ""
+    """The analyst whose share of the account is meant by what remains; empty where it is the whole account."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -60,6 +62,10 @@ class Receipt:
         return codec.loads_as(cls, source)
 
     @property
+    def _left(self) -> str:
+        return f"left of the share of {self.share}" if self.share else "left"
+
+    @property
     def _amended(self) -> str:
         if len(self.epsilons) < 2:
             return ""
@@ -76,7 +82,7 @@ class Receipt:
         lines = [
             ("protects", f"{self.unit} ({self.neighbours})"),
             ("this answer", f"{self.guarantee}{', bought before: free' if self.free else ''}"),
-            ("the account", f"{self.account} for life; left: {self.remaining}{self._amended}"),
+            ("the account", f"{self.account} for life; {self._left}: {self.remaining}{self._amended}"),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
             ("ranges", f"each holds with {percent(self.confidence)} confidence, for the noise alone"),
             ("limits", f"{self.limits} ({self.strategy})"),

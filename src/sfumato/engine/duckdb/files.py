@@ -150,7 +150,8 @@ def checked_lines(files: Files, place: str) -> int:
             "one line of a CSV file is one record: quotes stand around a whole cell, are doubled inside it, and are "
             "closed on the same line",
             place=place,
-            fix="correct the line that sfumato check names, or write the table as Parquet, where texts may span lines",
+            fix="correct the line that sfumato check (without --public) names, or write the table as Parquet, where "
+            "texts may span lines",
         )
     return sum(lines - 1 for lines, _ in found)
 

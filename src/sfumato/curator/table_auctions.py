@@ -1,4 +1,4 @@
-"""An auction among the bids of a curator's table: a proposal like every other, charged through its ledger.
+"""An auction among the bids of a curator's table is a proposal like every other, charged through its ledger.
 
 Bids are counted by how many of the prices they reach, with the limits of a unit enforced in the query; the price is
 selected by the revenue those counts imply, which is a ``LinearScores`` reading whose columns are a chain: of two bids
@@ -14,11 +14,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.curator import Curator, Question
-from sfumato.curator.context import context_of
+from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
+from sfumato.curator.questions import Question
 from sfumato.errors import InvalidParameter
-from sfumato.games.auctions import price_list
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.canonical import digest
@@ -29,12 +28,13 @@ from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, Finish, GroupKey, Query, Scan
 from sfumato.plan.readings import GroupTotals, Integers, LinearScores, Supports, Thresholds, Totals
 from sfumato.plan.words import many
-from sfumato.policy import Type
+from sfumato.policy import Policy, Table, Type
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, percent, text
 from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.price_lists import price_list
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
@@ -123,6 +123,7 @@ class PriceDraw:
 class TableAuction:
     """A proposal to sell: only ``release`` spends. A share ``counting`` of ε pays for a count of the buyers."""
 
+    _context: Context = field(repr=False)
     question: Question = field(repr=False)
     prices: tuple[Fraction, ...]
     unit: int = field(repr=False)
@@ -139,7 +140,7 @@ class TableAuction:
 
     def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> Explanation:
         """What the auction does at this price, step by step. Free."""
-        policy, draw = context_of(self.question).policy, self._draw(epsilon, counting)
+        policy, draw = self._context.policy, self._draw(epsilon, counting)
         plan, sure = self.bounded.plan, f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
         choice, *counted = draw.batch.measurements
         operators = [
@@ -205,7 +206,7 @@ class TableAuction:
             lambda found: self._shown(found, confidence),
             question=self.question.text,
             plan=self.identity,
-            here=context_of(self.question),
+            here=self._context,
             call=Call(fresh, request_id, seconds, progress),
         )
 
@@ -215,36 +216,46 @@ class TableAuction:
         return digest("auction", self.question.identity, self.prices)
 
     def _draw(self, epsilon: Number, counting: Number) -> PriceDraw:
-        setting = context_of(self.question)
         batch = self.batch(epsilon, counting)
-        return PriceDraw(batch, self.question.groups, self.prices, self.unit, Price(epsilon), setting.version)
+        return PriceDraw(batch, self.question.groups, self.prices, self.unit, Price(epsilon), self._context.version)
 
     def _shown(self, found: Released[Sold], confidence: Number) -> Sold:
         sold = found.value
         words = tuple(each.words() for each in (sold.selection, sold.counter) if each is not None)
-        here, said = context_of(self.question), self.question.text
+        here, said = self._context, self.question.text
         return replace(
             sold, receipt=receipt(found, sold.purchase, words, question=said, here=here, confidence=confidence)
         )
 
 
-def sell(curator: Curator, table: str, column: str, prices: Sequence[Number]) -> TableAuction:
-    """A proposal to sell a digital good at one of these public prices to whoever bid in a table's column."""
+def auction(context: Context, table: str | None, column: str | None, prices: Sequence[Number]) -> TableAuction:
+    """Propose to sell a digital good at one of these public prices to whoever bid in a table's column."""
     listed, unit = price_list(prices)
-    declared = curator.policy.tables.get(table)
-    if declared is None or declared.public or column not in declared.columns:
-        raise InvalidParameter("column", f"{table}.{column}", "a column of numbers in a private table")
-    domain = declared.columns[column]
-    if not domain.type.numeric:
-        raise InvalidParameter("column", f"{table}.{column}", "a column of numbers in a private table")
-    bid = Field(0, table, column)
+    declared, name = _bids(context.policy, table, column)
+    domain, bid = declared.columns[name], Field(0, declared.name, name)
     reached = _reaching(Column(bid, domain), listed, 0, len(listed))
     limits = Limits.of(declared)
-    scan = Scan(table, declared.every_row, 0, {bid: domain}, limits)
+    scan = Scan(declared.name, declared.every_row, 0, {bid: domain}, limits)
     query = Query(Aggregate(scan, (reached,), (Count(),)), Finish(()))
     bounding = None if declared.every_row else Strategy.SAMPLE  # whole bids: a price is reached or it is not
-    words = f"an auction among {table}.{column} at {len(listed)} prices up to {text(listed[-1])}"
-    return TableAuction(Question(context_of(curator), words, query, limits, bounding), listed, unit)
+    words = f"an auction among {declared.name}.{name} at {len(listed)} prices up to {text(listed[-1])}"
+    return TableAuction(context, Question(context, words, query, limits, bounding), listed, unit)
+
+
+def _bids(policy: Policy, table: str | None, column: str | None) -> tuple[Table, str]:
+    """Find the column of bids that is meant: what is left out may be left out where there is one alone."""
+    every = [
+        (declared, name)
+        for declared in policy.tables.values()
+        for name, domain in declared.columns.items()
+        if not declared.public and domain.type.numeric
+    ]
+    meant = [each for each in every if table in (None, each[0].name) and column in (None, each[1])]
+    if len(meant) != 1:
+        known = ", ".join(f"{declared.name}.{name}" for declared, name in every) or "the policy declares none"
+        given = ".".join("*" if each is None else each for each in (table, column))
+        raise InvalidParameter("column", given, f"one column of numbers in a private table: {known}")
+    return meant[0]
 
 
 def _reaching(bid: Column, prices: tuple[Fraction, ...], low: int, high: int) -> Expression:

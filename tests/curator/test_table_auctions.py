@@ -41,7 +41,7 @@ def curator(
 def test_the_price_is_charged_and_near_the_best(tmp_path: Path, neighbours: str) -> None:
     bids = [0.1] * 300 + [0.6] * 400 + [0.9] * 100 + [None] * 7
     with curator(tmp_path, bids, neighbours=neighbours) as made:
-        proposal = games.sell(made, "bids", "bid", PRICES)
+        proposal = made.auction("bids", "bid", prices=PRICES)
         assert "20 prices" in str(proposal.explain(1))
         assert made.budget.remaining["pure"] == 10  # all that was free
         sold = proposal.release(epsilon=4, counting="0.25")
@@ -64,7 +64,7 @@ def test_the_price_is_charged_and_near_the_best(tmp_path: Path, neighbours: str)
 def test_the_same_counts_as_without_a_table(tmp_path: Path) -> None:
     bids = [0.05, 0.5, 0.50001, 0.999, 1.0, 0.0, 0.1, 0.3]
     with curator(tmp_path, [*bids]) as made:
-        proposal = games.sell(made, "bids", "bid", PRICES)
+        proposal = made.auction("bids", "bid", prices=PRICES)
         totals = made._context.engine.read(GroupTotals(proposal.bounded, proposal.question.groups), 0)
         _, counter = proposal.batch(1, "0.5").measurements
         assert counter.reading.of(totals).tolist() == digital_goods(bids, 1, PRICES)._counts.tolist()
@@ -72,7 +72,7 @@ def test_the_same_counts_as_without_a_table(tmp_path: Path) -> None:
 
 def test_two_bids_of_one_bidder_cost_twice(tmp_path: Path) -> None:
     with curator(tmp_path, [0.5] * 40, bidders=[k // 4 for k in range(40)]) as made:
-        proposal = games.sell(made, "bids", "bid", PRICES)
+        proposal = made.auction("bids", "bid", prices=PRICES)
         assert proposal.bounded.limits.rows == 2
         totals = made._context.engine.read(GroupTotals(proposal.bounded, proposal.question.groups), 0)
         assert totals.sum() == 20  # two of each bidder's four
@@ -82,7 +82,7 @@ def test_two_bids_of_one_bidder_cost_twice(tmp_path: Path) -> None:
 
 def _alone(folder: Path) -> games.TableAuction:
     folder.mkdir()
-    return games.sell(curator(folder, [0.5]), "bids", "bid", PRICES)
+    return curator(folder, [0.5]).auction("bids", "bid", prices=PRICES)
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
@@ -90,7 +90,7 @@ def test_what_is_charged_covers_what_one_bidder_changes(tmp_path: Path, neighbou
     """By enumeration of all that a bidder with two bids can do, and of both laws that are drawn from."""
     prices = [Fraction(1, 4), Fraction(1, 2), 1]
     with curator(tmp_path, [0.5], bidders=[1], neighbours=neighbours) as made:
-        proposal = games.sell(made, "bids", "bid", prices)
+        proposal = made.auction("bids", "bid", prices=prices)
         choice, counter = proposal.batch(2, "0.5").measurements
         bids = [np.array(each) for each in itertools.product(range(3), repeat=4) if sum(each) <= 2]
         none = np.zeros(4, np.int64)
@@ -121,7 +121,7 @@ def test_an_auction_is_a_proposal_like_a_question(tmp_path: Path) -> None:
     """Request ids, stored answers, receipts, prices, limits and progress: as every release has them."""
     told: list[str] = []
     with curator(tmp_path, [0.6] * 400) as made:
-        proposal = games.sell(made, "bids", "bid", PRICES)
+        proposal = made.auction("bids", "bid", prices=PRICES)
         least = proposal.price(within=20)
         assert proposal.error(least) <= 20 < proposal.error(least * 0.999)
         first = proposal.release(1, request_id="monday", progress=told.append)
@@ -132,7 +132,7 @@ def test_an_auction_is_a_proposal_like_a_question(tmp_path: Path) -> None:
         assert again.receipt.free
         assert again.receipt.guarantee == "ε = 1"  # what was bought, not what was asked for
         assert made.budget.remaining["pure"] == 9
-        other = games.sell(made, "bids", "bid", PRICES[:7])
+        other = made.auction("bids", "bid", prices=PRICES[:7])
         with pytest.raises(sf.RequestDiffers):
             other.release(1, request_id="monday")
         assert other.release(1) != first  # another auction
@@ -150,9 +150,9 @@ def test_what_is_no_column_of_bids_is_refused(tmp_path: Path) -> None:
     with curator(tmp_path, [0.5]) as made:
         for table, column in (("none", "bid"), ("bids", "none")):
             with pytest.raises(sf.InvalidParameter, match="column of numbers"):
-                games.sell(made, table, column, PRICES)
+                made.auction(table, column, prices=PRICES)
         with pytest.raises(sf.Overspent), pytest.warns(sf.WeakPrivacy):
-            games.sell(made, "bids", "bid", PRICES).release(epsilon=11)
+            made.auction("bids", "bid", prices=PRICES).release(epsilon=11)
         assert made.budget.remaining["pure"] == 10
 
 
@@ -181,7 +181,7 @@ bid = { type = "real", bounds = [0, 1] }
     refused = CliRunner().invoke(main, ["auction", str(tmp_path / "bids.csv"), "--epsilon", "1"])
     assert refused.exit_code == 1
     assert "market.toml" in refused.output
-    assert CliRunner().invoke(main, [*asked[:2], "--epsilon", "0.1"]).exit_code == 2
+    assert CliRunner().invoke(main, [*asked[:2], "--column", "none", "--epsilon", "0.1"]).exit_code == 2
 
 
 def test_no_number_of_bids_wraps_around() -> None:
@@ -196,3 +196,16 @@ def test_no_number_of_bids_wraps_around() -> None:
     for count in (9_223_372, 9_223_373, 2**62):
         sale = Auction(prices, Fraction(1), 1, selection, None, 0, np.array([count, count]), unit).release()
         assert sale.price == 10**6
+
+
+def test_what_the_policy_declares_alone_need_not_be_named(tmp_path: Path) -> None:
+    with curator(tmp_path, [0.5]) as made:
+        assert made.auction(prices=PRICES).identity == made.auction("bids", "bid", prices=PRICES).identity
+        assert made.auction("bids", prices=PRICES).identity == made.auction(column="bid", prices=PRICES).identity
+    columns = {name: sf.Domain("real", bounds=(0, 1)) for name in ("bid", "ask")}
+    held = sf.Table("bids", pyarrow.table({"bid": [0.5], "ask": [0.25]}), columns, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("bid", every_row=True), sf.Budget(1), {"bids": held})
+    with sf.Curator(policy, tmp_path / "two.ledger") as two:
+        with pytest.raises(sf.InvalidParameter, match=r"bids\.bid, bids\.ask; got 'bids\.\*'"):
+            two.auction("bids", prices=PRICES)
+        assert "bids.ask" in two.auction(column="ask", prices=PRICES).question.text

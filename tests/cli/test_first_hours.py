@@ -1,0 +1,166 @@
+"""What newcomers stumbled over: each sentence a command prints is true, and its fix leads on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from cli.running import COUNTS, run, spent
+
+
+def test_a_dry_run_says_that_a_stored_answer_is_as_good_and_free(policy: Path) -> None:
+    dry = ("query", policy, COUNTS, "--epsilon", "0.5", "--dry-run")
+    assert "bought before" not in run(*dry).stdout
+    assert run("query", policy, COUNTS, "--epsilon", "3").exit_code == 0
+    found = run(*dry)
+    assert "bought before: it is free" in found.stdout
+    assert "REFUSE" not in found.stdout
+    assert json.loads(run(*dry, "--json").stdout)["stored"] is True
+    assert "would REFUSE it now" in run(*dry, "--fresh").stdout
+    assert "stored" not in json.loads(run(*dry, "--fresh", "--json").stdout)
+    assert spent(policy) == 3
+
+
+def test_no_crumb_of_a_budget_is_proposed(policy: Path) -> None:
+    assert run("query", policy, COUNTS, "--epsilon", "2.9999999999999").exit_code == 0
+    done = run("query", policy, COUNTS, "--epsilon", "1", "--fresh")
+    assert done.exit_code == 3
+    assert "fix:   what is left, ε = 1e-13, is too little for a useful answer" in done.stderr
+    assert "ask for less" not in done.stderr
+
+
+def test_what_is_proposed_after_a_refusal_is_accepted(policy: Path) -> None:
+    assert run("query", policy, COUNTS, "--epsilon", "2.75").exit_code == 0
+    done = run("query", policy, COUNTS, "--epsilon", "1", "--fresh")
+    proposed = done.stderr.rsplit("ε = ", 1)[1].strip()
+    assert run("query", policy, COUNTS, "--epsilon", proposed, "--fresh").exit_code == 0
+
+
+def test_an_analysts_receipt_shows_what_is_left_of_their_share(policy: Path) -> None:
+    found = run("query", policy, COUNTS, "--epsilon", "1", "--analyst", "ana").stdout
+    assert "left of the share of ana: pure 0.5" in found
+    owner = run("query", policy, COUNTS, "--epsilon", "1").stdout
+    assert "left: pure 2" in owner
+
+
+def test_a_share_never_shows_more_than_the_account_has(policy: Path) -> None:
+    assert run("query", policy, COUNTS, "--epsilon", "2.75").exit_code == 0
+    found = run("query", policy, COUNTS, "--epsilon", "0.125", "--analyst", "ana", "--fresh").stdout
+    assert "left of the share of ana: pure 0.125" in found
+
+
+def test_noise_that_is_pure_is_not_labelled_with_a_delta(policy: Path) -> None:
+    asked = ("query", policy, COUNTS, "--epsilon", "0.5", "--delta", "0.001", "--json")
+    done = run(*asked)
+    found = json.loads(done.stdout)["receipt"]
+    assert found["mechanisms"][0].startswith("Laplace")
+    assert found["guarantee"] == "ε = 0.5"
+    assert "δ" not in done.stderr
+    gaussian = json.loads(run(*asked[:5], "--delta", "1e-7", "--mechanism", "gaussian", "--fresh", "--json").stdout)
+    assert gaussian["receipt"]["guarantee"] == "ε = 0.5, δ = 1e-07"
+
+
+def test_a_closed_currency_is_explained(policy: Path) -> None:
+    assert "closed" not in run("budget", policy).stdout
+    assert run("query", policy, COUNTS, "--rho", "0.01", "--mechanism", "gaussian").exit_code == 0
+    found = run("budget", policy).stdout
+    assert "closed" in found
+    assert "A release is accepted while it fits one of pure and renyi" in found
+    assert "pure is closed" in found
+
+
+def test_a_missing_extra_is_installed_with_this_environments_own_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    with sf.open(sf.example()) as flights:
+        answer = flights.sql("SELECT COUNT(*) AS n FROM flights").release(epsilon=1)
+    for module, draw in (("altair", answer.plot), ("pandas", answer.to_pandas), ("polars", answer.to_polars)):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(sf.SfumatoError) as refusal:
+            draw()
+        extra = "plot" if module == "altair" else module
+        assert refusal.value.fix == f"run {sys.executable} -m pip install 'sfumato[{extra}]'"
+
+
+def test_an_interview_that_ends_early_says_that_nothing_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "visits.csv").write_text("a,b\n1,2\n")
+    asked = ("init", tmp_path / "visits.csv", "-o", tmp_path / "policy.toml")
+
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise click.Abort from None
+
+    for given, code in (("visit\n", 1), (None, 130)):
+        if given is None:
+            monkeypatch.setattr(click, "prompt", interrupted)
+        done = run(*asked, given=given)
+        assert done.exit_code == code
+        assert "Aborted" not in done.output
+        assert "nothing was written" in done.stderr
+    assert not (tmp_path / "policy.toml").exists()
+
+
+def test_check_says_in_words_what_is_declared(policy: Path) -> None:
+    found = run("check", policy, "--public").stdout
+    assert "Domain(" not in found
+    assert "delay                integer from -30 to 180" in found
+    assert "day                  date from 2013-06-01 to 2013-08-31" in found
+    assert "origin               text: EWR, JFK, LGA" in found
+    assert all(len(line) <= 120 for line in found.splitlines())
+
+
+def test_check_in_public_does_not_send_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text('who,minutes\n1,"2\n3,4\n')
+    (tmp_path / "policy.toml").write_text(
+        '[unit]\nname = "visitor"\nbudget = { epsilon = 1 }\n[tables.visits]\nsource = "visits.csv"\nid = "row"\n'
+        '[tables.visits.columns]\nminutes = { type = "integer", bounds = [0, 60] }\n'
+    )
+    done = run("check", tmp_path / "policy.toml", "--public")
+    assert done.exit_code == 1
+    assert "without --public" in done.stderr
+
+
+def test_a_column_that_is_not_there_is_refused_with_the_nearest(policy: Path) -> None:
+    with sf.open(policy) as flights:
+        answer = flights.sql("SELECT COUNT(*) AS flights, COUNT(delay) AS flown FROM flights").release(epsilon=1)
+    with pytest.raises(sf.InvalidParameter, match="flights, flown") as refusal:
+        answer.column("flight")
+    assert refusal.value.fix == "did you mean flights?"
+
+
+def test_accuracy_first_of_a_mean_says_what_to_ask_instead(policy: Path) -> None:
+    done = run("query", policy, "SELECT AVG(delay) AS late FROM flights", "--within", "late=3")
+    assert done.exit_code == 2
+    assert "half-width" in done.stderr
+    for part in ("COUNT(*)", "SUM", "--epsilon", "--dry-run"):
+        assert part in done.stderr.partition("fix:")[2], part
+
+
+def test_a_printed_half_width_is_never_above_the_forecast(tmp_path: Path) -> None:
+    """Weighted counts are no whole numbers, and are shown as the nearest: the half more was in no forecast."""
+    held = pa.table({"who": [k // 7 for k in range(700)], "day": [k % 7 for k in range(700)]})
+    columns = {"day": sf.Domain("integer", values=tuple(range(7)))}
+    table = sf.Table("visits", held, columns, id="who", max_rows=7, max_groups=7)
+    policy = sf.Policy(sf.PrivacyUnit("visitor"), sf.Budget(50), {"visits": table})
+    with sf.Curator(policy, tmp_path / "weighted.ledger") as visits:
+        ask = visits.sql("SELECT day, COUNT(*) AS n FROM visits GROUP BY day").limit(rows=5, strategy="reweight")
+        forecast = ask.error(epsilon=5)["n"]
+        answer = ask.release(epsilon=5)
+        for (low, high), value in zip(answer.intervals["n"], answer.column("n"), strict=True):  # type: ignore[misc]
+            assert max(value - low, high - value) <= forecast  # type: ignore[operator]
+        assert forecast <= (answer.intervals["n"][0][1] - answer.intervals["n"][0][0]) / 2 + 0.5  # type: ignore[index]
+
+
+def test_a_table_is_warned_of_once(policy: Path) -> None:
+    both = "SELECT origin, carrier, COUNT(*) AS n FROM flights GROUP BY origin, carrier"
+    done = run("query", policy, both, "--epsilon", "1")
+    assert done.stderr.count("warning") == 1
+    assert "Rows whose origin or carrier is not among its declared values are in no group." in done.stderr
