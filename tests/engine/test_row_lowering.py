@@ -18,7 +18,7 @@ from engine.lowered import TYPES, constant, selected
 from engine.ordinary import ORDINARY, ROWS
 from plan.samples import COLUMNS, NESTED, nested, read
 from sfumato.errors import Unsupported
-from sfumato.plan import calendar
+from sfumato.plan import calendar, date_formats
 from sfumato.plan.expressions import Call, Column, Expression, Field, columns
 from sfumato.plan.functions import FUNCTIONS, call, literal, null
 from sfumato.plan.functions.temporal import PARTS
@@ -197,6 +197,7 @@ def check(engine: duckdb.DuckDBPyConnection, node: Expression, tables: list[str]
 
 
 NUMBERS = ["i", "i_small", "i_wide", "r", "r_small", "r_wide"]
+WHOLE = ["i", "i_small", "i_wide"]
 TEXTS = ["s", "s_listed"]
 MOMENTS = ["d", "d_small", "d_wide", "t", "t_small", "t_wide"]
 ANY = [*NUMBERS, *TEXTS, "b", *MOMENTS]
@@ -231,10 +232,11 @@ ARGUMENTS: dict[str, list[list[Any]]] = {
     "IF": [[["b"], NUMBERS, [whole(2), exact("0.1")]]],
     "COALESCE": [[group, group, [null()]] for group in GROUPS],
     "NULLIF": [[group, group] for group in GROUPS],
+    "//": [[WHOLE, WHOLE], [WHOLE, [whole(0), whole(3), whole(-1), null()]], [[whole(7), whole(-7)], WHOLE]],
     **{name: [PAIRS, [NUMBERS, NUMERALS]] for name in ("+", "-", "*", "/", "%", "POW")},
     **{
         name: [[NUMBERS], [[null(), exact("0.1")]]]
-        for name in ("NEGATE", "ABS", "SIGN", "FLOOR", "CEIL", "SQRT", "LN", "EXP")
+        for name in ("NEGATE", "ABS", "SIGN", "FLOOR", "CEIL", "TRUNC", "SQRT", "LN", "EXP")
     },
     "ROUND": [[NUMBERS], [NUMBERS, [whole(each) for each in (-15, -3, -1, 0, 1, 2, 15)]]],
     **{
@@ -253,6 +255,8 @@ ARGUMENTS: dict[str, list[list[Any]]] = {
     "REPLACE": [[TEXTS, WORDS, [text(""), text("x" * 32)]]],
     "STARTS_WITH": [[TEXTS, TEXTS]],
     "EXTRACT": [[[text(each) for each in PARTS], MOMENTS]],
+    "STRFTIME": [[MOMENTS, [text(f"%{each}|%%") for each in date_formats.LETTERS]]],
+    **{name: [[MOMENTS]] for name in ("DAYNAME", "MONTHNAME")},
     "DATE_TRUNC": [[[text(each) for each in calendar.UNITS], MOMENTS]],
     "DATE_DIFF": [[[text(each) for each in calendar.UNITS], MOMENTS, MOMENTS]],
     "DATE_ADD": [[MOMENTS, [whole(each) for each in (0, 1, -1, 13, 9000)], [text(each) for each in calendar.UNITS]]],

@@ -25,6 +25,7 @@ from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
+from sfumato.release.key_functions import extended, parted
 from sfumato.release.measured import GroupTotals, Measured, estimating
 from sfumato.release.preparing import Family, Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
@@ -186,7 +187,9 @@ class Question:
 
     def _answer(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
         measured = found.value
-        finished = finish(self.query.finish, measured.keys.groups, estimating(measured, confidence), joint=joint)
+        made, parts = parted(self.query.finish, len(self.query.plan.keys))
+        groups = extended(measured.keys.groups, parts, self._context.engine.values)
+        finished = finish(made, groups, estimating(measured, confidence), joint=joint)
         words = tuple(scale.mechanism.words(scale.unit_value) for scale in measured.scales)
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
         return answer(self.query, finished, paper, self.warnings)

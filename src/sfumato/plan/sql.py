@@ -10,7 +10,7 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.costs import check
-from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Result, columns, walk
+from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Result, columns, of_keys
 from sfumato.plan.functions import call
 from sfumato.plan.measures import Count, Distinct, Mean, Measure, Sum
 from sfumato.plan.nodes import Aggregate, Finish, Order, Output, Query
@@ -26,8 +26,9 @@ MOST_COLUMNS = 100
 
 # fmt: off
 FINISHING = frozenset((
-    "+", "-", "*", "/", "%", "NEGATE", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "BETWEEN", "IN", "IS NULL",
-    "CASE", "IF", "COALESCE", "NULLIF", "ABS", "ROUND", "FLOOR", "CEIL", "SQRT", "SIGN", "LEAST", "GREATEST", "CAST",
+    "+", "-", "*", "/", "//", "%", "NEGATE", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "BETWEEN", "IN",
+    "IS NULL", "CASE", "IF", "COALESCE", "NULLIF", "ABS", "ROUND", "FLOOR", "CEIL", "TRUNC", "SQRT", "SIGN",
+    "LEAST", "GREATEST", "CAST",
 ))
 # fmt: on
 """The functions that may be applied to noisy numbers."""
@@ -213,18 +214,22 @@ def _ungrouped(node: exp.Column, building: _Building) -> Expression:
 
 
 def _check_finishing(made: Expression, node: exp.Expr) -> None:
-    for part in walk(made):
-        if isinstance(part, Call) and part.function == "CAST" and not part.domain.type.numeric:
-            raise refuse(
-                node, "finish-cast", "a noisy number stays a number", "cast it to INTEGER or DOUBLE, or not at all"
-            )
-        if isinstance(part, Call) and part.function not in FINISHING:
-            raise refuse(
-                node,
-                "finish-function",
-                f"{part.function.upper()} is not applied to noisy numbers",
-                "use arithmetic, comparisons, CASE, COALESCE, ROUND, ABS, LEAST, GREATEST",
-            )
+    """What reads keys alone is public, so any function may be applied to it."""
+    if not isinstance(made, Call) or of_keys(made):
+        return
+    if made.function == "CAST" and not made.domain.type.numeric:
+        raise refuse(
+            node, "finish-cast", "a noisy number stays a number", "cast it to INTEGER or DOUBLE, or not at all"
+        )
+    if made.function not in FINISHING:
+        raise refuse(
+            node,
+            "finish-function",
+            f"{made.function.upper()} is not applied to noisy numbers",
+            "use arithmetic, comparisons, CASE, COALESCE, ROUND, ABS, LEAST, GREATEST",
+        )
+    for each in made.arguments:
+        _check_finishing(each, node)
 
 
 def _measure(node: exp.Expr, source: Rows) -> Measure:
