@@ -104,14 +104,15 @@ def test_functions_of_keys_are_evaluated_on_the_keys(shop: sf.Curator) -> None:
     plain = shop.sql("SELECT name, COUNT(*) AS n FROM visits JOIN days USING (day) GROUP BY name").release(epsilon=1)
     ask = shop.sql(
         "SELECT UPPER(name) AS upper, name || '!' AS loud, LENGTH(name) * COUNT(*) AS n, "
-        "CAST(LENGTH(name) AS VARCHAR) AS letters, CASE WHEN LEFT(name, 1) = 'S' THEN 'weekend' ELSE 'week' END AS part, "
-        "GREATEST(name, 'Sat') AS late FROM visits JOIN days USING (day) GROUP BY name HAVING LOWER(name) <> 'sun' ORDER BY RIGHT(name, 2) LIMIT 5"
+        "CAST(LENGTH(name) AS VARCHAR) AS letters, GREATEST(name, 'Sat') AS late, "
+        "CASE WHEN LEFT(name, 1) = 'S' THEN 'weekend' ELSE 'week' END AS part FROM visits JOIN days USING (day) GROUP BY name HAVING LOWER(name) <> 'sun' "
+        "ORDER BY RIGHT(name, 2) LIMIT 5"
     )
     assert "UPPER(days.name)" in str(ask.explain(epsilon=1))
     assert ask.error(epsilon=1).columns == {}  # of the numbers, as many letters as a name has
     answer = ask.release(epsilon=1)
     assert answer.receipt.free
-    assert answer.columns == ("upper", "loud", "n", "letters", "part", "late")
+    assert answer.columns == ("upper", "loud", "n", "letters", "late", "part")
     assert answer.column("upper") == ["SAT", "WED", "THU", "MON", "FRI"]
     assert answer.column("loud") == ["Sat!", "Wed!", "Thu!", "Mon!", "Fri!"]
     assert answer.column("part") == ["weekend", "week", "week", "week", "week"]
@@ -119,7 +120,7 @@ def test_functions_of_keys_are_evaluated_on_the_keys(shop: sf.Curator) -> None:
     assert answer.column("letters") == ["3"] * 5
     counts = dict(zip(plain.column("name"), plain.column("n"), strict=True))
     assert answer.column("n") == [3 * counts[name[:3]] for name in answer.column("loud")]
-    assert answer.keys == ("upper", "loud", "letters", "part", "late")
+    assert answer.keys == ("upper", "loud", "letters", "late", "part")
 
 
 def test_functions_of_several_keys_and_of_missing_ones(shop: sf.Curator) -> None:

@@ -14,6 +14,7 @@ from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Res
 from sfumato.plan.functions import call
 from sfumato.plan.measures import Count, Distinct, Mean, Measure, Sum
 from sfumato.plan.nodes import Aggregate, Finish, Order, Output, Query
+from sfumato.plan.parameters import Parameters
 from sfumato.plan.rows import Rows, condition, rows
 from sfumato.plan.sql_expressions import expression, reading, remembering
 from sfumato.plan.text import select as parse_text
@@ -34,9 +35,9 @@ FINISHING = frozenset((
 """The functions that may be applied to noisy numbers."""
 
 
-def parse(text: object, catalog: Catalog) -> Query:
-    """The query a text means, or ``Unsupported``: decided from text and policy alone."""
-    statement = parse_text(text)
+def parse(text: object, catalog: Catalog, parameters: Parameters | None = None) -> Query:
+    """The query a text means, or ``Unsupported``: decided from text, values of parameters and policy alone."""
+    statement = parse_text(text, parameters)
     try:
         return _query(statement, catalog)
     except RecursionError:
