@@ -105,7 +105,8 @@ def test_functions_of_keys_are_evaluated_on_the_keys(shop: sf.Curator) -> None:
     ask = shop.sql(
         "SELECT UPPER(name) AS upper, name || '!' AS loud, LENGTH(name) * COUNT(*) AS n, "
         "CAST(LENGTH(name) AS VARCHAR) AS letters, GREATEST(name, 'Sat') AS late, "
-        "CASE WHEN LEFT(name, 1) = 'S' THEN 'weekend' ELSE 'week' END AS part FROM visits JOIN days USING (day) GROUP BY name HAVING LOWER(name) <> 'sun' "
+        "CASE WHEN LEFT(name, 1) = 'S' THEN 'weekend' ELSE 'week' END AS part FROM visits JOIN days USING (day) "
+        "GROUP BY name HAVING LOWER(name) <> 'sun' "
         "ORDER BY RIGHT(name, 2) LIMIT 5"
     )
     assert "UPPER(days.name)" in str(ask.explain(epsilon=1))

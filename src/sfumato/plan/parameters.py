@@ -114,12 +114,16 @@ def _by_name(given: Parameters | None) -> dict[str, Any]:
 def bound(statement: exp.Expr, places: list[Place], values: Mapping[str, exp.Expr]) -> exp.Expr:
     """The statement with literals in the place of its parameters; a parameter that stands for no value is refused."""
     found = [node for node in statement.find_all(exp.Placeholder) if node.name in values]
-    if len(found) != len(places):
+    if len(found) != len(places) or not all(map(_is_value, found)):
         rule = "a parameter stands for a value, never for a name"
         raise Unsupported("parameter", rule, fix="write names of tables, columns and functions in the question")
     for node in found:
         node.replace(values[node.name].copy())
     return statement
+
+
+def _is_value(node: exp.Expr) -> bool:
+    return node.arg_key not in ("alias", "using") and not isinstance(node.parent, (exp.Table, exp.TableAlias))
 
 
 def written(text: str, places: list[Place], values: Mapping[str, exp.Expr]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -65,7 +66,7 @@ def listing(text: object) -> str | None:
     if isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier):
         _strip_schema(table)
         if not any(value for part, value in table.args.items() if part != "this"):
-            return table.name
+            return unicodedata.normalize("NFC", table.name)
     raise refuse(
         statement, "listing", "only tables and their columns are listed", "write SHOW TABLES or DESCRIBE <table>"
     )
@@ -113,7 +114,7 @@ _SCHEMAS = ("main", "public", "sfumato")
 
 
 def _usual(statement: exp.Select) -> exp.Select:
-    """The same statement in the words that are read: LIMIT for FETCH FIRST, and tables without their schema."""
+    """The same in the words that are read: LIMIT for FETCH FIRST, tables without a schema, composed accents."""
     named = {each.alias.lower() for each in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
         if table.name.lower() not in named:  # what WITH defines has no schema
@@ -121,6 +122,8 @@ def _usual(statement: exp.Select) -> exp.Select:
     for column in statement.find_all(exp.Column):
         if column.args.get("catalog") is None and column.text("db").lower() in _SCHEMAS:
             column.set("db", None)
+    for name in statement.find_all(exp.Identifier):
+        name.set("this", unicodedata.normalize("NFC", name.name))
     for fetch in list(statement.find_all(exp.Fetch)):
         options = fetch.args.get("limit_options")
         if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
