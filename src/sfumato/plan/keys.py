@@ -318,10 +318,18 @@ def _printed(expression: Expression) -> tuple[Value | None, ...]:
         raise Unsupported(
             "unknown-keys",
             f"the values to group by are not declared ({', '.join(map(str, columns(expression)))})",
-            fix="declare values (or narrow bounds) for the column in the policy, or group by a CASE, a WIDTH_BUCKET or "
-            "CAST(FLOOR(…) AS INTEGER) of it",
+            fix=f"declare its values (or narrow bounds) in the policy, or {_narrower(expression.domain)}",
         )
     return (*found, None) if expression.domain.nullable else tuple(found)
+
+
+def _narrower(domain: Domain) -> str:
+    """What can be grouped by instead."""
+    if domain.type is Type.TEXT:
+        return "say which ones you mean: WHERE x IN ('a', 'b'), or GROUP BY CASE WHEN x = 'a' THEN 'a' ELSE 'other' END"
+    if not domain.type.temporal:
+        return "GROUP BY WIDTH_BUCKET(x, 0, 100, 10), or GROUP BY FLOOR(x) with WHERE x BETWEEN 0 AND 9"
+    return "GROUP BY DATE_TRUNC('day', x), with WHERE x BETWEEN '2024-01-01' AND '2024-12-31'"
 
 
 def _own(expression: Expression) -> Choices | None:

@@ -19,7 +19,7 @@ _SUBQUERY = (
 )
 _BITS = ("bits", "bits of numbers are not computed with", "use arithmetic, such as x % 2, or POW for powers")
 _NESTED = ("nested", "lists, maps and structs are not values here", "use plain columns")
-_PARAMETER = ("parameter", "a question holds its values itself", "write the value in the text")
+_PARAMETER = ("parameter", "a parameter stands for a value", "write the value, or give it: sql(question, [40])")
 _WINDOW = ("window", "functions over a window of rows are not evaluated", "use GROUP BY")
 _AGGREGATE = (
     "aggregate",
