@@ -30,11 +30,19 @@ A real is 0 or between 2⁻⁵⁰⁰ and 2⁵⁰⁰ in size, in data, policies a
 what is smaller is 0. Texts become numbers, truths and dates in `CAST` as the cells of a CSV file do
 ([how](../how-to/write-a-policy.md#what-happens-to-a-cell)); what is infinite is NULL. Groups in which a condition of
 `WHERE` never holds, whatever the data, are left out, and a column that nothing is declared of may be grouped by where
-`WHERE` says what it is: `WHERE n BETWEEN 1 AND 5`, `WHERE name IN ('a', 'b')`."""
+`WHERE` says what it is: `WHERE n BETWEEN 1 AND 5`, `WHERE name IN ('a', 'b')`.
+
+A real within bounds may be grouped by once it is rounded to few enough values: `FLOOR(x)`, `ROUND(x, 1)`,
+`CAST(x AS INTEGER)`, `WIDTH_BUCKET`, and what is made of them. Dates in words (`STRFTIME`, `DAYNAME`,
+`MONTHNAME`) stand in the order of time.
+
+Names with spaces, accents or quotes stand within double quotes: `"Total Cost €"`. A table may be written with the
+schema `main`, `public` or `sfumato` before it."""
 
 ABOUT_FUNCTIONS = """\
 Each has a type and a range that follow from those of its arguments, and is total: it never fails, whatever a row
-holds. Those marked · may also be applied to noisy numbers."""
+holds. Those marked · may also be applied to noisy numbers; all of them to the keys of groups in `SELECT`, `HAVING` and
+`ORDER BY`."""
 
 AGGREGATES = (
     ("COUNT(*)", "rows", "SELECT COUNT(*) FROM flights"),
@@ -77,6 +85,21 @@ CLAUSES = (
         "HAVING, ORDER BY, LIMIT, OFFSET",
         "on the noisy numbers: free",
         "SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier HAVING n > 100 ORDER BY n DESC LIMIT 3 OFFSET 1",
+    ),
+    (
+        "FETCH FIRST n ROWS ONLY",
+        "the same as LIMIT n",
+        "SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier ORDER BY n DESC FETCH FIRST 3 ROWS ONLY",
+    ),
+    (
+        "functions of keys",
+        "evaluated on the groups' keys, which are public: free",
+        "SELECT MONTHNAME(DATE_TRUNC('month', day)) AS month, COUNT(*) FROM flights GROUP BY DATE_TRUNC('month', day)",
+    ),
+    (
+        "SHOW TABLES, DESCRIBE table",
+        "what the policy declares: free, and never what the data hold",
+        "DESCRIBE flights",
     ),
     (
         "arithmetic over aggregates",

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         Curator as Curator,
         Explanation as Explanation,
         Forecast as Forecast,
+        Listing as Listing,
         Question as Question,
         Standing as Standing,
         open as open,
@@ -124,6 +125,7 @@ __all__ = [
     "LedgerDamaged",
     "LedgerUnavailable",
     "Line",
+    "Listing",
     "Neighbours",
     "NeighboursDiffer",
     "Noise",
@@ -175,7 +177,7 @@ __all__ = [
 
 # fmt: off
 _LATER = {
-    "sfumato.curator": ("Curator", "Explanation", "Forecast", "Question", "Standing", "open"),
+    "sfumato.curator": ("Curator", "Explanation", "Forecast", "Listing", "Question", "Standing", "open"),
     "sfumato.data": ("example",),
     "sfumato.ledger": ("Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (

@@ -100,6 +100,42 @@ def test_an_answer_has_every_group_its_ranges_and_a_receipt(shop: sf.Curator) ->
     assert shop.budget.remaining["pure"] == 2
 
 
+def test_functions_of_keys_are_evaluated_on_the_keys(shop: sf.Curator) -> None:
+    plain = shop.sql("SELECT name, COUNT(*) AS n FROM visits JOIN days USING (day) GROUP BY name").release(epsilon=1)
+    ask = shop.sql(
+        "SELECT UPPER(name) AS upper, name || '!' AS loud, LENGTH(name) * COUNT(*) AS n, "
+        "CAST(LENGTH(name) AS VARCHAR) AS letters, GREATEST(name, 'Sat') AS late, "
+        "CASE WHEN LEFT(name, 1) = 'S' THEN 'weekend' ELSE 'week' END AS part FROM visits JOIN days USING (day) "
+        "GROUP BY name HAVING LOWER(name) <> 'sun' "
+        "ORDER BY RIGHT(name, 2) LIMIT 5"
+    )
+    assert "UPPER(days.name)" in str(ask.explain(epsilon=1))
+    assert ask.error(epsilon=1).columns == {}  # of the numbers, as many letters as a name has
+    answer = ask.release(epsilon=1)
+    assert answer.receipt.free
+    assert answer.columns == ("upper", "loud", "n", "letters", "late", "part")
+    assert answer.column("upper") == ["SAT", "WED", "THU", "MON", "FRI"]
+    assert answer.column("loud") == ["Sat!", "Wed!", "Thu!", "Mon!", "Fri!"]
+    assert answer.column("part") == ["weekend", "week", "week", "week", "week"]
+    assert answer.column("late") == ["Sat", "Wed", "Thu", "Sat", "Sat"]
+    assert answer.column("letters") == ["3"] * 5
+    counts = dict(zip(plain.column("name"), plain.column("n"), strict=True))
+    assert answer.column("n") == [3 * counts[name[:3]] for name in answer.column("loud")]
+    assert answer.keys == ("upper", "loud", "letters", "late", "part")
+
+
+def test_functions_of_several_keys_and_of_missing_ones(shop: sf.Curator) -> None:
+    ask = shop.sql(
+        "SELECT CONCAT(band, '/', CAST(day AS VARCHAR)) AS both, band || '?' AS asked, COUNT(*) AS n FROM "
+        "(SELECT day, CASE WHEN minutes > 30 THEN 'long' END AS band FROM visits) GROUP BY day, band"
+    )
+    answer = ask.release(epsilon=1)
+    assert answer.column("both")[:3] == ["long/1", "/1", "long/2"]
+    assert answer.column("asked")[:3] == ["long?", None, "long?"]
+    with pytest.raises(sf.Unsupported, match="finish-function"):
+        shop.sql("SELECT UPPER(CASE WHEN COUNT(*) > 5 THEN 'a' ELSE 'b' END) FROM visits")
+
+
 def test_the_same_question_is_answered_once(shop: sf.Curator) -> None:
     first = shop.sql("SELECT day, COUNT(*) AS n FROM visits GROUP BY day").release(epsilon=1)
     again = shop.sql("select v.day, count(*) as total from visits v group by 1 order by total desc").release(

@@ -90,6 +90,12 @@ age * share
 age / 7
 pay / age
 weight / count
+age // 10
+-age // 10
+age // -7
+count // 3
+age // NULLIF(count, 0)
+count // (age + 1)
 age % 5
 -age % 5
 age % count
@@ -114,6 +120,37 @@ ROUND(weight, 2)
 ROUND(weight, -3)
 ROUND(age, -1)
 FLOOR(weight)
+TRUNC(weight)
+TRUNC(age)
+CAST(CAST(weight AS DECIMAL(18, 1)) AS DOUBLE)
+age::SMALLINT
+town IS DISTINCT FROM 'Ulm'
+town IS NOT DISTINCT FROM colour
+member IS NOT DISTINCT FROM NULL
+count IS DISTINCT FROM age
+age == 42
+age != 42
+CONTAINS(name, 'ell')
+CONTAINS(name, '_%')
+CONTAINS(name, '')
+ENDS_WITH(name, 'lo')
+SUFFIX(name, '')
+PREFIX(name, 'He')
+STRFTIME(born, '%Y-%m')
+STRFTIME('%d.%m.%y', seen)
+STRFTIME(seen, '%A, %a, %B %b %j %V %u %w %%!')
+STRFTIME(moment, '%Y-%m-%d %H:%M:%S')
+STRFTIME(born, '%H')
+DAYNAME(seen)
+MONTHNAME(moment)
+ISODOW(born)
+WEEKDAY(born)
+SECOND(moment)
+DATE_PART('isodow', moment)
+DATE_PART('second', paid)
+DATE(moment)
+DATE_ADD(born, INTERVAL 1 MONTH)
+ISODOW(moment) // 2
 CEIL(share)
 SQRT(age)
 SQRT(weight)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from fractions import Fraction
 
 import pytest
 
 import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.plan import date_formats
 from sfumato.plan.keys import conditions, groups
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.sql import parse
@@ -64,6 +66,49 @@ def test_hours_of_a_declared_time(engine: DuckDB) -> None:
     assert len(keys(engine, "DATE_TRUNC('hour', at)")) == 48
     assert len(keys(engine, "EXTRACT(hour FROM at)")) == 24
     assert len(keys(engine, "DATE_TRUNC('minute', at)")) == 48 * 60
+
+
+def test_rounded_reals_are_keys(engine: DuckDB) -> None:
+    assert keys(engine, "FLOOR(cost)") == tuple((k,) for k in range(5001))
+    assert keys(engine, "TRUNC(cost / 1000)") == tuple((k,) for k in range(6))
+    assert keys(engine, "CEIL(-cost / 1000)") == tuple((k,) for k in range(-5, 1))
+    assert keys(engine, "ROUND(cost, -3)") == tuple((1000 * k,) for k in range(6))
+    assert keys(engine, "ROUND(cost / 5000, 1)") == tuple((Fraction(k, 10),) for k in range(11))
+    assert keys(engine, "FLOOR(cost / 1000) * 1000") == tuple((1000 * k,) for k in range(6))
+    assert keys(engine, "CAST(cost / 1000 AS INTEGER) * 1000") == tuple((1000 * k,) for k in range(6))
+    assert keys(engine, "CAST(FLOOR(cost / 100) AS INTEGER) // 10") == tuple((k,) for k in range(6))
+    assert keys(engine, "WIDTH_BUCKET(cost, 0, 5000, 5) * 10") == tuple((10 * k,) for k in range(1, 7))
+    assert keys(engine, "CAST(CAST(cost / 2500 AS INTEGER) AS VARCHAR) || '!'") == (("0!",), ("1!",), ("2!",))
+    assert len(keys(engine, "FLOOR(cost / 1000), ROUND(cost, -3), region")) == 6 * 6 * 4
+
+
+def test_conditions_narrow_rounded_reals(engine: DuckDB) -> None:
+    text = "SELECT COUNT(*) FROM visits WHERE cost BETWEEN 1500 AND 2999 AND age > 5 GROUP BY FLOOR(cost / 1000) * 1000"
+    query = parse(text, CATALOG)
+    assert groups(query.plan.keys, engine.values, conditions(query.plan.source)) == ((1000,), (2000,))
+    text = "SELECT COUNT(*) FROM visits WHERE age > cost AND age < 10 GROUP BY FLOOR(cost / 1000) * 1000, age // 5"
+    query = parse(text, CATALOG)
+    assert len(groups(query.plan.keys, engine.values, conditions(query.plan.source))) == 6 * 2
+
+
+@pytest.mark.parametrize("text", ["FLOOR(score)", "FLOOR(cost) + cost", "ROUND(cost, 3)", "FLOOR(cost * 1e6)", "-cost"])
+def test_reals_with_too_many_values_are_refused(engine: DuckDB, text: str) -> None:
+    with pytest.raises(sf.Unsupported) as refusal:
+        keys(engine, text)
+    assert refusal.value.code == "unknown-keys"
+
+
+def test_dates_in_words_stand_as_time_goes_by(engine: DuckDB) -> None:
+    assert keys(engine, "STRFTIME(day, '%b %Y')")[:2] == (("Jan 2024",), ("Feb 2024",))
+    assert [key[0] for key in keys(engine, "MONTHNAME(day)")] == list(date_formats.MONTHS)
+    assert [key[0] for key in keys(engine, "DAYNAME(day)")] == list(date_formats.DAYS)
+    assert len(keys(engine, "STRFTIME(day, '%d.%m.')")) == 366
+    assert keys(engine, "STRFTIME(at, '%d, %H h')")[23:25] == (("01, 23 h",), ("02, 00 h",))
+    found = keys(engine, "STRFTIME(day, '%B'), EXTRACT(quarter FROM day)")
+    assert found[:4] == (("January", 1), ("February", 1), ("March", 1), ("April", 2))
+    assert keys(engine, "CASE WHEN age > 5 THEN 'a' END, DAYNAME(day)")[-1] == (None, "Sunday")
+    with pytest.raises(sf.Unsupported, match="unknown-keys"):
+        keys(engine, "STRFTIME(at, '%H:%M')")
 
 
 def test_null_is_a_key_only_where_it_may_be(engine: DuckDB) -> None:

@@ -123,7 +123,9 @@ MISTAKES = [
     ('type = "integer"', "type = 5", "tables.visits.columns.age.type", "integer"),
     ('{ type = "boolean" }', '"boolean"', "tables.visits.columns.smoker", "type"),
     ("nullable = true", "nullable = 1", "tables.visits.columns.ward.nullable", "true or false"),
-    ("age    =", '"a b"    =', "tables.visits.columns.a b", "plain name"),
+    ("age    =", '" a"    =', "tables.visits.columns. a", "a name of 1 to 63"),
+    ("age    =", '"a\\nb"    =', "tables.visits.columns.a\nb", "a name of 1 to 63"),
+    ("age    =", '"SF_a"    =', "tables.visits.columns.SF_a", "sf_"),
     ("age    =", "sf_age    =", "tables.visits.columns.sf_age", "sf_"),
     ("ward   =", "AGE   =", "tables.visits.columns.AGE", "same name"),
     ("epsilon = 3.0", "epsilon = -1", "unit.budget.epsilon", "≥ 0"),
@@ -175,7 +177,7 @@ MISTAKES = [
     ("public = true", "public = true\nmax_rows = 1", "tables.hospitals.max_rows", "protects nobody"),
     ("public = true", 'id = "row"\ncolumns = { a = { type = "text" } }', "tables.hospitals.id", "same unit"),
     ("[tables.hospitals]", "[tables.VISITS]", "tables.VISITS", "same name"),
-    ("[tables.hospitals]", '[tables."a-b"]', "tables.a-b", "plain name"),
+    ("[tables.hospitals]", '[tables."a\\u202Eb"]', "tables.a\u202eb", "a name of 1 to 63"),
 ]  # fmt: skip
 
 

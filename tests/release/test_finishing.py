@@ -26,7 +26,8 @@ EXPRESSIONS = (
     "CASE WHEN COUNT(*) > 5 THEN 1 ELSE 0 END, CASE WHEN COUNT(*) > 5 THEN SUM(cost) END, COUNT(*) > 5, "
     "COUNT(*) BETWEEN 0 AND 20, COUNT(*) IN (10, 250), SUM(cost) / COUNT(*) IS NULL, NOT (COUNT(*) > 5), "
     "COUNT(*) > 5 AND SUM(cost) / COUNT(*) > 5, COUNT(*) > 5 OR SUM(cost) / COUNT(*) > 5, region = 'north', "
-    "region IN ('north', 'west') OR region IS NULL, CAST(SUM(cost) AS BIGINT), IF(COUNT(*) > 5, 1, 2)"
+    "region IN ('north', 'west') OR region IS NULL, CAST(SUM(cost) AS BIGINT), TRUNC(SUM(cost) / 4), "
+    "CAST(COUNT(*) AS BIGINT) // 7, IF(COUNT(*) > 5, 1, 2)"
 )
 
 

@@ -12,6 +12,7 @@ from safety import towns
 from safety.worlds import changes, question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import boundings, for_neighbours
+from sfumato.plan.readings import GroupTotals
 from sfumato.privacy import Neighbours
 
 PATHS = (
@@ -91,7 +92,9 @@ def _compared(place: str, random: Random, text: str, engines: dict[str, DuckDB])
     asked = question(engines[""], engines[""]._policy, text)
     key, compared = random.getrandbits(62), 0
     for bounded in boundings(asked.query.plan, asked.limits, len(asked.groups)):
-        totals = {name: tuples(each.totals(bounded, asked.groups, key)) for name, each in engines.items()}
+        totals = {
+            name: tuples(each.read(GroupTotals(bounded, tuple(asked.groups)), key)) for name, each in engines.items()
+        }
         assert len({each.sources.statements[-1] for each in engines.values()}) == 1, (place, text)
         for relation, first, second in _pairs(list(engines)):
             claimed = for_neighbours(bounded, relation)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from sfumato.cli.exit_codes import EXIT_CODES, warn
 from sfumato.cli.progress import ProgressLines
 
 if TYPE_CHECKING:
-    from sfumato.curator import Question
+    from sfumato.curator import Listing, Question
     from sfumato.release.answers import Answer
 
 _MOST_BYTES = 1 << 20
@@ -31,6 +33,13 @@ _MOST_BYTES = 1 << 20
     metavar="[COLUMN=]NUMBER",
     multiple=True,
     help="Accuracy first: pay the least ε that keeps every number, or this column, within ± NUMBER. Repeatable.",
+)
+@click.option(
+    "--param",
+    "params",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="The value of $NAME, :NAME or, by number, of $1 and ?: a number, true, false, null, else text. Repeatable.",
 )
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every ± range.")
 @click.option(
@@ -60,6 +69,7 @@ _MOST_BYTES = 1 << 20
 def command(
     policy: Path,
     sql: str,
+    params: tuple[str, ...],
     analyst: str | None,
     ledger: Path | None,
     time_limit: str,
@@ -79,11 +89,14 @@ def command(
     Examples:
       sfumato query clinic.toml "SELECT region, COUNT(*) AS visits FROM visits GROUP BY region" --epsilon 0.5
       sfumato query clinic.toml "SELECT COUNT(*) AS visits FROM visits" --within 50 --dry-run
+      sfumato query clinic.toml "SELECT COUNT(*) FROM visits WHERE age > $age" --param age=40 --epsilon 0.5
       sfumato query clinic.toml - --rho 0.01 --json < question.sql
+      sfumato query clinic.toml "DESCRIBE visits"
     """
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
-    asked = _price(price, needed=not explain)
+    text = _text(sql)
+    asked = _price(price, needed=not explain and not _lists(text))
     if plot is not None:
         from sfumato.release.plotting import check_picture
 
@@ -92,7 +105,7 @@ def command(
 
     with ProgressLines() as progress, Curator(policy, ledger, seconds=time_limit, progress=progress) as curator:
         asking = curator if analyst is None else curator.as_analyst(analyst)
-        question = asking.sql(_text(sql))
+        question = asking.sql(text, _parameters(params))
         if explain:
             _say(question.explain(**asked), as_json)
         elif dry_run:
@@ -105,7 +118,40 @@ def command(
                 progress("showing")
                 _show(answer, as_json, as_csv, receipt)
                 if plot is not None:
-                    answer.plot(str(plot))
+                    _plot(answer, plot)
+
+
+def _lists(text: str) -> bool:
+    """Whether something is listed, for which no price is named."""
+    from sfumato.plan.text import listing
+
+    return listing(text) is not None
+
+
+def _parameters(given: tuple[str, ...]) -> dict[str, Any] | None:
+    """Values by name, each of the type it is written in; quotes make it text."""
+    pairs = [each.partition("=") for each in given]
+    names = [name for name, _, _ in pairs]
+    if not all(name and equals for name, equals, _ in pairs) or len(set(names)) < len(names):
+        raise click.UsageError("give --param NAME=VALUE, once for each parameter of the question")
+    return {name: _value(value) for name, _, value in pairs} or None
+
+
+_NUMBER = re.compile(r"-?([0-9]+|[0-9]*[.][0-9]+|[0-9]+[.])([eE][+-]?[0-9]+)?")
+
+
+def _value(written: str) -> Any:
+    if len(written) > 1 and written[0] == written[-1] == "'":
+        return written[1:-1]
+    known = {"true": True, "false": False, "null": None}
+    if written.lower() in known:
+        return known[written.lower()]
+    if not _NUMBER.fullmatch(written) or len(written) > _LONGEST_NUMBER:
+        return written
+    return int(written) if written.lstrip("-").isdecimal() else Decimal(written)
+
+
+_LONGEST_NUMBER = 100
 
 
 def _price(given: dict[str, Any], *, needed: bool) -> dict[str, Any]:
@@ -141,7 +187,7 @@ def _say(made: Any, as_json: bool) -> None:
     click.echo(made.to_json() if as_json else str(made))
 
 
-def _forecast(question: Question, asked: dict[str, Any], as_json: bool) -> None:
+def _forecast(question: Question | Listing, asked: dict[str, Any], as_json: bool) -> None:
     found = question.error(**asked)
     if as_json:
         click.echo(found.to_json())
@@ -158,13 +204,25 @@ def _forecast(question: Question, asked: dict[str, Any], as_json: bool) -> None:
     click.echo("Nothing was spent, and no row was read.")
 
 
-def _show(answer: Answer, as_json: bool, as_csv: bool, receipt: bool) -> None:
+def _show(answer: Answer | Listing, as_json: bool, as_csv: bool, receipt: bool) -> None:
     if as_json:
         click.echo(answer.to_json())
     elif as_csv:
         click.echo(answer.to_csv(), nl=False)
     else:
         from sfumato.cli.text_tables import show
+        from sfumato.curator import Listing
 
+        if isinstance(answer, Listing):
+            show(answer.columns, answer.cells())
+            return
         show(answer.columns, answer.cells(), answer.intervals)
         click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)
+
+
+def _plot(answer: Answer | Listing, path: Path) -> None:
+    from sfumato.curator import Listing
+
+    if isinstance(answer, Listing):
+        raise click.UsageError("a list of tables or columns has no numbers to draw: leave out --plot")
+    answer.plot(str(path))

@@ -7,6 +7,7 @@ from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.curators import Curator, open
 from sfumato.curator.explaining import Explanation
 from sfumato.curator.forecasts import Forecast
+from sfumato.curator.listings import Listing
 from sfumato.curator.policy_account import amend, history, standing
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
@@ -17,6 +18,7 @@ __all__ = [
     "Curator",
     "Explanation",
     "Forecast",
+    "Listing",
     "Question",
     "Sold",
     "Standing",

@@ -11,6 +11,7 @@ from typing import Self
 
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context
+from sfumato.curator.listings import Listing, listed
 from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
@@ -18,7 +19,9 @@ from sfumato.curator.table_auctions import TableAuction, auction
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.ledger import Ledger, Line
+from sfumato.plan.parameters import Parameters
 from sfumato.plan.sql import parse
+from sfumato.plan.text import listing, written
 from sfumato.policy import Policy
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import POSITIVE, Number, exact
@@ -74,10 +77,17 @@ class Curator:
         """What may be spent and what has been: of the account, or of the share of the analyst who asks."""
         return self._context.budgets[-1]
 
-    def sql(self, question: str) -> Question:
-        """Understand a question in SQL, without asking it yet. This is free."""
-        query = parse(question, self._catalog)
-        return Question(self._context, question, query, query.plan.limits)
+    def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
+        """Understand a question in SQL, without asking it yet. This is free.
+
+        ``parameters`` are the values of ``?``, ``$1``, … in a list, or those of ``$name`` and ``:name`` in a dict. SHOW
+        TABLES and DESCRIBE are answered at once.
+        """
+        table = listing(question)
+        if table is not None:
+            return listed(question, table, self.policy, self._catalog)
+        query = parse(question, self._catalog, parameters)
+        return Question(self._context, written(question, parameters), query, query.plan.limits)
 
     def auction(self, table: str | None = None, column: str | None = None, *, prices: Sequence[Number]) -> TableAuction:
         """Propose to sell a digital good to whoever bid in a column, at one of these public prices. This is free.

@@ -18,6 +18,7 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, whole
 from sfumato.release.finishing import Numbers, finish, picks, simultaneous
+from sfumato.release.key_functions import parted
 from sfumato.release.measured import Measured, estimating, scales
 from sfumato.release.preparing import Prepared
 
@@ -102,9 +103,10 @@ def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size
     totals = tuple(int(size * total / each.unit_value) for each in prepared.bounded.noised for total in each.middle)
     measured = Measured(scales(prepared), tuple((total,) for total in totals))
     together = simultaneous(query.finish, groups) if picks(query.finish) else None
-    key = (None,) * len(query.plan.keys)
+    outputs, parts = parted(Finish(query.finish.outputs), len(query.plan.keys))
+    key = (None,) * (len(query.plan.keys) + len(parts))
     estimates = estimating(measured, level)
-    made = finish(Finish(query.finish.outputs), [key], lambda parts: estimates(together or parts), joint=False)
+    made = finish(outputs, [key], lambda parts: estimates(together or parts), joint=False)
     return {
         output.name: float(max((column.high - column.value)[0], (column.value - column.low)[0]))
         + _rounding(output.expression, prepared.bounded)

@@ -20,7 +20,7 @@ def columns_to_declare(data: Path, relation: str | None) -> dict[str, Type | Non
     found = schema(data, relation)
     if not found:
         raise InvalidPolicy(
-            "a policy names columns by letters, digits and _; no column here is called so",
+            "a policy names columns by visible letters, at most 63; no column here is called so",
             place=str(data),
             fix="rename them",
         )

@@ -28,6 +28,7 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
 from sfumato.release.found_groups import FoundGroups, most_keys
+from sfumato.release.key_functions import extended, parted
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, estimating
 from sfumato.release.preparing import Family, Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
@@ -229,7 +230,9 @@ class Question:
 
     def _answer(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
         measured = found.value
-        finished = finish(self.query.finish, measured.keys.groups, estimating(measured, confidence), joint=joint)
+        made, parts = parted(self.query.finish, len(self.query.plan.keys))
+        groups = extended(measured.keys.groups, parts, self._context.engine.values)
+        finished = finish(made, groups, estimating(measured, confidence), joint=joint)
         words = tuple(scale.mechanism.words(scale.unit_value) for scale in measured.scales)
         said = self.warnings
         if measured.selection is not None:

@@ -17,9 +17,10 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.engine.relational import Apply, Constant, Operation, Reference, Scalar, apply, references, whole
-from sfumato.plan import calendar, expressions, intervals, letters
+from sfumato.plan import calendar, date_formats, expressions, intervals, letters
 from sfumato.plan.expressions import Call, Column, Expression, Literal
 from sfumato.plan.functions import FUNCTIONS
+from sfumato.plan.functions.temporal import PARTS
 from sfumato.plan.functions.textual import LONGEST
 from sfumato.plan.grammars import FALSE, GRAMMARS, TRUE, ZERO
 from sfumato.policy import Domain, Type, Value
@@ -234,6 +235,16 @@ def _remainder(call: Application) -> Scalar:
     return call.rows.limited(apply(Operation.SUBTRACT, x, apply(Operation.MULTIPLY, y, times)))
 
 
+def _divide_whole(call: Application) -> Scalar:
+    """The least number of 64 bits has no opposite, so it is NULL where it might be divided by −1."""
+    x, y = call.arguments[0], call.divisor()
+    top, bottom = (each.domain.range for each in call.node.arguments)
+    if top is None and (bottom is None or bottom[0] <= -1 <= bottom[1]):  # type: ignore[operator]
+        x = call.shared()
+        x = _case(apply(Operation.AT_LEAST, x, whole(1 - 2**63)), x, otherwise=missing(Type.INTEGER))
+    return apply(Operation.DIVIDE_WHOLE, x, y)
+
+
 def _signed(x: Scalar) -> Scalar:
     """−1, 0 or 1."""
     return apply(Operation.CONVERT, apply(Operation.SIGN, x), detail=(Type.INTEGER,))
@@ -394,6 +405,28 @@ def _extract(call: Application) -> Scalar:
     return apply(Operation.PART, call.arguments[1], detail=(call.written(0),))
 
 
+def _strftime(call: Application) -> Scalar:
+    x = call.shared()
+    made = date_formats.pieces(call.written(1))
+    texts = (Constant(each, Type.TEXT) if isinstance(each, str) else _shown(x, each) for each in made)
+    return apply(Operation.JOIN, *texts)
+
+
+def _shown(x: Scalar, letter: date_formats.Letter) -> Scalar:
+    """A part of a date: its last digits, zeros before them, or its place in a list of names of one width."""
+    number = apply(Operation.PART, x, detail=(letter.part,))
+    if letter.names:
+        every = Constant("".join(each.ljust(letter.width) for each in letter.names), Type.TEXT)
+        last = apply(Operation.MULTIPLY, number, whole(letter.width))
+        first = apply(Operation.SUBTRACT, last, whole(letter.width - 1))
+        return apply(
+            Operation.TRIM, apply(Operation.SLICE, every, first, whole(letter.width)), detail=(" ", False, True)
+        )
+    most = len(str(PARTS[letter.part][1]))
+    digits = apply(Operation.CONVERT, apply(Operation.ADD, number, whole(10**most)), detail=(Type.TEXT,))
+    return apply(Operation.SLICE, digits, whole(2 + most - letter.width), whole(letter.width))
+
+
 def _trunc(call: Application) -> Scalar:
     return apply(Operation.START, call.arguments[1], detail=(call.written(0), call.kind))
 
@@ -515,12 +548,14 @@ _LOWERINGS: dict[str, Lowering] = {
     "-": _arithmetic(Operation.SUBTRACT),
     "*": _arithmetic(Operation.MULTIPLY),
     "/": _divide,
+    "//": _divide_whole,
     "%": _remainder,
     "NEGATE": _plain(Operation.NEGATE),
     "ABS": _plain(Operation.ABS),
     "SIGN": lambda call: _signed(call.arguments[0]),
     "FLOOR": _plain(Operation.FLOOR),
     "CEIL": _plain(Operation.CEILING),
+    "TRUNC": _plain(Operation.TRUNCATE),
     "ROUND": _round,
     "SQRT": _defined(Operation.SQRT, Operation.AT_LEAST),
     "LN": _defined(Operation.LN, Operation.GREATER),
@@ -541,6 +576,7 @@ _LOWERINGS: dict[str, Lowering] = {
     "REPLACE": _replaced,
     "STARTS_WITH": _starts_with,
     "EXTRACT": _extract,
+    "STRFTIME": _strftime,
     "DATE_TRUNC": _trunc,
     "DATE_DIFF": _diff,
     "DATE_ADD": _add,

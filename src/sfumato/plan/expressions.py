@@ -135,5 +135,11 @@ def columns(expression: Expression) -> dict[Reference, Domain]:
     return {node.reference: node.domain for node in walk(expression) if isinstance(node, Column)}
 
 
+def of_keys(expression: Expression) -> bool:
+    """Whether an expression reads keys of groups and nothing else: it is public, whatever is done with it."""
+    read = columns(expression)
+    return bool(read) and all(isinstance(each, Key) for each in read)
+
+
 Resolve = Callable[[str | None, str], Expression]
 """Finds a column by its table alias (or None) and name: the expression it stands for, or a refusal."""

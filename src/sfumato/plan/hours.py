@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sfumato.plan import calendar
+from sfumato.plan import calendar, date_formats
 from sfumato.plan.expressions import Call, Column, Expression, Literal, walk
 from sfumato.plan.functions import call, literal
 from sfumato.plan.narrowing import comparison
 from sfumato.policy import Type, Value
 
-_PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "doy", "hour"])
+_PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "isodow", "doy", "hour"])
 
 
 def hourly(column: Column, expressions: tuple[Expression, ...]) -> bool:
@@ -27,6 +27,9 @@ def _hour_or_coarser(node: Call) -> bool:
         return node.domain.type is Type.DATE
     if node.function == "IS NULL":
         return True
+    if node.function == "STRFTIME":
+        form = node.arguments[1]
+        return isinstance(form, Literal) and date_formats.parts(str(form.value)) <= _PARTS
     part = node.arguments[0]
     return node.function in ("EXTRACT", "DATE_TRUNC") and isinstance(part, Literal) and part.value in _PARTS
 

@@ -12,6 +12,7 @@ cost too much, groups stay: to leave one out needs a proof, to keep it does not.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -20,7 +21,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import Unsupported
-from sfumato.plan import calendar, costs
+from sfumato.plan import calendar, costs, countable, date_formats
 from sfumato.plan.expressions import Call, Column, Expression, Literal, Reference, columns
 from sfumato.plan.hours import by_hour, hourly
 from sfumato.plan.narrowing import Limits, limits, narrowed, rebuilt
@@ -75,6 +76,9 @@ class World:
 Evaluate = Callable[[World], Sequence[GroupKey]]
 """The distinct results on a world: public values only, no private row."""
 
+
+Order = Callable[[str], tuple[int, ...]]
+"""What puts texts in another order than that of their letters."""
 
 Part = tuple[tuple[int, ...], list[GroupKey]]
 """Keys that are found together, by their places, and what they can be."""
@@ -133,17 +137,17 @@ def _joined(
         members = tuple(sorted(index for each, _ in apart for index in each))
         made = tuple(keys[index] for index in members)
         world = _world(made, _about(made, conditions), known) if len(apart) > 1 and all(v for _, v in apart) else None
-        joined += [(members, list(evaluate(world)))] if world is not None and _affordable(world) else apart
+        joined += [(members, list(evaluate(world)))] if world is not None and affordable(world) else apart
     return joined
 
 
 def _as_listed(found: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, ...]:
     """In the order in which each part lists its keys, without what it does not list."""
     places = [
-        (members, {tuple(map(_told, key)): place for place, key in enumerate(values)}) for members, values in parts
+        (members, {tuple(map(told, key)): place for place, key in enumerate(values)}) for members, values in parts
     ]
     placed = (
-        (tuple(known.get(tuple(_told(key[index]) for index in members), -1) for members, known in places), key)
+        (tuple(known.get(tuple(told(key[index]) for index in members), -1) for members, known in places), key)
         for key in found
     )
     return tuple(key for place, key in sorted((each for each in placed if -1 not in each[0]), key=lambda each: each[0]))
@@ -218,11 +222,11 @@ def _values(
     if column is not None and not conditions:
         return [(value,) for value in _printed(column)]
     world = _world(expressions, conditions, known)
-    if conditions and (world is None or not _affordable(world)):
+    if conditions and (world is None or not affordable(world)):
         return _values(expressions, evaluate, (), known)  # conditions only leave out groups: every group is still there
     if world is None or world.combinations > MOST_COMBINATIONS:
         return _product(made)
-    if not _affordable(world):
+    if not affordable(world):
         raise Unsupported(
             "keys-too-costly",
             f"finding all groups may cost at most {MOST_STEPS:,} steps",
@@ -230,12 +234,13 @@ def _values(
         )
     found = evaluate(world)
     if column is not None:  # declared values keep the order in which they are declared
-        met = {_told(key[0]) for key in found}
-        return [(value,) for value in _printed(column) if _told(value) in met]
+        met = {told(key[0]) for key in found}
+        return [(value,) for value in _printed(column) if told(value) in met]
     return _ordered(found, made)
 
 
-def _affordable(world: World) -> bool:
+def affordable(world: World) -> bool:
+    """Whether a world may be evaluated, which is free."""
     cost = world.combinations * costs.steps((*world.expressions, *world.conditions))
     return world.combinations <= MOST_COMBINATIONS and cost <= MOST_STEPS
 
@@ -255,14 +260,24 @@ def _narrowed(key: Expression, known: Limits) -> Expression | None:
 
 def _ordered(found: Sequence[GroupKey], expressions: Sequence[Expression]) -> list[GroupKey]:
     """By value, without NULL where there is no group for it."""
-    if not any(made.domain.nullable for made in expressions):
+    orders = [_order(each) for each in expressions]
+    if not any(made.domain.nullable for made in expressions) and not any(orders):
         return sorted(key for key in found if None not in key)
     kept = [
         key
         for key in found
         if all(value is not None or made.domain.nullable for value, made in zip(key, expressions, strict=True))
     ]
-    return sorted(kept, key=sorting)
+    return sorted(kept, key=lambda key: sorting(key, orders))
+
+
+def _order(key: Expression) -> Order | None:
+    """What puts a key's values in order; None where they do so themselves. Dates in words stand as time goes by."""
+    if not isinstance(key, Call) or key.function != "STRFTIME":
+        return None
+    form = key.arguments[1]
+    assert isinstance(form, Literal)
+    return functools.partial(date_formats.order, str(form.value))
 
 
 def _product(expressions: Sequence[Expression]) -> list[GroupKey]:
@@ -274,10 +289,38 @@ def _product(expressions: Sequence[Expression]) -> list[GroupKey]:
 
 
 def _world(expressions: tuple[Expression, ...], conditions: tuple[Expression, ...], known: Limits) -> World | None:
-    """Every combination of what the columns read may hold; None when that is not declared."""
+    """Every combination of what the columns, or countable parts of reals, may hold; None when that is not declared.
+
+    Conditions that read a column which is no longer read only leave out groups: they are left out themselves.
+    """
+    made, parts = countable.parted(expressions, lambda part: _counted(part, known) is not None)
+    if not parts:
+        return _declared(expressions, conditions, known)
+    listed = tuple((column.reference, column.domain, _counted(part, known) or ()) for part, column in parts.items())
+    rest = {reference for each in made for reference in columns(each)}
+    kept = tuple(each for each in conditions if rest.issuperset(columns(each)))
+    world = _declared(made, kept, known, listed)
+    return world if world is not None and affordable(world) else None
+
+
+def _counted(part: Expression, known: Limits) -> Choices | None:
+    """What a part may be in rows that meet the conditions, if that can be listed."""
+    limited = _narrowed(part, known)
+    return None if limited is None else _own(limited)
+
+
+def _declared(
+    expressions: tuple[Expression, ...],
+    conditions: tuple[Expression, ...],
+    known: Limits,
+    parts: tuple[tuple[Reference, Domain, Choices], ...] = (),
+) -> World | None:
+    """Every combination of what columns may hold, and of what these parts may be."""
     read = {reference: domain for each in expressions for reference, domain in columns(each).items()}
-    choices = []
+    choices = list(parts)
     for reference, domain in read.items():
+        if reference in {each for each, _, _ in parts}:
+            continue
         column = Column(reference, domain)
         limited = narrowed(domain, known[column]) if column in known else domain
         if limited is None:
@@ -295,17 +338,33 @@ def _world(expressions: tuple[Expression, ...], conditions: tuple[Expression, ..
 
 def _printed(expression: Expression) -> tuple[Value | None, ...]:
     """A key's values from its own domain."""
-    found = _starts(expression)
-    if found is None:
-        found = _listed(expression.domain)
+    found = _own(expression)
     if found is None:
         raise Unsupported(
             "unknown-keys",
             f"the values to group by are not declared ({', '.join(map(str, columns(expression)))})",
-            fix="declare values (or narrow bounds) for the column in the policy, or group by a CASE, a WIDTH_BUCKET or "
-            "CAST(FLOOR(…) AS INTEGER) of it",
+            fix=f"declare its values (or narrow bounds) in the policy, or {_narrower(expression.domain)}",
         )
     return (*found, None) if expression.domain.nullable else tuple(found)
+
+
+def _narrower(domain: Domain) -> str:
+    """What can be grouped by instead."""
+    if domain.type is Type.TEXT:
+        return "say which ones you mean: WHERE x IN ('a', 'b'), or GROUP BY CASE WHEN x = 'a' THEN 'a' ELSE 'other' END"
+    if not domain.type.temporal:
+        return "GROUP BY WIDTH_BUCKET(x, 0, 100, 10), or GROUP BY FLOOR(x) with WHERE x BETWEEN 0 AND 9"
+    return "GROUP BY DATE_TRUNC('day', x), with WHERE x BETWEEN '2024-01-01' AND '2024-12-31'"
+
+
+def _own(expression: Expression) -> Choices | None:
+    """What an expression can be by itself, if that can be listed."""
+    found = _starts(expression) or _listed(expression.domain)
+    stepped = countable.steps(expression, expression.domain) if found is None else None
+    if stepped is None or stepped[1] - stepped[0] >= MOST_COMBINATIONS:
+        return found
+    first, last, step = stepped
+    return tuple(number * step for number in range(first, last + 1))
 
 
 def _starts(expression: Expression) -> Choices | None:
@@ -353,11 +412,14 @@ def _hours(domain: Domain) -> Choices | None:
     return _span(first, int((high - first) / dt.timedelta(hours=1)) + 1)
 
 
-def sorting(key: GroupKey) -> tuple[tuple[bool, object], ...]:
+def sorting(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:
     """NULL last; numbers as numbers."""
-    return tuple((value is None, _told(value) if value is not None else 0) for value in key)
+    return tuple(
+        (value is None, 0 if value is None else told(value) if order is None else order(str(value)))
+        for value, order in zip(key, orders or [None] * len(key), strict=True)
+    )
 
 
-def _told(value: Value | None) -> Value | float | None:
+def told(value: Value | None) -> Value | float | None:
     """A real as the double that the engine tells it by."""
     return float(value) if isinstance(value, Fraction) else value

@@ -10,10 +10,11 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.costs import check
-from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Order, Result, columns, walk
+from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Order, Result, columns, of_keys
 from sfumato.plan.functions import call
 from sfumato.plan.measures import Count, Distinct, Mean, Measure, Sum
 from sfumato.plan.nodes import Aggregate, Finish, Output, Query
+from sfumato.plan.parameters import Parameters
 from sfumato.plan.rows import Rows, condition, rows
 from sfumato.plan.sql_expressions import expression, reading, remembering
 from sfumato.plan.text import select as parse_text
@@ -27,16 +28,17 @@ MOST_COLUMNS = 100
 
 # fmt: off
 FINISHING = frozenset((
-    "+", "-", "*", "/", "%", "NEGATE", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "BETWEEN", "IN", "IS NULL",
-    "CASE", "IF", "COALESCE", "NULLIF", "ABS", "ROUND", "FLOOR", "CEIL", "SQRT", "SIGN", "LEAST", "GREATEST", "CAST",
+    "+", "-", "*", "/", "//", "%", "NEGATE", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "BETWEEN", "IN",
+    "IS NULL", "CASE", "IF", "COALESCE", "NULLIF", "ABS", "ROUND", "FLOOR", "CEIL", "TRUNC", "SQRT", "SIGN",
+    "LEAST", "GREATEST", "CAST",
 ))
 # fmt: on
 """The functions that may be applied to noisy numbers."""
 
 
-def parse(text: object, catalog: Catalog) -> Query:
-    """The query a text means, or ``Unsupported``: decided from text and policy alone."""
-    statement = parse_text(text)
+def parse(text: object, catalog: Catalog, parameters: Parameters | None = None) -> Query:
+    """The query a text means, or ``Unsupported``: decided from text, values of parameters and policy alone."""
+    statement = parse_text(text, parameters)
     try:
         return _query(statement, catalog)
     except RecursionError:
@@ -231,18 +233,22 @@ def _ungrouped(node: exp.Column, building: _Building) -> Expression:
 
 
 def _check_finishing(made: Expression, node: exp.Expr) -> None:
-    for part in walk(made):
-        if isinstance(part, Call) and part.function == "CAST" and not part.domain.type.numeric:
-            raise refuse(
-                node, "finish-cast", "a noisy number stays a number", "cast it to INTEGER or DOUBLE, or not at all"
-            )
-        if isinstance(part, Call) and part.function not in FINISHING:
-            raise refuse(
-                node,
-                "finish-function",
-                f"{part.function.upper()} is not applied to noisy numbers",
-                "use arithmetic, comparisons, CASE, COALESCE, ROUND, ABS, LEAST, GREATEST",
-            )
+    """What reads keys alone is public, so any function may be applied to it."""
+    if not isinstance(made, Call) or of_keys(made):
+        return
+    if made.function == "CAST" and not made.domain.type.numeric:
+        raise refuse(
+            node, "finish-cast", "a noisy number stays a number", "cast it to INTEGER or DOUBLE, or not at all"
+        )
+    if made.function not in FINISHING:
+        raise refuse(
+            node,
+            "finish-function",
+            f"{made.function.upper()} is not applied to noisy numbers",
+            "use arithmetic, comparisons, CASE, COALESCE, ROUND, ABS, LEAST, GREATEST",
+        )
+    for each in made.arguments:
+        _check_finishing(each, node)
 
 
 def _measure(node: exp.Expr, source: Rows) -> Measure:

@@ -16,6 +16,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Expression, Literal, Resolve, size
 from sfumato.plan.functions import FUNCTIONS, call, literal, null
 from sfumato.plan.functions.temporal import PARTS
+from sfumato.plan.functions.typing import written
 from sfumato.plan.refusals import refusal
 from sfumato.policy.domains import LARGEST_INTEGER, Type
 
@@ -280,7 +281,51 @@ def _part_of(name: str, of: Node, read: Read) -> Expression:
     return call("EXTRACT", literal(Type.TEXT, _SYNONYMS.get(name.lower(), name.lower())), read(of))
 
 
-_SYNONYMS = {"dayofweek": "dow", "weekday": "dow", "dayofyear": "doy", "dayofmonth": "day", "weekofyear": "week"}
+_SYNONYMS = {
+    "dayofweek": "dow",
+    "weekday": "dow",
+    "dayofyear": "doy",
+    "dayofmonth": "day",
+    "weekofyear": "week",
+}
+
+
+def _between(node: exp.Between, read: Read) -> Expression:
+    x, low, high = read(node.this), read(node.args["low"]), read(node.args["high"])
+    if not node.args.get("symmetric"):
+        return call("BETWEEN", x, low, high)
+    return call("OR", call("BETWEEN", x, low, high), call("BETWEEN", x, high, low))
+
+
+def _distinct(differ: bool) -> tuple[Reader, frozenset[str]]:
+    """IS [NOT] DISTINCT FROM: a comparison in which two missing values are equal, and the answer never is missing."""
+
+    def reader(node: Node, read: Read) -> Expression:
+        x, y = read(node.this), read(node.expression)
+        both = call("AND", call("IS NULL", x), call("IS NULL", y))
+        same = call("COALESCE", call("=", x, y), both)
+        return call("NOT", same) if differ else same
+
+    return reader, frozenset(("this", "expression"))
+
+
+def _moved(node: exp.DateAdd, read: Read) -> Expression:
+    if not isinstance(node.expression, exp.Interval):
+        raise refusal(node)
+    return _shift(node.this, node.expression, 1, read)
+
+
+def _contains(node: exp.Contains, read: Read) -> Expression:
+    """A pattern that is LIKE's where no letter of it means more there; else it is seen by taking it out."""
+    x, part = read(node.this), read(node.expression)
+    sought = str(written(part, Type.TEXT, "the text to find"))
+    if not sought or not {"%", "_"}.intersection(sought):
+        return call("LIKE", x, literal(Type.TEXT, f"%{sought}%"))
+    return call("<>", call("REPLACE", x, part, literal(Type.TEXT, "")), x)
+
+
+def _ends_with(x: Expression, end: Expression) -> Expression:
+    return call("=", call("RIGHT", x, call("LENGTH", end)), end)
 
 
 def _part(name: str) -> tuple[Reader, frozenset[str]]:
@@ -340,6 +385,8 @@ def _shift(moment: Node, interval: exp.Interval, sign: int, read: Read) -> Expre
 
 def _cast(node: exp.Cast, read: Read) -> Expression:
     kind = _TYPES.get(node.to.this)
+    if node.to.this is exp.DataType.Type.DECIMAL:
+        return _decimal(node.to, read(node.this))
     if kind is None or node.to.expressions:
         raise Unsupported(
             "cast-type",
@@ -349,7 +396,16 @@ def _cast(node: exp.Cast, read: Read) -> Expression:
     return call("CAST", read(node.this), literal(Type.TEXT, kind.value))
 
 
+def _decimal(wanted: exp.DataType, x: Expression) -> Expression:
+    """DECIMAL(p, s) is a real with s decimal digits."""
+    digits = [each.this.this for each in wanted.expressions if isinstance(each.this, exp.Literal)]
+    places = int(digits[1]) if len(digits) == 2 and digits[1].isdecimal() else 0
+    return call("ROUND", call("CAST", x, literal(Type.TEXT, Type.REAL.value)), literal(Type.INTEGER, places))
+
+
 _TYPES = {
+    exp.DataType.Type.TINYINT: Type.INTEGER,
+    exp.DataType.Type.SMALLINT: Type.INTEGER,
     exp.DataType.Type.INT: Type.INTEGER,
     exp.DataType.Type.BIGINT: Type.INTEGER,
     exp.DataType.Type.DOUBLE: Type.REAL,
@@ -365,10 +421,22 @@ _TYPES = {
 
 def _named(node: exp.Anonymous, read: Read) -> Expression:
     """Functions the parser has no class for."""
-    name = node.name.lower()
-    if name in ("date_part", "datepart") and len(node.expressions) == 2 and node.expressions[0].is_string:
-        return _part_of(node.expressions[0].name, node.expressions[1], read)
+    name, given = node.name.lower(), node.expressions
+    if name in ("date_part", "datepart") and len(given) == 2 and given[0].is_string:
+        return _part_of(given[0].name, given[1], read)
+    if name in ("dow", "doy", "weekday") and len(given) == 1:
+        return _part_of(name, given[0], read)
+    if name == "iff":
+        return call("IF", *map(read, given))
+    if name == "isnull":
+        return call("IS NULL", *map(read, given))
+    if name in ("suffix", "prefix") and len(given) == 2:
+        x, part = map(read, given)
+        return _ends_with(x, part) if name == "suffix" else call("STARTS_WITH", x, part)
     raise refusal(node)
+
+
+_TWO = ("this", "expression")
 
 
 def _parts_read(reader: Reader, *parts: str) -> tuple[Reader, frozenset[str]]:
@@ -389,7 +457,9 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.And: _chain("AND"),
     exp.Or: _chain("OR"),
     exp.Not: _plain("NOT", "this"),
-    exp.Between: _plain("BETWEEN", "this", "low", "high"),
+    exp.Between: _parts_read(_between, "this", "low", "high", "symmetric"),
+    exp.NullSafeEQ: _distinct(differ=False),
+    exp.NullSafeNEQ: _distinct(differ=True),
     exp.In: _parts_read(_in, "this", "expressions", "query"),
     exp.Like: _like("LIKE"),
     exp.ILike: _like("ILIKE"),
@@ -402,6 +472,7 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.Sub: _sum("-", -1),
     exp.Mul: _plain("*", "this", "expression"),
     exp.Div: _plain("/", "this", "expression"),
+    exp.IntDiv: _plain("//", "this", "expression"),
     exp.Mod: _plain("%", "this", "expression"),
     exp.Neg: _plain("NEGATE", "this"),
     exp.Abs: _plain("ABS", "this"),
@@ -409,6 +480,7 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.Round: _plain("ROUND", "this", "decimals"),
     exp.Floor: _plain("FLOOR", "this"),
     exp.Ceil: _plain("CEIL", "this"),
+    exp.Trunc: _plain("TRUNC", "this"),
     exp.Sqrt: _plain("SQRT", "this"),
     exp.Ln: _plain("LN", "this"),
     exp.Exp: _plain("EXP", "this"),
@@ -427,15 +499,23 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
     exp.DPipe: _chain("||"),
     exp.Replace: _plain("REPLACE", "this", "expression", "replacement"),
     exp.StartsWith: _plain("STARTS_WITH", "this", "expression"),
+    exp.EndsWith: _parts_read(lambda node, read: _ends_with(read(node.this), read(node.expression)), *_TWO),
+    exp.Contains: _parts_read(_contains, *_TWO),
     exp.Extract: _parts_read(_extract, "this", "expression"),
-    **{getattr(exp, part.capitalize()): _part(part) for part in PARTS if part not in ("dow", "doy")},
+    **{getattr(exp, part.capitalize()): _part(part) for part in PARTS if part not in ("dow", "isodow", "doy")},
+    exp.TimeToStr: _plain("STRFTIME", "this", "format"),
+    exp.Dayname: _plain("DAYNAME", "this"),
+    exp.Monthname: _plain("MONTHNAME", "this"),
     exp.DayOfWeek: _part("dow"),
+    exp.DayOfWeekIso: _part("isodow"),
     exp.DayOfYear: _part("doy"),
     exp.DayOfMonth: _part("day"),
     exp.WeekOfYear: _part("week"),
     exp.TimestampTrunc: _parts_read(_trunc, "this", "unit"),
     exp.DateTrunc: _parts_read(_trunc, "this", "unit"),
     exp.DateDiff: _parts_read(_diff, "this", "expression", "unit", "date_part_boundary"),
+    exp.DateAdd: _parts_read(_moved, *_TWO),
+    exp.Date: _parts_read(lambda node, read: call("CAST", read(node.this), literal(Type.TEXT, "date")), "this"),
     exp.Cast: _parts_read(_cast, "this", "to"),
     exp.TryCast: _parts_read(_cast, "this", "to", "safe"),
     exp.Anonymous: _parts_read(_named, "this", "expressions"),

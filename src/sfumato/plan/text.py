@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,6 +15,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
+from sfumato.plan.parameters import Parameters, bound, literals, placed, written as parameters_written
 from sfumato.plan.text_positions import refuse
 
 LONGEST = 64 * 1024
@@ -24,18 +27,68 @@ _CLOSING = {TokenType.R_PAREN, TokenType.END, TokenType.R_BRACKET, TokenType.R_B
 _CHAINED = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
 
-def select(text: object) -> exp.Select:
+def select(text: object, parameters: Parameters | None = None) -> exp.Select:
     """The one SELECT statement a text holds; anything else is refused before it is looked at closely."""
+    statement = _statement(text, parameters)
+    if not isinstance(statement, exp.Select):
+        what = (
+            "sets of rows cannot be combined"
+            if isinstance(statement, exp.SetOperation)
+            else "only SELECT, SHOW TABLES and DESCRIBE are understood"
+        )
+        raise refuse(statement, "not-select", what, "ask with SELECT … FROM … [WHERE] [GROUP BY]")
+    return _usual(statement)
+
+
+def written(text: str, parameters: Parameters | None) -> str:
+    """A question as it is kept and shown to people, with the values of its parameters in their places."""
+    if parameters is None:
+        return text
+    _, places = placed(_tokens(text))
+    found = parameters_written(text, places, literals(places, parameters))
+    if len(found) > LONGEST:
+        raise Unsupported("too-long", "a question and its values are at most 64 KB of text", fix="ask less at once")
+    return found
+
+
+TABLES = ""
+"""Asked for by SHOW TABLES."""
+
+
+def listing(text: object) -> str | None:
+    """What a text asks to be listed: one table's columns, by its name, or the ``TABLES``; None for any other text."""
+    if not isinstance(text, str) or not _LISTING.match(text):
+        return None
+    statement = _statement(text, None)
+    if isinstance(statement, exp.Show) and statement.name.upper() == "TABLES" and not statement.args.get("from_"):
+        return TABLES
+    table = statement.this if isinstance(statement, exp.Describe) else None
+    if isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier):
+        _strip_schema(table)
+        if not any(value for part, value in table.args.items() if part != "this"):
+            return unicodedata.normalize("NFC", table.name)
+    raise refuse(
+        statement, "listing", "only tables and their columns are listed", "write SHOW TABLES or DESCRIBE <table>"
+    )
+
+
+_LISTING = re.compile(r"\s*(SHOW|DESCRIBE|DESC|SUMMARIZE|PRAGMA)\b", re.IGNORECASE)
+
+
+def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
+    """The one statement in a text, with literals in the place of its parameters."""
     if not isinstance(text, str):
         raise Unsupported("not-text", "a question is SQL text", fix="give it as one string")
     if len(text) > LONGEST:
         raise Unsupported("too-long", "a question is at most 64 KB of text", fix="ask less at once")
     if "\0" in text or not _encodable(text):
         raise Unsupported("not-text", "a question is plain text", fix="remove what is no character")
+    tokens, places = placed(_tokens(text))
+    values = literals(places, parameters)
     try:
-        _check_tokens(sqlglot.tokenize(text, dialect="duckdb"))
         with _quietly():
-            statements = [each for each in sqlglot.parse(text, dialect="duckdb") if each is not None]
+            parser = sqlglot.Dialect.get_or_raise("duckdb").parser()
+            statements = [each for each in parser.parse(tokens, text) if each is not None]
     except RecursionError:
         raise _too_deep() from None
     except SqlglotError as error:
@@ -44,15 +97,44 @@ def select(text: object) -> exp.Select:
         raise Unsupported("one-statement", "the question is empty", fix="ask with SELECT … FROM … [WHERE] [GROUP BY]")
     if len(statements) != 1:
         raise Unsupported("one-statement", "a question is one SELECT statement", fix="ask one question at a time")
-    statement = statements[0]
-    if not isinstance(statement, exp.Select):
-        what = (
-            "sets of rows cannot be combined"
-            if isinstance(statement, exp.SetOperation)
-            else "only SELECT is understood"
-        )
-        raise refuse(statement, "not-select", what, "ask with SELECT … FROM … [WHERE] [GROUP BY]")
+    return bound(statements[0], places, values)
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        tokens = sqlglot.tokenize(text, dialect="duckdb")
+    except SqlglotError as error:
+        raise _not_sql(error) from None
+    _check_tokens(tokens)
+    return tokens
+
+
+_SCHEMAS = ("main", "public", "sfumato")
+"""Names that stand before a table's as its schema, and say nothing."""
+
+
+def _usual(statement: exp.Select) -> exp.Select:
+    """The same in the words that are read: LIMIT for FETCH FIRST, tables without a schema, composed accents."""
+    named = {each.alias.lower() for each in statement.find_all(exp.CTE)}
+    for table in statement.find_all(exp.Table):
+        if table.name.lower() not in named:  # what WITH defines has no schema
+            _strip_schema(table)
+    for column in statement.find_all(exp.Column):
+        if column.args.get("catalog") is None and column.text("db").lower() in _SCHEMAS:
+            column.set("db", None)
+    for name in statement.find_all(exp.Identifier):
+        name.set("this", unicodedata.normalize("NFC", name.name))
+    for fetch in list(statement.find_all(exp.Fetch)):
+        options = fetch.args.get("limit_options")
+        if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
+            count = fetch.args.get("count") or exp.Literal.number(1)
+            fetch.replace(exp.Limit(expression=count))
     return statement
+
+
+def _strip_schema(table: exp.Table) -> None:
+    if table.args.get("catalog") is None and table.text("db").lower() in _SCHEMAS:
+        table.set("db", None)
 
 
 _parsing = ContextVar("_parsing", default=False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 
 from sfumato.plan.bounding import Bounded, Scaled
-from sfumato.plan.expressions import Call, Column, Expression, Key, Order, Reference, Result
+from sfumato.plan.expressions import Call, Column, Expression, Field, Key, Order, Reference, Result
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Measure
 from sfumato.plan.nodes import Aggregate
+from sfumato.plan.text_positions import quoted
 from sfumato.plan.unit_measures import UnitCount, UnitDistinct, UnitFirst, UnitMeasure
 from sfumato.plan.windows import End, Place, Running, Shifted, WindowFunction
 from sfumato.policy import Type
@@ -18,7 +20,7 @@ from sfumato.privacy.numbers import shown, text
 def words(expression: Expression, names: Mapping[Reference, str] | None = None) -> str:
     """An expression as SQL, columns called by these names where they have one."""
     if isinstance(expression, Column):
-        return (names or {}).get(expression.reference) or str(expression.reference)
+        return (names or {}).get(expression.reference) or _named(expression.reference)
     if not isinstance(expression, Call):
         return _literal(expression.value, expression.domain.type)
     arguments = [words(each, names) for each in expression.arguments]
@@ -30,6 +32,14 @@ def words(expression: Expression, names: Mapping[Reference, str] | None = None) 
     if not name[0].isalpha() or name in ("AND", "OR", "LIKE", "ILIKE"):
         return f"({f' {name} '.join(arguments)})"
     return f"{name}({', '.join(arguments)})"
+
+
+def _named(reference: Reference) -> str:
+    """A column's name, after its table's where it is not of the first; quoted where SQL would need it."""
+    if not isinstance(reference, Field):
+        return str(reference)
+    plain = reference.source == 0 or not reference.table
+    return quoted(reference.name) if plain else f"{quoted(reference.table)}.{quoted(reference.name)}"
 
 
 def names(plan: Aggregate) -> dict[Reference, str]:
@@ -85,7 +95,12 @@ def ordering(order: Order) -> str:
 def _literal(value: object, kind: Type) -> str:
     if value is None:
         return "NULL"
-    return f"'{value}'" if kind is Type.TEXT or kind.temporal else str(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, Fraction):
+        written = text(value)
+        return repr(float(value)) if "/" in written else written  # more digits than are read
+    return f"'{value}'" if kind.temporal else str(value)
 
 
 def limits(allowed: Limits) -> str:

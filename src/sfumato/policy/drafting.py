@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -59,10 +60,10 @@ def _table(table: Table, folder: Path) -> str:
         "public": table.public or None,
         "period": table.period and {"column": table.period},
     }
-    written = _section(f"tables.{table.name}", head)
+    written = _section(f"tables.{_key(table.name)}", head)
     if table.columns:
         columns = {name: _column(domain) for name, domain in table.columns.items()}
-        written += _section(f"tables.{table.name}.columns", columns)
+        written += _section(f"tables.{_key(table.name)}.columns", columns)
     return written
 
 
@@ -83,8 +84,16 @@ def _column(domain: Domain) -> dict[str, Any]:
 
 
 def _section(title: str, keys: Mapping[str, Any]) -> str:
-    lines = [f"{key} = {_toml(value)}" for key, value in keys.items() if value is not None]
+    lines = [f"{_key(key)} = {_toml(value)}" for key, value in keys.items() if value is not None]
     return "\n".join([f"[{title}]", *lines, ""])
+
+
+def _key(name: str) -> str:
+    """A key as it is written in TOML: quoted unless it is of plain letters, digits, _ and -."""
+    return name if _BARE.fullmatch(name) else _toml(name)
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def _toml(value: Value | Mapping[str, Any] | tuple[Any, ...]) -> str:

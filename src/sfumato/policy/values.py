@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -17,8 +17,8 @@ from sfumato.privacy.numbers import Range, exact, whole
 ROW = "row"
 """Declared as a table's id: every row is a unit of its own."""
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-"""What a table or a column may be called: such names need no quoting anywhere."""
+LONGEST_NAME = 63
+"""Letters of a table's or a column's name."""
 
 PERIODS = ("day", "week", "month")
 """How long a period may be."""
@@ -264,14 +264,28 @@ class Policy:
 
 
 def check_name(name: object, what: str, place: str) -> None:
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if isinstance(name, str) and name.lower().startswith(_KEPT):
+        raise InvalidPolicy("names beginning with sf_ are kept for generated columns", place=place, fix="rename it")
+    if not is_name(name):
         raise InvalidPolicy(
-            f"{what} has a plain name: letters, digits and _, not starting with a digit, at most 63 in all",
+            f"{what} has a name of 1 to {LONGEST_NAME} visible letters in normal form (NFC), without spaces around it",
             place=place,
             fix="rename it in a view or in the file",
         )
-    if name.lower().startswith("sf_"):
-        raise InvalidPolicy("names beginning with sf_ are kept for generated columns", place=place, fix="rename it")
+
+
+_KEPT = "sf_"
+
+
+def is_name(name: object) -> bool:
+    """Whether a table or a column may be called so: by visible letters and spaces, which mean the same wherever they
+    are printed, and not as what is generated.
+    """
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        return False
+    if name != name.strip() or not unicodedata.is_normalized("NFC", name) or unicodedata.combining(name[0]):
+        return False
+    return not name.lower().startswith(_KEPT)
 
 
 def distinct(names: Iterable[str], place: str) -> None:

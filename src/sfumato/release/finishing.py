@@ -199,6 +199,10 @@ def _divide(_: Call, arguments: list[Evaluated]) -> Evaluated:
         return _finite(np.where(right.value == 0, np.nan, left.value / right.value), low, high)
 
 
+def _divide_whole(call: Call, arguments: list[Evaluated]) -> Evaluated:
+    return _rising(np.trunc)(call, [_divide(call, arguments)])
+
+
 def _modulo(_: Call, arguments: list[Evaluated]) -> Evaluated:
     left, right = map(_numbers, arguments)
     with np.errstate(all="ignore"):
@@ -371,12 +375,14 @@ _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
     "-": _binary(np.subtract),
     "*": _binary(np.multiply),
     "/": _divide,
+    "//": _divide_whole,
     "%": _modulo,
     "NEGATE": _negate,
     "ABS": _abs,
     "ROUND": _rising(_round),
     "FLOOR": _rising(np.floor),
     "CEIL": _rising(np.ceil),
+    "TRUNC": _rising(np.trunc),
     "SQRT": _rising(_sqrt),
     "SIGN": _rising(np.sign),
     "LEAST": _extreme(np.fmin),

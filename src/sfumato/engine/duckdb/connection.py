@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 T = TypeVar("T")
+_ARRIVING = "sf arriving"  # no view can be called so
 _REMEMBERED = 10_000
 """Statements kept for the log."""
 _SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})? ?[KMGT]i?B")
@@ -63,6 +64,7 @@ class Sources:
         self._scans: dict[str, Scan] = {}
         self._columns: dict[str, dict[str, Domain]] = {}
         self._copies = count()
+        self._enumerations = 0
         self._multiplicities: dict[tuple[str, tuple[str, ...]], int] = {}
         self._overlaps: dict[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], int] = {}
         try:
@@ -79,7 +81,7 @@ class Sources:
     def scan(self, table: str) -> str:
         """The name of the view whose columns are the declared ones, clean, with ``sf_unit`` where rows have ids."""
         self._view(table)
-        return f"sf_{table}"
+        return name(f"sf_{table}")
 
     def definition(self, table: str) -> Scan:
         """How that view is made from its source, for those who compare the two."""
@@ -250,18 +252,18 @@ class Sources:
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
         """The columns in use as a table of the engine's own: what becomes of the original changes nothing."""
         used = {*table.columns, *_naming(table, self.policy)}
-        wanted = {each.lower() for each in used} if table.columns else {each.lower() for each in source.names}
-        positions = [i for i, each in enumerate(source.names) if each.lower() in wanted]
+        wanted = set(map(relations.folded, used if table.columns else source.names))
+        positions = [i for i, each in enumerate(source.names) if relations.folded(each) in wanted]
         if not positions:
             return Relation("", ())
         place = f"tables.{table.name}.source"
         arrived = memory.arrow(source, positions, place)
         self._contents[table.name] = (), memory.fingerprint(arrived)
         copy = name(f"sf copy of {table.name}")  # no view can be called so
-        making = f"CREATE TABLE {copy} AS SELECT * FROM sf_arriving"
+        making = f"CREATE TABLE {copy} AS SELECT * FROM {name(_ARRIVING)}"
         try:
             with self._cursor() as cursor:  # a registered table is known to its own cursor alone
-                self._guarded(making, lambda: cursor.register("sf_arriving", arrived).execute(making))
+                self._guarded(making, lambda: cursor.register(_ARRIVING, arrived).execute(making))
         except EngineFailed:
             raise memory.unreadable(place) from None
         return relations.of_memory(source, positions, self._execute(f"DESCRIBE {copy}"), copy)
@@ -282,7 +284,7 @@ class Sources:
             raise InvalidPolicy(
                 "no column of this table can be named in a question",
                 place=f"tables.{table.name}.source",
-                fix="rename them: letters, digits, _",
+                fix="rename them to printable names of at most 63 letters that do not begin with sf_",
             )
         if table.name not in self._files or self._files[table.name].kind != "csv":
             return self._domains(
@@ -302,21 +304,22 @@ class Sources:
     def _define(self, table: Table, columns: Mapping[str, Domain]) -> None:
         place, relation = f"tables.{table.name}", self._relations[table.name]
         cells = {
-            each: (relation.cell(each, f"{place}.columns.{each}"), *self._enforced(table, each, domain))
+            each: (relation.cell(each, f"{place}.columns.{each}"), *self._enforced(table, domain))
             for each, domain in columns.items()
         }
         owner = Owners(self.policy, self._relations).of(table)
         scan = self._scans[table.name] = Scan(relation.sql, cells, owner)
-        self._execute(f"CREATE OR REPLACE VIEW sf_{table.name} AS {scan.statement}")
+        self._execute(f"CREATE OR REPLACE VIEW {name(f'sf_{table.name}')} AS {scan.statement}")
         self._columns[table.name] = dict(columns)
 
-    def _enforced(self, table: Table, column: str, domain: Domain) -> tuple[Domain, str | None]:
+    def _enforced(self, table: Table, domain: Domain) -> tuple[Domain, str | None]:
         """What the scan must see to: values found in public data hold already; many texts are an enumeration."""
         if domain.values is None or not table.columns:
             return replace(domain, values=None), None
         if domain.type is not Type.TEXT:
             return domain, None
-        choices = name(f"sf values of {table.name} {column}")
+        choices = name(f"sf values {self._enumerations}")  # two names may be joined by a space to the same text
+        self._enumerations += 1
         self._execute(f"CREATE TYPE {choices} AS ENUM ({listed(domain.values)})")
         return domain, choices
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,7 +14,7 @@ from sfumato.engine.duckdb.scan import Cell
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.policy import DatabaseTable, Table
-from sfumato.policy.values import NAME
+from sfumato.policy.values import is_name
 
 Execute = Callable[[str], list[tuple[Any, ...]]]
 _LISTED = 20
@@ -35,9 +36,9 @@ class Relation:
     columns: tuple[tuple[str, Cell], ...]
 
     def cell(self, column: str, place: str) -> Cell:
-        """The column of that name, exactly or, if there is only one such, in other letter case."""
+        """The column of that name, exactly or, if only one is so, in other letter case, accents composed."""
         found = [cell for true, cell in self.columns if true == column]
-        found = found or [cell for true, cell in self.columns if true.lower() == column.lower()]
+        found = found or [cell for true, cell in self.columns if folded(true) == folded(column)]
         if len(found) == 1:
             return found[0]
         if found:
@@ -55,9 +56,15 @@ class Relation:
         """The columns that can be named in a question; of those alike but for letter case, the first."""
         seen: dict[str, tuple[str, Cell]] = {}
         for true, cell in self.columns:
-            if NAME.fullmatch(true) and not true.lower().startswith("sf_"):
-                seen.setdefault(true.lower(), (true, cell))
+            called = unicodedata.normalize("NFC", true)
+            if is_name(called):
+                seen.setdefault(called.lower(), (called, cell))
         return list(seen.values())
+
+
+def folded(column: str) -> str:
+    """A name without its letter case, its accents composed: a file may write é as two letters."""
+    return unicodedata.normalize("NFC", column).lower()
 
 
 def opened(table: Table, databases: dict[str, str], execute: Execute) -> tuple[files.Files, Relation]:

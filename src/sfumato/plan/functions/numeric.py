@@ -18,7 +18,19 @@ from sfumato.errors import Unsupported
 from sfumato.plan import intervals
 from sfumato.plan.expressions import Call, Expression, Literal
 from sfumato.plan.functions.declaring import function, never_null
-from sfumato.plan.functions.typing import LISTED, any_nullable, length, literal, mismatch, number, real, same, written
+from sfumato.plan.functions.typing import (
+    LISTED,
+    any_nullable,
+    is_null,
+    length,
+    literal,
+    mismatch,
+    null,
+    number,
+    real,
+    same,
+    written,
+)
 from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
 
 Made = tuple[Sequence[Expression], Domain]
@@ -65,6 +77,34 @@ def _divide(x: Expression, y: Expression) -> Made:
         return (x, y), intervals.real(None, nullable=True)
     found = intervals.corners(operator.truediv, intervals.ends(x.domain), divisor)
     return (x, y), intervals.computed(found, nullable=any_nullable(x, y))
+
+
+@function("//", "x // y", "the quotient of two whole numbers, toward 0; NULL where y is 0")
+def _divide_whole(x: Expression, y: Expression) -> Made:
+    for each in (x, y):
+        if each.domain.type is not Type.INTEGER and not is_null(each):
+            raise Unsupported("type-mismatch", "// divides whole numbers", fix="write FLOOR(x / y)")
+    x, y = (null(Type.INTEGER) if is_null(each) else each for each in (x, y))
+    top: Any = x.domain.range
+    bottom: Any = y.domain.range
+    nullable = any_nullable(x, y) or bottom is None or bottom[0] <= 0 <= bottom[1]
+    if top is None:  # the least number of 64 bits has no opposite
+        return (x, y), Domain(Type.INTEGER, nullable=nullable or bottom[0] <= -1 <= bottom[1])
+    ends = _quotients(top, bottom or (-LARGEST_INTEGER, LARGEST_INTEGER))
+    return (x, y), Domain(Type.INTEGER, bounds=ends, nullable=nullable)
+
+
+def _quotients(x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int]:
+    """Toward 0, a quotient is monotone in each argument on either side of 0; it is 0 where nothing is divided."""
+    divisors = {each for each in (*y, -1, 1) if y[0] <= each <= y[1] and each != 0}
+    found = [toward_zero(a, b) for a in x for b in divisors]
+    crossing = x[0] < 0 < x[1] or y[0] <= 0 <= y[1] or not found
+    return min([*found, 0] if crossing else found), max([*found, 0] if crossing else found)
+
+
+def toward_zero(x: int, y: int) -> int:
+    size = abs(x) // abs(y)
+    return size if (x < 0) == (y < 0) else -size
 
 
 @function("%", "x % y", "what is left of x after whole y's; of reals x - y * trunc(x / y), rounded; NULL where y is 0")
@@ -149,6 +189,7 @@ def _monotone(x: Expression, apply: Callable[[float], float]) -> Made:
 
 function("FLOOR", "FLOOR(x)", "the next whole number below")(_step(lambda x: float(math.floor(x))))
 function("CEIL", "CEIL(x)", "the next whole number above")(_step(lambda x: float(math.ceil(x))))
+function("TRUNC", "TRUNC(x)", "the next whole number toward 0")(_step(lambda x: float(math.trunc(x))))
 
 
 @function("ROUND", "ROUND(x [, digits])", "rounded to so many decimal digits, halves away from 0")

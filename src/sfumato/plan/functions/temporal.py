@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from sfumato.errors import Unsupported
-from sfumato.plan import calendar
-from sfumato.plan.expressions import Expression
-from sfumato.plan.functions.declaring import function
-from sfumato.plan.functions.typing import any_nullable, mismatch, same, temporal, timestamp, written
+from sfumato.plan import calendar, date_formats
+from sfumato.plan.expressions import Call, Expression, Literal
+from sfumato.plan.functions.declaring import call, function
+from sfumato.plan.functions.typing import any_nullable, literal, mismatch, same, temporal, timestamp, written
 from sfumato.policy.domains import Domain, Type
 
 Made = tuple[Sequence[Expression], Domain]
@@ -21,9 +21,11 @@ PARTS = {
     "week": (1, 53),
     "day": (1, 31),
     "dow": (0, 6),
+    "isodow": (1, 7),
     "doy": (1, 366),
     "hour": (0, 23),
     "minute": (0, 59),
+    "second": (0, 59),
 }
 
 
@@ -34,17 +36,53 @@ def _unit(found: Expression, known: Sequence[str]) -> str:
     return unit
 
 
-@function("EXTRACT", "EXTRACT(part FROM date)", "one of " + ", ".join(PARTS) + "; dow 0 is Sunday, weeks are ISO's")
+@function(
+    "EXTRACT",
+    "EXTRACT(part FROM date), DATE_PART('part', date), YEAR(date), …",
+    "one of " + ", ".join(PARTS) + "; dow 0 is Sunday, isodow 1 is Monday, weeks are ISO's",
+)
 def _extract(part: Expression, x: Expression) -> Made:
     unit = _unit(part, tuple(PARTS))
     x = temporal(x)
-    if unit in ("hour", "minute") and x.domain.type is not Type.TIMESTAMP:
+    if unit in date_formats.CLOCK and x.domain.type is not Type.TIMESTAMP:
         raise mismatch(x, Type.TIMESTAMP)
     bounds: Any = PARTS[unit]
     if unit == "year":
         found: Any = x.domain.range
         bounds = found and (found[0].year, found[1].year)
     return (part, x), Domain(Type.INTEGER, bounds=bounds, nullable=x.domain.nullable)
+
+
+def _writing(node: Call) -> int:
+    """Every piece is a number that becomes text, or a part of a list of names."""
+    return 10 + 40 * node.domain.letters
+
+
+@function(
+    "STRFTIME",
+    "STRFTIME(date, '%Y-%m')",
+    "as text: " + " ".join(f"%{each}" for each in date_formats.LETTERS) + ", English names, %% for %",
+    steps=_writing,
+    held=lambda node: 8 * node.domain.letters + 256,
+)
+def _strftime(x: Expression, form: Expression) -> Made:
+    if isinstance(x, Literal) and not isinstance(form, Literal):
+        x, form = form, x  # the engine takes the two in either order
+    made = date_formats.pieces(str(written(form, Type.TEXT, "the format")))
+    clock = any(isinstance(each, date_formats.Letter) and each.part in date_formats.CLOCK for each in made)
+    x = timestamp(x) if clock else temporal(x)
+    letters = sum(len(each) if isinstance(each, str) else each.width for each in made)
+    return (x, form), Domain(Type.TEXT, nullable=x.domain.nullable, max_length=letters)
+
+
+@function("DAYNAME", "DAYNAME(date)", "Monday to Sunday")
+def _dayname(x: Expression) -> Expression:
+    return call("STRFTIME", x, literal(Type.TEXT, "%A"))
+
+
+@function("MONTHNAME", "MONTHNAME(date)", "January to December")
+def _monthname(x: Expression) -> Expression:
+    return call("STRFTIME", x, literal(Type.TEXT, "%B"))
 
 
 @function("DATE_TRUNC", "DATE_TRUNC('unit', date)", "the start of its " + ", ".join(calendar.UNITS))

@@ -33,6 +33,9 @@ _FIXES = {
     Type.DATE: "convert it with CAST(… AS DATE): what is no date becomes NULL",
     Type.TIMESTAMP: "convert it with CAST(… AS TIMESTAMP): what is no time becomes NULL",
 }
+_WHOLE_TEXT = "convert it with CAST(CAST(… AS BIGINT) AS VARCHAR): a real number has no text of its own"
+_PART_OF_DATE = "take a number from it: EXTRACT(year FROM …), or DATE_DIFF('day', …, …)"
+_NO_DATE = "use a column of dates, or write DATE '2024-01-31': numbers and truths are no dates"
 
 
 def literal(kind: Type, value: Value) -> Literal:
@@ -58,7 +61,18 @@ def is_null(expression: Expression) -> bool:
 
 def mismatch(found: Expression, wanted: Type) -> Unsupported:
     rule = f"{_WORDS[wanted]} is needed here, and this is {_WORDS[found.domain.type]}"
-    return Unsupported("type-mismatch", rule, fix=_FIXES[wanted])
+    return Unsupported("type-mismatch", rule, fix=_fix(found.domain.type, wanted))
+
+
+def _fix(found: Type, wanted: Type) -> str:
+    """How a value becomes one of the wanted type, where it can."""
+    if wanted is Type.TEXT and found is Type.REAL:
+        return _WHOLE_TEXT
+    if wanted.numeric and found.temporal:
+        return _PART_OF_DATE
+    if wanted.temporal and not found.temporal and found is not Type.TEXT:
+        return _NO_DATE
+    return _FIXES[wanted]
 
 
 def boolean(found: Expression) -> Expression:

@@ -1,0 +1,76 @@
+"""Functions of group keys in an answer, such as UPPER(region): evaluated by the engine on the keys, which are public.
+
+Noisy numbers are finished here in Python, with a few functions; keys may be given to any function of one row. Each
+such part of an answer is evaluated on the values of the keys it reads, by the engine that would evaluate it on rows,
+and becomes a key of its own. No table is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sfumato.errors import Unsupported
+from sfumato.plan.expressions import Call, Column, Expression, Key, columns, of_keys, walk
+from sfumato.plan.keys import Evaluate, World, affordable, told
+from sfumato.plan.nodes import Finish, GroupKey
+from sfumato.plan.sql import FINISHING
+from sfumato.policy import Type, Value
+
+Parts = dict[Expression, Column]
+
+
+def parted(finish: Finish, keys: int) -> tuple[Finish, Parts]:
+    """What is done with noisy numbers, with further keys in the place of functions of keys; and these functions."""
+    found: Parts = {}
+
+    def made(expression: Expression) -> Expression:
+        if not isinstance(expression, Call):
+            return expression
+        if of_keys(expression) and not _finishes(expression):
+            return found.setdefault(expression, Column(Key(keys + len(found)), expression.domain))
+        return replace(expression, arguments=tuple(map(made, expression.arguments)))
+
+    outputs = tuple(replace(each, expression=made(each.expression)) for each in finish.outputs)
+    order = tuple(replace(each, expression=made(each.expression)) for each in finish.order)
+    having = None if finish.having is None else made(finish.having)
+    return replace(finish, outputs=outputs, order=order, having=having), found
+
+
+def _finishes(expression: Expression) -> bool:
+    """Whether every function in it is one that numbers are finished with, and is applied to numbers."""
+    calls = [node for node in walk(expression) if isinstance(node, Call)]
+    return all(each.function in FINISHING and (each.function not in _OF_NUMBERS or _numbers(each)) for each in calls)
+
+
+_OF_NUMBERS = ("CAST", "LEAST", "GREATEST")
+
+
+def _numbers(call: Call) -> bool:
+    return call.domain.type.numeric and call.arguments[0].domain.type in (Type.INTEGER, Type.REAL, Type.BOOLEAN)
+
+
+def extended(groups: Sequence[GroupKey], parts: Parts, evaluate: Evaluate) -> Sequence[GroupKey]:
+    """Every key with the values that these functions have of it."""
+    if not parts:
+        return groups
+    found = [_values(part, groups, evaluate) for part in parts]
+    return [(*key, *more) for key, more in zip(groups, zip(*found, strict=True), strict=True)]
+
+
+def _values(part: Expression, groups: Sequence[GroupKey], evaluate: Evaluate) -> list[Value | None]:
+    read = [Column(reference, domain) for reference, domain in columns(part).items()]
+    places = [each.reference.index for each in read if isinstance(each.reference, Key)]
+    choices = tuple(
+        (column.reference, column.domain, tuple(dict.fromkeys(key[place] for key in groups if key[place] is not None)))
+        for column, place in zip(read, places, strict=True)
+    )
+    world = World(choices, (*read, part))  # type: ignore[arg-type]
+    if not affordable(world):
+        raise Unsupported(
+            "keys-too-costly",
+            "functions of keys are evaluated on at most 200,000 combinations of their values",
+            fix="apply them to one key at a time, or group by what they make",
+        )
+    made = {tuple(map(told, row[:-1])): row[-1] for row in evaluate(world)}
+    return [made[tuple(told(key[place]) for place in places)] for key in groups]

@@ -1,0 +1,141 @@
+"""Seeded bugs in the words of SQL: functions, keys of rounded numbers, parameters, names, listings."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+MUTANTS = (
+    Mutant(
+        "the least number of 64 bits is divided by -1",
+        Kind.WRAP,
+        "engine/row_lowering.py",
+        "x = _case(apply(Operation.AT_LEAST, x, whole(1 - 2**63)), x, otherwise=missing(Type.INTEGER))",
+        "x = _case(apply(Operation.AT_LEAST, x, whole(-(2**62))), x, otherwise=x)",
+        ("engine/test_row_lowering.py::test_whole_quotients_are_exact_or_missing",),
+    ),
+    Mutant(
+        "a quotient is bounded by the ends of its divisor alone",
+        Kind.SENSITIVITY,
+        "plan/functions/numeric.py",
+        "divisors = {each for each in (*y, -1, 1) if y[0] <= each <= y[1] and each != 0}",
+        "divisors = {each for each in y if each != 0}",
+        ("plan/test_functions.py::test_ranges",),
+    ),
+    Mutant(
+        "a quotient by 0 is never missing",
+        Kind.NAN,
+        "plan/functions/numeric.py",
+        """        return (x, y), Domain(Type.INTEGER, nullable=nullable or bottom[0] <= -1 <= bottom[1])
+    ends""",
+        """        return (x, y), Domain(Type.INTEGER)
+    ends""",
+        ("plan/test_functions.py::test_ranges", "engine/test_row_lowering.py"),
+    ),
+    Mutant(
+        "a date in words may be longer than is said",
+        Kind.LIMITS,
+        "plan/functions/temporal.py",
+        "letters = sum(len(each) if isinstance(each, str) else each.width for each in made)",
+        "letters = len(str(written(form, Type.TEXT, 'the format')))",
+        ("engine/test_row_lowering.py", "plan/test_functions.py::test_ranges"),
+    ),
+    Mutant(
+        "minutes are taken for parts of whole hours",
+        Kind.KEYS,
+        "plan/hours.py",
+        "return isinstance(form, Literal) and date_formats.parts(str(form.value)) <= _PARTS",
+        "return isinstance(form, Literal)",
+        ("plan/test_keys.py::test_dates_in_words_stand_as_time_goes_by",),
+    ),
+    Mutant(
+        "the last step of a rounded real is no key",
+        Kind.KEYS,
+        "plan/keys.py",
+        "return tuple(number * step for number in range(first, last + 1))",
+        "return tuple(number * step for number in range(first, last))",
+        ("plan/test_keys.py::test_rounded_reals_are_keys",),
+    ),
+    Mutant(
+        "a real is listed by its parts though it is read itself too",
+        Kind.KEYS,
+        "plan/countable.py",
+        "    if not isinstance(made, Call):\n        return None\n",
+        "    if not isinstance(made, Call):\n        return made\n",
+        ("plan/test_keys.py",),
+    ),
+    Mutant(
+        "conditions on a real are evaluated where it is not read",
+        Kind.KEYS,
+        "plan/keys.py",
+        "kept = tuple(each for each in conditions if rest.issuperset(columns(each)))",
+        "kept = conditions",
+        ("plan/test_keys.py::test_conditions_narrow_rounded_reals",),
+    ),
+    Mutant(
+        "any function is applied to noisy numbers",
+        Kind.SENSITIVITY,
+        "plan/expressions.py",
+        "return bool(read) and all(isinstance(each, Key) for each in read)",
+        "return bool(read) and any(isinstance(each, (Key, Result)) for each in read)",
+        ("plan/test_sql.py", "curator/test_questions.py::test_functions_of_several_keys_and_of_missing_ones"),
+    ),
+    Mutant(
+        "a parameter may be a name",
+        Kind.KEYS,
+        "plan/parameters.py",
+        "if len(found) != len(places) or not all(map(_is_value, found)):",
+        "if len(found) != len(places):",
+        ("plan/test_parameters.py::test_a_value_is_no_name",),
+    ),
+    Mutant(
+        "values of parameters are shared by questions that differ in them",
+        Kind.REUSE,
+        "plan/parameters.py",
+        "node.replace(values[node.name].copy())",
+        "node.replace(next(iter(values.values())).copy())",
+        ("plan/test_parameters.py::test_the_question_is_the_one_with_the_literal_written_in",),
+    ),
+    Mutant(
+        "a value that nothing asks for is passed over",
+        Kind.REUSE,
+        "plan/parameters.py",
+        "surplus = [name for name in values if name not in asked]",
+        "surplus: list[str] = []",
+        ("plan/test_parameters.py::test_missing_surplus_and_bad_values_are_refused_by_name",),
+    ),
+    Mutant(
+        "two columns share an enumeration because their names join to one text",
+        Kind.KEYS,
+        "engine/duckdb/connection.py",
+        "self._enumerations += 1",
+        "self._enumerations += 0",
+        ("curator/test_names.py::test_names_joined_by_a_space_are_told_apart",),
+    ),
+    Mutant(
+        "the name of a view is not quoted",
+        Kind.KEYS,
+        "engine/duckdb/connection.py",
+        'return name(f"sf_{table}")',
+        'return f"sf_{table}"',
+        ("curator/test_names.py::test_hostile_names_are_names",),
+    ),
+    Mutant(
+        "names may hold what is not visible",
+        Kind.KEYS,
+        "policy/values.py",
+        "or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():",
+        "or not 0 < len(name) <= LONGEST_NAME:",
+        ("curator/test_names.py::test_names_that_are_refused",),
+    ),
+    Mutant(
+        "what WITH defines is taken for the table of a schema",
+        Kind.KEYS,
+        "plan/text.py",
+        "if table.name.lower() not in named:",
+        "if table.name.lower() or named:",
+        ("plan/test_sql.py",),
+    ),
+)
+
+
+test_the_tests_of_words_notice = suite(MUTANTS)
