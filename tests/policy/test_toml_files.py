@@ -248,7 +248,7 @@ def test_the_policies_in_the_documentation_are_read(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-policy.md").read_text()
     blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
     clinic, rows = (read(written(tmp_path, block)) for block in blocks)
-    assert list(clinic.tables) == ["visits", "hospitals"]
+    assert list(clinic.tables) == ["visits", "prescriptions", "hospitals"]
     assert rows.unit.every_row
 
 

@@ -51,7 +51,7 @@ _STORED: dict[str, dict[str, pa.DataType]] = {
     "drugs": {"visit": pa.string(), "drug": pa.string(), "dose": pa.int64(), "day": pa.date32()},
     "claims": {"who": pa.string(), "region": pa.string(), "euros": pa.int64(), "day": pa.date32()},
 }
-_PUBLIC = {
+PUBLIC = {
     "places": pa.table({"region": ["north", "north", "south", None], "kind": ["big", "small", "big", "big"]}),
     "bands": pa.table({"low": [0, 3, 3, 8], "high": [3, 8, 9, 11], "band": ["few", "some", "some", "many"]}),
 }
@@ -63,12 +63,17 @@ def policy(rows: Rows, relation: str = "add-remove", every: str | None = None) -
     unit = PrivacyUnit("person", period=every, period_column=every and "day")
     ids: dict[str, Any] = {"visits": "who", "drugs": {"via": "visits", "on": "visit"}, "claims": "who"}
     tables = {
-        name: Table(name, _stored(rows[name], kinds), COLUMNS[name], id=ids[name], max_rows=LIMITS[name])
-        for name, kinds in _STORED.items()
+        name: Table(name, source, COLUMNS[name], id=ids[name], max_rows=LIMITS[name])
+        for name, source in stored(rows).items()
     }
-    public = {name: Table(name, source, public=True) for name, source in _PUBLIC.items()}
+    public = {name: Table(name, source, public=True) for name, source in PUBLIC.items()}
     budget = Budget(1000, "1e-6", neighbours=relation)
     return Policy(unit, budget, {**tables, **public}, size=100, id_type="integer")
+
+
+def stored(rows: Rows) -> dict[str, pa.Table]:
+    """The private tables as a source has them."""
+    return {name: _stored(rows[name], kinds) for name, kinds in _STORED.items()}
 
 
 def _stored(rows: Sequence[Row], kinds: Mapping[str, pa.DataType]) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from sfumato.errors import Unsupported
 from sfumato.plan.limits import ONE_ROW, Limits
 from sfumato.policy import Domain, Policy, Table, Via
 
@@ -57,11 +58,16 @@ def _id(table: Table, policy: Policy) -> str:
     return _id(policy.tables[table.id.via], policy) if isinstance(table.id, Via) else str(table.id)
 
 
+def _unknown(table: str, *_: object) -> int:
+    """Of an engine that cannot tell."""
+    raise Unsupported("bands", f"rows of {table} are found by equal columns here", fix="join by equality")
+
+
 @dataclass(frozen=True)
 class Catalog:
     tables: Mapping[str, Described]
     multiplicity: Callable[[str, tuple[str, ...]], int]
     """The most rows of a public table that share one value of these columns."""
-    overlap: Callable[[str, tuple[str, ...], tuple[tuple[str, str], ...]], int]
+    overlap: Callable[[str, tuple[str, ...], tuple[tuple[str, str], ...]], int] = _unknown
     """The most rows of a public table that share one value of these columns and that one value meets by these
     comparisons, each as (operator, column)."""
