@@ -52,7 +52,7 @@ def _content(path: str, look: str) -> str:
         raise _unreadable(path, error) from error
     if not look == _look(start) == _look(end):
         raise LedgerUnavailable(
-            "data must stay as they are while they are read; these changed",
+            "data must not change while they are read, and these did",
             place=path,
             fix="join them when they are still",
         )
