@@ -289,6 +289,6 @@ def test_a_bare_path_is_refused_since_the_ledger_opens_no_data(ledger: sf.Ledger
 def test_data_that_change_after_they_were_identified_are_not_joined(ledger: sf.Ledger, visits: Path) -> None:
     data = identified(visits)
     visits.write_text("patient,cost\n1,20\n2,30\n")
-    with pytest.raises(sf.LedgerUnavailable, match="changed while they were read"):
+    with pytest.raises(sf.LedgerUnavailable, match="must not change while they are read"):
         account(ledger).join(data)
     assert len(list(ledger)) == 1

@@ -1,4 +1,4 @@
-"""The command ``sfumato demo`` is a guided tour: what is shown is what is run. What is shown is what is run."""
+"""The command ``sfumato demo`` is a guided tour: what is shown is what is run."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ _LONGEST_NUMBER = 100
 
 
 def _price(given: dict[str, Any], *, needed: bool) -> dict[str, Any]:
-    """Read the price as the library takes it: there is no default. There is no default price."""
+    """Read the price as the library takes it: there is no default."""
     named = [name for name in ("epsilon", "rho", "within") if given[name]]
     if len(named) > 1 or (needed and not named):
         raise click.UsageError("name one price: --epsilon 0.5, --rho 0.01 or --within 50; there is no default")

@@ -1,4 +1,4 @@
-"""Checking a policy and its sources: what is public about them, and what only their owner may see."""
+"""A check compares a policy with its sources: what is public about them, and what only their owner may see."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST = 60
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """A checked table: what the policy says of it, and what limits and bounds cost."""
+    """A checked table shows what the policy says of it, and what limits and bounds cost."""
 
     table: Table
     columns: Mapping[str, Domain]
@@ -34,19 +34,21 @@ class CheckedTable:
 
     @property
     def whose_rows(self) -> str:
-        """Whose a row is, in words."""
+        """Say whose a row is, in words."""
         table = self.table
         return "public" if table.public else "every row a unit" if table.every_row else f"id {table.id}"
 
     @property
     def declared(self) -> dict[str, str]:
-        """What the policy says of each column that questions may name, in words."""
+        """Say what the policy declares of each column that questions may name, in words."""
         return {name: _words(domain) for name, domain in self.columns.items()}
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """A report on a policy and its sources. What is PRIVATE in it is exact, protected by no noise, and the owner's."""
+    """A report says what was found of a policy and its sources. What is PRIVATE in it is exact, protected by no noise,
+    and the owner's.
+    """
 
     policy: Policy
     tables: tuple[CheckedTable, ...]
@@ -57,7 +59,7 @@ class CheckReport:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the policy promises for life."""
+        """Give what the policy promises for life."""
         return Guarantee(self.policy.budget.epsilon, self.policy.budget.delta)
 
 

@@ -1,4 +1,4 @@
-"""The account of a policy: where its ledger is, what is left, what was asked, how its budget is changed.
+"""A policy has an account: this says where its ledger is, what is left, what was asked, how its budget is changed.
 
 None of it needs the data, so none of it opens them.
 """
@@ -23,7 +23,7 @@ LEDGER_NAME = "sfumato.ledger"
 
 
 def read_policy(policy: Policy | PathOrText) -> Policy:
-    """The policy itself, or the one in a file."""
+    """Take the policy itself, or read the one in a file."""
     return policy if isinstance(policy, Policy) else read(Path(policy))
 
 
@@ -33,7 +33,7 @@ def account_name(policy: Policy) -> str:
 
 
 def ledger_path(policy: Policy, ledger: PathOrText | None = None) -> Path:
-    """The ledger that is named, or the one beside the policy's file."""
+    """Find the ledger that is named, or the one beside the policy's file."""
     if ledger is not None:
         return Path(ledger)
     if policy.path is None:
@@ -54,7 +54,7 @@ def standing(policy: Policy | PathOrText, ledger: PathOrText | None = None, *, a
 
 
 def standing_of(policy: Policy, account: Account | None, analyst: str | None) -> Standing:
-    """The standing of an account, which is None before the policy's first question."""
+    """Compute the standing of an account, which is None before the policy's first question."""
     whole = policy.budget if account is None else account.budget
     if analyst is None:
         return Standing.of(whole)
@@ -68,7 +68,7 @@ def standing_of(policy: Policy, account: Account | None, analyst: str | None) ->
 def history(
     policy: Policy | PathOrText, ledger: PathOrText | None = None, *, analyst: str | None = None
 ) -> Iterator[Line]:
-    """Every line of a policy's account, oldest first; no data are opened."""
+    """List every line of a policy's account, oldest first; no data are opened."""
     declared = read_policy(policy)
     path = ledger_path(declared, ledger)
     if path.exists():
@@ -112,7 +112,7 @@ def refuse_if_curated(data: PathOrText) -> None:
         for name in opened.accounts:
             if any(source.path == str(path.resolve()) for source in opened.account(name).sources):
                 raise SourceTaken(
-                    f"a file that belongs to an account is read through its policy alone; this one is {name!r}'s",
+                    f"an account's file is read through its policy alone; this one is {name!r}'s",
                     place=str(path),
                     fix=f"name its policy instead, such as {name}.toml, with the table and the column",
                 )
@@ -120,7 +120,7 @@ def refuse_if_curated(data: PathOrText) -> None:
 
 @contextmanager
 def _account(policy: Policy, ledger: PathOrText | None) -> Iterator[Account | None]:
-    """The account as it is, or None before its first question."""
+    """Find the account as it is, or None before its first question."""
     path = ledger_path(policy, ledger)
     if not path.exists():
         yield None

@@ -1,4 +1,4 @@
-"""Where a budget stands: what it allows, what is spent, what is left, what it would accept now."""
+"""A standing says where a budget stands: what it allows, what is spent, what is left, what it would accept now."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Standing:
 
     @classmethod
     def of(cls, *budgets: Budget) -> Standing:
-        """The standing of the last budget, such as an analyst's share; what it would accept, all of them must."""
+        """Compute the last budget's standing, such as an analyst's share; what it would accept, all of them must."""
         budget = budgets[-1]
         kinds: dict[str, Any] = {"Laplace": Laplace, "Gaussian": Gaussian} if budget.delta else {"Laplace": Laplace}
         change = Sensitivity(1, 1, neighbours=budget.neighbours)
@@ -59,7 +59,7 @@ class Standing:
         )
 
     def to_json(self) -> str:
-        """The standing as JSON text; amounts are exact, and so written as strings."""
+        """Write the standing as JSON text; amounts are exact, and so written as strings."""
         return codec.dumps(self)
 
     @classmethod
@@ -68,7 +68,7 @@ class Standing:
         return codec.loads_as(cls, source)
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Currency, allowed, spent and left of each currency that is in use, as text."""
+        """Write currency, allowed, spent and left of each currency that is in use, as text."""
         return [
             (
                 name,

@@ -21,7 +21,9 @@ _SETTLING = 2_000_000_000  # a file touched in the last two seconds may change a
 
 
 def identified(path: str | os.PathLike[str]) -> Data:
-    """A file as it is now: by its real path, its size, its place on the disk, its times, and its content when asked."""
+    """Identify a file as it is now: by its real path, its size, its place on the disk, its times, and its content when
+    asked.
+    """
     address = os.path.realpath(os.fspath(path).removeprefix("file://"))
     try:
         found = os.stat(address)
@@ -40,7 +42,7 @@ def identified(path: str | os.PathLike[str]) -> Data:
 
 
 def _content(path: str, look: str) -> str:
-    """A hash of the file's bytes, of the version that looked so."""
+    """Hash the file's bytes, of the version that looked so."""
     try:
         with open(path, "rb") as file:
             start = os.fstat(file.fileno())
@@ -50,7 +52,9 @@ def _content(path: str, look: str) -> str:
         raise _unreadable(path, error) from error
     if not look == _look(start) == _look(end):
         raise LedgerUnavailable(
-            "the data changed while they were read", place=path, fix="join them when they are still"
+            "data must not change while they are read, and these did",
+            place=path,
+            fix="join them when they are still",
         )
     return content
 

@@ -12,7 +12,7 @@ from sfumato.policy import Policy, Type
 
 
 def open_engine(policy: Policy, memory: str | None = None) -> Engine:
-    """The engine that reads a policy's sources: DuckDB reads every kind of source that a policy can name today.
+    """Open the engine that reads a policy's sources: DuckDB reads every kind of source that a policy can name today.
 
     ``memory`` (such as "4GB") is what one question may take; beyond it the engine works on disk.
     """
@@ -25,7 +25,7 @@ def open_inspector(policy: Policy) -> Inspector:
 
 
 def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
-    """Each CSV file of a policy that has a line which is not one record, and the number of its first. PRIVATE."""
+    """Find each CSV file of a policy that has a line which is not one record, and the number of its first. PRIVATE."""
     return inspection.misquoted_lines(policy)
 
 
@@ -35,5 +35,5 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
 
 
 def tables(source: Path) -> list[str]:
-    """The tables and views in a database file; none for a file of another kind. No row is read."""
+    """List the tables and views in a database file; none for a file of another kind. No row is read."""
     return connection.tables(source)

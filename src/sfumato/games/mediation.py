@@ -212,8 +212,8 @@ def _sensitivity(actions: int) -> Sensitivity:
 
 
 def _played(mediation: Mediation, population: Integers) -> tuple[Floats, Floats]:
-    """Play strategies [type, action] on the board [round, action]; only ``population`` is private, and it enters only
-    through the noisy totals.
+    """Play the rounds: give strategies [type, action] and the board [round, action]; only ``population`` is private,
+    and it enters only through the noisy totals.
     """
     game, rounds = mediation.game, mediation.rounds
     shape = game.payoffs.shape[:2]

@@ -29,7 +29,7 @@ class Game(Protocol):
 
 @dataclass(frozen=True)
 class Nash:
-    """A profile is this far from equilibrium, and these would deviate."""
+    """This says how far a profile is from equilibrium."""
 
     epsilon: Any
     """The most that any player gains by deviating alone: exact for a MatrixGame."""

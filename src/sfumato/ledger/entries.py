@@ -42,7 +42,7 @@ def name(value: object, what: str) -> str:
 
 
 def prose(value: object, what: str, longest: int = QUESTION) -> str:
-    """Check any text that can be stored: no NUL, no half characters, not endless."""
+    """Take any text that can be stored: no NUL, no half characters, not endless."""
     if not isinstance(value, str) or len(value) > longest or "\0" in value or not _whole(value):
         raise InvalidParameter(what, value, f"a text of at most {longest} characters without NUL or lone surrogates")
     return value

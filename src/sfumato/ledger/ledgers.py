@@ -220,8 +220,9 @@ def _require_same(name: str, terms: Terms, asked: Terms) -> None:
 
 
 def _alike(known: Budget, asked: Budget) -> bool:
-    """Tell whether two budgets are equal but for their order.
+    """Tell whether two budgets are equal.
 
+    The default order is computed in floats, to six digits: another machine may find another last one.
     It also follows ε and δ, which an amendment changes and the account's order does not: who names no order asks for
     the account's own. What is enforced are the account's terms in any case.
     """

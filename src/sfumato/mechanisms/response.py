@@ -111,9 +111,7 @@ class RandomizedResponse:
 
     @classmethod
     def two_coins(cls) -> RandomizedResponse:
-        """Toss two coins: tails is the truth, and at heads a second coin answers. Heads: a second coin answers. The
-        truth with probability 3/4, so ε = ln 3.
-        """
+        """Toss two coins: tails is the truth, and at heads the second coin answers: p = 3/4, so ε = ln 3."""
         return cls.of_odds(3)
 
     @property

@@ -1,1 +1,1 @@
-"""What is asked, as a typed tree."""
+"""A plan says what is asked, as a typed tree."""

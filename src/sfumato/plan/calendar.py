@@ -1,4 +1,4 @@
-"""Dates and times from year 1 to 9999, counted in units: the arithmetic of the calendar on exact values."""
+"""The calendar counts dates and times from year 1 to 9999 in units, on exact values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LENGTH = {"year": 366, "quarter": 92, "month": 31, "week": 7, "day": 1}
 
 
 def count(unit: str, moment: dt.date) -> int:
-    """How many boundaries of the unit lie before the moment, from a fixed origin."""
+    """Count how many boundaries of the unit lie before the moment, from a fixed origin."""
     if unit in _MONTHS:
         return (moment.year * 12 + moment.month - 1) // _MONTHS[unit]
     days = moment.toordinal() - 1  # 0001-01-01 was a Monday
@@ -30,7 +30,7 @@ def count(unit: str, moment: dt.date) -> int:
 
 
 def between(unit: str, start: dt.date, end: dt.date) -> int:
-    """How many boundaries of the unit are crossed; weeks are counted as full seven days, as the engine does."""
+    """Count how many boundaries of the unit are crossed; weeks are counted as full seven days, as the engine does."""
     if unit != "week":
         return count(unit, end) - count(unit, start)
     days = count("day", end) - count("day", start)
@@ -51,7 +51,7 @@ def truncated(unit: str, moment: Moment) -> Moment:
 
 
 def shifted(moment: Moment, amount: int, unit: str) -> Moment | None:
-    """The moment so many units later, at the month's end at the latest; None outside the calendar."""
+    """Move the moment by so many units, to the month's end at the latest; None outside the calendar."""
     try:
         if unit in _MONTHS:
             months = moment.year * 12 + moment.month - 1 + amount * _MONTHS[unit]
@@ -65,7 +65,9 @@ def shifted(moment: Moment, amount: int, unit: str) -> Moment | None:
 
 
 def staying(amount: int, unit: str, first: Moment, last: Moment) -> tuple[Moment, Moment] | None:
-    """The earliest and the latest moment of the calendar (from ``first`` to ``last``) that stay in it when shifted."""
+    """Find the earliest and the latest moment of the calendar (from ``first`` to ``last``) that stay in it when
+    shifted.
+    """
     if unit in _MONTHS:
         months = amount * _MONTHS[unit]
         low, high = max(12, 12 - months), min(_LAST_MONTH, _LAST_MONTH - months)
@@ -81,7 +83,7 @@ def staying(amount: int, unit: str, first: Moment, last: Moment) -> tuple[Moment
 
 
 def spans(amount: int, unit: str) -> bool:
-    """Whether the step stays below ten thousand years: a longer one leaves the calendar from anywhere."""
+    """Tell whether the step stays below ten thousand years: a longer one leaves the calendar from anywhere."""
     days = amount * _LENGTH[unit] if unit in _LENGTH else amount * _SECONDS[unit] // 86400
     return abs(days) < 3_660_000
 

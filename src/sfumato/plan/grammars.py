@@ -1,4 +1,4 @@
-"""How texts are read as numbers, truths and dates: grammars of our own, so that every engine reads the same.
+"""Texts are read as numbers, truths and dates by grammars of our own, so that every engine reads the same.
 
 One grammar holds for the cells of a source that are texts (all cells of a CSV file) and for CAST. A text is read as a
 whole; spaces (U+0020) around it are passed over, any other letter too many makes it NULL:

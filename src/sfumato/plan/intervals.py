@@ -1,4 +1,4 @@
-"""Ranges of numbers as the engine computes them: doubles, rounded to nearest, 0 or from 2^-500 to 2^500 in size.
+"""Ranges of numbers are those that the engine computes: doubles, rounded to nearest, 0 or from 2^-500 to 2^500 in size.
 
 Rounding to nearest is monotone, so an operation that is monotone in each argument stays inside the rounded results
 at the corners of its arguments' ranges. Every end of a computed range is therefore written as the shortest number
@@ -20,7 +20,7 @@ _STEPS = 2  # logarithms and powers are right within one unit in the last place
 
 
 def nearest(value: Fraction | int) -> float:
-    """The double nearest to an exact number; the largest ones beyond them."""
+    """Find the double nearest to an exact number; the largest ones beyond them."""
     try:
         return float(value)
     except OverflowError:
@@ -28,7 +28,7 @@ def nearest(value: Fraction | int) -> float:
 
 
 def ends(domain: Domain) -> Ends | None:
-    """The range of a number once it is a double."""
+    """Give the range of a number once it is a double."""
     if domain.range is None:
         return None
     low, high = (Fraction(nearest(each)) for each in domain.range)  # type: ignore[arg-type]
@@ -36,26 +36,26 @@ def ends(domain: Domain) -> Ends | None:
 
 
 def real(found: Iterable[float] | None, *, nullable: bool, grid: Fraction | None = None) -> Domain:
-    """The domain of a computed real that lies between the least and the greatest of the values found."""
+    """Give the domain of a computed real that lies between the least and the greatest of the values found."""
     bounds = None if found is None else _bounds(list(found))
     return Domain(Type.REAL, bounds=bounds, grid=grid, nullable=nullable)
 
 
 def computed(found: Iterable[float] | None, *, nullable: bool) -> Domain:
-    """The same for an operation that may leave the doubles: without a range, it may be missing."""
+    """Give the same for an operation that may leave the doubles: without a range, it may be missing."""
     domain = real(found, nullable=nullable)
     return domain if domain.bounds is not None else Domain(Type.REAL, nullable=True)
 
 
 def whole(low: int, high: int, *, nullable: bool) -> Domain | None:
-    """The domain of a whole number, or None when 64 bits might not hold it."""
+    """Give the domain of a whole number, or None when 64 bits might not hold it."""
     if max(abs(low), abs(high)) > LARGEST_INTEGER:
         return None
     return Domain(Type.INTEGER, bounds=(low, high), nullable=nullable)
 
 
 def corners(function: Callable[[float, float], float], first: Ends | None, second: Ends | None) -> list[float] | None:
-    """The function at the corners of two ranges; None when a range is missing or a corner is no number."""
+    """Compute the function at the corners of two ranges; None when a range is missing or a corner is no number."""
     if first is None or second is None:
         return None
     try:
@@ -66,7 +66,7 @@ def corners(function: Callable[[float, float], float], first: Ends | None, secon
 
 
 def widened(found: Iterable[float] | None, exact: Iterable[Fraction | int] = (0,)) -> list[float] | None:
-    """Outward by what the engine's logarithms and powers may be wrong, but for the ends it computes exactly."""
+    """Widen by what the engine's logarithms and powers may be wrong, but for the ends it computes exactly."""
     if found is None:
         return None
     kept = set(exact)
@@ -91,7 +91,7 @@ def _bounds(found: list[float]) -> Ends | None:
 
 
 def _coarse(end: Fraction, outward: Fraction) -> Fraction:
-    """Values nearer to 0 than a real may be are 0, so an end among them moves to 0, or outward past where it was."""
+    """Move an end that is nearer to 0 than a real may be to 0, as its value is, or outward past where it was."""
     if abs(end) >= SMALLEST_REAL or end == 0:
         return end
     return outward if end * outward > 0 else Fraction(0)

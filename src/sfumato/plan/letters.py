@@ -1,4 +1,4 @@
-"""Capital and small letters: one letter for one letter, wherever it stands.
+"""Capital and small letters are turned one for one, wherever a letter stands.
 
 LOWER and UPPER use Unicode's simple mappings. İ becomes i and every Σ becomes σ; a letter without a single capital
 is left as it is, and ẞ is written ß. Texts therefore keep their length, and a pattern can be folded apart from its
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 def lower(text: str) -> str:
-    """What LOWER makes of a text.
+    """Make of a text what LOWER makes of it.
 
     >>> lower("ΑΣ İ ß")
     'ασ i ß'

@@ -33,7 +33,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 @dataclass(frozen=True)
 class Limit:
-    """What a value lies in: from ``low`` to ``high``, each None where unknown; a text is one of ``among``."""
+    """A value lies in a limit: from ``low`` to ``high``, each None where unknown; a text is one of ``among``."""
 
     low: Any = None
     high: Any = None
@@ -49,7 +49,7 @@ class Limit:
         return Limit(low, high, None if self.among is None or other.among is None else self.among | other.among)
 
     def holds(self, value: Any) -> bool:
-        """Whether a value, numbers as doubles, lies in it."""
+        """Tell whether a value, numbers as doubles, lies in it."""
         above = self.low is None or self.low <= value
         return above and (self.high is None or value <= self.high) and (self.among is None or value in self.among)
 
@@ -62,7 +62,7 @@ def _picked(pick: Any, first: Any, second: Any) -> Any:
 
 
 def limits(conditions: Iterable[Expression]) -> Limits:
-    """What every row that meets all the conditions keeps to."""
+    """Find what every row that meets all the conditions keeps to."""
     return _all(map(_met, conditions))
 
 
@@ -90,7 +90,9 @@ def _met(condition: Expression) -> Limits:
 
 
 def comparison(condition: Call) -> tuple[str, Expression, tuple[Any, ...]] | None:
-    """A comparison with literals, the literals on the right: the function, what is compared, and with which values."""
+    """Read a comparison with literals, the literals on the right: the function, what is compared, and with which
+    values.
+    """
     operand, *others = condition.arguments
     name = condition.function
     if isinstance(operand, Literal) and len(others) == 1:
@@ -129,7 +131,7 @@ def _told(value: Fraction | int) -> Fraction:
 
 
 def _beside(value: Any, way: int) -> Any:
-    """The next value of its type that there can be; None outside the calendar, where nothing is concluded."""
+    """Find the next value of its type that there can be; None outside the calendar, where nothing is concluded."""
     if isinstance(value, Fraction):
         return Fraction(math.nextafter(float(value), way * math.inf))
     if isinstance(value, int):
@@ -141,7 +143,7 @@ def _beside(value: Any, way: int) -> Any:
 
 
 def _carried(operand: Expression, limit: Limit) -> Limits:
-    """The limit, and what follows from it for what the operand is made of."""
+    """Carry the limit, and what follows from it, to what the operand is made of."""
     found = {operand: limit}
     while isinstance(operand, Call) and (inner := _inside(operand, limit)) is not None:
         operand, limit = inner
@@ -182,7 +184,7 @@ def _at(day: dt.date | None, time: dt.time) -> dt.datetime | None:
 
 
 def _end(unit: str, start: Any) -> Any:
-    """The last moment that is cut to this start, or to an earlier one."""
+    """Find the last moment that is cut to this start, or to an earlier one."""
     following = None if start is None else calendar.shifted(calendar.truncated(unit, start), 1, unit)
     return None if following is None else _beside(following, -1)
 
@@ -194,7 +196,7 @@ def _years(limit: Limit, kind: Type) -> Limit:
 
 
 def narrowed(domain: Domain, limit: Limit) -> Domain | None:
-    """The part of a domain that lies within a limit; None when nothing does. NULL does not."""
+    """Cut a domain to the part that lies within a limit; None when nothing does. NULL does not."""
     real = domain.type is Type.REAL
     if domain.values is not None:
         kept = tuple(each for each in domain.values if limit.holds(_told(each) if real else each))  # type: ignore[arg-type]

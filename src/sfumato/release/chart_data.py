@@ -10,7 +10,7 @@ Interval = tuple[float, float] | None
 
 @dataclass(frozen=True)
 class ChartData:
-    """One column of numbers with what is written beside each of them."""
+    """Chart data are one column of numbers with what is written beside each of them."""
 
     name: str
     by: str

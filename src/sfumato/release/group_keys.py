@@ -1,4 +1,4 @@
-"""The keys of an answer's groups as they are stored with it: every value once, and which group has which."""
+"""The keys of an answer's groups are stored with it: every value once, and which group has which."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _READ: dict[Type, Any] = {
 @codec.value("key-column")
 @dataclass(frozen=True)
 class KeyColumn:
-    """The values of one key, each once, in the order in which the groups first have them; None is NULL."""
+    """A key column holds the values of one key, each once, in the order in which the groups first have them; None is
+    NULL.
+    """
 
     value_type: Type
     values: tuple[Value | None, ...]
@@ -43,7 +45,7 @@ class KeyColumn:
 @codec.value("group-keys")
 @dataclass(frozen=True)
 class GroupKeys:
-    """The keys of all groups in order: all combinations of the values, or those that ``codes`` list."""
+    """Group keys are the keys of all groups in order: all combinations of the values, or those that ``codes`` list."""
 
     columns: tuple[KeyColumn, ...]
     codes: tuple[tuple[int, ...], ...] = ()
@@ -59,7 +61,7 @@ class GroupKeys:
 
     @classmethod
     def of(cls, groups: Sequence[GroupKey], types: Sequence[Type]) -> GroupKeys:
-        """The keys of these groups, in their order."""
+        """Store the keys of these groups, in their order."""
         if not types:
             return cls((), count=len(groups))
         listed = [list(map(operator.itemgetter(index), groups)) for index in range(len(types))]
@@ -72,7 +74,7 @@ class GroupKeys:
 
     @property
     def groups(self) -> tuple[GroupKey, ...]:
-        """Every group's key."""
+        """Give every group's key."""
         values = [column.values for column in self.columns]
         if not self.codes:
             return tuple(itertools.product(*values)) * self.count

@@ -1,4 +1,4 @@
-"""Who pays for a release: an account, or a tab that holds a part of one.
+"""A payer pays for a release: an account, or a tab that holds a part of one.
 
 Both are asked in the same way. What is asked is charged when it begins, unless an answer is known; whoever paid answers
 or says that no answer will come.
@@ -15,11 +15,11 @@ from sfumato.privacy.numbers import Number
 
 
 class Paying(Protocol):
-    """One release on its way through the ledger."""
+    """This is one release on its way through the ledger."""
 
     @property
     def line(self) -> Line:
-        """The charge, once ``begin`` has returned without an answer."""
+        """Give the charge, once ``begin`` has returned without an answer."""
         ...
 
     def begin(self, seconds: float | None = None, waiting: Callable[[], None] = ...) -> StoredAnswer | None:
@@ -27,7 +27,7 @@ class Paying(Protocol):
         ...
 
     def stands(self) -> bool:
-        """Whether it was charged, whatever was interrupted."""
+        """Tell whether it was charged, whatever was interrupted."""
         ...
 
     def stop(self) -> None:
@@ -45,7 +45,7 @@ class Payer(Protocol):
 
 @dataclass(frozen=True)
 class OnTab:
-    """A tab as a payer: each release is a step, charged to what the tab holds.
+    """A tab is a payer: each release is a step, charged to what the tab holds.
 
     Nothing is looked up and nobody is joined: what a series does next is its own business.
     """
@@ -61,7 +61,7 @@ class OnTab:
 
 
 class _Step:
-    """One step of a tab."""
+    """This is one step of a tab."""
 
     def __init__(self, tab: Tab, entry: Entry) -> None:
         self._tab = tab

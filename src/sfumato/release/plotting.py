@@ -72,7 +72,7 @@ def _chart(columns: Sequence[ChartData], altair: Any) -> Any:
 
 
 def _bars(data: ChartData, altair: Any, *, labelled: bool) -> Any:
-    """One panel: a row for every row of the answer, also for those without a number, so that panels stay in line."""
+    """Draw one panel: a row for every row of the answer, also where it has no number, so that panels stay in line."""
     count = min(len(data.values), _MOST_BARS)
     step = min(_STEP, _PAGE / count)
     rows = [
@@ -92,7 +92,7 @@ def _bars(data: ChartData, altair: Any, *, labelled: bool) -> Any:
 
 
 def _axis(data: ChartData, count: int) -> dict[str, Any]:
-    """Labels beside the bars; what they are stands above them, where it can overlap none of them."""
+    """Write labels beside the bars; what they are stands above them, where it can overlap none of them."""
     return {
         "labelExpr": f"{json.dumps(data.labels[:count])}[datum.value]",
         "labelOverlap": "greedy",

@@ -1,4 +1,4 @@
-"""What a release promises by itself."""
+"""A price says what a release promises by itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
 @codec.value("price")
 @dataclass(frozen=True)
 class Price:
-    """ε, (ε, δ) or ρ: exactly one way to say it."""
+    """A price is ε, (ε, δ) or ρ: exactly one way to say it."""
 
     epsilon: Fraction | None = None
     delta: Fraction = Fraction(0)
@@ -46,7 +46,7 @@ class Price:
         return self.rho is not None or bool(self.delta)
 
     def kept_by(self, curve: Curve) -> bool:
-        """Whether a release with this curve certainly keeps the promise."""
+        """Tell whether a release with this curve certainly keeps the promise."""
         if self.rho is not None:
             return not curve.failure and curve.rho() <= self.rho
         return meets(curve, Guarantee(self.epsilon or 0, self.delta))
@@ -59,7 +59,7 @@ class Price:
 
 
 def rounded_up(epsilon: Fraction) -> Fraction:
-    """A price that can be said aloud: rounded up, to four digits."""
+    """Round a price up to four digits, so that it can be said aloud."""
     power = Fraction(10) ** (4 - math.ceil(math.log10(epsilon)))
     return Fraction(math.ceil(epsilon * power)) / power
 

@@ -14,7 +14,9 @@ from sfumato.release.prices import Price
 @codec.value("purchase")
 @dataclass(frozen=True)
 class Purchase:
-    """The terms on which an answer was bought: whoever reads it later gets this promise, not the one they asked for."""
+    """A purchase is the terms on which an answer was bought: whoever reads it later gets this promise, not the one they
+    asked for.
+    """
 
     price: str = ""
     strategy: str = ""
@@ -33,7 +35,7 @@ NOT_BOUGHT = Purchase()
 
 
 def purchase(bounded: Bounded, price: Price, version: str) -> Purchase:
-    """The terms of a release that is made now."""
+    """State the terms of a release that is made now."""
     return Purchase(
         str(price),
         bounded.strategy.value,

@@ -1,4 +1,4 @@
-"""What a caller asks of a release: a price, or an accuracy that decides it."""
+"""A request is what a caller asks of a release: a price, or an accuracy that decides it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Request:
 
     @property
     def named(self) -> bool:
-        """Whether the request names a price or an accuracy at all."""
+        """Tell whether the request names a price or an accuracy at all."""
         return not (self.epsilon is None and self.rho is None and self.within is None)
 
     @property
     def price(self) -> Price:
-        """The price that is named."""
+        """Give the price that is named."""
         return Price(self.epsilon, self.delta, self.rho)

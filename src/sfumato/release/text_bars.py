@@ -34,7 +34,7 @@ def _drawn(data: ChartData, width: int) -> list[str]:
 
 
 def _bar(zero: int, value: int, low: int, high: int) -> str:
-    """A block from zero to the value; over it the range, with its ends and its middle."""
+    """Draw a block from zero to the value; over it the range, with its ends and its middle."""
     line = [" "] * (max(zero, value, high) + 1)
     line[min(zero, value) : max(zero, value)] = "█" * abs(value - zero)
     line[low : high + 1] = "─" * (high + 1 - low)

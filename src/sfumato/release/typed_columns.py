@@ -15,12 +15,12 @@ _D = TypeVar("_D", bound=dt.date)
 
 
 def is_typed(values: Iterable[Any], kind: Type) -> bool:
-    """Whether each of these is a value of the type as Python holds it, or None."""
+    """Tell whether each of these is a value of the type as Python holds it, or None."""
     return set(map(type, values)) <= {_TYPES[kind][0], type(None)}
 
 
 def typed_column(values: Sequence[Any], kind: Type, name: str) -> Sequence[Any]:
-    """The same values, each of the column's type or None; written forms are read, and anything else is refused."""
+    """Read the same values, each of the column's type or None; written forms are read, and anything else is refused."""
     native, read = _TYPES[kind]
     try:
         return [each if each is None or type(each) is native else read(each) for each in values]

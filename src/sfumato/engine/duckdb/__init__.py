@@ -1,1 +1,1 @@
-"""The driver for DuckDB: everything that knows how DuckDB opens, types and reads tables is in this package."""
+"""This is the driver for DuckDB: everything that knows how DuckDB opens, types and reads tables is in this package."""

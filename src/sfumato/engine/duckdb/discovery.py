@@ -35,13 +35,13 @@ _MEASURES = ("count(*) > count({0})", "approx_count_distinct({0})", "min({0})", 
 
 
 def stored_kind(cell: Cell) -> Type:
-    """The type that the stored one is."""
+    """Find the type that the stored one is."""
     whole = cell.family.removeprefix("U").endswith(("INT", "INTEGER")) and not cell.stored.endswith("]")
     return Type.INTEGER if whole else _STORED.get(cell.family, Type.TEXT)
 
 
 def written_kinds(columns: Mapping[str, Cell], source: str, run: Run) -> dict[str, Type]:
-    """For each column of texts the first type that every cell can be read as, if it has any cell.
+    """Find for each column of texts the first type that every cell can be read as, if it has any cell.
 
     A few rows rule out most types, so that all rows are tried with the others alone.
     """
@@ -57,7 +57,7 @@ def written_kinds(columns: Mapping[str, Cell], source: str, run: Run) -> dict[st
 
 
 def _likely(columns: Mapping[str, Cell], source: str, run: Run) -> list[tuple[Type, ...]]:
-    """The types that the cells of a few rows can be read as, column by column."""
+    """Find the types that the cells of a few rows can be read as, column by column."""
     cells = ", ".join(cell.sql for cell in columns.values())
     few = f"SELECT [{cells}] AS x FROM {source} LIMIT {_SAMPLE}"
     rows = f"SELECT generate_subscripts(x, 1) AS i, unnest(x) AS v FROM ({few})"
@@ -71,7 +71,7 @@ def _likely(columns: Mapping[str, Cell], source: str, run: Run) -> list[tuple[Ty
 
 
 def _counts(cell: Cell, guesses: Sequence[Type]) -> str:
-    """SQL: how many cells there are, and how many of them can be read as each type."""
+    """Write the SQL that counts how many cells there are, and how many of them can be read as each type."""
     return ", ".join([f"count({cell.sql})", *(f"count(*) FILTER ({_fits(cell, guess)})" for guess in guesses)])
 
 
@@ -83,7 +83,7 @@ def _fits(cell: Cell, guess: Type) -> str:
 
 @dataclass(frozen=True)
 class _Spread:
-    """How the cells of one column lie."""
+    """A spread says how the cells of one column lie."""
 
     missing: bool
     distinct: int

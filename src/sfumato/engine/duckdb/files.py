@@ -30,7 +30,7 @@ Stamp = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Files:
-    """The files of one source as they were when it was opened."""
+    """These are the files of one source as they were when it was opened."""
 
     kind: str
     source: Path
@@ -136,7 +136,7 @@ def header(path: str, place: str) -> list[str]:
 
 
 def checked_lines(files: Files, place: str) -> int:
-    """How many lines CSV files have below their headers. Refuses files in which a record might not be a line.
+    """Count the lines that CSV files have below their headers. Refuse files in which a record might not be a line.
 
     A quote that is never closed would make one record of many lines, so that one unit's row hides those of others
     beyond every limit. When every quoted cell ends on its line, each line is read by itself: two files that differ in
@@ -157,13 +157,13 @@ def checked_lines(files: Files, place: str) -> int:
 
 
 def misquoted(path: str) -> int | None:
-    """The number of the first line of a CSV file whose quotes are not those of one record, or None."""
+    """Find the number of the first line of a CSV file whose quotes are not those of one record, or None."""
     lines, well_quoted = _lines(path)
     return None if well_quoted else lines
 
 
 def _lines(path: str) -> tuple[int, bool]:
-    """How many lines a CSV file has, and True; or the first whose quotes are not those of one record, and False."""
+    """Count the lines of a CSV file, and True; or find the first whose quotes are not of one record, and False."""
     lines = 1
     with open(path, "rb") as opened:
         rest = opened.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
@@ -181,7 +181,7 @@ def _lines(path: str) -> tuple[int, bool]:
 
 
 def _well_quoted(text: bytes, end: int) -> int:
-    """How far the text up to ``end`` is made of plain text and well quoted cells."""
+    """Find how far the text up to ``end`` is made of plain text and well quoted cells."""
     matched = _QUOTED.match(text, 0, end)
     return matched.end() if matched else 0
 

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Frame:
-    """A table in memory: its column names, and each column as an Arrow array by its position."""
+    """A frame is a table in memory: its column names, and each column as an Arrow array by its position."""
 
     names: tuple[str, ...]
     column: Callable[[int], Any]
 
 
 def frame(source: Any, place: str) -> Frame:
-    """The table, whichever library made it: told by its module, so none is imported for it."""
+    """Read the table, whichever library made it: told by its module, so none is imported for it."""
     maker = type(source).__module__.partition(".")[0]
     if maker == "pandas" and hasattr(source, "iloc") and hasattr(source, "columns"):
         return Frame(tuple(str(label) for label in source.columns), lambda i: _from_pandas(source.iloc[:, i]))
@@ -37,7 +37,7 @@ def frame(source: Any, place: str) -> Frame:
 
 
 def arrow(source: Frame, positions: Sequence[int], place: str) -> pyarrow.Table:
-    """The chosen columns as one Arrow table, named c0, c1, … in that order."""
+    """Make one Arrow table of the chosen columns, named c0, c1, … in that order."""
     import pyarrow as pa
 
     try:
@@ -53,7 +53,7 @@ def unreadable(place: str) -> InvalidPolicy:
 
 
 def fingerprint(table: pyarrow.Table) -> str:
-    """A hash of a table's types and cells."""
+    """Hash a table's types and cells."""
     import pyarrow as pa
 
     found = hashlib.blake2b(digest_size=32)
@@ -64,7 +64,7 @@ def fingerprint(table: pyarrow.Table) -> str:
 
 
 class _Hashing:
-    """A file that keeps nothing of what is written to it but its hash."""
+    """This file keeps nothing of what is written to it but its hash."""
 
     closed = False
 
@@ -111,7 +111,7 @@ def _from_polars(series: Any) -> Any:
 
 
 def _as_text(cells: Any) -> Any:
-    """Cells of no common type, each as its own text: the scan reads them as it reads CSV."""
+    """Write cells of no common type each as its own text: the scan reads them as it reads CSV."""
     import pyarrow as pa
 
     return pa.array([_shown(cell) for cell in cells], pa.string())

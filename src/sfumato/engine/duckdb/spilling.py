@@ -1,4 +1,4 @@
-"""Rows that do not fit in memory go to a folder that its owner alone can read, and that is removed even after a kill.
+"""A folder takes rows that do not fit in memory; its owner alone can read it, and it is removed even after a kill.
 
 A process that is killed removes nothing, so whoever opens a folder next sweeps those of dead processes. Alive is who
 holds the lock on the folder's file: unlike a process number, a lock is never handed on to a stranger.
@@ -19,7 +19,7 @@ _IN_USE = "in-use"
 
 
 class Spill:
-    """A new folder, there until it is closed, forgotten, or its process ends."""
+    """This is a new folder, there until it is closed, forgotten, or its process ends."""
 
     def __init__(self) -> None:
         sweep()
@@ -28,7 +28,7 @@ class Spill:
 
 
 def sweep() -> None:
-    """Removes this user's folders whose processes are dead."""
+    """Remove this user's folders whose processes are dead."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             if entry.name.startswith(_PREFIX):
@@ -49,7 +49,7 @@ def _sweep(folder: str) -> None:
 
 
 def _locked(folder: str) -> int:
-    """The held lock of a new folder: it gets its name once it is held, so that nobody finds it free before."""
+    """Hold the lock of a new folder: it gets its name once it is held, so that nobody finds it free before."""
     arriving = os.path.join(folder, "arriving")
     lock = os.open(arriving, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     with suppress(OSError):  # a file system without locks: the folder is then never swept

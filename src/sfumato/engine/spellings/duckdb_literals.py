@@ -10,7 +10,7 @@ from sfumato.policy import Value
 
 
 def literal(value: Value | None) -> str:
-    """A value as a typed literal; a real is the double nearest to it.
+    """Write a value as a typed literal; a real is the double nearest to it.
 
     >>> literal("it's"), literal(Fraction(1, 4)), literal(dt.date(2024, 1, 31))
     ("'it''s'", "CAST('0.25' AS DOUBLE)", "DATE '2024-01-31'")
@@ -31,7 +31,7 @@ def literal(value: Value | None) -> str:
 
 
 def real(value: float) -> str:
-    """A double by its shortest decimal, which reads back as the same double."""
+    """Write a double by its shortest decimal, which reads back as the same double."""
     return f"CAST('{value!r}' AS DOUBLE)"
 
 
@@ -40,7 +40,7 @@ def listed(values: Iterable[Value]) -> str:
 
 
 def name(identifier: str) -> str:
-    """A quoted identifier: any text is safe.
+    """Write a quoted identifier: any text is safe.
 
     >>> name('5" pipe')
     '"5"" pipe"'

@@ -1,4 +1,4 @@
-"""The functions that may be asked of one row: an allow-list, each with its types, its range rule and its words."""
+"""These functions may be asked of one row: an allow-list, each with its types, its range rule and its words."""
 
 from sfumato.plan.functions import casting, logic, numeric, temporal, textual
 from sfumato.plan.functions.declaring import FUNCTIONS, Function, call, never_null

@@ -1,4 +1,4 @@
-"""CAST among the six types: total, so what cannot be converted is NULL, as with TRY_CAST.
+"""CAST leads among the six types and is total: what cannot be converted is NULL, as with TRY_CAST.
 
 Texts are read by the grammars of ``plan.grammars``, as the scan reads them. A real becomes the nearest whole number,
 ties to even. A whole number, a date, a time or a truth has one text (17, 2024-01-31, 2024-01-31 23:59:00.5, true); a
@@ -81,14 +81,14 @@ def _converted(x: Expression, kind: Type) -> Expression | Made:
 
 
 def _rounded(domain: Domain) -> Domain:
-    """A real as a whole number, halves to even; NULL where 64 bits do not hold it."""
+    """Round a real to a whole number, halves to even; NULL where 64 bits do not hold it."""
     found = intervals.ends(domain)
     whole = found and intervals.whole(round(found[0]), round(found[1]), nullable=domain.nullable)
     return whole or Domain(Type.INTEGER, nullable=True)
 
 
 def _dated(x: Expression, kind: Type) -> Expression | Made:
-    """Between dates and times: a time becomes its day."""
+    """Convert between dates and times: a time becomes its day."""
     if x.domain.type is kind:
         return x
     if kind is Type.TIMESTAMP:

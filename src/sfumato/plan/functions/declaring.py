@@ -1,4 +1,4 @@
-"""What a function is: a name, words for people, and a rule that types its arguments and finds its range."""
+"""A function is a name, words for people, and a rule that types its arguments and finds its range."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Most = Callable[[Call], int]
 
 
 def steps(node: Call) -> int:
-    """A few for every argument; texts are compared letter by letter, ten at a time."""
+    """Count a few steps for every argument; texts are compared letter by letter, ten at a time."""
     return 5 + sum(2 + each.domain.letters // 10 for each in node.arguments)
 
 
 def held(node: Call) -> int:
-    """A number, or where a text lies."""
+    """Bound the bytes that a number takes, or the place of a text."""
     return 16 if node.domain.type is Type.TEXT else 8
 
 
@@ -36,7 +36,7 @@ FOLDING = 15
 
 @dataclass(frozen=True)
 class Function:
-    """A line of the table of what can be asked."""
+    """A function is a line of the table of what can be asked."""
 
     name: str
     signature: str
@@ -60,7 +60,7 @@ FUNCTIONS: dict[str, Function] = {}
 def function(
     name: str, signature: str, meaning: str, *, steps: Most = steps, held: Most = held
 ) -> Callable[[Rule], Rule]:
-    """Declares a function: its rule takes expressions by position."""
+    """Declare a function: its rule takes expressions by position."""
 
     def declare(rule: Rule) -> Rule:
         FUNCTIONS[name] = Function(name, signature, meaning, rule, steps, held)
@@ -70,7 +70,7 @@ def function(
 
 
 def call(name: str, *arguments: Expression) -> Expression:
-    """The function applied to the arguments, with its domain; or ``Unsupported``."""
+    """Apply the function to the arguments, with its domain; or raise ``Unsupported``."""
     declared = FUNCTIONS.get(name)
     if declared is None:
         raise Unsupported("function", f"{name} is not among the functions", fix="see the list of what can be asked")
@@ -101,7 +101,7 @@ _signature = functools.cache(inspect.signature)
 
 
 def never_null(expression: Expression) -> bool:
-    """Whether the value is there in every row: a column's never surely is."""
+    """Tell whether the value is there in every row: a column's never surely is."""
     if isinstance(expression, Literal):
         return expression.value is not None
     if not isinstance(expression, Call):

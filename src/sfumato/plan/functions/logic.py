@@ -1,4 +1,4 @@
-"""Conditions and choices."""
+"""Conditions and choices are declared here."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _pattern(x: Expression, pattern: Expression) -> Made:
 
 
 def _matching(node: Call) -> int:
-    """Letters × letters of the pattern: after a % the rest of it is tried at every letter."""
+    """Count letters × letters of the pattern as steps: after a % the rest of it is tried at every letter."""
     letters, pattern = node.arguments[0].domain.letters, node.arguments[1]
     assert isinstance(pattern, Literal)
     tried = letters if "%" in str(pattern.value).rstrip("%") else 1
@@ -71,7 +71,7 @@ def _matching(node: Call) -> int:
 
 
 def _folded(node: Call) -> int:
-    """The same, once all letters are small."""
+    """Count the steps of matching, once all letters are small."""
     return _matching(node) + FOLDING * node.arguments[0].domain.letters
 
 

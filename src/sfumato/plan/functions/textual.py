@@ -1,4 +1,4 @@
-"""Text: letters are Unicode code points, compared by their UTF-8 bytes whatever the language; a space is U+0020.
+"""Texts are Unicode code points here, compared by their UTF-8 bytes whatever the language; a space is U+0020.
 
 What is joined or replaced is cut at LONGEST letters, so texts cannot grow.
 
@@ -33,7 +33,7 @@ def _plain(letters: int, *found: Expression) -> Domain:
 
 
 def _read(node: Call) -> int:
-    """For every letter that is read, the dearest there is: one of four bytes, or one that is replaced."""
+    """Take for every letter that is read the dearest there is: one of four bytes, or one that is replaced."""
     return 10 + 5 * sum(each.domain.letters for each in node.arguments)
 
 
@@ -88,7 +88,7 @@ for _name, _where in {"TRIM": "at either end", "LTRIM": "at the start", "RTRIM":
 
 
 def _position(x: Expression) -> Expression:
-    """A whole number with a range that the engine's text functions take."""
+    """Read a whole number with a range that the engine's text functions take."""
     if is_null(x):
         return null(Type.INTEGER)
     if x.domain.type is not Type.INTEGER:
@@ -135,12 +135,12 @@ def _length(x: Expression) -> Made:
 
 
 def _joined(node: Call) -> int:
-    """All letters, before they are cut."""
+    """Count all letters, before they are cut."""
     return _BYTES * sum(each.domain.letters for each in node.arguments)
 
 
 def _texts(found: Sequence[Expression]) -> tuple[list[Expression], int]:
-    """What is joined, and how many letters that has."""
+    """Find what is joined, and how many letters that has."""
     if len(found) > MOST_JOINED:
         raise Unsupported("joined", f"at most {MOST_JOINED} texts are joined at once", fix="join fewer")
     typed = [text(each) for each in found]
@@ -173,7 +173,7 @@ def _join(x: Expression, *others: Expression) -> Made:
 
 
 def _replaced(node: Call) -> int:
-    """The most letters that come out of it before they are cut: old ones side by side, all made new."""
+    """Bound the letters that come out of it before they are cut: old ones side by side, all made new."""
     letters, old, new = (each.domain.letters for each in node.arguments)
     return max(letters, letters // max(1, old) * new + letters % max(1, old))
 
