@@ -10,6 +10,7 @@ from sfumato.curator.forecasts import Forecast
 from sfumato.curator.policy_account import amend, history, standing
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
+from sfumato.curator.tables import TableView
 
 __all__ = [
     "CheckReport",
@@ -18,6 +19,7 @@ __all__ = [
     "Forecast",
     "Question",
     "Standing",
+    "TableView",
     "amend",
     "check",
     "history",

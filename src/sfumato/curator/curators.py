@@ -12,12 +12,13 @@ from typing import Self
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context
 from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
-from sfumato.curator.questions import Question
+from sfumato.curator.questions import Question, default_limits
 from sfumato.curator.standings import Standing
+from sfumato.curator.tables import TableView
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.ledger import Ledger, Line
-from sfumato.plan.limits import Limits
+from sfumato.plan.building import selection
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy
 from sfumato.privacy import Budget
@@ -77,7 +78,11 @@ class Curator:
     def sql(self, question: str) -> Question:
         """Understand a question in SQL, without asking it yet. This is free."""
         query = parse(question, self._catalog)
-        return Question(self._context, question, query, Limits.of(self.policy.tables[query.plan.table]))
+        return Question(self._context, question, query, default_limits(self._context, query))
+
+    def table(self, name: str, alias: str | None = None) -> TableView:
+        """Begin a question about a table in Python, step by step: the same as in SQL. This is free."""
+        return TableView(self._context, selection(self._catalog, name, alias))
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

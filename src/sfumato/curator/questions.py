@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
@@ -34,6 +34,11 @@ from sfumato.release.requests import Request, Within
 
 MOST_NUMBERS = 1_000_000
 """So that every answer can be written down: refused before anything is charged."""
+
+
+def default_limits(context: Context, query: Query) -> Limits:
+    """The limits of one unit that a question has unless it is given tighter ones: its table's."""
+    return Limits.of(context.policy.tables[query.plan.table])
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ class Question:
         groups: int | None = None,
         rows_per_group: int | None = None,
         strategy: Strategy | str | None = None,
-    ) -> Question:
+    ) -> Self:
         """The same question with tighter limits for one unit: less noise, more bias."""
         if self.table.every_row:
             raise InvalidParameter("limit", rows or groups, "left out: every row is a unit")

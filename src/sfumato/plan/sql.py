@@ -35,7 +35,11 @@ FINISHING = frozenset((
 
 def parse(text: object, catalog: Catalog) -> Query:
     """The query a text means, or ``Unsupported``: decided from text and policy alone."""
-    statement = parse_text(text)
+    return query(parse_text(text), catalog)
+
+
+def query(statement: exp.Select, catalog: Catalog) -> Query:
+    """The query a parsed statement means."""
     try:
         return _query(statement, catalog)
     except RecursionError:
