@@ -26,7 +26,8 @@ PAIRS: list[tuple[Build, str]] = [
             .head(3)
         ),
         "SELECT name, delay > 15 AS late, COUNT(*) AS n, AVG(distance) AS far "
-        "FROM flights JOIN airlines USING (carrier) WHERE day >= DATE '2013-07-01' GROUP BY name, late HAVING n > 100 ORDER BY n DESC LIMIT 3",
+        "FROM flights JOIN airlines USING (carrier) WHERE day >= DATE '2013-07-01' "
+        "GROUP BY name, late HAVING n > 100 ORDER BY n DESC LIMIT 3",
     ),
     (
         lambda flights: (
