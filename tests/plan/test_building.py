@@ -272,3 +272,21 @@ def test_any_text_is_a_part_or_is_refused(condition: str, measure: str) -> None:
     except Unsupported:
         return
     assert digest(parse(made.text, CATALOG)) == digest(query)
+
+
+def test_long_conditions_that_differ_at_their_end_are_not_equal() -> None:
+    long = " AND ".join(["age > 5"] * 50)
+    rows = building.selection(CATALOG, "visits")
+    assert building.where(rows, long) == building.where(rows, long)
+    assert building.where(rows, long) != building.where(rows, f"{long} AND cost > 1")
+    assert building.derive(rows, "x", long) != building.derive(rows, "x", f"{long} AND cost > 1")
+    assert hash(building.where(rows, long)) == hash(building.where(rows, long))
+
+
+def test_aggregations_are_checked() -> None:
+    with pytest.raises(sf.InvalidParameter, match="one of count"):
+        sf.Aggregation("range", "age")
+    with pytest.raises(sf.InvalidParameter, match="what to ask it of"):
+        sf.Aggregation("mean")
+    with pytest.raises(sf.InvalidParameter, match=r"such as sf\.count"):
+        built(n=sf.count)  # type: ignore[arg-type]

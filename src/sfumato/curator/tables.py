@@ -20,34 +20,34 @@ from sfumato.privacy.numbers import text
 class Columns:
     """The columns that can be named at one step: Tab lists them, and ``columns.region`` is how SQL writes its name."""
 
-    domains: dict[str, Domain]
+    _domains: dict[str, Domain]
 
     def __getattr__(self, name: str) -> str:
-        if name.startswith("__") or name not in self.domains:
-            raise AttributeError(f"no column is called {name}; there are {', '.join(self.domains)}")
+        if name.startswith("_") or name not in self._domains:
+            raise AttributeError(f"no column is called {name}; there are {', '.join(self._domains)}")
         return self[name]
 
     def __getitem__(self, name: str) -> str:
         """The name as SQL writes it, in quotes where it needs them."""
-        if name not in self.domains:
+        if name not in self._domains:
             raise KeyError(name)
         return written(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.domains)
+        return iter(self._domains)
 
     def __len__(self) -> int:
-        return len(self.domains)
+        return len(self._domains)
 
     def __dir__(self) -> list[str]:
-        return [name for name in self.domains if name.isidentifier()]
+        return [name for name in self._domains if name.isidentifier()]
 
     def _ipython_key_completions_(self) -> list[str]:
-        return list(self.domains)
+        return list(self._domains)
 
     def __repr__(self) -> str:
-        width = max(map(len, self.domains), default=0)
-        return "\n".join(f"{name:<{width}}  {_told(domain)}" for name, domain in self.domains.items())
+        width = max(map(len, self._domains), default=0)
+        return "\n".join(f"{name:<{width}}  {_told(domain)}" for name, domain in self._domains.items())
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,7 +127,7 @@ class GroupedView:
     """A view whose rows are grouped: ``agg`` says what to ask of every group."""
 
     _view: TableView
-    _keys: Keys = field(compare=False)
+    _keys: Keys
 
     def agg(self, **asked: Asked) -> TableQuestion:
         """Ask this of every group: aggregations, or SQL over aggregates."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sfumato.errors import InvalidParameter
 from sfumato.plan.fragments import Names, Tree, filled, meant, read
 
+_ROWS = "COUNT(*)"
 _WRITTEN = {
-    "count": "COUNT(*)",
-    "count of": "COUNT(x)",
+    "count": "COUNT(x)",
     "count_distinct": "COUNT(DISTINCT x)",
     "sum": "SUM(x)",
     "mean": "AVG(x)",
@@ -26,9 +27,15 @@ class Aggregation:
     where: str | None = None
     """The rows that count, as a SQL condition; every row if it is left out."""
 
+    def __post_init__(self) -> None:
+        if self.name not in _WRITTEN:
+            raise InvalidParameter("name", self.name, f"one of {', '.join(_WRITTEN)}")
+        if self.of is None and self.name != "count":
+            raise InvalidParameter("of", self.of, f'what to ask it of: sf.{self.name}("cost")')
+
     def tree(self, names: Names) -> Tree:
         """The aggregate as a part of a statement in which these names are known."""
-        written = _WRITTEN["count of" if self.name == "count" and self.of is not None else self.name]
+        written = _ROWS if self.of is None else _WRITTEN[self.name]
         given = {"x": self.of, "w": self.where}
         arguments = {name: meant(read(text), names) for name, text in given.items() if text is not None}
         return filled(read(written if self.where is None else f"{written} FILTER (WHERE w)"), arguments)
@@ -44,6 +51,8 @@ Asked = Aggregation | str
 
 def aggregate(asked: Asked, names: Names) -> Tree:
     """What is asked, as a tree in which these names are known."""
+    if not isinstance(asked, (Aggregation, str)):
+        raise InvalidParameter("agg", asked, "aggregations, such as sf.count(), or SQL over aggregates")
     return asked.tree(names) if isinstance(asked, Aggregation) else meant(read(asked), names)
 
 

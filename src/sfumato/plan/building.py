@@ -56,11 +56,11 @@ class Selection:
     table: Described = field(repr=False, compare=False)
     """The private table it began with: its id says whose row it is."""
     alias: str
-    steps: tuple[str, ...]
+    steps: tuple[str, ...] = field(compare=False)
     """What was done, in words, one step after another."""
-    tree: exp.Select = field(repr=False, compare=False)
+    tree: exp.Select = field(repr=False)
     """Never changed: each step copies it."""
-    names: Names = field(repr=False, compare=False)
+    names: Names = field(repr=False, hash=False)
 
     @property
     def rows(self) -> Rows:
@@ -199,7 +199,7 @@ def _side(catalog: Catalog, other: Selection | str) -> _Side:
 def _matching(source: Selection, right: _Side, on: On) -> tuple[list[str], Tree | None, list[str]]:
     """The columns of USING or the condition of ON, and the names that are the same on both sides."""
     if on is None:
-        return (using := _by_unit(source, right)), None, using
+        return _by_unit(source, right)
     found = [read(each) for each in ([on] if isinstance(on, str) else on)]
     same = [each.name for each in found if isinstance(each, exp.Column) and not each.table]
     if len(same) == len(found) and not any(_derived(source, name) for name in same):
@@ -209,10 +209,14 @@ def _matching(source: Selection, right: _Side, on: On) -> tuple[list[str], Tree 
     return [], conjunction(conditions), same
 
 
-def _by_unit(source: Selection, right: _Side) -> list[str]:
-    """Two private tables are joined on the unit unless it is said otherwise; by one name, or not at all."""
+def _by_unit(source: Selection, right: _Side) -> tuple[list[str], Tree | None, list[str]]:
+    """Two private tables are joined on the unit unless it is said otherwise."""
     ours, theirs = source.table.id, right.table.id
-    return [ours] if ours is not None and theirs is not None and ours.lower() == theirs.lower() else []
+    if ours is None or theirs is None:
+        return [], None, []
+    if ours.lower() == theirs.lower():
+        return [ours], None, [ours]
+    return [], exp.EQ(this=column(source.alias, ours), expression=column(right.alias, theirs)), []
 
 
 def _derived(source: Selection, name: str) -> bool:
@@ -265,13 +269,13 @@ class Statement:
     """A whole question under construction: rows, keys, and what is asked of every group."""
 
     source: Selection
-    keys: Keys = field(repr=False, compare=False)
-    results: Names = field(repr=False, compare=False)
+    keys: Keys = field(repr=False)
+    results: Names = field(repr=False, hash=False)
     """Keys and aggregates by name: what HAVING, ORDER BY and further columns may use."""
     outputs: tuple[str, ...]
-    steps: tuple[str, ...]
-    condition: Tree | None = field(default=None, repr=False, compare=False)
-    order: tuple[Tree, ...] = field(default=(), repr=False, compare=False)
+    steps: tuple[str, ...] = field(compare=False)
+    condition: Tree | None = field(default=None, repr=False)
+    order: tuple[Tree, ...] = field(default=(), repr=False)
     most: int | None = None
     skipped: int = 0
 
@@ -313,7 +317,11 @@ def keyed(source: Selection, keys: Sequence[str], made: Mapping[str, str]) -> Ke
                 raise Unsupported("unnamed-column", "a computed key needs a name", fix=fix)
         named = [(identifier(name).name, read(text)) for name, text in made.items()]
         plain = [(tree.name, tree) for _, tree in found]
-        return tuple((name, meant(tree, source.names)) for name, tree in (*plain, *named))
+        made_of = tuple((name, meant(tree, source.names)) for name, tree in (*plain, *named))
+        known = source.rows
+        for _, tree in made_of:
+            expression(tree.copy(), known.resolve)  # refuses what is not understood
+        return made_of
 
 
 def statement(source: Selection, keys: Keys, asked: Mapping[str, Asked]) -> Statement:
