@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -27,7 +26,20 @@ _CHAINED = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
 def select(text: object) -> exp.Select:
     """The one SELECT statement a text holds; anything else is refused before it is looked at closely."""
-    statements = _parsed(text, lambda plain: sqlglot.parse(plain, dialect="duckdb"))
+    if not isinstance(text, str):
+        raise Unsupported("not-text", "a question is SQL text", fix="give it as one string")
+    if len(text) > LONGEST:
+        raise Unsupported("too-long", "a question is at most 64 KB of text", fix="ask less at once")
+    if "\0" in text or not _encodable(text):
+        raise Unsupported("not-text", "a question is plain text", fix="remove what is no character")
+    try:
+        _check_tokens(sqlglot.tokenize(text, dialect="duckdb"))
+        with _quietly():
+            statements = [each for each in sqlglot.parse(text, dialect="duckdb") if each is not None]
+    except RecursionError:
+        raise _too_deep() from None
+    except SqlglotError as error:
+        raise _not_sql(error) from None
     if not statements:
         raise Unsupported("one-statement", "the question is empty", fix="ask with SELECT … FROM … [WHERE] [GROUP BY]")
     if len(statements) != 1:
@@ -41,31 +53,6 @@ def select(text: object) -> exp.Select:
         )
         raise refuse(statement, "not-select", what, "ask with SELECT … FROM … [WHERE] [GROUP BY]")
     return statement
-
-
-def fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
-    """A part of a statement of the given kind, read by the same parser and within the same limits."""
-    found = _parsed(text, lambda plain: DuckDB().parse_into(kind, plain))
-    if len(found) != 1:
-        raise Unsupported("one-expression", "one expression is read at a time", fix="write one, such as cost > 10")
-    return found[0]
-
-
-def _parsed(text: object, parse: Callable[[str], list[exp.Expr | None]]) -> list[exp.Expr]:
-    if not isinstance(text, str):
-        raise Unsupported("not-text", "a question is SQL text", fix="give it as one string")
-    if len(text) > LONGEST:
-        raise Unsupported("too-long", "a question is at most 64 KB of text", fix="ask less at once")
-    if "\0" in text or not _encodable(text):
-        raise Unsupported("not-text", "a question is plain text", fix="remove what is no character")
-    try:
-        _check_tokens(sqlglot.tokenize(text, dialect="duckdb"))
-        with _quietly():
-            return [each for each in parse(text) if each is not None]
-    except RecursionError:
-        raise _too_deep() from None
-    except SqlglotError as error:
-        raise _not_sql(error) from None
 
 
 _parsing = ContextVar("_parsing", default=False)
@@ -121,3 +108,24 @@ def _not_sql(error: SqlglotError) -> Unsupported:
         line=facts[0].get("line"),
         column=facts[0].get("col"),
     )
+
+
+def fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
+    """A part of a statement of the given kind, read by the same parser and within the same limits."""
+    if not isinstance(text, str) or "\0" in text or not _encodable(text):
+        raise Unsupported("not-text", "an expression is SQL text", fix="give it as one string")
+    if len(text) > LONGEST:
+        raise Unsupported("too-long", "an expression is at most 64 KB of text", fix="ask less at once")
+    parser = sqlglot.Dialect.get_or_raise("duckdb").parser()
+    try:
+        tokens = sqlglot.tokenize(text, dialect="duckdb")
+        _check_tokens(tokens)
+        with _quietly():
+            found = [each for each in parser.parse_into(kind, tokens, text) if each is not None]
+    except RecursionError:
+        raise _too_deep() from None
+    except SqlglotError as error:
+        raise _not_sql(error) from None
+    if len(found) != 1:
+        raise Unsupported("one-expression", "one expression is read at a time", fix="write one, such as cost > 10")
+    return found[0]
