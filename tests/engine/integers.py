@@ -19,7 +19,7 @@ from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.keys import World
-from sfumato.plan.limits import Strategy
+from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Contribution
 from sfumato.plan.nodes import Bound, GroupKey, Scan, relations
 from sfumato.policy import Policy
@@ -36,7 +36,7 @@ class Integers:
 
     def catalog(self) -> Catalog:
         tables = {
-            name: Described(name, table.columns, table.public, None if table.every_row else table.id)
+            name: Described(name, table.columns, table.public, None if table.every_row else table.id, Limits.of(table))
             for name, table in self._policy.tables.items()
         }
         return Catalog(tables, lambda *_: 1)

@@ -19,7 +19,6 @@ from sfumato.curator.questions import Question
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.limits import Limits
 from sfumato.plan.sql import parse
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
@@ -91,7 +90,7 @@ def question(engine: DuckDB, policy: Policy, text: str) -> Question:
     """A question whose free parts can be asked: it has no account, so nothing can be released."""
     query = parse(text, engine.catalog())
     context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
-    return Question(context, text, query, Limits.of(policy.tables[query.plan.table]))
+    return Question(context, text, query, query.plan.limits)
 
 
 def world(random: Random) -> World:

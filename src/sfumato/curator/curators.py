@@ -12,7 +12,7 @@ from typing import Self
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context
 from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
-from sfumato.curator.questions import Question, default_limits
+from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
 from sfumato.curator.tables import TableView
 from sfumato.engine.opening import open_engine
@@ -78,7 +78,7 @@ class Curator:
     def sql(self, question: str) -> Question:
         """Understand a question in SQL, without asking it yet. This is free."""
         query = parse(question, self._catalog)
-        return Question(self._context, question, query, default_limits(self._context, query))
+        return Question(self._context, question, query, query.plan.limits)
 
     def table(self, name: str, alias: str | None = None) -> TableView:
         """Begin a question about a table in Python, step by step: the same as in SQL. This is free."""

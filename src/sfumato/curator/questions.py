@@ -36,11 +36,6 @@ MOST_NUMBERS = 1_000_000
 """So that every answer can be written down: refused before anything is charged."""
 
 
-def default_limits(context: Context, query: Query) -> Limits:
-    """The limits of one unit that a question has unless it is given tighter ones: its table's."""
-    return Limits.of(context.policy.tables[query.plan.table])
-
-
 @dataclass(frozen=True)
 class Question:
     """One question to a curator, understood but not yet asked."""
@@ -112,7 +107,9 @@ class Question:
             except ValueError:
                 names = ", ".join(each.value for each in Strategy if each is not Strategy.WHOLE)
                 raise InvalidParameter("strategy", strategy, f"one of {names}") from None
-        return replace(self, limits=self.limits.tighten(rows, groups, rows_per_group), strategy=chosen)
+        plan = self.query.plan
+        largest = plan.largest_limits if self.limits == plan.limits else self.limits
+        return replace(self, limits=self.limits.tighten(rows, groups, rows_per_group, largest), strategy=chosen)
 
     def explain(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from sfumato.curator.context import Context
-from sfumato.curator.questions import Question, default_limits
+from sfumato.curator.questions import Question
 from sfumato.plan import building
 from sfumato.plan.aggregations import Asked
 from sfumato.plan.building import Keys, On, Selection, Statement
@@ -173,7 +173,7 @@ class TableQuestion(Question):
 
 def _question(context: Context, statement: Statement) -> TableQuestion:
     query = statement.query
-    return TableQuestion(context, statement.text, query, default_limits(context, query), _statement=statement)
+    return TableQuestion(context, statement.text, query, query.plan.limits, _statement=statement)
 
 
 def _indented(steps: tuple[str, ...]) -> str:

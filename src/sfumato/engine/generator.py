@@ -9,11 +9,13 @@ from sfumato.engine.relational import (
     Aggregation,
     Apply,
     Constant,
+    Exists,
     Join,
     Kind,
     Listed,
     Named,
     Operation,
+    Ordered,
     Rank,
     Reference,
     Relation,
@@ -50,7 +52,7 @@ class Generator:
         text = f"SELECT {', '.join(columns)} FROM {self._source(select.source, select.part)}"
         text += "".join(self._join(join) for join in select.joins)
         if select.where:
-            text += f" WHERE {' AND '.join(f'({self.scalar(test)})' for test in select.where)}"
+            text += f" WHERE {' AND '.join(f'({self._test(test)})' for test in select.where)}"
         if select.grouped:
             text += f" GROUP BY {', '.join(select.grouped)}"
         return text if select.having is None else f"{text} HAVING {self.scalar(select.having)}"
@@ -93,6 +95,12 @@ class Generator:
             return f" CROSS JOIN {source}"
         return f" {'LEFT' if join.outer else 'INNER'} JOIN {source} ON {self.scalar(join.on)}"
 
+    def _test(self, test: Scalar | Exists) -> str:
+        if not isinstance(test, Exists):
+            return self.scalar(test)
+        found = f"EXISTS (SELECT 1 FROM {self._source(test.relation, test.part)} WHERE {self.scalar(test.on)})"
+        return f"NOT {found}" if test.negated else found
+
     def _total(self, total: Total) -> str:
         if total.argument is None:
             return "COUNT(*)"
@@ -101,13 +109,20 @@ class Generator:
             argument = f"CASE WHEN {self.scalar(total.where)} THEN {argument} END"
         if total.aggregation is Aggregation.SUM:
             return self.spelling.wide_sum(argument)
-        return f"MAX({argument})" if total.aggregation is Aggregation.MAX else f"COUNT(DISTINCT {argument})"
+        if total.aggregation is Aggregation.UNITS:
+            return f"COUNT(DISTINCT {argument})"
+        return f"{total.aggregation.name}({argument})"
 
     def _rank(self, rank: Rank) -> str:
         partition = ", ".join(map(self.scalar, rank.partition))
-        order = ", ".join(f"{self.scalar(each)} NULLS LAST" for each in rank.order)
+        order = ", ".join(map(self._ordered, rank.order))
         function = "DENSE_RANK" if rank.dense else "ROW_NUMBER"
         return f"{function}() OVER (PARTITION BY {partition} ORDER BY {order})"
+
+    def _ordered(self, each: Scalar | Ordered) -> str:
+        ordered = each if isinstance(each, Ordered) else Ordered(each)
+        way = " DESC" if ordered.descending else ""
+        return f"{self.scalar(ordered.scalar)}{way} NULLS {'FIRST' if ordered.nulls_first else 'LAST'}"
 
 
 Writer = Callable[..., str]

@@ -10,10 +10,11 @@ they are, plus a correction that only the rows of units beyond a limit are looke
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from sfumato.engine.relation_lowering import Columns, RelationLowering, Stages, every, plain, same, staged, token
 from sfumato.engine.relational import (
     Aggregation,
     Apply,
@@ -29,7 +30,6 @@ from sfumato.engine.relational import (
     Select,
     Span,
     Statement,
-    Table,
     Total,
     Union,
     Wide,
@@ -39,32 +39,25 @@ from sfumato.engine.relational import (
 from sfumato.engine.row_lowering import RowLowering, present, real
 from sfumato.plan import keys as group_keys, nodes
 from sfumato.plan.bounding import Bounded, Scaled, longest
-from sfumato.plan.costs import expressions
-from sfumato.plan.expressions import Column, Expression, Field, columns
+from sfumato.plan.expressions import Column, Expression
 from sfumato.plan.keys import MOST_GROUPS, World
 from sfumato.plan.limits import Strategy
 from sfumato.plan.measures import Contribution
-from sfumato.plan.nodes import Filter, relations
 from sfumato.policy import Type
 from sfumato.policy.values import MOST_ROWS
-
-UNIT = "sf_unit"
-"""The column of a scan that says whose row it is."""
 
 _LARGEST = 2**61
 """A unit's own total is cut here before it is scaled: two of them together fit 64 bits."""
 _HALF = 2**48
 
-Columns = tuple[tuple[str, Scalar], ...]
-Stages = tuple[tuple[str, Select], ...]
-
 
 def statement(bounded: Bounded, key: int) -> Statement:
     """The statement whose rows are (key…, total…), one for each group that has a row; ``key`` decides the sample."""
-    rows = _rows(bounded)
-    if bounded.strategy is Strategy.SAMPLE:
-        return _sample(bounded, rows, key)
-    return _LOWERINGS[bounded.strategy](bounded, rows)
+    relations = RelationLowering(key)
+    rows = _rows(bounded, relations)
+    sampled = bounded.strategy is Strategy.SAMPLE
+    limited = _sample(bounded, rows, key) if sampled else _LOWERINGS[bounded.strategy](bounded, rows)
+    return replace(limited, stages=(*relations.stages, *limited.stages))
 
 
 def distinct(world: World) -> Statement:
@@ -83,8 +76,8 @@ def distinct(world: World) -> Statement:
     made = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(world.expressions))
     tests = tuple(lowering.lower(each) for each in world.conditions)
     keys = tuple(name for name, _ in made)
-    evaluated = Select(made, _staged(source, lowering), where=tests)
-    return Statement((), Select(_same(keys), evaluated, grouped=keys))
+    evaluated = Select(made, staged(source, lowering), where=tests)
+    return Statement((), Select(same(keys), evaluated, grouped=keys))
 
 
 def _choices(world: World) -> list[Relation]:
@@ -128,11 +121,6 @@ class _Rows:
         return replace(self.select, columns=self.select.columns[1:])
 
 
-def _same(names: Iterable[str], part: str | None = None) -> Columns:
-    """Columns as they are."""
-    return tuple((name, Reference(name, part)) for name in names)
-
-
 def _sum(scalar: Scalar) -> Scalar:
     return Total(Aggregation.SUM, scalar)
 
@@ -162,7 +150,7 @@ def _bits(bounded: Bounded) -> list[int]:
 
 def _whole(_: Bounded, rows: _Rows) -> Statement:
     totals = tuple((name, _total(rows, name)) for name in rows.values)
-    return Statement((), Select((*_same(rows.keys), *totals), rows.select, grouped=rows.keys))
+    return Statement((), Select((*same(rows.keys), *totals), rows.select, grouped=rows.keys))
 
 
 def _total(rows: _Rows, name: str) -> Scalar:
@@ -176,8 +164,8 @@ def _reweight(bounded: Bounded, rows: _Rows) -> Statement:
         (name, _sum(_excess(Reference(name), most, bits)))
         for name, bits in zip(rows.values, _bits(bounded), strict=True)
     ]
-    beyond = _beyond(rows, (*_same(("u", *rows.keys, *rows.values), "r"), ("n", Reference("n", "h"))))
-    correction = Select((*_same(rows.keys), *excess), beyond, grouped=rows.keys)
+    beyond = _beyond(rows, (*same(("u", *rows.keys, *rows.values), "r"), ("n", Reference("n", "h"))))
+    correction = Select((*same(rows.keys), *excess), beyond, grouped=rows.keys)
     return _corrected(bounded, rows, (_heavy(rows, most),), correction)
 
 
@@ -191,7 +179,7 @@ def _heavy(rows: _Rows, most: int) -> tuple[str, Select]:
     """The units with more rows than this, and how many they have."""
     count = Total(Aggregation.COUNT)
     having = apply(Operation.GREATER, count, whole(most))
-    return "h", Select((*_same("u"), ("n", count)), rows.select, grouped=("u",), having=having)
+    return "h", Select((*same("u"), ("n", count)), rows.select, grouped=("u",), having=having)
 
 
 def _beyond(rows: _Rows, columns: Columns) -> Select:
@@ -207,10 +195,10 @@ def _corrected(bounded: Bounded, rows: _Rows, stages: Stages, correction: Select
         for name, bits in zip(rows.values, _bits(bounded), strict=True)
     )
     source = rows.select if rows.maximal else rows.without_unit()
-    uncorrected = Select((*_same(rows.keys), *plain), source, grouped=rows.keys)
+    uncorrected = Select((*same(rows.keys), *plain), source, grouped=rows.keys)
     totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
     both = Union((uncorrected, correction))
-    return Statement(stages, Select((*_same(rows.keys), *totals), both, grouped=rows.keys))
+    return Statement(stages, Select((*same(rows.keys), *totals), both, grouped=rows.keys))
 
 
 def _plain_total(rows: _Rows, name: str) -> Scalar:
@@ -234,13 +222,13 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
     if rows.maximal:
         totals = tuple((name, _or_zero(_sum(scalar))) for name, scalar in scaled)
         stages = (*_cut_stages(bounded, rows, rows.select, scaling), _norms(scaling))
-        return Statement(stages, Select((*_same(rows.keys), *totals), _measured(rows, scaling), grouped=rows.keys))
+        return Statement(stages, Select((*same(rows.keys), *totals), _measured(rows, scaling), grouped=rows.keys))
     excess = tuple(
         (name, _sum(apply(Operation.SUBTRACT, _wide(each), Reference(exact))))
         for (name, each), exact in zip(scaled, rows.exact, strict=True)
     )
-    correction = Select((*_same(rows.keys), *excess), _measured(rows, scaling), grouped=rows.keys)
-    beyond = _beyond(rows, _same(("u", *rows.keys, *rows.values), "r"))
+    correction = Select((*same(rows.keys), *excess), _measured(rows, scaling), grouped=rows.keys)
+    beyond = _beyond(rows, same(("u", *rows.keys, *rows.values), "r"))
     heavy = _heavy(rows, min(bounded.limits.rows_per_group, bounded.limits.total))
     stages = (heavy, *_cut_stages(bounded, rows, beyond, scaling), _norms(scaling))
     return _corrected(bounded, rows, stages, correction)
@@ -256,9 +244,9 @@ def _cut_stages(bounded: Bounded, rows: _Rows, source: Select, scaling: Sequence
         (name, apply(Operation.MULTIPLY, _sum(Reference(value)), Constant(1 << bits, Wide.INTEGER)))
         for name, value, bits in zip(rows.exact, rows.values, _bits(bounded), strict=False)
     ]
-    grouped = Select((*_same(names), *totals), source, grouped=names)
+    grouped = Select((*same(names), *totals), source, grouped=names)
     capped = [each for part in scaling for each in part.capped()]
-    return ("g", grouped), ("c", Select((*_same(names), *capped, *_same(rows.exact)), Named("g")))
+    return ("g", grouped), ("c", Select((*same(names), *capped, *same(rows.exact)), Named("g")))
 
 
 def _unit_total(rows: _Rows, name: str, most: int) -> Scalar:
@@ -271,13 +259,13 @@ def _unit_total(rows: _Rows, name: str, most: int) -> Scalar:
 
 
 def _norms(scaling: Sequence[_Scaling]) -> tuple[str, Select]:
-    return "n", Select((*_same("u"), *(part.norm() for part in scaling)), Named("c"), grouped=("u",))
+    return "n", Select((*same("u"), *(part.norm() for part in scaling)), Named("c"), grouped=("u",))
 
 
 def _measured(rows: _Rows, scaling: Sequence[_Scaling]) -> Select:
     """What is cut, beside the norms of its unit."""
-    own = _same((*rows.keys, *rows.values, *rows.exact), "r")
-    lengths = _same((part.length for part in scaling), "n")
+    own = same((*rows.keys, *rows.values, *rows.exact), "r")
+    lengths = same((part.length for part in scaling), "n")
     same_unit = apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "n"))
     return Select((*own, *lengths), Named("c"), joins=(Join(Named("n"), "n", same_unit),))
 
@@ -377,7 +365,7 @@ def _sample(bounded: Bounded, rows: _Rows, key: int) -> Statement:
     per_group = limits.rows_per_group if limits.rows_per_group < limits.rows else None
     in_all = limits.rows if limits.total == limits.rows else None
     light = min(each for each in (limits.rows, per_unit, per_group) if each is not None)
-    ranked = _beyond(rows, (*_same(("u", *rows.keys, *rows.values), "r"), *_digests(rows, key, per_unit is not None)))
+    ranked = _beyond(rows, (*same(("u", *rows.keys, *rows.values), "r"), *_digests(rows, key, per_unit is not None)))
     kept: list[Scalar] = []
     keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.telling]
     places = []
@@ -390,52 +378,32 @@ def _sample(bounded: Bounded, rows: _Rows, key: int) -> Statement:
     if places:
         ranked = Select(tuple(places), ranked, everything=True)
     if in_all is not None:
-        first = [apply(Operation.CASE, _all(kept), whole(0), whole(1))] if kept else []
+        first = [apply(Operation.CASE, every(kept), whole(0), whole(1))] if kept else []
         place = Rank((Reference("u"),), (*first, Reference("t"), *keys, *values))
         ranked = Select((("d", place),), ranked, everything=True)
         kept.append(apply(Operation.AT_MOST, Reference("d"), whole(in_all)))
-    return _corrected(bounded, rows, (_heavy(rows, light),), _dropped(rows, ranked, _all(kept)))
+    return _corrected(bounded, rows, (_heavy(rows, light),), _dropped(rows, ranked, every(kept)))
 
 
 def _digests(rows: _Rows, key: int, grouped: bool) -> Columns:
     """s, the rank of a group, where groups are chosen; t, that of a row."""
-    keys = [_token(Reference(name, "r"), kind) for name, kind in zip(rows.keys, rows.kinds, strict=True)]
-    values = [_token(Reference(name, "r"), Type.INTEGER) for name in rows.telling]
+    keys = [token(Reference(name, "r"), kind) for name, kind in zip(rows.keys, rows.kinds, strict=True)]
+    values = [token(Reference(name, "r"), Type.INTEGER) for name in rows.telling]
     secret = Constant(str(key), Type.TEXT)
     row = ("t", apply(Operation.DIGEST, secret, *keys, *values))
     return (("s", apply(Operation.DIGEST, secret, *keys)), row) if grouped else (row,)
-
-
-def _token(scalar: Scalar, kind: Type) -> Scalar:
-    """A value as text. A real has no text that engines share, so it is told by its 2^20ths: ties are broken anyway."""
-    if kind is Type.TEXT:
-        return scalar
-    if kind is Type.BOOLEAN:
-        scalar = apply(
-            Operation.CASE, scalar, whole(1), apply(Operation.NOT, scalar), whole(0), Constant(None, Type.INTEGER)
-        )
-    if kind is Type.REAL:
-        low, high = real(-_HALF), real(_HALF)
-        fine = apply(Operation.MULTIPLY, scalar, real(2**20))
-        inside = apply(Operation.BETWEEN, fine, low, high)
-        scalar = apply(Operation.CASE, inside, apply(Operation.NEAREST, fine), whole(0))
-    return apply(Operation.CONVERT, scalar, detail=(Type.TEXT,))
-
-
-def _all(tests: Sequence[Scalar]) -> Scalar:
-    return tests[0] if len(tests) == 1 else Apply(Operation.AND, tuple(tests))
 
 
 def _dropped(rows: _Rows, ranked: Select, kept: Scalar) -> Select:
     """What is not kept, counted against the totals; a unit of whose rows in a group none is kept no longer counts."""
     if not rows.maximal:
         lost = tuple((name, _sum(apply(Operation.NEGATE, Reference(name)))) for name in rows.values)
-        return Select((*_same(rows.keys), *lost), ranked, where=(apply(Operation.NOT, kept),), grouped=rows.keys)
+        return Select((*same(rows.keys), *lost), ranked, where=(apply(Operation.NOT, kept),), grouped=rows.keys)
     names = ("u", *rows.keys)
     lost = tuple((name, _lost(rows, name, kept)) for name in rows.values)
-    of_units = Select((*_same(names), *lost), ranked, grouped=names)
+    of_units = Select((*same(names), *lost), ranked, grouped=names)
     return Select(
-        (*_same(rows.keys), *((name, _sum(Reference(name))) for name in rows.values)), of_units, grouped=rows.keys
+        (*same(rows.keys), *((name, _sum(Reference(name))) for name in rows.values)), of_units, grouped=rows.keys
     )
 
 
@@ -458,64 +426,28 @@ _LOWERINGS: dict[Strategy, Callable[[Bounded, _Rows], Statement]] = {
 # Rows
 
 
-def _rows(bounded: Bounded) -> _Rows:
-    plan = bounded.plan
-    source, lowering = _joined(bounded)
-    tests = [lowering.lower(node.predicate) for node in relations(plan.source) if isinstance(node, Filter)]
+def _rows(bounded: Bounded, relations: RelationLowering) -> _Rows:
+    plan, unit = bounded.plan, bounded.strategy is not Strategy.WHOLE
+    source = relations.flat(plan.source, plan.expressions, unit=unit)
+    lowering = source.lowering
     keys = [lowering.lower(key) for key in plan.keys]
     keys = [key if each.domain.nullable else lowering.shared(key) for key, each in zip(keys, plan.keys, strict=True)]
-    tests += [present(key) for key, each in zip(keys, plan.keys, strict=True) if not each.domain.nullable]
+    tests = [present(key) for key, each in zip(keys, plan.keys, strict=True) if not each.domain.nullable]
     values = [_row_values(measure, lowering) for measure in bounded.measures]
-    unit = _same("u") if bounded.strategy is not Strategy.WHOLE else ()
     flat = [(f"v{index}", value) for index, value in enumerate(value for found in values for value in found)]
     named = tuple((f"k{index}", key) for index, key in enumerate(keys))
     maximal = [each.measure.once_per_unit for each in bounded.measures for _ in range(each.coordinates)]
+    select = source.selected((*(same("u") if unit else ()), *named, *flat), tests)
+    if unit and not plain(plan.source):  # limiting reads the rows several times
+        select = Select(same(name for name, _ in select.columns), relations.stage(select))
     return _Rows(
-        Select((*unit, *named, *flat), _staged(source, lowering), where=tuple(tests)),
+        select,
         tuple(name for name, _ in named),
         tuple(each.domain.type for each in plan.keys),
         tuple(name for name, _ in flat),
         frozenset(name for name, value in flat if value == whole(1)),
         frozenset(name for (name, _), once in zip(flat, maximal, strict=True) if once),
     )
-
-
-def _joined(bounded: Bounded) -> tuple[Select, RowLowering]:
-    """The columns that are read, of the private table and of public ones beside it."""
-    plan = bounded.plan
-    read = _read(plan)
-    names = {field: f"c{index}" for index, field in enumerate(read)}
-    unit = (("u", Reference(UNIT, "r")),) if bounded.strategy is not Strategy.WHOLE else ()
-    own = tuple((names[field], Reference(field.name, "r")) for field in read if field.source == 0)
-    source = Select((*unit, *own) or (("c", whole(0)),), Table(plan.table))
-    lowering = RowLowering({field: Reference(short) for field, short in names.items()})
-    for join in [node for node in relations(plan.source) if isinstance(node, nodes.Join)][::-1]:
-        pairs = [(lowering.shared(lowering.lower(made)), name) for made, name in join.pairs]
-        source = _staged(source, lowering)
-        equal = [apply(Operation.EQUAL, _of("r", made), Reference(name, "j")) for made, name in pairs]
-        beside = tuple(
-            (short, Reference(field.name, "j")) for field, short in names.items() if field.source == join.source
-        )
-        public = Join(Table(join.table), "j", _all(equal), join.outer)
-        source = Select(beside, source, joins=(public,), everything=True)
-    return source, lowering
-
-
-def _staged(source: Select, lowering: RowLowering) -> Select:
-    """The source, with what is shared computed in a stage for each level."""
-    for level in lowering.stages():
-        source = Select(tuple(level), source, everything=True)
-    return source
-
-
-def _of(part: str, scalar: Scalar) -> Scalar:
-    return Reference(scalar.name, part) if isinstance(scalar, Reference) else scalar
-
-
-def _read(plan: nodes.Aggregate) -> list[Field]:
-    """The columns that a plan reads, each once."""
-    found = (reference for each in expressions(plan) for reference in columns(each))
-    return list(dict.fromkeys(reference for reference in found if isinstance(reference, Field)))
 
 
 def _row_values(scaled: Scaled, lowering: RowLowering) -> list[Scalar]:
@@ -533,7 +465,7 @@ def _row_value(each: Contribution, tests: list[Scalar], lowering: RowLowering, a
     steps = _steps(each.value, value, each)
     steps = lowering.shared(steps) if again else steps
     added = apply(Operation.SUBTRACT, whole(each.high), steps) if each.mirrored else steps
-    return apply(Operation.CASE, _all([*tests, present(value)]), added, whole(0))
+    return apply(Operation.CASE, every([*tests, present(value)]), added, whole(0))
 
 
 def _steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:

@@ -142,6 +142,8 @@ class Aggregation(Enum):
     """The number of different values, NULL aside."""
     SUM = auto()
     """Of 64-bit or wide whole numbers, exact and wide; NULL of none."""
+    MIN = auto()
+    """Of numbers, texts (as bytes), dates or times; NULL of none."""
     MAX = auto()
 
 
@@ -156,11 +158,20 @@ class Total:
 
 
 @dataclass(frozen=True)
+class Ordered:
+    """What rows are ordered by, where it is not from the least to the greatest with NULLs last."""
+
+    scalar: Scalar
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True)
 class Rank:
     """The place of a row among those of its partition, from 1; NULLs come last. Dense: equal rows share a place."""
 
     partition: tuple[Scalar, ...]
-    order: tuple[Scalar, ...]
+    order: tuple[Scalar | Ordered, ...]
     dense: bool = False
 
 
@@ -212,10 +223,20 @@ Relation = Table | Named | Listed | Span | Union
 class Join:
     """Rows beside those of another relation for which the condition holds; without one, beside all."""
 
-    relation: Relation
+    relation: Relation | Select
     part: str
     on: Scalar | None = None
     outer: bool = False
+
+
+@dataclass(frozen=True)
+class Exists:
+    """Whether another relation has a row for which the condition holds, or has none."""
+
+    relation: Relation | Select
+    part: str
+    on: Scalar
+    negated: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,7 +248,7 @@ class Select:
     part: str = "r"
     """What the source is called inside."""
     joins: tuple[Join, ...] = ()
-    where: tuple[Scalar, ...] = ()
+    where: tuple[Scalar | Exists, ...] = ()
     grouped: tuple[str, ...] = ()
     """Columns of the source whose values make a group; without any, all rows are one group where totals are taken."""
     having: Scalar | None = None

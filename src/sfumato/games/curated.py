@@ -235,8 +235,9 @@ def sell(curator: Curator, table: str, column: str, prices: Sequence[Number]) ->
         raise InvalidParameter("column", f"{table}.{column}", "a column of numbers in a private table")
     bid = Field(0, table, column)
     reached = _reaching(Column(bid, domain), listed, 0, len(listed))
-    query = Query(Aggregate(Scan(table, declared.every_row, {bid: domain}), (reached,), (Count(),)), Finish(()))
     limits = Limits.of(declared)
+    scan = Scan(table, declared.every_row, 0, {bid: domain}, limits)
+    query = Query(Aggregate(scan, (reached,), (Count(),)), Finish(()))
     bounding = None if declared.every_row else Strategy.SAMPLE  # whole bids: a price is reached or it is not
     words = f"an auction among {table}.{column} at {len(listed)} prices up to {text(listed[-1])}"
     return TableAuction(Question(context_of(curator), words, query, limits, bounding), listed, unit)

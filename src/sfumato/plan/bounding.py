@@ -3,7 +3,7 @@
 Notation: a unit has at most m rows that count, g groups, c rows in one group; M is the largest size of one row's
 contribution. T = min(m, g·c) rows in all. Every contribution is a whole number of steps.
 
-- *whole*: every row is a unit (k rows after joins with public tables): Δ₁ = Δ∞ = kM.
+- *whole*: every unit has one row (k rows after joins with public tables): Δ₁ = Δ∞ = kM.
 - *reweight*: each row counts min(1, m/R), R the unit's rows after joins and WHERE. All of it may fall in one group:
   Δ₁ = Δ₂ = Δ∞ = mM. Weighted values round toward zero.
 - *clip*: a unit's vector over groups is cut to Δ∞ = cM per group and then scaled to the norm of the noise:
@@ -27,7 +27,7 @@ from fractions import Fraction
 
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import MOST_STEPS, Contribution, Estimator, Measure
-from sfumato.plan.nodes import Aggregate, Bound
+from sfumato.plan.nodes import Aggregate, Bound, Filter, Join, Relation, SemiJoin
 from sfumato.privacy import Neighbours, Sensitivity
 
 _FRACTION_BITS = 20
@@ -110,15 +110,26 @@ class Bounded:
 
 def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ...]:
     """Every sound way to limit one unit in this plan, cheapest first; where the plan limits it already, that one."""
-    most = plan.source.most_rows
-    if most is not None:
+    most = whole_rows(plan.source)
+    once = any(measure.once_per_unit for measure in plan.measures)
+    if most is not None and (most == 1 or not once):
         return (_bounded(plan, Strategy.WHOLE, Limits(most, most, most), groups),)
     clips = [Strategy.CLIP_L1, Strategy.CLIP_L2]
     strategies = [*clips, Strategy.SAMPLE]
-    if not any(measure.once_per_unit for measure in plan.measures):
+    if not once:
         # a single group is clipped with one pass over the units; several need a second, and reweighting does not
         strategies = [*clips, Strategy.REWEIGHT, Strategy.SAMPLE] if groups == 1 else [Strategy.REWEIGHT, *strategies]
     return tuple(_bounded(plan, strategy, limits, groups) for strategy in strategies)
+
+
+def whole_rows(relation: Relation) -> int | None:
+    """The most rows of one unit where they count as they are: one, or one beside its matches in public tables."""
+    if isinstance(relation, (Filter, SemiJoin)):
+        return whole_rows(relation.input)
+    if isinstance(relation, Join):
+        found = whole_rows(relation.input)
+        return None if found is None else found * relation.multiplicity
+    return 1 if relation.most_rows == 1 else None
 
 
 def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:

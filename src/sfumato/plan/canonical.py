@@ -16,7 +16,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import text
 
 _PLAIN = frozenset((str, int, bool, type(None)))
-VERSION = 3
+VERSION = 4
 """Raised whenever a node's meaning changes: an old answer then no longer answers a new question."""
 
 

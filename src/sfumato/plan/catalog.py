@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from sfumato.plan.limits import ONE_ROW, Limits
 from sfumato.policy import Domain
 
 
@@ -17,6 +18,8 @@ class Described:
     public: bool
     id: str | None = None
     """The column that may be counted with COUNT(DISTINCT …); None when every row is a unit, or for a public table."""
+    limits: Limits = ONE_ROW
+    """What of one unit counts unless less is asked for."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Call, Expression, size, walk
 from sfumato.plan.functions import FUNCTIONS
-from sfumato.plan.nodes import Aggregate, Filter, Join, multiplicity, relations
+from sfumato.plan.nodes import Aggregate, Join, UnitJoin, multiplicity, relations
 
 MOST_STEPS = 100_000
 """Of one row of the private table in one question; a step is about 3 ns."""
@@ -38,9 +38,9 @@ def check(plan: Aggregate) -> None:
         raise Unsupported("too-large", rule, fix="ask in several questions")
     most = multiplicity(plan.source)
     if most > MOST_MATCHES:
-        rule = f"one row meets at most {MOST_MATCHES:,} rows of public tables; here it could meet {most:,}"
+        rule = f"one row meets at most {MOST_MATCHES:,} rows of other tables; here it could meet {most:,}"
         raise Unsupported("join-multiplicity", rule, fix="join by columns with fewer equal rows")
-    met = _JOIN * sum(isinstance(node, Join) for node in relations(plan.source))
+    met = _JOIN * sum(isinstance(node, (Join, UnitJoin)) for node in relations(plan.source))
     if (steps(made) + met) * most > MOST_STEPS:
         rule = f"one row may cost at most {MOST_STEPS:,} steps; this question could take {steps(made) * most:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
@@ -55,13 +55,8 @@ _FIX = "declare a smaller max_length for the texts in the policy, use shorter pa
 def expressions(plan: Aggregate) -> Iterator[Expression]:
     """Every expression that is evaluated on private rows."""
     for node in relations(plan.source):
-        if isinstance(node, Filter):
-            yield node.predicate
-        elif isinstance(node, Join):
-            yield from (made for made, _ in node.pairs)
-    yield from plan.keys
-    for measure in plan.measures:
-        yield from (each for each in (measure.where, measure.value) if each is not None)
+        yield from node.expressions
+    yield from plan.expressions
 
 
 def steps(made: Iterable[Expression]) -> int:

@@ -16,14 +16,16 @@ from sfumato.privacy import codec
 @codec.value("field")
 @dataclass(frozen=True)
 class Field:
-    """A column of a table that is read. Tables are numbered in the order in which the plan meets them, from 0."""
+    """A column of a relation that is read. What adds columns is numbered in the order in which the plan meets it, from
+    0; the table is empty for a column that is computed.
+    """
 
     source: int
     table: str
     name: str
 
     def __str__(self) -> str:
-        return self.name if self.source == 0 else f"{self.table}.{self.name}"
+        return self.name if self.source == 0 or not self.table else f"{self.table}.{self.name}"
 
 
 @codec.value("key")
@@ -97,6 +99,16 @@ class Call:
 
 
 Expression = Column | Literal | Call
+
+
+@codec.value("order")
+@dataclass(frozen=True)
+class Order:
+    """An expression by whose values rows are ordered."""
+
+    expression: Expression
+    descending: bool
+    nulls_first: bool
 
 
 def size(expression: Expression) -> int:

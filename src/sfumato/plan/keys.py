@@ -24,7 +24,7 @@ from sfumato.plan import calendar, costs
 from sfumato.plan.expressions import Call, Column, Expression, Literal, Reference, columns
 from sfumato.plan.hours import by_hour, hourly
 from sfumato.plan.narrowing import Limits, limits, narrowed, rebuilt
-from sfumato.plan.nodes import Filter, GroupKey, Relation, relations
+from sfumato.plan.nodes import Bound, Cut, Filter, GroupKey, Join, Relation, SemiJoin, UnitJoin
 from sfumato.policy import Domain, Type, Value
 
 MOST_GROUPS = 200_000
@@ -138,7 +138,7 @@ def _as_listed(found: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, 
 
 def conditions(relation: Relation) -> tuple[Expression, ...]:
     """What every row of a relation meets: the parts of its conditions that are joined by AND."""
-    waiting: list[Expression] = [node.predicate for node in relations(relation) if isinstance(node, Filter)]
+    waiting: list[Expression] = [node.predicate for node in _kept(relation) if isinstance(node, Filter)]
     found = []
     while waiting:
         each = waiting.pop()
@@ -147,6 +147,18 @@ def conditions(relation: Relation) -> tuple[Expression, ...]:
         else:
             found.append(each)
     return tuple(dict.fromkeys(found))
+
+
+def _kept(relation: Relation) -> Iterator[Relation]:
+    """The relations of which every row of this one holds a whole row, with all columns; each before its input."""
+    waiting = [relation]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, UnitJoin):
+            waiting += [node.left] if node.outer else [node.right, node.left]
+        elif isinstance(node, (Filter, Join, Cut, SemiJoin, Bound)):
+            waiting.append(node.inputs[0])
 
 
 def _about(part: tuple[Expression, ...], conditions: tuple[Expression, ...]) -> tuple[Expression, ...]:

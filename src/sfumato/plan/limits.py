@@ -46,14 +46,36 @@ class Limits:
         rows = table.max_rows or 1
         return cls(rows, min(table.max_groups or rows, rows), min(table.max_rows_per_group or rows, rows))
 
-    def tighten(self, rows: int | None, groups: int | None, rows_per_group: int | None) -> Limits:
-        """The same or smaller limits; larger ones are refused: the policy's are the owner's."""
+    def tighten(
+        self, rows: int | None, groups: int | None, rows_per_group: int | None, largest: Limits | None = None
+    ) -> Limits:
+        """The same or smaller limits; larger ones are refused: the policy's are the owner's.
+
+        Where a tree proves more than its default limits allow, they may be raised to the ``largest``.
+        """
+        largest = largest or self
         asked = {"rows": rows, "groups": groups, "rows_per_group": rows_per_group}
         for name, value in asked.items():
-            if value is not None and whole(value, name, at_least=1) > getattr(self, name):
-                raise InvalidParameter(name, value, f"at most {getattr(self, name)}: limits can only be tightened")
+            if value is not None and whole(value, name, at_least=1) > getattr(largest, name):
+                raise InvalidParameter(name, value, f"at most {getattr(largest, name)}: limits can only be tightened")
         found = replace(self, **{name: int(value) for name, value in asked.items() if value is not None})
         return Limits(found.rows, min(found.groups, found.rows), min(found.rows_per_group, found.rows))
+
+    def at_most(self, rows: int) -> Limits:
+        """The same where a unit has at most so many rows."""
+        return Limits(min(self.rows, rows), min(self.groups, rows), min(self.rows_per_group, rows))
+
+    def larger(self, other: Limits) -> Limits:
+        """The larger of each limit."""
+        return Limits(
+            max(self.rows, other.rows),
+            max(self.groups, other.groups),
+            max(self.rows_per_group, other.rows_per_group),
+        )
+
+    def beside(self, other: Limits) -> Limits:
+        """Of rows of two relations together."""
+        return Limits(self.rows + other.rows, self.groups + other.groups, self.rows_per_group + other.rows_per_group)
 
     @property
     def total(self) -> int:
@@ -62,3 +84,7 @@ class Limits:
     def of_measure(self, measure: Measure) -> Limits:
         """What of one unit counts in a measure: its rows, or the unit itself once in every group."""
         return Limits(self.groups, self.groups, 1) if measure.once_per_unit else self
+
+
+ONE_ROW = Limits(1, 1, 1)
+"""Of a unit with one row."""

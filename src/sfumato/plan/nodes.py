@@ -2,26 +2,35 @@
 
     Query
     ├── plan: Aggregate             touches private rows; everything in it is bounded, priced and charged
-    │   ├── source: a relation      Scan, Join, Filter; a Bound on top once it is decided how a unit is limited
+    │   ├── source: a relation      a tree over scans; a Bound on top once it is decided how a unit is limited
     │   ├── keys                    the groups
     │   └── measures                what is asked of every group's rows (``plan.measures``)
     └── finish: Finish              runs on noisy numbers only: free
 
-Every relation says which columns it has, what it is made from, and how many rows of one unit it holds at most. Each is
-unit-wise: it makes rows of a unit from rows of that unit alone, so what is proved of a unit's rows at one node carries
-to the next. Row-wise subqueries and common table expressions leave no node: a derived column is its expression, put
-where it is used. So two texts that mean the same have the same plan.
+Every relation says which ``columns`` it has, what it is made from (``inputs``), which ``expressions`` it evaluates on
+rows of these, how many rows of one unit it holds at most as far as the tree itself proves it (``most_rows``, None where
+it does not), and which ``limits`` a Bound above it has unless others are asked for. A node that adds columns has a
+number, its ``source``, which no other node of the tree has: fields name columns by it.
+
+*Claim.* Every node is unit-wise: what it holds of a unit is a function of that unit's rows, in all private tables, of
+public tables and of the secret key of the release. A Scan is; a node whose inputs are is too, since a row of a unit is
+only ever put beside rows of the same unit and rows of public tables, and is kept, grouped, ordered and numbered by
+their values alone. So what one unit changes below a Bound is its own rows, and what is proved of those carries up. ∎
+
+Row-wise subqueries and common table expressions leave no node: a derived column is its expression, put where it is
+used. So two texts that mean the same have the same plan.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
 
-from sfumato.plan.expressions import Expression, Field
-from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.expressions import Call, Expression, Field, Order, columns
+from sfumato.plan.limits import ONE_ROW, Limits, Strategy
 from sfumato.plan.measures import Measure
+from sfumato.plan.unit_measures import UnitMeasure
 from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
 
@@ -31,20 +40,26 @@ Columns = Mapping[Field, Domain]
 @codec.value("scan")
 @dataclass(frozen=True)
 class Scan:
-    """The rows of the private table."""
+    """The rows of a private table."""
 
     table: str
     every_row: bool
     """Every row is a unit of its own; else a unit has any number of rows."""
+    source: int
     columns: Columns = field(repr=False, compare=False)
+    limits: Limits = field(repr=False, compare=False)
+    """Those that the policy sets for the table."""
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
         return ()
 
     @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return ()
+
+    @property
     def most_rows(self) -> int | None:
-        """The most rows of one unit, where the tree itself bounds them."""
         return 1 if self.every_row else None
 
 
@@ -70,6 +85,10 @@ class Join:
         return (self.input,)
 
     @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return tuple(made for made, _ in self.pairs)
+
+    @property
     def joined(self) -> Columns:
         """The columns it adds; where a row may have no match they may be missing."""
         return {
@@ -86,6 +105,10 @@ class Join:
         most = self.input.most_rows
         return None if most is None else most * self.multiplicity
 
+    @property
+    def limits(self) -> Limits:
+        return self.input.limits
+
 
 @codec.value("filter")
 @dataclass(frozen=True)
@@ -100,12 +123,209 @@ class Filter:
         return (self.input,)
 
     @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (self.predicate,)
+
+    @property
     def columns(self) -> Columns:
         return self.input.columns
 
     @property
     def most_rows(self) -> int | None:
         return self.input.most_rows
+
+    @property
+    def limits(self) -> Limits:
+        return self.input.limits
+
+
+@codec.value("cut")
+@dataclass(frozen=True)
+class Cut:
+    """At most so many rows of each unit: those whose keyed digest, over every column that is read above, is smallest.
+
+    Rows of equal digest are ordered by the values themselves, so what still ties is equal and either may be kept.
+    """
+
+    input: Relation
+    rows: int
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return ()
+
+    @property
+    def columns(self) -> Columns:
+        return self.input.columns
+
+    @property
+    def most_rows(self) -> int | None:
+        most = self.input.most_rows
+        return self.rows if most is None else min(most, self.rows)
+
+    @property
+    def limits(self) -> Limits:
+        return self.input.limits.at_most(self.rows)
+
+
+@codec.value("per-unit")
+@dataclass(frozen=True)
+class PerUnit:
+    """One row for each unit, or for each unit and key: GROUP BY the unit. No row is dropped inside; every result is
+    clamped to a range that is derived from what is declared.
+    """
+
+    input: Relation
+    source: int
+    keys: tuple[tuple[str, Expression], ...]
+    """What is grouped by beside the unit, each with the name of its column."""
+    results: tuple[tuple[str, UnitMeasure], ...]
+    """What is found of a unit's rows, each with the name of its column."""
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (*(key for _, key in self.keys), *(each for _, made in self.results for each in made.expressions))
+
+    @property
+    def columns(self) -> Columns:
+        domains = [(name, made.domain) for name, made in (*self.keys, *self.results)]
+        return {Field(self.source, "", name): domain for name, domain in domains}
+
+    @property
+    def most_rows(self) -> int | None:
+        return self.input.most_rows if self.keys else 1
+
+    @property
+    def limits(self) -> Limits:
+        return self.input.limits if self.keys else ONE_ROW
+
+
+@codec.value("unit-join")
+@dataclass(frozen=True)
+class UnitJoin:
+    """Rows of two private relations side by side, where both are of one unit, the pairs are equal and the condition
+    holds. A NULL equals nothing. Each side holds a known number of rows of a unit (``cut``): what a person's rows cost
+    is then bounded.
+    """
+
+    left: Relation
+    right: Relation
+    pairs: tuple[tuple[Expression, Expression], ...]
+    """An expression over the left equals one over the right."""
+    condition: Expression | None
+    """Over both sides; part of ON, and ``separable``."""
+    outer: bool
+    """Rows of the left without a match are kept."""
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.left, self.right)
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (*(each for pair in self.pairs for each in pair), *_given(self.condition))
+
+    @property
+    def joined(self) -> Columns:
+        """The columns of the right; where a row may have no match they may be missing."""
+        return {
+            reference: replace(domain, nullable=domain.nullable or self.outer)
+            for reference, domain in self.right.columns.items()
+        }
+
+    @property
+    def columns(self) -> Columns:
+        return {**self.left.columns, **self.joined}
+
+    @property
+    def most_rows(self) -> int | None:
+        left, right = self.left.most_rows, self.right.most_rows
+        return None if left is None or right is None else left * max(1, right)
+
+    @property
+    def limits(self) -> Limits:
+        return self.left.limits.larger(self.right.limits)
+
+
+@codec.value("semi-join")
+@dataclass(frozen=True)
+class SemiJoin:
+    """The rows for which another private relation has a row of the same unit with equal pairs for which the condition
+    holds; or those for which it has none. A NULL equals nothing, and empties nothing.
+
+    Where there is a condition, the other relation holds a known number of rows of a unit (``cut``).
+    """
+
+    input: Relation
+    other: Relation
+    pairs: tuple[tuple[Expression, Expression], ...]
+    condition: Expression | None
+    anti: bool
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input, self.other)
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (*(each for pair in self.pairs for each in pair), *_given(self.condition))
+
+    @property
+    def columns(self) -> Columns:
+        return self.input.columns
+
+    @property
+    def most_rows(self) -> int | None:
+        return self.input.most_rows
+
+    @property
+    def limits(self) -> Limits:
+        return self.input.limits
+
+
+@codec.value("union")
+@dataclass(frozen=True)
+class Union:
+    """The rows of several relations of one kind of unit, one after the other: UNION ALL."""
+
+    members: tuple[tuple[Relation, tuple[Expression, ...]], ...]
+    """Each with what its columns are, in the order of the union's."""
+    source: int
+    named: tuple[tuple[str, Domain], ...]
+    """The columns; a domain holds whatever the members' expressions can be."""
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return tuple(member for member, _ in self.members)
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return tuple(each for _, made in self.members for each in made)
+
+    @property
+    def columns(self) -> Columns:
+        return {Field(self.source, "", name): domain for name, domain in self.named}
+
+    @property
+    def most_rows(self) -> int | None:
+        most = [member.most_rows for member in self.inputs]
+        known = [each for each in most if each is not None]
+        return sum(known) if len(known) == len(most) else None
+
+    @property
+    def limits(self) -> Limits:
+        first, *others = (member.limits for member in self.inputs)
+        for each in others:
+            first = first.beside(each)
+        return first
 
 
 @codec.value("bound")
@@ -122,6 +342,10 @@ class Bound:
         return (self.input,)
 
     @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return ()
+
+    @property
     def columns(self) -> Columns:
         return self.input.columns
 
@@ -130,7 +354,11 @@ class Bound:
         return self.limits.rows
 
 
-Relation = Scan | Join | Filter | Bound
+Relation = Scan | Join | Filter | Cut | PerUnit | UnitJoin | SemiJoin | Union | Bound
+
+
+def _given(condition: Expression | None) -> tuple[Expression, ...]:
+    return () if condition is None else (condition,)
 
 
 @codec.value("aggregate")
@@ -144,7 +372,25 @@ class Aggregate:
 
     @property
     def table(self) -> str:
+        """The private table that comes first."""
         return next(node.table for node in relations(self.source) if isinstance(node, Scan))
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """What is evaluated on the rows of the source: keys and what is measured."""
+        measured = (each for measure in self.measures for each in (measure.where, measure.value) if each is not None)
+        return (*self.keys, *measured)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of one unit unless others are asked for."""
+        return self.source.limits
+
+    @property
+    def largest_limits(self) -> Limits:
+        """The limits that may be asked for: what the tree proves, where it proves something, and else the policy's."""
+        most = self.source.most_rows
+        return self.limits if most is None else self.limits.larger(Limits(most, most, most))
 
 
 @codec.value("output")
@@ -154,14 +400,6 @@ class Output:
 
     name: str
     expression: Expression
-
-
-@codec.value("order")
-@dataclass(frozen=True)
-class Order:
-    expression: Expression
-    descending: bool
-    nulls_first: bool
 
 
 @codec.value("finish")
@@ -191,8 +429,74 @@ def relations(relation: Relation) -> Iterator[Relation]:
 
 
 def multiplicity(relation: Relation) -> int:
-    """The most rows that one row of the private table becomes."""
-    return math.prod(node.multiplicity for node in relations(relation) if isinstance(node, Join))
+    """The most rows that one row of a private table becomes; what a union holds counts as made from one table."""
+    match relation:
+        case Join(input, multiplicity=most):
+            return multiplicity(input) * most
+        case UnitJoin(left, right):
+            return multiplicity(left) * max(1, right.most_rows or 1)
+        case Union():
+            return sum(map(multiplicity, relation.inputs))
+        case Scan():
+            return 1
+    return multiplicity(relation.inputs[0])
+
+
+def conjuncts(condition: Expression | None) -> list[Expression]:
+    """The parts that are joined by AND."""
+    if isinstance(condition, Call) and condition.function == "AND":
+        return [each for part in condition.arguments for each in conjuncts(part)]
+    return [] if condition is None else [condition]
+
+
+def one_sided(made: Expression, *sides: Relation) -> bool:
+    """Whether an expression reads columns of one of the relations alone."""
+    return any(side.columns.keys() >= columns(made).keys() for side in sides)
+
+
+def separable(condition: Expression, left: Relation, right: Relation) -> bool:
+    """Whether two relations may be matched by a condition: each of its parts reads one of them, or compares what is
+    made from one with what is made from the other. Each side is then computed by itself.
+    """
+    return all(
+        one_sided(part, left, right)
+        or (
+            isinstance(part, Call)
+            and part.function in COMPARISONS
+            and all(one_sided(each, left, right) for each in part.arguments)
+        )
+        for part in conjuncts(condition)
+    )
+
+
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "BETWEEN")
+
+
+def cut(relation: Relation) -> Relation:
+    """The relation with a known number of rows of each unit: cut to its limit unless the tree proves as few."""
+    most, allowed = relation.most_rows, relation.limits.rows
+    return relation if most is not None and most <= allowed else Cut(relation, allowed)
+
+
+def next_source(relation: Relation) -> int:
+    """A number that no node of the tree has."""
+    return 1 + max(node.source for node in relations(relation) if isinstance(node, (Scan, Join, PerUnit, Union)))
+
+
+def renumbered(part: Any, by: int) -> Any:
+    """The same relation, expression or column with every source's number raised: two trees then have none in common."""
+    if isinstance(part, Field):
+        return replace(part, source=part.source + by)
+    if isinstance(part, tuple):
+        return tuple(renumbered(each, by) for each in part)
+    if isinstance(part, Mapping):
+        return {renumbered(name, by): renumbered(each, by) for name, each in part.items()}
+    if not is_dataclass(part) or isinstance(part, (type, Domain, Limits)):
+        return part
+    told = {each.name: renumbered(getattr(part, each.name), by) for each in fields(part) if each.init}
+    if isinstance(part, (Scan, Join, PerUnit, Union)):
+        told["source"] = part.source + by
+    return replace(part, **told)
 
 
 GroupKey = tuple[Value | None, ...]

@@ -11,7 +11,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.functions import call
-from sfumato.plan.nodes import Columns, Filter, Join, Relation, Scan, relations
+from sfumato.plan.nodes import Columns, Filter, Join, Relation, Scan, next_source, relations
 from sfumato.plan.sql_expressions import expression
 from sfumato.plan.text_positions import nearest, refuse, shown
 from sfumato.policy import Domain, Type
@@ -32,6 +32,9 @@ class Rows:
     relation: Relation
     scope: Mapping[str, Mapping[str, Expression]]
     table: Described
+    """The private table that comes first."""
+    owners: Mapping[str, tuple[str, ...]]
+    """By alias, the names under which the unit is known there: columns that say whose row it is."""
     merged: frozenset[tuple[str, str]] = frozenset()
     """(alias, column) of the right sides of USING: not ambiguous with the left."""
     public: frozenset[str] = frozenset()
@@ -58,13 +61,39 @@ class Rows:
             rule = f"no table here is called {qualifier[:60]}"
             raise Unsupported("unknown-alias", rule, fix=nearest(qualifier, filter(None, self.scope)))
         known = {column for columns in self.scope.values() for column in columns}
-        if self.table.id is not None and name.lower() == self.table.id.lower():
+        if self._owned(qualifier, name):
             raise Unsupported(
                 "unit-column",
                 f"{name[:60]} says whose row it is and never leaves",
                 fix=f"count units with COUNT(DISTINCT {name[:60]})",
             )
         raise Unsupported("unknown-column", f"no declared column is called {name[:60]}", fix=nearest(name, known))
+
+    def is_unit(self, node: exp.Expr) -> bool:
+        """Whether a part of the question is the column that says whose row it is, and no other of that name."""
+        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+            return False
+        aliases = {alias.lower() for alias in self.scope}
+        if node.table and node.table.lower() not in aliases:
+            expression(node, self.resolve)  # says that there is no such table
+        owned = self._owned(node.table or None, node.name)
+        others = [
+            alias
+            for alias, columns in self.scope.items()
+            if (not node.table or alias.lower() == node.table.lower())
+            and alias not in owned
+            and node.name.lower() in map(str.lower, columns)
+            and (alias, node.name) not in self.merged
+        ]
+        return bool(owned) and not others
+
+    def _owned(self, qualifier: str | None, name: str) -> list[str]:
+        """The aliases under which a name is the unit's."""
+        return [
+            alias
+            for alias, names in self.owners.items()
+            if (qualifier is None or alias.lower() == qualifier.lower()) and name.lower() in map(str.lower, names)
+        ]
 
 
 Named = Mapping[str, Rows]
@@ -135,17 +164,44 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
             )
     source = rows(select, catalog, named)
     columns: dict[str, Expression] = {}
+    owners: list[str] = []
     for item in select.expressions:
         for name, made in _selected(item, source):
-            if name.lower() in {each.lower() for each in columns}:
+            if name.lower() in {each.lower() for each in (*columns, *owners)}:
                 raise refuse(item, "duplicate-column", f"two columns are called {name}", "rename one with AS")
-            columns[name] = made
-    return replace(source, scope={"": columns}, merged=frozenset(), public=frozenset())
+            if made is not None:
+                columns[name] = made
+        owners += _owners(item, source)
+    return _derived(source, source.relation, columns, owners)
 
 
-def _selected(item: exp.Expr, source: Rows) -> list[tuple[str, Expression]]:
-    star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
-    if isinstance(star, exp.Star):
+def _derived(source: Rows, relation: Relation, columns: Mapping[str, Expression], owners: list[str]) -> Rows:
+    """A subquery's columns over a relation; the unit is known by its own name too unless that is another column's."""
+    taken = {name.lower() for name in (*columns, *owners)}
+    kept = [name for names in source.owners.values() for name in names if name.lower() not in taken]
+    known = tuple(dict.fromkeys((*owners, *kept)))
+    return replace(
+        source, relation=relation, scope={"": columns}, owners={"": known}, merged=frozenset(), public=frozenset()
+    )
+
+
+def _owners(item: exp.Expr, source: Rows) -> list[str]:
+    """The names that an item of a subquery gives to the unit."""
+    if _is_star(item):
+        only = item.table.lower() if isinstance(item, exp.Column) else None
+        found = (name for alias, names in source.owners.items() if only in (None, alias.lower()) for name in names)
+        return list(dict.fromkeys(found))
+    return [item.alias_or_name] if source.is_unit(item.unalias()) else []
+
+
+def _is_star(item: exp.Expr) -> bool:
+    return isinstance(item.this if isinstance(item, exp.Column) else item, exp.Star)
+
+
+def _selected(item: exp.Expr, source: Rows) -> list[tuple[str, Expression | None]]:
+    """The columns of an item, by name; None for the unit where it is no declared column too."""
+    if _is_star(item):
+        star = item.this if isinstance(item, exp.Column) else item
         if any(star.args.values()):
             raise refuse(item, "star", "* takes no EXCLUDE, REPLACE or RENAME here", "name the columns")
         only = item.table.lower() if isinstance(item, exp.Column) else None
@@ -160,7 +216,13 @@ def _selected(item: exp.Expr, source: Rows) -> list[tuple[str, Expression]]:
     name = item.alias_or_name
     if not name:
         raise refuse(item, "unnamed-column", "a derived column needs a name", "add AS name")
+    if source.is_unit(inner) and not _declared(inner, source):
+        return [(name, None)]
     return [(name, expression(inner, source.resolve))]
+
+
+def _declared(node: exp.Expr, source: Rows) -> bool:
+    return any(node.name.lower() == name.lower() for columns in source.scope.values() for name in columns)
 
 
 def _joined(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> Rows:
@@ -194,7 +256,7 @@ def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | _Public:
     if isinstance(node, exp.Subquery):
         _only(node, {"this", "alias"}, "subquery")
         found = derived(node.this, catalog, named)
-        return replace(found, scope={node.alias: found.scope[""]})
+        return _called(found, node.alias)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise refuse(
             node,
@@ -205,17 +267,20 @@ def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | _Public:
     _only(node, {"this", "alias"}, "table")
     name, alias = node.name, node.alias or node.name
     if name.lower() in named:
-        found = named[name.lower()]
-        return replace(found, scope={alias: found.scope[""]})
+        return _called(named[name.lower()], alias)
     table = next((each for each in catalog.tables.values() if each.name.lower() == name.lower()), None)
     if table is None:
         raise refuse(node, "unknown-table", f"no declared table is called {name[:60]}", nearest(name, catalog.tables))
     if table.public:
         return _Public(alias, table)
-    scan = Scan(
-        table.name, table.id is None, {Field(0, table.name, name): domain for name, domain in table.columns.items()}
-    )
-    return Rows(scan, {alias: _named(scan.columns)}, table)
+    columns = {Field(0, table.name, name): domain for name, domain in table.columns.items()}
+    scan = Scan(table.name, table.id is None, 0, columns, table.limits)
+    return Rows(scan, {alias: _named(scan.columns)}, table, {} if table.id is None else {alias: (table.id,)})
+
+
+def _called(found: Rows, alias: str) -> Rows:
+    """A subquery under an alias."""
+    return replace(found, scope={alias: found.scope[""]}, owners={alias: found.owners[""]})
 
 
 def _named(columns: Columns) -> dict[str, Expression]:
@@ -247,7 +312,7 @@ def _join(left: Rows, right: _Public, node: exp.Join, catalog: Catalog) -> Rows:
     if sum(isinstance(each, Join) for each in relations(left.relation)) >= MOST_JOINS:
         raise refuse(node, "too-many-joins", f"at most {MOST_JOINS} public tables are joined", "join fewer tables")
     pairs, using = _pairs(left, right, node)
-    source = 1 + sum(isinstance(each, Join) for each in relations(left.relation))
+    source = next_source(left.relation)
     most = max(1, catalog.multiplicity(right.table.name, tuple(sorted({column for _, column in pairs}))))
     join = Join(left.relation, right.table.name, source, pairs, node.side == "LEFT", most, right.table.columns)
     return replace(

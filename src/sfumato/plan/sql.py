@@ -10,10 +10,10 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.costs import check
-from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Result, columns, walk
+from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Order, Result, columns, walk
 from sfumato.plan.functions import call
 from sfumato.plan.measures import Count, Distinct, Mean, Measure, Sum
-from sfumato.plan.nodes import Aggregate, Finish, Order, Output, Query
+from sfumato.plan.nodes import Aggregate, Finish, Output, Query
 from sfumato.plan.rows import Rows, condition, rows
 from sfumato.plan.sql_expressions import expression, reading, remembering
 from sfumato.plan.text import select as parse_text
@@ -263,21 +263,10 @@ def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) ->
 
 def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: Rows) -> Measure:
     unit, named = source.table.id, argument.expressions
-    single = named[0] if isinstance(node, exp.Count) and len(named) == 1 else None
-    if unit is not None and isinstance(single, exp.Column) and _is_unit(single, source, unit):
+    if isinstance(node, exp.Count) and len(named) == 1 and source.is_unit(named[0]):
         return Distinct(where)
     can = f"COUNT(DISTINCT {unit})" if unit else "COUNT(*): every row is a unit here"
     raise refuse(node, "distinct", "only units are counted distinct", f"use {can}")
-
-
-def _is_unit(node: exp.Column, source: Rows, unit: str) -> bool:
-    """Whether a column is the one that says whose row it is: undeclared, or declared and not redefined."""
-    if node.name.lower() != unit.lower() or node.table.lower() in source.public:
-        return False
-    if node.table and node.table.lower() not in {alias.lower() for alias in source.scope}:
-        expression(node, source.resolve)  # says that there is no such table
-    made = expression(node, source.resolve) if _names_column(node, source) else None
-    return made is None or (isinstance(made, Column) and str(made.reference).lower() == unit.lower())
 
 
 def _check_summable(value: Expression, node: exp.Expr) -> None:

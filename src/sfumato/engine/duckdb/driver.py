@@ -23,6 +23,7 @@ from sfumato.plan.bounding import Bounded
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
+from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Policy, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -43,7 +44,13 @@ class DuckDB:
     def catalog(self) -> Catalog:
         """What questions may refer to."""
         tables = {
-            name: Described(name, self.sources.columns(name), table.public, None if table.every_row else table.id)
+            name: Described(
+                name,
+                self.sources.columns(name),
+                table.public,
+                None if table.every_row else table.id,
+                Limits.of(table),
+            )
             for name, table in self._policy.tables.items()
         }
         return Catalog(tables, self.sources.multiplicity)

@@ -1,0 +1,148 @@
+"""Trees that are built by hand, read by the engine: each node holds what a plain reckoning over lists says."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from engine.tables import policy_of, tuples
+from sfumato.engine import lowering
+from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.plan.bounding import Bounded, boundings
+from sfumato.plan.expressions import Column, Field
+from sfumato.plan.functions import call, literal
+from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.measures import Count, Sum
+from sfumato.plan.nodes import Aggregate, Cut, Filter, Relation, Scan, SemiJoin, Union, UnitJoin
+from sfumato.policy import Domain, Policy, Table, Type
+
+Row = tuple[int | None, int, int | None]
+"""Whose row it is, what it is matched by, and a number."""
+ONCE = 1_000
+"""Above every number that a unit has."""
+DOMAIN = Domain("integer", bounds=(0, ONCE))
+LIMITS = Limits(ONCE, ONCE, ONCE)
+
+
+def _rows(random: Random, units: int) -> list[Row]:
+    people = [None, *range(units)]
+    drawn = [(who, random.randint(0, 3), random.choice((None, 1, 2, 5))) for who in people for _ in range(6)]
+    return random.sample(drawn, random.randint(0, len(drawn)))
+
+
+def _table(name: str, rows: Sequence[Row]) -> Table:
+    kinds = [("who", pa.int64()), ("k", pa.int64()), ("x", pa.int64())]
+    columns = {field: pa.array([row[place] for row in rows], kind) for place, (field, kind) in enumerate(kinds)}
+    declared = {"k": {"type": "integer", "bounds": [0, ONCE]}, "x": {"type": "integer", "bounds": [0, ONCE]}}
+    return Table(name, pa.table(columns), declared, id="who", max_rows=ONCE)
+
+
+def policy(first: Sequence[Row], second: Sequence[Row]) -> Policy:
+    return policy_of(_table("a", first), _table("b", second))
+
+
+def scan(table: str, source: int) -> Scan:
+    return Scan(table, False, source, {Field(source, table, name): DOMAIN for name in "kx"}, LIMITS)
+
+
+def column(table: str, source: int, name: str) -> Column:
+    return Column(Field(source, table, name), DOMAIN)
+
+
+A, B = scan("a", 0), scan("b", 1)
+AK, AX, BK, BX = (column(table, source, name) for table, source in (("a", 0), ("b", 1)) for name in "kx")
+BOTH = Union(((A, (AX,)), (B, (BX,))), 2, (("x", DOMAIN),))
+BOTH_X = Column(Field(2, "", "x"), DOMAIN)
+EARLIER = call("<", AX, BX)
+LARGE = call(">", BX, literal(Type.INTEGER, 1))
+
+
+def bounded(relation: Relation, value: Column, strategy: Strategy = Strategy.SAMPLE) -> Bounded:
+    plan = Aggregate(relation, (), (Count(), Sum(value)))
+    return next(each for each in boundings(plan, LIMITS, 1) if each.strategy in (strategy, Strategy.WHOLE))
+
+
+def _matched(first: Sequence[Row], second: Sequence[Row], condition: bool) -> Iterator[tuple[Row, list[Row]]]:
+    for row in first:
+        found = [each for each in second if each[0] is not None and each[0] == row[0] and each[1] == row[1]]
+        if condition:
+            found = [each for each in found if None not in (row[2], each[2]) and row[2] < each[2] and each[2] > 1]  # type: ignore[operator]
+        if row[0] is not None:
+            yield row, found
+
+
+def _totals(values: Sequence[int | None]) -> tuple[int, int]:
+    return len(values), sum(each or 0 for each in values)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("strategy", [Strategy.SAMPLE, Strategy.REWEIGHT, Strategy.CLIP_L1])
+def test_joins_and_unions_of_private_tables(seed: int, strategy: Strategy) -> None:
+    random = Random(seed)
+    first, second = _rows(random, 5), _rows(random, 5)
+    condition = call("AND", EARLIER, LARGE)
+    engine = DuckDB(policy(first, second))
+    for extra in (None, condition):
+        matched = list(_matched(first, second, extra is not None))
+        for outer in (False, True):
+            tree = UnitJoin(Cut(A, 30), Cut(B, 30), ((AK, BK),), extra, outer)
+            rows = [each[2] for _, found in matched for each in found or ([(None, 0, None)] if outer else [])]
+            assert _read(engine, bounded(tree, BX, strategy)) == _totals(rows)
+        for anti in (False, True):
+            tree_ = SemiJoin(A, Cut(B, 30), ((AK, BK),), extra, anti)
+            kept = [row[2] for row, found in matched if bool(found) is not anti]
+            assert _read(engine, bounded(tree_, AX, strategy)) == _totals(kept)
+    told = [row[2] for row in (*first, *second) if row[0] is not None]
+    assert _read(engine, bounded(BOTH, BOTH_X, strategy)) == _totals(told)
+    large = [each for each in told if each is not None and each > 1]
+    above = Filter(BOTH, call(">", BOTH_X, literal(Type.INTEGER, 1)))
+    assert _read(engine, bounded(above, BOTH_X, strategy)) == _totals(large)
+    engine.close()
+
+
+def _read(engine: DuckDB, made: Bounded, key: int = 7) -> tuple[int, int]:
+    bits = made.measures[0].bits
+    ((count, total),) = tuples(engine.totals(made, [()], key))
+    return count >> bits, total >> made.measures[1].bits
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_cut_keeps_so_many_rows_of_each_unit_and_no_more(most: int) -> None:
+    """Units with one row fewer than the limit, as many, and one more; which are kept depends on the key."""
+    rows: list[Row] = [(who, place, 2**place) for who in range(4) for place in range(most - 1 + who)]
+    engine, shuffled = (DuckDB(policy(found, [])) for found in (rows, Random(1).sample(rows, len(rows))))
+    sums = set()
+    for key in range(30):
+        made = bounded(Cut(A, most), AX)
+        count, total = _read(engine, made, key)
+        assert count == sum(min(most, each) for each in Counter(who for who, _, _ in rows).values())
+        assert _read(shuffled, made, key) == (count, total)
+        sums.add(total)
+    assert len(sums) > 1
+    engine.close()
+    shuffled.close()
+
+
+def test_a_cut_of_one_unit_is_not_changed_by_another() -> None:
+    """Neighbours: with one more unit the rows kept of all others are the same."""
+    rows: list[Row] = [(who, place, 2**place) for who in range(3) for place in range(6)]
+    more: list[Row] = [(9, place, 1) for place in range(50)]
+    alone, beside = DuckDB(policy(rows, [])), DuckDB(policy([*more, *rows], []))
+    kept = defaultdict(set)
+    for key in range(20):
+        made = bounded(Cut(A, 2), AX)
+        count, total = _read(beside, made, key)
+        kept[_read(alone, made, key)].add((count - 2, total - 2))
+    assert all(found == {each} for each, found in kept.items())
+    alone.close()
+    beside.close()
+
+
+def test_only_units_beyond_the_limit_are_ranked() -> None:
+    (_, rows), (_, heavy), *_ = lowering.statement(bounded(Cut(A, 2), AX), 1).stages
+    assert heavy.having is not None
+    assert not any("Rank" in repr(each) for each in (rows, heavy))

@@ -1,0 +1,119 @@
+"""What every node of a tree says of itself: columns, rows of one unit, limits, numbers of sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from sfumato.plan.bounding import whole_rows
+from sfumato.plan.expressions import Column, Field
+from sfumato.plan.functions import call, literal
+from sfumato.plan.limits import Limits
+from sfumato.plan.nodes import (
+    Cut,
+    Filter,
+    Join,
+    PerUnit,
+    Relation,
+    Scan,
+    SemiJoin,
+    Union,
+    UnitJoin,
+    cut,
+    multiplicity,
+    next_source,
+    relations,
+    renumbered,
+    separable,
+)
+from sfumato.plan.unit_measures import UnitCount
+from sfumato.policy import Domain, Type
+
+AGE = Domain("integer", bounds=(0, 110))
+LIMITS = Limits(6, 4, 3)
+
+
+def scan(source: int = 0, *, every_row: bool = False, limits: Limits = LIMITS) -> Scan:
+    return Scan("visits", every_row, source, {Field(source, "visits", "age"): AGE}, limits)
+
+
+def column(source: int = 0) -> Column:
+    return Column(Field(source, "visits", "age"), AGE)
+
+
+OLD = call(">", column(), literal(Type.INTEGER, 40))
+PUBLIC = Join(scan(), "ages", 1, ((column(), "age"),), False, 3, {"age": AGE})
+OWN = PerUnit(scan(), 1, (), (("n", UnitCount(None, 6)),))
+BY_AGE = PerUnit(scan(), 1, (("age", column()),), (("n", UnitCount(None, 6)),))
+RIGHT = Scan("visits", False, 5, {Field(5, "visits", "age"): AGE}, Limits(9, 2, 2))
+BOTH = UnitJoin(Cut(scan(), 6), Cut(RIGHT, 9), (), None, True)
+MEMBERS = ((scan(), (column(),)), (RIGHT, (column(5),)))
+TOGETHER = Union(MEMBERS, 6, (("age", AGE),))
+
+
+@pytest.mark.parametrize(
+    ("relation", "most", "limits", "whole"),
+    [
+        (scan(), None, LIMITS, None),
+        (scan(every_row=True, limits=Limits(1, 1, 1)), 1, Limits(1, 1, 1), 1),
+        (PUBLIC, None, LIMITS, None),
+        (Filter(scan(), OLD), None, LIMITS, None),
+        (Cut(scan(), 5), 5, Limits(5, 4, 3), None),
+        (Cut(scan(), 50), 50, LIMITS, None),
+        (Cut(Cut(scan(), 5), 50), 5, Limits(5, 4, 3), None),
+        (OWN, 1, Limits(1, 1, 1), 1),
+        (Join(OWN, "ages", 2, ((column(), "age"),), False, 3, {"age": AGE}), 3, Limits(1, 1, 1), 3),
+        (BY_AGE, None, LIMITS, None),
+        (BOTH, 54, Limits(9, 4, 3), None),
+        (UnitJoin(OWN, Cut(RIGHT, 1), (), None, False), 1, Limits(1, 1, 1), 1),
+        (SemiJoin(scan(), RIGHT, (), None, False), None, LIMITS, None),
+        (SemiJoin(OWN, RIGHT, (), None, True), 1, Limits(1, 1, 1), 1),
+        (TOGETHER, None, Limits(15, 6, 5), None),
+    ],
+)
+def test_rows_and_limits_of_one_unit(relation: Relation, most: int | None, limits: Limits, whole: int | None) -> None:
+    assert relation.most_rows == most
+    assert relation.limits == limits
+    assert whole_rows(relation) == whole
+
+
+def test_columns() -> None:
+    assert list(OWN.columns) == [Field(1, "", "n")]
+    assert [str(each) for each in BY_AGE.columns] == ["age", "n"]
+    assert OWN.columns[Field(1, "", "n")].bounds == (0, 6)
+    assert BOTH.columns[Field(5, "visits", "age")].nullable
+    assert not BOTH.columns[Field(0, "visits", "age")].nullable
+    assert list(TOGETHER.columns) == [Field(6, "", "age")]
+    assert list(SemiJoin(scan(), RIGHT, (), None, False).columns) == [Field(0, "visits", "age")]
+
+
+def test_a_side_of_a_join_is_cut_unless_it_is_small() -> None:
+    assert cut(scan()) == Cut(scan(), 6)
+    assert cut(OWN) is OWN
+    assert cut(Cut(scan(), 3)) == Cut(scan(), 3)
+    assert cut(BOTH) == Cut(BOTH, 9)
+
+
+def test_how_often_a_row_is_met() -> None:
+    assert multiplicity(scan()) == 1
+    assert multiplicity(Filter(PUBLIC, OLD)) == 3
+    assert multiplicity(BOTH) == 9
+    assert multiplicity(TOGETHER) == 2
+
+
+def test_two_trees_have_no_number_in_common() -> None:
+    moved = renumbered(Filter(PUBLIC, OLD), next_source(TOGETHER))
+    assert next_source(TOGETHER) == 7
+    assert [node.source for node in relations(moved) if isinstance(node, (Scan, Join))] == [8, 7]
+    assert moved.predicate == call(">", column(7), literal(Type.INTEGER, 40))
+    assert set(moved.columns) == {Field(7, "visits", "age"), Field(8, "ages", "age")}
+    assert renumbered(moved, -7) == Filter(PUBLIC, OLD)
+    assert renumbered(OWN, 0) == OWN
+
+
+def test_conditions_that_can_be_matched_by() -> None:
+    left, right = scan(), RIGHT
+    later = call("<", column(), column(5))
+    assert separable(later, left, right)
+    assert separable(call("AND", later, OLD), left, right)
+    assert not separable(call("OR", later, OLD), left, right)
+    assert not separable(call("<", call("+", column(), column(5)), literal(Type.INTEGER, 3)), left, right)
