@@ -290,3 +290,39 @@ def test_aggregations_are_checked() -> None:
         sf.Aggregation("mean")
     with pytest.raises(sf.InvalidParameter, match=r"such as sf\.count"):
         built(n=sf.count)  # type: ignore[arg-type]
+
+
+@st.composite
+def _derivations(draw: st.DrawFn) -> list[str]:
+    """Expressions over numbers, each of which may name the columns made by those before it: x0, x1, …"""
+    found: list[str] = []
+    for _ in range(draw(st.integers(1, 4))):
+        names = st.sampled_from(["age", "hospital", "2", "7", *(f"x{index}" for index in range(len(found)))])
+        operation = st.sampled_from(["{} + {}", "{} - {}", "{} * {}", "- {} - {}", "LEAST({}, {})", "({} + {}) * 2"])
+        condition = st.sampled_from(["{} > {}", "{} = {} OR urgent", "NOT {} < {}"])
+        made = draw(operation).format(draw(names), draw(names))
+        if draw(st.booleans()):
+            made = f"CASE WHEN {draw(condition).format(draw(names), draw(names))} THEN {made} ELSE {draw(names)} END"
+        found.append(made)
+    return found
+
+
+@settings(max_examples=100)
+@given(_derivations(), st.sampled_from([">", "<=", "="]))
+def test_derived_columns_mean_what_subqueries_do(made: list[str], sign: str) -> None:
+    """One within another, as SQL has it: no operator of a derived column binds with what stands beside its name."""
+    source, last = "visits", f"x{len(made) - 1}"
+    for index, each in enumerate(made):
+        source = f"(SELECT *, {each} AS x{index} FROM {source}) AS t{index}"
+    text = f"SELECT COUNT(*) AS n, SUM(-{last} * 3) AS s FROM {source} WHERE {last} {sign} 3 - {last}"
+    steps = [derive(f"x{index}", each) for index, each in enumerate(made)]
+    try:
+        wanted = parse(text, CATALOG)
+    except Unsupported as refusal:
+        code = refusal.code
+        with pytest.raises(Unsupported) as found:
+            _ = built(*steps, where(f"{last} {sign} 3 - {last}"), n=N, s=sf.sum(f"-{last} * 3")).query
+        assert found.value.code == code
+        return
+    statement = built(*steps, where(f"{last} {sign} 3 - {last}"), n=N, s=sf.sum(f"-{last} * 3"))
+    assert digest(statement.query) == digest(wanted) == digest(parse(statement.text, CATALOG))
