@@ -45,8 +45,13 @@ class Asked:
     title: str
     policy: str
     text: str
-    delta: str
-    """Groups that nobody declared are found in the data, which takes some δ."""
+    unknown: bool
+    """Whether its groups are declared nowhere and have to be found in the data."""
+
+    @property
+    def price(self) -> dict[str, Any]:
+        """A price at which noise is small; groups are found in the data for some δ."""
+        return {"epsilon": 10_000, "delta": "1e-6"} if self.unknown else {"epsilon": 100_000}
 
     def __str__(self) -> str:
         return f"{self.number} {self.title}"
@@ -58,7 +63,7 @@ def questions() -> list[Asked]:
     titles = list(_TITLE.finditer(text))
     ends = [each.start() for each in titles[1:]] + [len(text)]
     return [
-        Asked(int(each[1]), each[2], each[3], text[each.end() : end].strip(), "1e-6" if each[4] else "0")
+        Asked(int(each[1]), each[2], each[3], text[each.end() : end].strip(), each[4] is not None)
         for each, end in zip(titles, ends, strict=True)
     ]
 

@@ -89,7 +89,7 @@ def test_a_question_is_answered_near_its_exact_answer(asked: Asked, curators: di
 
 def _answer(asked: Asked, curators: dict[str, sf.Curator]) -> sf.Answer:
     question = curators[asked.policy].sql(asked.text)
-    return question.release(epsilon=100_000, delta=asked.delta, confidence="0.999999999", joint=True)
+    return question.release(**asked.price, confidence="0.999999999", joint=True)
 
 
 @pytest.mark.filterwarnings("ignore::sfumato.WeakPrivacy")
@@ -106,7 +106,7 @@ def test_what_is_refused_is_what_is_on_the_list(curators: dict[str, sf.Curator])
     refused = {}
     for asked in ASKED:
         try:
-            curators[asked.policy].sql(asked.text).explain(epsilon=1, delta=asked.delta)
+            curators[asked.policy].sql(asked.text).explain(**asked.price)
         except sf.Unsupported as refusal:
             refused[asked.number] = refusal.code
     assert refused == REFUSED
