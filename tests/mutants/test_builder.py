@@ -90,6 +90,14 @@ MUTANTS = (
         ("plan/test_building.py::test_steps_leave_what_they_begin_with_as_it_was",),
     ),
     Mutant(
+        "one row per unit and key is one row per key",
+        Kind.LIMITS,
+        "plan/building.py",
+        "exp.Group(expressions=[unit, *",
+        "exp.Group(expressions=[*",
+        (_PAIRS,),
+    ),
+    Mutant(
         "limits are forgotten when more is added",
         Kind.LIMITS,
         "curator/tables.py",

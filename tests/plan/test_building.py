@@ -42,6 +42,10 @@ def join(other: Selection | str, on: building.On = None, *, left: bool = False) 
     return lambda rows: building.join(rows, other, on, left=left)
 
 
+def per_unit(*keys: str, **asked: Asked) -> Step:
+    return lambda rows: building.per_unit(rows, keys, asked)
+
+
 N = sf.count()
 REGION = {"region": "region"}
 PAIRS: list[tuple[Callable[[], Statement], str]] = [
@@ -122,6 +126,42 @@ PAIRS: list[tuple[Callable[[], Statement], str]] = [
         "SELECT region, 100.0 * COUNT(*) FILTER (WHERE age > 40) / COUNT(*) AS pct FROM visits GROUP BY region "
         "HAVING COUNT(*) > 5 AND COUNT_IF(age > 40) > 1",
     ),
+    (
+        lambda: built(per_unit(n=N), visits=sf.mean("n")),
+        "SELECT AVG(n) AS visits FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) AS t",
+    ),
+    (
+        lambda: built(
+            where("age > 3"), per_unit(n=N, cost=sf.sum("cost")), where("n >= 3"), c=sf.mean("cost"), people=N
+        ),
+        "SELECT AVG(cost) AS c, COUNT(*) AS people FROM (SELECT patient_id, COUNT(*) AS n, SUM(cost) AS cost "
+        "FROM visits WHERE age > 3 GROUP BY patient_id) AS t WHERE n >= 3",
+    ),
+    (
+        lambda: built(
+            derive("old", "age > 60"),
+            per_unit("region", "old", n=N),
+            derive("fifths", "n / 5"),
+            keys=REGION,
+            fifths=sf.mean("fifths"),
+            old=sf.count(where="old"),
+            people=sf.count_distinct("patient_id"),
+        ),
+        "SELECT region, AVG(n / 5) AS fifths, COUNT(*) FILTER (WHERE old) AS old, COUNT(DISTINCT patient_id) AS people "
+        "FROM (SELECT patient_id, region, age > 60 AS old, COUNT(*) AS n FROM visits GROUP BY 1, 2, 3) AS t "
+        "GROUP BY region",
+    ),
+    (
+        lambda: built(
+            join("hospitals", "hospital = hospitals.id"),
+            per_unit("city", first="MIN(day)", urgent="BOOL_OR(urgent)"),
+            keys={"city": "city", "month": "DATE_TRUNC('month', first)"},
+            n=sf.count(where="urgent"),
+        ),
+        "SELECT city, DATE_TRUNC('month', first) AS month, COUNT(*) FILTER (WHERE urgent) AS n FROM "
+        "(SELECT v.patient_id, city, MIN(day) AS first, BOOL_OR(urgent) AS urgent FROM visits v "
+        "JOIN hospitals h ON v.hospital = h.id GROUP BY v.patient_id, city) AS t GROUP BY city, month",
+    ),
 ]
 
 
@@ -151,7 +191,7 @@ REFUSED: list[tuple[Callable[[], object], str, str]] = [
         "SELECT COUNT(*) FROM visits WHERE RANDOM() < 0.5",
         "where RANDOM() < 0.5",
     ),
-    (lambda: built(derive("x", "COUNT(*)")), "SELECT x FROM (SELECT COUNT(*) AS x FROM visits)", "derive x = COUNT(*)"),
+    (lambda: built(derive("x", "COUNT(*)")), "SELECT COUNT(*) FROM visits WHERE COUNT(*) > 1", "derive x = COUNT(*)"),
     (lambda: built(s=sf.sum("ward")).query, "SELECT SUM(ward) AS s FROM visits", "measure s = sum(ward)"),
     (lambda: built(s=sf.sum("score")).query, "SELECT SUM(score) AS s FROM visits", "measure s = sum(score)"),
     (lambda: built(m="MEDIAN(age)").query, "SELECT MEDIAN(age) AS m FROM visits", "measure m = MEDIAN(age)"),
@@ -163,6 +203,17 @@ REFUSED: list[tuple[Callable[[], object], str, str]] = [
         "having n + 1",
     ),
     (lambda: building.head(built(n=N), -1, 0).query, "SELECT COUNT(*) AS n FROM visits LIMIT -1", "at most -1 rows"),
+    (
+        lambda: built(per_unit(n=N), keys=REGION, n=N),
+        "SELECT region, COUNT(*) AS n FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) AS t "
+        "GROUP BY region",
+        "group by region",
+    ),
+    (
+        lambda: built(per_unit(s=sf.sum("score"))),
+        "SELECT COUNT(*) FROM (SELECT patient_id, SUM(score) AS s FROM visits GROUP BY patient_id) AS t",
+        "per patient_id: s = sum(score)",
+    ),
     (lambda: built(join("hospitals")), "SELECT COUNT(*) FROM visits JOIN hospitals", "join hospitals"),
     (lambda: building.selection(CATALOG, "visit"), "SELECT COUNT(*) FROM visit", "table visit"),
     (lambda: building.selection(CATALOG, "hospitals"), "SELECT COUNT(*) FROM hospitals", "table hospitals"),

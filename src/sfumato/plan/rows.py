@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -12,6 +12,7 @@ from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.functions import call
 from sfumato.plan.nodes import Columns, Filter, Join, Relation, Scan, next_source, relations
+from sfumato.plan.per_unit import Inside, WindowColumns, aggregates, per_unit
 from sfumato.plan.sql_expressions import expression
 from sfumato.plan.text_positions import nearest, refuse, shown
 from sfumato.policy import Domain, Type
@@ -23,6 +24,7 @@ LARGEST_EXACT = 2**53
 """Every whole number up to this size is a double of its own."""
 
 _ROW_WISE = {"expressions", "from_", "joins", "where", "with_"}
+_GROUPED = _ROW_WISE | {"group", "having", "qualify"}
 
 
 @dataclass(frozen=True)
@@ -149,13 +151,16 @@ def _with(select: exp.Select, catalog: Catalog, named: Named) -> Named:
 
 
 def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
-    """A row-wise subquery: its columns are expressions over the rows it is made from."""
+    """A subquery: its columns are expressions over the rows it is made from, or it is grouped by the unit."""
     if not isinstance(select, exp.Select):
         raise refuse(
             select, "not-select", "a subquery is a SELECT over one row at a time", "use SELECT … FROM … [WHERE]"
         )
+    if select.args.get("windows"):
+        rule, fix = "a window is written out where it is used", "write OVER (PARTITION BY … ORDER BY …) for each"
+        raise refuse(select.args["windows"][0], "window", rule, fix)
     for part, value in select.args.items():
-        if value and part not in _ROW_WISE:
+        if value and part not in _GROUPED:
             raise refuse(
                 select,
                 "not-row-wise",
@@ -163,16 +168,27 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
                 "move it to the outermost SELECT",
             )
     source = rows(select, catalog, named)
+    if select.args.get("group") or select.args.get("having") or aggregates(select):
+        found = per_unit(select, Inside(source.relation, source.resolve, source.is_unit, source.table.id))
+        _check_levels(found.relation, select)
+        return _derived(source, found.relation, found.columns, found.owners)
     columns: dict[str, Expression] = {}
     owners: list[str] = []
+    windows = WindowColumns(Inside(source.relation, source.resolve, source.is_unit, source.table.id))
     for item in select.expressions:
-        for name, made in _selected(item, source):
+        for name, made in _selected(item, source, windows.read):
             if name.lower() in {each.lower() for each in (*columns, *owners)}:
                 raise refuse(item, "duplicate-column", f"two columns are called {name}", "rename one with AS")
             if made is not None:
                 columns[name] = made
         owners += _owners(item, source)
-    return _derived(source, source.relation, columns, owners)
+    relation = windows.relation
+    qualify = select.args.get("qualify")
+    if qualify is not None:
+        predicate = windows.condition(qualify, columns)
+        relation = Filter(windows.relation, predicate)
+    _check_levels(relation, select)
+    return _derived(source, relation, columns, owners)
 
 
 def _derived(source: Rows, relation: Relation, columns: Mapping[str, Expression], owners: list[str]) -> Rows:
@@ -198,7 +214,9 @@ def _is_star(item: exp.Expr) -> bool:
     return isinstance(item.this if isinstance(item, exp.Column) else item, exp.Star)
 
 
-def _selected(item: exp.Expr, source: Rows) -> list[tuple[str, Expression | None]]:
+def _selected(
+    item: exp.Expr, source: Rows, read: Callable[[exp.Expr], Expression]
+) -> list[tuple[str, Expression | None]]:
     """The columns of an item, by name; None for the unit where it is no declared column too."""
     if _is_star(item):
         star = item.this if isinstance(item, exp.Column) else item
@@ -218,7 +236,7 @@ def _selected(item: exp.Expr, source: Rows) -> list[tuple[str, Expression | None
         raise refuse(item, "unnamed-column", "a derived column needs a name", "add AS name")
     if source.is_unit(inner) and not _declared(inner, source):
         return [(name, None)]
-    return [(name, expression(inner, source.resolve))]
+    return [(name, read(inner))]
 
 
 def _declared(node: exp.Expr, source: Rows) -> bool:
