@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         Listing as Listing,
         Question as Question,
         Standing as Standing,
+        TableView as TableView,
         open as open,
     )
     from sfumato.data import example as example
@@ -91,6 +92,13 @@ if TYPE_CHECKING:
         TopK as TopK,
         best_selection as best_selection,
     )
+    from sfumato.plan.aggregations import (
+        Aggregation as Aggregation,
+        count as count,
+        count_distinct as count_distinct,
+        mean as mean,
+        sum as sum,
+    )
     from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
     from sfumato.release.answers import Answer as Answer
@@ -100,6 +108,7 @@ __all__ = [
     "AboveThreshold",
     "Account",
     "AccountDiffers",
+    "Aggregation",
     "AlreadyAnswered",
     "Anchor",
     "Answer",
@@ -154,6 +163,7 @@ __all__ = [
     "Tab",
     "TabClosed",
     "Table",
+    "TableView",
     "TopK",
     "Unanswered",
     "Unsupported",
@@ -163,27 +173,32 @@ __all__ = [
     "best_selection",
     "calibrate",
     "compose",
+    "count",
+    "count_distinct",
     "divergences",
     "dumps",
     "errors",
     "example",
     "games",
     "loads",
+    "mean",
     "odometer",
     "open",
     "reading",
+    "sum",
     "theorems",
 ]
 
 # fmt: off
 _LATER = {
-    "sfumato.curator": ("Curator", "Explanation", "Forecast", "Listing", "Question", "Standing", "open"),
+    "sfumato.curator": ("Curator", "Explanation", "Forecast", "Listing", "Question", "Standing", "TableView", "open"),
     "sfumato.data": ("example",),
     "sfumato.ledger": ("Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (
         "AboveThreshold", "Exponential", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax", "OptimalLocalHashing",
         "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
     ),
+    "sfumato.plan.aggregations": ("Aggregation", "count", "count_distinct", "mean", "sum"),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
     "sfumato.release.answers": ("Answer",),

@@ -150,7 +150,9 @@ def test_no_public_attribute_leads_to_the_engine_or_to_exact_totals(flights: sf.
     question = flights.sql(COUNTS)
     auction = flights.auction("flights", "distance", prices=[100, 200])
     answer = question.release(epsilon="0.5")
-    for each in (flights, flights.as_analyst("ana"), question, answer, auction):
+    view = flights.table("flights").where("delay > 5")
+    built = view.group_by("origin").agg(n=sf.count())
+    for each in (flights, flights.as_analyst("ana"), question, answer, auction, view, view.group_by("origin"), built):
         assert _handed_out(each) == []
 
 

@@ -12,6 +12,7 @@ from sfumato.curator.policy_account import amend, history, standing
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import Sold, TableAuction
+from sfumato.curator.tables import TableView
 
 __all__ = [
     "CheckReport",
@@ -23,6 +24,7 @@ __all__ = [
     "Sold",
     "Standing",
     "TableAuction",
+    "TableView",
     "amend",
     "check",
     "history",

@@ -16,9 +16,11 @@ from sfumato.curator.policy_account import account_name, amend_account, ledger_p
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import TableAuction, auction
+from sfumato.curator.tables import TableView
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.ledger import Ledger, Line
+from sfumato.plan.building import selection
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.sql import parse
 from sfumato.plan.text import listing, written
@@ -95,6 +97,10 @@ class Curator:
         Table and column may be left out where the policy declares one private column of numbers.
         """
         return auction(self._context, table, column, prices)
+
+    def table(self, name: str, alias: str | None = None) -> TableView:
+        """Begin a question about a table in Python, step by step: the same as in SQL. This is free."""
+        return TableView(self._context, selection(self._catalog, name, alias))
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

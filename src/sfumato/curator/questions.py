@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
@@ -114,7 +114,7 @@ class Question:
         groups: int | None = None,
         rows_per_group: int | None = None,
         strategy: Strategy | str | None = None,
-    ) -> Question:
+    ) -> Self:
         """The same question with tighter limits for one unit: less noise, more bias."""
         if self.table.every_row:
             raise InvalidParameter("limit", rows or groups, "left out: every row is a unit")

@@ -38,7 +38,11 @@ FINISHING = frozenset((
 
 def parse(text: object, catalog: Catalog, parameters: Parameters | None = None) -> Query:
     """The query a text means, or ``Unsupported``: decided from text, values of parameters and policy alone."""
-    statement = parse_text(text, parameters)
+    return query(parse_text(text, parameters), catalog)
+
+
+def query(statement: exp.Select, catalog: Catalog) -> Query:
+    """The query a parsed statement means."""
     try:
         return _query(statement, catalog)
     except RecursionError:

@@ -190,3 +190,24 @@ def _not_sql(error: SqlglotError) -> Unsupported:
         line=facts[0].get("line"),
         column=facts[0].get("col"),
     )
+
+
+def fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
+    """A part of a statement of the given kind, read by the same parser and within the same limits."""
+    if not isinstance(text, str) or "\0" in text or not _encodable(text):
+        raise Unsupported("not-text", "an expression is SQL text", fix="give it as one string")
+    if len(text) > LONGEST:
+        raise Unsupported("too-long", "an expression is at most 64 KB of text", fix="ask less at once")
+    parser = sqlglot.Dialect.get_or_raise("duckdb").parser()
+    try:
+        tokens = sqlglot.tokenize(text, dialect="duckdb")
+        _check_tokens(tokens)
+        with _quietly():
+            found = [each for each in parser.parse_into(kind, tokens, text) if each is not None]
+    except RecursionError:
+        raise _too_deep() from None
+    except SqlglotError as error:
+        raise _not_sql(error) from None
+    if len(found) != 1:
+        raise Unsupported("one-expression", "one expression is read at a time", fix="write one, such as cost > 10")
+    return found[0]

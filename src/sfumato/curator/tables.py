@@ -1,0 +1,195 @@
+"""Questions put together in Python: a table's rows, step by step, then groups and what is asked of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from sfumato.curator.context import Context
+from sfumato.curator.questions import Question
+from sfumato.plan import building
+from sfumato.plan.aggregations import Asked
+from sfumato.plan.building import Keys, On, Selection, Statement
+from sfumato.plan.fragments import written
+from sfumato.policy import Domain, Value
+from sfumato.privacy.numbers import text
+
+
+@dataclass(frozen=True, repr=False)
+class Columns:
+    """The columns that can be named at one step: Tab lists them, and ``columns.region`` is how SQL writes its name."""
+
+    _domains: dict[str, Domain]
+
+    def __getattr__(self, name: str) -> str:
+        if name.startswith("_") or name not in self._domains:
+            raise AttributeError(f"no column is called {name}; there are {', '.join(self._domains)}")
+        return self[name]
+
+    def __getitem__(self, name: str) -> str:
+        """The name as SQL writes it, in quotes where it needs them."""
+        if name not in self._domains:
+            raise KeyError(name)
+        return written(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._domains)
+
+    def __len__(self) -> int:
+        return len(self._domains)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in self._domains if name.isidentifier()]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._domains)
+
+    def __repr__(self) -> str:
+        width = max(map(len, self._domains), default=0)
+        return "\n".join(f"{name:<{width}}  {_told(domain)}" for name, domain in self._domains.items())
+
+
+@dataclass(frozen=True, repr=False)
+class TableView:
+    """A view of one table's rows: each method gives a new view with one step more, and reads no data.
+
+    Conditions and expressions are SQL, read by the parser that reads whole questions; what cannot be answered is
+    refused at its step. ``agg`` gives the question.
+    """
+
+    _context: Context = field(repr=False, compare=False)
+    _rows: Selection
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that can be named now, with their types and ranges."""
+        return Columns(self._rows.columns)
+
+    def where(self, condition: str) -> TableView:
+        """Keep the rows that meet a condition: ``where("year = 2024 AND age >= 18")``."""
+        return replace(self, _rows=building.where(self._rows, condition))
+
+    def derive(self, **expressions: str) -> TableView:
+        """Add columns, each an expression over one row: ``derive(band="age // 10")``.
+
+        Later ones may use earlier ones, and a function over a window of one unit's rows is such a column too.
+        """
+        rows = self._rows
+        for name, expression in expressions.items():
+            rows = building.derive(rows, name, expression)
+        return replace(self, _rows=rows)
+
+    def join(self, other: TableView | str, on: On = None) -> TableView:
+        """Join another table, or a view of one, where the named columns are equal or a condition holds.
+
+        Without ``on`` two private tables are joined on the unit.
+        """
+        return self._joined(other, on, left=False)
+
+    def left_join(self, other: TableView | str, on: On = None) -> TableView:
+        """Join as ``join`` does, and keep rows without a match."""
+        return self._joined(other, on, left=True)
+
+    def per_unit(self, *keys: str, **asked: Asked) -> TableView:
+        """Make one row of each unit, or of each unit and key: ``per_unit(visits=sf.count())``.
+
+        After it there are the keys and what was asked, and no other columns.
+        """
+        return replace(self, _rows=building.per_unit(self._rows, keys, asked))
+
+    def group_by(self, *keys: str, **expressions: str) -> GroupedView:
+        """Group by columns, and by expressions under a name: ``group_by("region", band="age // 10")``."""
+        return GroupedView(self, building.keyed(self._rows, keys, expressions))
+
+    def agg(self, **asked: Asked) -> TableQuestion:
+        """Ask this of all rows together: ``agg(n=sf.count(), cost=sf.mean("cost"))``."""
+        return _question(self._context, building.statement(self._rows, (), asked))
+
+    def __getitem__(self, name: str) -> str:
+        """A column's name as SQL writes it; Tab completes it."""
+        return self.columns[name]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.columns)
+
+    def __repr__(self) -> str:
+        columns = [f"    {line}" for line in repr(self.columns).splitlines()]
+        return "\n".join([_indented(self._rows.steps), "  columns", *columns])
+
+    def _joined(self, other: TableView | str, on: On, *, left: bool) -> TableView:
+        side = other._rows if isinstance(other, TableView) else other  # noqa: SLF001
+        return replace(self, _rows=building.join(self._rows, side, on, left=left))
+
+
+@dataclass(frozen=True, repr=False)
+class GroupedView:
+    """A view whose rows are grouped: ``agg`` says what to ask of every group."""
+
+    _view: TableView
+    _keys: Keys
+
+    def agg(self, **asked: Asked) -> TableQuestion:
+        """Ask this of every group: aggregations, or SQL over aggregates."""
+        view = self._view
+        return _question(view._context, building.statement(view._rows, self._keys, asked))  # noqa: SLF001
+
+    def __repr__(self) -> str:
+        return f"{self._view!r}\n  group by {', '.join(name for name, _ in self._keys)}"
+
+
+@dataclass(frozen=True, repr=False)
+class TableQuestion(Question):
+    """A question that was put together in Python: one like any other, to which more may still be added.
+
+    What is added works on noisy numbers, and is free.
+    """
+
+    _statement: Statement = field(kw_only=True, repr=False)
+
+    def having(self, condition: str) -> TableQuestion:
+        """Keep the groups whose noisy numbers meet a condition: ``having("n > 100")``."""
+        return self._with(building.having(self._statement, condition))
+
+    def order_by(self, *columns: str) -> TableQuestion:
+        """Sort the groups: ``order_by("n DESC", "region")``."""
+        return self._with(building.order_by(self._statement, columns))
+
+    def head(self, rows: int, *, skip: int = 0) -> TableQuestion:
+        """Keep the first so many groups, after so many that are skipped."""
+        return self._with(building.head(self._statement, rows, skip))
+
+    def select(self, *columns: str, **expressions: str) -> TableQuestion:
+        """Choose the columns of the answer, and compute more: ``select("region", share="100.0 * late / n")``."""
+        return self._with(building.select(self._statement, columns, expressions))
+
+    def _with(self, statement: Statement) -> TableQuestion:
+        return replace(self, text=statement.text, query=statement.query, _statement=statement)
+
+    def __repr__(self) -> str:
+        free = "  .explain() .error() .price() .limit() are free, .release() asks"
+        return f"{_indented(self._statement.steps)}\n{free}"
+
+
+def _question(context: Context, statement: Statement) -> TableQuestion:
+    query = statement.query
+    return TableQuestion(context, statement.text, query, query.plan.limits, _statement=statement)
+
+
+def _indented(steps: tuple[str, ...]) -> str:
+    first, *rest = steps
+    return "\n".join([first, *(f"  {each}" for each in rest)])
+
+
+def _told(domain: Domain) -> str:
+    """What is known of a column, in words."""
+    known = domain.type.value
+    if domain.values is not None:
+        known += f", one of {len(domain.values)} values"
+    elif domain.range is not None:
+        known += f" from {_end(domain.range[0])} to {_end(domain.range[1])}"
+    return f"{known}, may be missing" if domain.nullable else known
+
+
+def _end(value: Value) -> str:
+    return text(value) if isinstance(value, Fraction) else str(value)

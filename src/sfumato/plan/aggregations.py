@@ -1,0 +1,76 @@
+"""What a question that is put together in Python asks of the rows of a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sfumato.errors import InvalidParameter
+from sfumato.plan.fragments import Names, Tree, filled, meant, read
+
+_ROWS = "COUNT(*)"
+_WRITTEN = {
+    "count": "COUNT(x)",
+    "count_distinct": "COUNT(DISTINCT x)",
+    "sum": "SUM(x)",
+    "mean": "AVG(x)",
+}
+"""Each aggregate as SQL, with x for what it is of: a new one is one line here and one function below."""
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """An aggregation says what to ask of the rows of a group: how many there are, their sum, their mean."""
+
+    name: str
+    of: str | None = None
+    """What it is of, as a SQL expression over one row."""
+    where: str | None = None
+    """The rows that count, as a SQL condition; every row if it is left out."""
+
+    def __post_init__(self) -> None:
+        if self.name not in _WRITTEN:
+            raise InvalidParameter("name", self.name, f"one of {', '.join(_WRITTEN)}")
+        if self.of is None and self.name != "count":
+            raise InvalidParameter("of", self.of, f'what to ask it of: sf.{self.name}("cost")')
+
+    def tree(self, names: Names) -> Tree:
+        """The aggregate as a part of a statement in which these names are known."""
+        written = _ROWS if self.of is None else _WRITTEN[self.name]
+        given = {"x": self.of, "w": self.where}
+        arguments = {name: meant(read(text), names) for name, text in given.items() if text is not None}
+        return filled(read(written if self.where is None else f"{written} FILTER (WHERE w)"), arguments)
+
+    def __str__(self) -> str:
+        told = [self.of, None if self.where is None else f"where {self.where}"]
+        return f"{self.name}({', '.join(each for each in told if each is not None)})"
+
+
+Asked = Aggregation | str
+"""An aggregation, or any SQL over aggregates: ``100.0 * COUNT_IF(late) / COUNT(*)``."""
+
+
+def aggregate(asked: Asked, names: Names) -> Tree:
+    """What is asked, as a tree in which these names are known."""
+    if not isinstance(asked, (Aggregation, str)):
+        raise InvalidParameter("agg", asked, "aggregations, such as sf.count(), or SQL over aggregates")
+    return asked.tree(names) if isinstance(asked, Aggregation) else meant(read(asked), names)
+
+
+def count(of: str | None = None, *, where: str | None = None) -> Aggregation:
+    """Count rows; of an expression, those where it is not missing."""
+    return Aggregation("count", of, where)
+
+
+def count_distinct(of: str, *, where: str | None = None) -> Aggregation:
+    """Count units, each once: of the column that says whose row it is."""
+    return Aggregation("count_distinct", of, where)
+
+
+def sum(of: str, *, where: str | None = None) -> Aggregation:
+    """Add up an expression over rows; it has known bounds."""
+    return Aggregation("sum", of, where)
+
+
+def mean(of: str, *, where: str | None = None) -> Aggregation:
+    """Average an expression over rows; it has known bounds."""
+    return Aggregation("mean", of, where)

@@ -1,0 +1,385 @@
+"""A statement put together step by step in Python: the same tree that the SQL parser makes of a text.
+
+A ``Selection`` is FROM, JOIN and WHERE; a ``Statement`` adds GROUP BY, aggregates, HAVING, ORDER BY and LIMIT. What
+people write as strings is read by the SQL parser, part by part, and put into the tree as a tree: no text is ever
+joined with another. Each step is checked when it is made, by the rules and with the refusals of SQL.
+
+A derived column is its expression wherever it is named later, and a condition that stands before a join with a public
+table means the same after it: so the statement stays as flat as people would type it, and has the same plan. A
+subquery is made where the order of steps matters: one row per unit, functions over a window, and conditions before a
+join of two private tables, of which each unit's rows are limited first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from sfumato.errors import Unsupported
+from sfumato.plan.aggregations import Asked, aggregate
+from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.fragments import (
+    Names,
+    Tree,
+    called,
+    column,
+    conjunction,
+    identifier,
+    meant,
+    operand,
+    owned,
+    parts,
+    plainly,
+    read,
+    refused_at,
+    told,
+)
+from sfumato.plan.nodes import Query
+from sfumato.plan.rows import Rows, rows
+from sfumato.plan.sql import query
+from sfumato.plan.sql_expressions import expression
+from sfumato.plan.text import fragment
+from sfumato.plan.text_positions import nearest
+from sfumato.policy import Domain
+
+On = str | Sequence[str] | None
+"""How rows of two tables match: names of columns that both have, a condition, or by the unit."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Rows under construction: a statement's FROM, JOIN and WHERE, and the columns that can be named after it."""
+
+    catalog: Catalog = field(repr=False, compare=False)
+    table: Described = field(repr=False, compare=False)
+    """The private table it began with: its id says whose row it is."""
+    alias: str
+    steps: tuple[str, ...] = field(compare=False)
+    """What was done, in words, one step after another."""
+    tree: exp.Select = field(repr=False)
+    """Never changed: each step copies it."""
+    names: Names = field(repr=False, hash=False)
+
+    @property
+    def rows(self) -> Rows:
+        """The typed rows of all steps so far; refused as SQL is."""
+        return rows(self.selecting([exp.Star()]), self.catalog, {})
+
+    @property
+    def columns(self) -> dict[str, Domain]:
+        """Every column that can be named, with what is known of it."""
+        known = self.rows
+        return {shown: expression(tree.copy(), known.resolve).domain for shown, tree in self.names.values()}
+
+    @property
+    def every(self) -> list[Tree]:
+        """Every column, and the one that says whose row it is, for a subquery."""
+        unit = self.table.id
+        first = [column(self.alias, unit)] if unit is not None and unit.lower() not in self.names else []
+        return [*first, *(called(tree, shown) for shown, tree in self.names.values())]
+
+    def selecting(self, items: Sequence[Tree]) -> exp.Select:
+        """The statement so far, with these columns."""
+        tree = self.tree.copy()
+        tree.set("expressions", [each.copy() for each in items])
+        return plainly(tree, self.alias)
+
+    def then(self, step: str, tree: exp.Select, names: Names | None = None) -> Selection:
+        """One step further, if SQL allows it."""
+        made = replace(self, tree=tree, names=self.names if names is None else names, steps=(*self.steps, step))
+        made.rows  # noqa: B018 - refuses what is not understood
+        return made
+
+
+def selection(catalog: Catalog, name: str, alias: str | None = None) -> Selection:
+    """All rows of one private table."""
+    with refused_at(f"table {told(name)}"):
+        table = _table(catalog, name)
+        known = table.name if alias is None else alias
+        tree = exp.Select(from_=exp.From(this=_named(table, known)))
+        step = table.name if alias is None else f"{table.name} as {alias}"
+        return Selection(catalog, table, known, (), tree, owned(known, table.columns)).then(step, tree)
+
+
+def _table(catalog: Catalog, name: object) -> Described:
+    known = {each.name.lower(): each for each in catalog.tables.values()}
+    found = known.get(name.lower()) if isinstance(name, str) else None
+    if found is None:
+        rule = f"no declared table is called {str(name)[:60]}"
+        raise Unsupported("unknown-table", rule, fix=nearest(str(name), catalog.tables))
+    return found
+
+
+def _named(table: Described, alias: str) -> exp.Table:
+    made = exp.Table(this=identifier(table.name))
+    if alias != table.name:
+        made.set("alias", exp.TableAlias(this=identifier(alias)))
+    return made
+
+
+def where(source: Selection, text: str) -> Selection:
+    """The rows that meet a condition."""
+    with refused_at(step := f"where {told(text)}"):
+        tree = source.tree.copy()
+        before = [] if tree.args.get("where") is None else [tree.args["where"].this]
+        tree.set("where", exp.Where(this=conjunction([*before, meant(read(text), source.names)])))
+        return source.then(step, tree)
+
+
+def derive(source: Selection, name: str, text: str) -> Selection:
+    """One column more: an expression over one row, or a function over a window of a unit's rows."""
+    with refused_at(step := f"derive {name} = {told(text)}"):
+        made = meant(read(text), source.names)
+        identifier(name)
+        if made.find(exp.Window) is not None:
+            return _windowed(source, name, made, step)
+        expression(made.copy(), source.rows.resolve)
+        return replace(source, names={**source.names, name.lower(): (name, made)}, steps=(*source.steps, step))
+
+
+def _windowed(source: Selection, name: str, made: Tree, step: str) -> Selection:
+    others = replace(source, names={key: each for key, each in source.names.items() if key != name.lower()})
+    shown = [each for each, _ in others.names.values()]
+    return source.then(step, _around(others, [*others.every, called(made, name)]), owned(source.alias, [*shown, name]))
+
+
+def _around(source: Selection, items: Sequence[Tree]) -> exp.Select:
+    """A statement about the rows of a subquery, which is called as the table was."""
+    return exp.Select(from_=exp.From(this=_subquery(source.selecting(items), source.alias)))
+
+
+def _subquery(inner: exp.Select, alias: str) -> exp.Subquery:
+    return exp.Subquery(this=inner, alias=exp.TableAlias(this=identifier(alias)))
+
+
+# Joins
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The right side of a join."""
+
+    table: Described
+    alias: str
+    tree: Tree
+    names: Names
+
+
+def join(source: Selection, other: Selection | str, on: On, *, left: bool) -> Selection:
+    """Beside each row the rows of another table that match it; with ``left``, rows without a match are kept."""
+    name = other.alias if isinstance(other, Selection) else told(other)
+    said = "" if on is None else f" on {told(on if isinstance(on, str) else ', '.join(map(str, on)))}"
+    with refused_at(step := f"{'left join' if left else 'join'} {name}{said}"):
+        right = _side(source.catalog, other)
+        if not right.table.public and source.tree.args.get("where") is not None:
+            shown = [each for each, _ in source.names.values()]
+            source = replace(source, tree=_around(source, source.every), names=owned(source.alias, shown))
+        using, condition, same = _matching(source, right, on)
+        clause = fragment("LEFT JOIN t" if left else "JOIN t", exp.Join)
+        clause.set("this", right.tree)
+        clause.set("using", [identifier(each) for each in using] or None)
+        clause.set("on", condition)
+        tree = source.tree.copy()
+        tree.append("joins", clause)
+        return source.then(step, tree, _both_sides(source, right, same))
+
+
+def _side(catalog: Catalog, other: Selection | str) -> _Side:
+    if not isinstance(other, Selection):
+        table = _table(catalog, other)
+        return _Side(table, table.name, _named(table, table.name), owned(table.name, table.columns))
+    names = owned(other.alias, [shown for shown, _ in other.names.values()])
+    if len(other.steps) == 1:
+        return _Side(other.table, other.alias, _named(other.table, other.alias), names)
+    return _Side(other.table, other.alias, _subquery(other.selecting(other.every), other.alias), names)
+
+
+def _matching(source: Selection, right: _Side, on: On) -> tuple[list[str], Tree | None, list[str]]:
+    """The columns of USING or the condition of ON, and the names that are the same on both sides."""
+    if on is None:
+        return _by_unit(source, right)
+    found = [read(each) for each in ([on] if isinstance(on, str) else on)]
+    same = [each.name for each in found if isinstance(each, exp.Column) and not each.table]
+    if len(same) == len(found) and not any(_derived(source, name) for name in same):
+        return same, None, same
+    ours = {key: each for key, each in source.names.items() if key not in right.names}
+    conditions = [_equal(each.name, source, right) if each.name in same else meant(each, ours) for each in found]
+    return [], conjunction(conditions), same
+
+
+def _by_unit(source: Selection, right: _Side) -> tuple[list[str], Tree | None, list[str]]:
+    """Two private tables are joined on the unit unless it is said otherwise."""
+    ours, theirs = source.table.id, right.table.id
+    if ours is None or theirs is None:
+        return [], None, []
+    if ours.lower() == theirs.lower():
+        return [ours], None, [ours]
+    return [], exp.EQ(this=column(source.alias, ours), expression=column(right.alias, theirs)), []
+
+
+def _derived(source: Selection, name: str) -> bool:
+    """Whether a name stands for something else than a column that is called so."""
+    known = source.names.get(name.lower())
+    return known is not None and not (isinstance(known[1], exp.Column) and known[1].name.lower() == name.lower())
+
+
+def _equal(name: str, source: Selection, right: _Side) -> Tree:
+    known = source.names.get(name.lower())
+    ours = column(source.alias, name) if known is None else operand(known[1])
+    return exp.EQ(this=ours, expression=column(right.alias, name))
+
+
+def _both_sides(source: Selection, right: _Side, same: Sequence[str]) -> Names:
+    """The names after a join: those of columns of both sides have to be told apart by their table, as in SQL."""
+    shared = {name.lower() for name in same}
+    ours, theirs = source.names, {key: each for key, each in right.names.items() if key not in shared}
+    twice = ours.keys() & theirs.keys()
+    for key in sorted(twice):
+        if _derived(source, key):
+            rule = f"{ours[key][0]} was derived, and is a column of the joined table too"
+            raise Unsupported("duplicate-column", rule, fix="derive it under another name")
+    return {key: each for key, each in {**ours, **theirs}.items() if key not in twice}
+
+
+# One row per unit
+
+
+def per_unit(source: Selection, keys: Sequence[str], asked: Mapping[str, Asked]) -> Selection:
+    """One row for each unit (and key), with what is asked of its rows."""
+    with refused_at(step := f"per {source.table.id or 'unit'}: {_list(keys, asked)}"):
+        if source.table.id is None:
+            raise Unsupported("every-row", "every row is a unit here", fix="leave per_unit out")
+        unit, grouped = column(source.alias, source.table.id), keyed(source, keys, {})
+        results = [called(aggregate(each, source.names), name) for name, each in asked.items()]
+        inner = source.selecting([unit, *(called(tree, name) for name, tree in grouped), *results])
+        inner.set("group", exp.Group(expressions=[unit, *(tree.copy() for _, tree in grouped)]))
+        tree = exp.Select(from_=exp.From(this=_subquery(plainly(inner, source.alias), source.alias)))
+        return source.then(step, tree, owned(source.alias, [*(name for name, _ in grouped), *asked]))
+
+
+# Statements
+
+Keys = tuple[tuple[str, Tree], ...]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A whole question under construction: rows, keys, and what is asked of every group."""
+
+    source: Selection
+    keys: Keys = field(repr=False)
+    results: Names = field(repr=False, hash=False)
+    """Keys and aggregates by name: what HAVING, ORDER BY and further columns may use."""
+    outputs: tuple[str, ...]
+    steps: tuple[str, ...] = field(compare=False)
+    condition: Tree | None = field(default=None, repr=False)
+    order: tuple[Tree, ...] = field(default=(), repr=False)
+    most: int | None = None
+    skipped: int = 0
+
+    @property
+    def tree(self) -> exp.Select:
+        """The statement as the SQL parser would give it."""
+        made = self.source.selecting([called(self.results[name.lower()][1], name) for name in self.outputs])
+        if self.keys:
+            made.set("group", exp.Group(expressions=[tree.copy() for _, tree in self.keys]))
+        if self.condition is not None:
+            made.set("having", exp.Having(this=self.condition.copy()))
+        if self.order:
+            made.set("order", exp.Order(expressions=[each.copy() for each in self.order]))
+        if self.most is not None:
+            made.set("limit", exp.Limit(expression=exp.Literal(this=str(self.most), is_string=False)))
+        if self.skipped:
+            made.set("offset", exp.Offset(expression=exp.Literal(this=str(self.skipped), is_string=False)))
+        return plainly(made, self.source.alias)
+
+    @property
+    def query(self) -> Query:
+        """What it means, or a refusal: decided as for a text."""
+        with refused_at(self.steps[-1]):
+            return query(self.tree, self.source.catalog)
+
+    @property
+    def text(self) -> str:
+        """The statement as SQL, for people and receipts."""
+        return self.tree.sql(dialect="duckdb")
+
+
+def keyed(source: Selection, keys: Sequence[str], made: Mapping[str, str]) -> Keys:
+    """The keys of GROUP BY: columns, and expressions under a name."""
+    with refused_at(f"group by {_list(keys, made)}"):
+        found = [(name, read(name)) for name in keys]
+        for name, tree in found:
+            if not isinstance(tree, exp.Column):
+                fix = f'write band="{told(name)}", or derive it first'
+                raise Unsupported("unnamed-column", "a computed key needs a name", fix=fix)
+        named = [(identifier(name).name, read(text)) for name, text in made.items()]
+        plain = [(tree.name, tree) for _, tree in found]
+        made_of = tuple((name, meant(tree, source.names)) for name, tree in (*plain, *named))
+        known = source.rows
+        for _, tree in made_of:
+            expression(tree.copy(), known.resolve)  # refuses what is not understood
+        return made_of
+
+
+def statement(source: Selection, keys: Keys, asked: Mapping[str, Asked]) -> Statement:
+    """The question that asks these aggregates of every group."""
+    grouped = [f"group by {', '.join(name for name, _ in keys)}"] if keys else []
+    with refused_at(step := f"measure {_list((), asked)}"):
+        results = {name.lower(): (name, tree) for name, tree in keys}
+        for name, each in asked.items():
+            if name.lower() in results:
+                raise Unsupported("duplicate-column", f"two columns are called {name}", fix="give one another name")
+            identifier(name)
+            results[name.lower()] = (name, aggregate(each, source.names))
+        outputs = tuple(shown for shown, _ in results.values())
+        return Statement(source, keys, results, outputs, (*source.steps, *grouped, step))
+
+
+def having(found: Statement, text: str) -> Statement:
+    """The groups whose noisy numbers meet a condition."""
+    with refused_at(step := f"having {told(text)}"):
+        before = [] if found.condition is None else [found.condition]
+        condition = conjunction([*before, _finished(read(text), found)])
+        return replace(found, condition=condition, steps=(*found.steps, step))
+
+
+def order_by(found: Statement, texts: Sequence[str]) -> Statement:
+    """The groups in the order of these columns, each with ASC or DESC."""
+    with refused_at(step := f"order by {', '.join(map(told, texts))}"):
+        order = tuple(_finished(fragment(text, exp.Ordered), found) for text in texts)
+        return replace(found, order=order, steps=(*found.steps, step))
+
+
+def head(found: Statement, most: int, skipped: int) -> Statement:
+    """The first so many groups."""
+    return replace(found, most=most, skipped=skipped, steps=(*found.steps, f"at most {most} rows"))
+
+
+def select(found: Statement, names: Sequence[str], made: Mapping[str, str]) -> Statement:
+    """The columns that are shown: some of those there are, and arithmetic over them."""
+    with refused_at(step := f"select {_list(names, made)}"):
+        for name in names:
+            if not isinstance(name, str) or name.lower() not in found.results:
+                rule = f"no column of the answer is called {str(name)[:60]}"
+                raise Unsupported(
+                    "unknown-column", rule, fix=nearest(str(name), [shown for shown, _ in found.results.values()])
+                )
+        further = {name.lower(): (identifier(name).name, _finished(read(text), found)) for name, text in made.items()}
+        outputs = (*names, *made)
+        return replace(found, results={**found.results, **further}, outputs=outputs, steps=(*found.steps, step))
+
+
+def _finished(node: Tree, found: Statement) -> Tree:
+    """Names within an aggregate are columns of rows; elsewhere they are columns of the answer first."""
+    aggregates = [part for part in parts(node) if isinstance(part, (exp.AggFunc, exp.Filter))]
+    for part in aggregates:
+        for each in list(part.iter_expressions()):
+            each.replace(meant(each, found.source.names))
+    return meant(node, {**found.source.names, **found.results}, {id(part) for part in aggregates})
+
+
+def _list(names: Sequence[object], made: Mapping[str, object]) -> str:
+    return ", ".join([*map(told, names), *(f"{name} = {told(each)}" for name, each in made.items())])

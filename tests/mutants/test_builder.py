@@ -1,0 +1,118 @@
+"""Seeded bugs in questions that are put together in Python: another question is asked than the one that was written."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_PAIRS = "plan/test_building.py::test_a_statement_and_its_text_have_the_same_plan"
+_SHOWN = "plan/test_building.py::test_what_a_receipt_shows_is_what_was_asked"
+_PARTS = "plan/test_building.py::test_parts_are_parts_and_nothing_else"
+
+MUTANTS = (
+    Mutant(
+        "the last condition replaces those before it",
+        Kind.LIMITS,
+        "plan/building.py",
+        "conjunction([*before, meant(read(text), source.names)])",
+        "conjunction([meant(read(text), source.names)])",
+        (_PAIRS,),
+    ),
+    Mutant(
+        "an OR within one condition swallows the next",
+        Kind.LIMITS,
+        "plan/fragments.py",
+        "return [exp.Paren(this=condition.copy()) if isinstance(condition, exp.Or) else condition.copy()]",
+        "return [condition.copy()]",
+        (_SHOWN,),
+    ),
+    Mutant(
+        "a derived column is put in without parentheses",
+        Kind.LIMITS,
+        "plan/fragments.py",
+        "return tree.copy() if isinstance(tree, whole) else exp.Paren(this=tree.copy())",
+        "return tree.copy()",
+        (_SHOWN,),
+    ),
+    Mutant(
+        "a column of the answer is taken for the column of rows it is called like",
+        Kind.KEYS,
+        "plan/building.py",
+        "{**found.source.names, **found.results}",
+        "{**found.results, **found.source.names}",
+        (_PAIRS,),
+    ),
+    Mutant(
+        "names within an aggregate are columns of the answer",
+        Kind.KEYS,
+        "plan/building.py",
+        "each.replace(meant(each, found.source.names))",
+        "each.replace(meant(each, found.results))",
+        (_PAIRS,),
+    ),
+    Mutant(
+        "a condition within an aggregate is forgotten",
+        Kind.LIMITS,
+        "plan/aggregations.py",
+        'written if self.where is None else f"{written} FILTER (WHERE w)"',
+        "written",
+        (_PAIRS,),
+    ),
+    Mutant(
+        "a left join is an inner one",
+        Kind.KEYS,
+        "plan/building.py",
+        '"LEFT JOIN t" if left else "JOIN t"',
+        '"JOIN t"',
+        (_PAIRS,),
+    ),
+    Mutant(
+        "a redefined column is joined by what it was",
+        Kind.KEYS,
+        "plan/building.py",
+        "if len(same) == len(found) and not any(_derived(source, name) for name in same):",
+        "if len(same) == len(found):",
+        (_PAIRS,),
+    ),
+    Mutant(
+        "the first of several expressions is taken",
+        Kind.LIMITS,
+        "plan/text.py",
+        '    if len(found) != 1:\n        raise Unsupported("one-expression"',
+        '    if not found:\n        raise Unsupported("one-expression"',
+        (_PARTS,),
+    ),
+    Mutant(
+        "a step changes the view it began with",
+        Kind.REUSE,
+        "plan/building.py",
+        "        tree = source.tree.copy()\n        before =",
+        "        tree = source.tree\n        before =",
+        ("plan/test_building.py::test_steps_leave_what_they_begin_with_as_it_was",),
+    ),
+    Mutant(
+        "one row per unit and key is one row per key",
+        Kind.LIMITS,
+        "plan/building.py",
+        "exp.Group(expressions=[unit, *",
+        "exp.Group(expressions=[*",
+        (_PAIRS,),
+    ),
+    Mutant(
+        "limits are forgotten when more is added",
+        Kind.LIMITS,
+        "curator/tables.py",
+        "return replace(self, text=statement.text, query=statement.query, _statement=statement)",
+        "return _question(self._context, statement)",
+        ("curator/test_tables.py::test_limits_stay_when_more_is_added",),
+    ),
+    Mutant(
+        "names of the answer stand unqualified where they could be meant",
+        Kind.KEYS,
+        "plan/fragments.py",
+        'for part in ("where", "group") if',
+        'for part in ("where", "group", "having", "order") if',
+        (_PAIRS, _SHOWN),
+    ),
+)
+
+test_seeded_bugs_are_noticed = suite(MUTANTS)
