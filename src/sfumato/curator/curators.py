@@ -11,16 +11,16 @@ from typing import Self
 
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context
+from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.listings import Listing, listed
 from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import TableAuction, auction
-from sfumato.curator.tables import TableView
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.ledger import Ledger, Line
-from sfumato.plan.building import selection
+from sfumato.plan.nodes import Query
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.sql import parse
 from sfumato.plan.text import listing, written
@@ -88,8 +88,14 @@ class Curator:
         table = listing(question)
         if table is not None:
             return listed(question, table, self.policy, self._catalog)
-        query = parse(question, self._catalog, parameters)
-        return Question(self._context, written(question, parameters), query, query.plan.limits)
+        return self._asked(written(question, parameters), parse(question, self._catalog, parameters))
+
+    def _asked(self, text: str, query: Query) -> Question:
+        """What measures nothing is answered from the policy, unless its groups are found in the data."""
+        asked = Question(self._context, text, query, query.plan.limits)
+        if query.plan.measures or asked.found:
+            return asked
+        return DeclaredValues(self._context, text, query, query.plan.limits)
 
     def auction(self, table: str | None = None, column: str | None = None, *, prices: Sequence[Number]) -> TableAuction:
         """Propose to sell a digital good to whoever bid in a column, at one of these public prices. This is free.
@@ -97,10 +103,6 @@ class Curator:
         Table and column may be left out where the policy declares one private column of numbers.
         """
         return auction(self._context, table, column, prices)
-
-    def table(self, name: str, alias: str | None = None) -> TableView:
-        """Begin a question about a table in Python, step by step: the same as in SQL. This is free."""
-        return TableView(self._context, selection(self._catalog, name, alias))
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,13 +13,16 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.expressions import Column, Expression, Result, walk
-from sfumato.plan.nodes import Finish, Query
+from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.noisy_rows import Finish
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, whole
-from sfumato.release.finishing import Numbers, finish, picks, simultaneous
+from sfumato.release.answer_rows import answer_rows, one_row_per_set
+from sfumato.release.finishing import finish, picks, simultaneous
 from sfumato.release.key_functions import parted
 from sfumato.release.measured import Measured, estimating, scales
+from sfumato.release.noisy_columns import Numbers
 from sfumato.release.preparing import Prepared
 
 Width = float | Mapping[int, float]
@@ -80,16 +83,16 @@ def _width(found: Any, name: str) -> Width:
 
 
 def half_widths(
-    query: Query, prepared: Prepared, groups: int, confidence: Number, size: int | None
+    query: Query, prepared: Prepared, groups: Sequence[GroupKey], most: int, confidence: Number, size: int | None
 ) -> dict[str, Width]:
-    """Give every numeric column's half-width at this confidence.
+    """Give every numeric column's half-width at this confidence: of the widest row, where there are subtotals.
 
     A column whose width depends on what is in the group is evaluated as if a group held so many rows, spread evenly
     over the range of what is averaged, and added up at the middle of its range.
     """
     level = exact(confidence, "confidence", CONFIDENCE)
     sizes = (size,) if size is not None else SIZES
-    found = [_widths(query, prepared, groups, level, each) for each in sizes]
+    found = [_widths(query, prepared, groups, most, level, each) for each in sizes]
     columns: dict[str, Width] = {}
     for name in found[0]:
         widths = [each[name] for each in found]
@@ -98,33 +101,50 @@ def half_widths(
     return columns
 
 
-def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size: int) -> dict[str, float]:
-    """Measure a stand-in for the data: one group of so many rows, without noise, with the ranges of noise."""
-    totals = tuple(int(size * total / each.unit_value) for each in prepared.bounded.noised for total in each.middle)
-    measured = Measured(scales(prepared), tuple((total,) for total in totals))
-    together = simultaneous(query.finish, groups) if picks(query.finish) else None
-    outputs, parts = parted(Finish(query.finish.outputs), len(query.plan.keys))
-    key = (None,) * (len(query.plan.keys) + len(parts))
-    estimates = estimating(measured, level)
-    made = finish(outputs, [key], lambda parts: estimates(together or parts), joint=False)
+def _widths(
+    query: Query, prepared: Prepared, groups: Sequence[GroupKey], most: int, level: Fraction, size: int
+) -> dict[str, float]:
+    """Measure a stand-in for the data: groups of so many rows, without noise, with the ranges of noise.
+
+    One group is enough, or one for each grouping set, unless rows are put together by windows or an outer SELECT. How
+    wide these are is not known where groups are found in the data: it depends on how many are shown.
+    """
+    sets, apart, width = query.finish.sets, not (query.finish.windows or query.outer), len(query.plan.keys)
+    if not apart and most > len(groups):
+        return {}
+    rows = one_row_per_set(sets, groups, width) if apart else answer_rows(sets, groups, width)
+    count = 1 if apart else len(groups)
+    totals = (int(size * total / each.unit_value) for each in prepared.bounded.noised for total in each.middle)
+    measured = Measured(scales(prepared), tuple((total,) * count for total in totals))
+    every = len(answer_rows(sets, groups, width).keys) if sets else most
+    together = simultaneous(query, every) if picks(query) else None
+    estimates = estimating(measured, level, rows)
+    shown, parts = parted(replace(query, finish=Finish(query.finish.outputs)) if apart else query)
+    rows = replace(rows, keys=[(*key, *(None,) * len(parts)) for key in rows.keys], width=width + len(parts))
+    made = finish(shown, rows, lambda parts: estimates(together or parts), joint=False)
     return {
-        output.name: float(max((column.high - column.value)[0], (column.value - column.low)[0]))
-        + _rounding(output.expression, prepared.bounded)
-        for output, column in zip(query.finish.outputs, made.columns, strict=True)
-        if isinstance(column, Numbers) and not np.isnan(column.value[0])
+        output.name: float(np.nanmax([column.high - column.value, column.value - column.low]))
+        + _rounding(output.expression, prepared.bounded, int(rows.terms.max() if apart else 1 + len(rows.keys)))
+        for output, column in zip(query.outputs, made.columns, strict=True)
+        if isinstance(column, Numbers) and not np.isnan(column.value).all()
     }
 
 
-def _rounding(expression: Expression, bounded: Bounded) -> float:
+def _rounding(expression: Expression, bounded: Bounded, terms: int) -> float:
     """How far the number that is shown may lie from the one that was drawn.
 
-    Weighted counts are drawn in parts of one and shown as the nearest whole number, which moves them by up to a half.
+    Weighted counts are drawn in parts of one and shown as the nearest whole number, which moves each by up to a half; a
+    total is the sum of what is shown.
     """
-    if expression.domain.type is not Type.INTEGER:
+    fractional = [each.unit_value.denominator > 1 for each in bounded.noised]
+    read = [
+        node.reference.index for node in walk(expression) if isinstance(node, Column) and type(node.reference) is Result
+    ]
+    if expression.domain.type is not Type.INTEGER or not any(fractional):
         return 0.0
-    read = (node.reference for node in walk(expression) if isinstance(node, Column))
-    drawn = (bounded.measures[each.index].unit_value for each in read if isinstance(each, Result))
-    return 0.5 if any(value.denominator > 1 for value in drawn) else 0.0
+    if terms > 1:
+        return terms / 2
+    return 0.5 if any(fractional[index] for index in read) else 0.0
 
 
 def shown(width: Width) -> str:

@@ -25,10 +25,11 @@ from sfumato.plan.warnings import undeclared
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
+from sfumato.release.answer_rows import answer_rows
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
 from sfumato.release.found_groups import FoundGroups, most_keys
-from sfumato.release.key_functions import extended, parted
+from sfumato.release.key_functions import with_key_functions
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, estimating
 from sfumato.release.preparing import Family, Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
@@ -87,7 +88,8 @@ class Question:
     @cached_property
     def options(self) -> tuple[Bounded, ...]:
         """The sound ways to limit what one unit changes."""
-        if len(self.groups) * len(self.query.plan.measures) > MOST_NUMBERS:
+        rows = len(self.groups) * max(1, len(self.query.finish.sets))
+        if rows * len(self.query.plan.measures) > MOST_NUMBERS:
             raise Unsupported(
                 "too-many-numbers",
                 f"an answer is made of at most {MOST_NUMBERS:,} noisy numbers",
@@ -95,10 +97,8 @@ class Question:
             )
         found: tuple[Bounded, ...]
         if self.found:
+            self._require_no_subtotals()
             found = (found_bounding(self.query.plan, self.limits),)
-        elif not self.query.plan.measures:
-            rule = "declared values are in the policy: they are not asked of the data"
-            raise Unsupported("distinct", rule, fix="read the policy, or ask for COUNT(*)")
         else:
             found = boundings(self.query.plan, self.limits, len(self.groups))
         if self.strategy is not None:
@@ -106,6 +106,15 @@ class Question:
             if not found:
                 raise InvalidParameter("strategy", self.strategy.value, "one that is sound for this question")
         return tuple(for_neighbours(each, self._context.policy.neighbours) for each in found)
+
+    def _require_no_subtotals(self) -> None:
+        """Refuse totals over groups that are found: they would leave out what is not shown."""
+        if self.query.finish.sets:
+            raise Unsupported(
+                "unknown-subtotals",
+                f"subtotals add up all groups, and those of {names(self.query, self.found)} are found in the data",
+                fix="ask for the totals in a question of their own, or declare the values in the policy",
+            )
 
     def limit(
         self,
@@ -145,7 +154,7 @@ class Question:
             request = replace(request, epsilon=1, delta=request.delta or _SMALL_DELTA if self.found else request.delta)
         prepared, policy = self._prepared(request), self._context.policy
         keys = (names(self.query, self.found), self._without_delta) if self.found else None
-        found = explain(self.text, self.query, policy, self._most_groups, prepared, confidence, keys)
+        found = explain(self.text, self.query, policy, self.groups, self._most_groups, prepared, confidence, keys)
         return replace(found, warnings=self.warnings)
 
     def error(
@@ -230,9 +239,10 @@ class Question:
 
     def _answer(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
         measured = found.value
-        made, parts = parted(self.query.finish, len(self.query.plan.keys))
-        groups = extended(measured.keys.groups, parts, self._context.engine.values)
-        finished = finish(made, groups, estimating(measured, confidence), joint=joint)
+        rows = answer_rows(self.query.finish.sets, measured.keys.groups, len(self.query.plan.keys))
+        estimates = estimating(measured, confidence, rows)
+        made, rows = with_key_functions(self.query, rows, self._context.engine.values)
+        finished = finish(made, rows, estimates, joint=joint)
         words = tuple(scale.mechanism.words(scale.unit_value) for scale in measured.scales)
         said = self.warnings
         if measured.selection is not None:
@@ -279,7 +289,7 @@ class Question:
         # the declared size is of units: it is a number of rows only where each row is one
         known = self.table.every_row and not self.query.plan.keys
         size = self._context.policy.size if known else None
-        return half_widths(self.query, prepared, self._most_groups, confidence, size)
+        return half_widths(self.query, prepared, self.groups, self._most_groups, confidence, size)
 
     def _least_price(self, request: Request) -> Fraction:
         within, confidence = request.within, request.confidence

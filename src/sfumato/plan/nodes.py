@@ -5,7 +5,8 @@
     │   ├── source: a relation      a tree over scans; a Bound on top once it is decided how a unit is limited
     │   ├── keys                    the groups
     │   └── measures                what is asked of every group's rows (``plan.measures``)
-    └── finish: Finish              runs on noisy numbers only: free
+    ├── finish: Finish              runs on noisy numbers only: free (``plan.noisy_rows``)
+    └── outer: Outer, …             an outer SELECT over the rows of the one before it: free
 
 Every relation says which ``columns`` it has, what it is made from (``inputs``), which ``expressions`` it evaluates on
 rows of these, how many rows of one unit it holds at most as far as the tree itself proves it (``most_rows``, None where
@@ -27,10 +28,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from sfumato.plan.expressions import Call, Column, Expression, Field, Order, Reference, columns
+from sfumato.plan.expressions import Call, Column, Expression, Field, Reference, columns
 from sfumato.plan.limits import ONE_ROW, Limits, Strategy
 from sfumato.plan.measures import Measure
 from sfumato.plan.narrowing import comparison
+from sfumato.plan.noisy_rows import Finish, Outer, Output
 from sfumato.plan.unit_measures import UnitMeasure
 from sfumato.plan.windows import Place, WindowFunction
 from sfumato.policy import Domain, Value
@@ -462,30 +464,23 @@ class Aggregate:
         return self.limits if most is None else self.limits.larger(Limits(most, most, most))
 
 
-@codec.value("output")
-@dataclass(frozen=True)
-class Output:
-    """One column of the answer, over keys and results."""
-
-    name: str
-    expression: Expression
-
-
-@codec.value("finish")
-@dataclass(frozen=True)
-class Finish:
-    outputs: tuple[Output, ...]
-    having: Expression | None = None
-    order: tuple[Order, ...] = ()
-    limit: int | None = None
-    offset: int = 0
-
-
 @codec.value("query")
 @dataclass(frozen=True)
 class Query:
     plan: Aggregate
     finish: Finish
+    outer: tuple[Outer, ...] = ()
+    """What is asked of the rows that the finish shows, from the inside out."""
+
+    @property
+    def listing(self) -> bool:
+        """Whether nothing is measured: the answer is what the policy declares."""
+        return not self.plan.measures
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The columns of the answer."""
+        return (self.outer[-1].finish if self.outer else self.finish).outputs
 
 
 def relations(relation: Relation) -> Iterator[Relation]:

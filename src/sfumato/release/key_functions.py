@@ -11,18 +11,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Column, Expression, Key, columns, of_keys, walk
+from sfumato.plan.expressions import Call, Column, Expression, Key, Order, columns, of_keys, walk
 from sfumato.plan.keys import Evaluate, World, affordable, told
-from sfumato.plan.nodes import Finish, GroupKey
-from sfumato.plan.sql import FINISHING
+from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.sql_noisy import FINISHING
 from sfumato.policy import Type, Value
+from sfumato.release.answer_rows import AnswerRows
 
 Parts = dict[Expression, Column]
 
 
-def parted(finish: Finish, keys: int) -> tuple[Finish, Parts]:
+def with_key_functions(query: Query, rows: AnswerRows, evaluate: Evaluate) -> tuple[Query, AnswerRows]:
+    """A question with further keys in the place of functions of keys, and rows that have these."""
+    made, parts = parted(query)
+    keys = _extended(rows.keys, parts, evaluate)
+    return made, replace(rows, keys=keys, width=rows.width + len(parts))
+
+
+def parted(query: Query) -> tuple[Query, Parts]:
     """What is done with noisy numbers, with further keys in the place of functions of keys; and these functions."""
     found: Parts = {}
+    finish, keys = query.finish, len(query.plan.keys)
 
     def made(expression: Expression) -> Expression:
         if not isinstance(expression, Call):
@@ -31,10 +40,22 @@ def parted(finish: Finish, keys: int) -> tuple[Finish, Parts]:
             return found.setdefault(expression, Column(Key(keys + len(found)), expression.domain))
         return replace(expression, arguments=tuple(map(made, expression.arguments)))
 
+    def ordered(order: tuple[Order, ...]) -> tuple[Order, ...]:
+        return tuple(replace(each, expression=made(each.expression)) for each in order)
+
+    windows = tuple(
+        replace(
+            each,
+            argument=None if each.argument is None else made(each.argument),
+            partition=tuple(map(made, each.partition)),
+            order=ordered(each.order),
+        )
+        for each in finish.windows
+    )
     outputs = tuple(replace(each, expression=made(each.expression)) for each in finish.outputs)
-    order = tuple(replace(each, expression=made(each.expression)) for each in finish.order)
     having = None if finish.having is None else made(finish.having)
-    return replace(finish, outputs=outputs, order=order, having=having), found
+    done = replace(finish, outputs=outputs, order=ordered(finish.order), having=having, windows=windows)
+    return replace(query, finish=done), found
 
 
 def _finishes(expression: Expression) -> bool:
@@ -50,7 +71,7 @@ def _numbers(call: Call) -> bool:
     return call.domain.type.numeric and call.arguments[0].domain.type in (Type.INTEGER, Type.REAL, Type.BOOLEAN)
 
 
-def extended(groups: Sequence[GroupKey], parts: Parts, evaluate: Evaluate) -> Sequence[GroupKey]:
+def _extended(groups: Sequence[GroupKey], parts: Parts, evaluate: Evaluate) -> Sequence[GroupKey]:
     """Every key with the values that these functions have of it."""
     if not parts:
         return groups
