@@ -79,9 +79,9 @@ def people(random: Random) -> list[Row]:
     """Units with up to one row more than the limit and far beyond it, ties, missing cells and missing ids."""
     rows = []
     for who in (None, *range(12)):
-        for _ in range(random.choice((1, 2, LIMIT, LIMIT + 1, 9))):
+        for _ in range(random.choice((1, 2, LIMIT, LIMIT + 1, 12))):
             cost = random.choice((None, 0, 5, 10, 2.5, 12.5, 400, -3))
-            day = random.choice((None, *(FIRST_DAY + dt.timedelta(each) for each in range(4))))
+            day = random.choice((None, *(FIRST_DAY + dt.timedelta(each) for each in range(6))))
             kind, flag = random.choice((*KINDS, "zz", None)), random.choice((True, False, None))
             rows.append({"who": who, "cost": cost, "day": day, "kind": kind, "flag": flag})
     return random.sample(rows, len(rows))
