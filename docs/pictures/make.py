@@ -388,6 +388,39 @@ def equilibrium() -> None:
     save(alt.hconcat(left, right).resolve_scale(color="independent"), "games-equilibrium")
 
 
+def unknown_groups() -> None:
+    """How often each airline of the example is shown, by its planes, when nobody declared the airlines."""
+    import duckdb
+
+    source = sf.example().parent / "flights.parquet"
+    counted = f"SELECT carrier, COUNT(DISTINCT tailnum) FROM '{source}' WHERE tailnum IS NOT NULL GROUP BY carrier"
+    planes = dict(duckdb.sql(counted).fetchall())
+    kinds = {"ε = 0.5, beside one count": "0.5", "ε = 1, SELECT DISTINCT": "1"}
+    rules = {name: sf.KeyThreshold(epsilon, "1e-8", 2) for name, epsilon in kinds.items()}
+    lines = [
+        {"planes": n, "chance": rule.chance(n), "rule": name} for name, rule in rules.items() for n in range(1, 151)
+    ]
+    near: dict[int, list[str]] = {}  # airlines of nearly as many planes share a label
+    for carrier, n in sorted(planes.items(), key=lambda each: each[1]):
+        near.setdefault(n // 10, []).append(carrier)
+    labels = {names[0]: " ".join(names) for names in near.values()}
+    dots = [
+        {"planes": n, "chance": rule.chance(n), "rule": name, "carrier": labels.get(carrier, "")}
+        for name, rule in rules.items()
+        for carrier, n in planes.items()
+        if n <= 150
+    ]
+    axis = alt.X("planes:Q", title="planes of an airline")
+    chance = alt.Y("chance:Q", title="chance to be shown", axis=alt.Axis(format="%"))
+    colour = alt.Color("rule:N", scale=alt.Scale(domain=list(kinds), range=[INK[0], INK[2]]), title=None)
+    title = "Airlines that nobody declared, at δ = 1e-8, when a plane is in at most two groups"
+    drawn = alt.Chart(alt.Data(values=lines), width=560, height=260, title=title).mark_line(strokeWidth=2.5)
+    marked = alt.Chart(alt.Data(values=dots))
+    named = marked.mark_text(dy=-10, align="left").encode(x=axis, y=chance, text="carrier:N", color=colour)
+    points = marked.mark_point(filled=True, size=60).encode(x=axis, y=chance, color=colour)
+    save(drawn.encode(x=axis, y=chance, color=colour) + points + named, "unknown-groups")
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -401,6 +434,7 @@ if __name__ == "__main__":
         auction,
         commitment,
         equilibrium,
+        unknown_groups,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

@@ -90,7 +90,8 @@ CLAUSES = (
     ),
     (
         "GROUP BY",
-        "declared values, finite expressions, keys of public tables; every group is answered, empty ones too",
+        "declared values, finite expressions, keys of public tables; every group is answered, empty ones too. "
+        "Other values are [found in the data](../how-to/unknown-groups.md), with a δ",
         "SELECT DATE_TRUNC('month', day) AS month, origin, COUNT(*) FROM flights GROUP BY month, origin",
     ),
     (

@@ -1,7 +1,8 @@
 """A second engine: integer tables in memory, added up by numpy. It proves that nothing above the seam needs SQL.
 
 It counts, adds up and averages plain columns of whole numbers by plain columns, for rows that are units and for units
-whose rows are reweighted. A plan with anything else is refused by ``check``, before a charge.
+whose rows are reweighted; where rows are units it finds groups too. A plan with anything else is refused by ``check``,
+before a charge.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sfumato.plan.keys import World
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Contribution
 from sfumato.plan.nodes import Bound, GroupKey, Scan, relations
-from sfumato.plan.readings import E, GroupTotals, Reading
+from sfumato.plan.readings import E, Found, FoundTotals, GroupTotals, Reading
 from sfumato.policy import Policy
 
 Whole = NDArray[np.int64]
@@ -58,8 +59,24 @@ class Integers:
             raise _unsupported()
 
     def read(self, reading: Reading[E], key: int) -> E:  # noqa: ARG002 - no samples
+        if isinstance(reading, FoundTotals):
+            return cast("E", self._found(reading))
         assert isinstance(reading, GroupTotals)
         return cast("E", self._totals(reading.bounded, reading.groups))
+
+    def _found(self, reading: FoundTotals) -> Found:
+        """Every combination of values that rows have, of which those that are not declared count for nobody."""
+        keys = [self._column(each) for each in reading.bounded.plan.keys]
+        present = np.logical_and.reduce([each for _, each in keys])
+        every = sorted({tuple(row) for row in np.column_stack([each for each, _ in keys])[present].tolist()})
+        totals = self._totals(reading.bounded, every)
+        own = [tuple(group[index] for index in reading.found) for group in every]
+        names = sorted(set(own))
+        key = np.array([names.index(each) for each in own], np.intp)
+        others = [tuple(group[index] for index in reading.others) for group in every]
+        declared = np.array([reading.declared.index(each) for each in others], np.intp)
+        holders = np.bincount(key, totals[:, -1], len(names)).astype(np.int64)
+        return Found(holders, lambda places: [names[place] for place in places], key, declared, totals[:, :-1])
 
     def _totals(self, bounded: Bounded, groups: Sequence[GroupKey]) -> Whole:
         place = {group: index for index, group in enumerate(groups)}

@@ -13,7 +13,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan import date_formats
 from sfumato.plan.expressions import Column, Field
 from sfumato.plan.functions import call, literal
-from sfumato.plan.keys import conditions, groups
+from sfumato.plan.keys import conditions, groups, undeclared
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Cut, Filter, GroupKey, PerUnit, Scan, SemiJoin, UnitJoin
 from sfumato.plan.sql import parse
@@ -123,10 +123,18 @@ def test_null_is_a_key_only_where_it_may_be(engine: DuckDB) -> None:
 
 
 @pytest.mark.parametrize("text", ["ward", "score", "LOWER(ward)", "cost", "at"])
-def test_unknown_keys_are_refused(engine: DuckDB, text: str) -> None:
+def test_unknown_keys_are_not_listed(engine: DuckDB, text: str) -> None:
     with pytest.raises(sf.Unsupported) as refusal:
         keys(engine, text)
     assert refusal.value.code == "unknown-keys"
+    plan = parse(f"SELECT region, {text}, COUNT(*) FROM visits GROUP BY 1, 2", engine.catalog()).plan
+    assert undeclared(plan.keys) == (1,)
+
+
+def test_a_condition_that_lists_the_values_declares_them(engine: DuckDB) -> None:
+    for condition, found in (("ward IN ('a', 'b')", ()), ("ward = 'a'", ()), ("ward <> 'a'", (0,)), ("age > 5", (0,))):
+        plan = parse(f"SELECT ward, COUNT(*) FROM visits WHERE {condition} GROUP BY ward", engine.catalog()).plan
+        assert undeclared(plan.keys, conditions(plan.source)) == found
 
 
 def test_too_many_groups_are_refused(engine: DuckDB) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
+from plan.described import CATALOG
 from plan.test_bounding import ROWS, USERS, ways
-from sfumato.plan.bounding import for_neighbours
-from sfumato.plan.limits import Strategy
+from sfumato.plan.bounding import for_neighbours, found_bounding
+from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.readings import Holders
+from sfumato.plan.sql import parse
 from sfumato.privacy import Neighbours
+from sfumato.release.measurement import Measurement
 from sfumato.release.preparing import prepare
 from sfumato.release.prices import Price
 
@@ -105,3 +111,42 @@ def test_a_pure_price_refuses_gaussian_noise() -> None:
 def test_a_price_is_said_in_one_way(wrong: dict[str, float]) -> None:
     with pytest.raises(sf.InvalidParameter):
         Price(**wrong)
+
+
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+@pytest.mark.parametrize("table", [ROWS, USERS], ids=["rows", "users"])
+@pytest.mark.parametrize("family", [None, sf.Laplace, sf.Gaussian])
+def test_found_groups_share_the_price_and_keep_its_promise(
+    table: sf.Table, neighbours: Neighbours, family: Any
+) -> None:
+    price = Price(2, "1e-7")
+    for text in ("SELECT ward, COUNT(*), AVG(age) FROM visits GROUP BY ward", "SELECT DISTINCT ward FROM visits"):
+        plan = parse(text, CATALOG).plan
+        source = replace(plan.source, every_row=table is ROWS)  # type: ignore[type-var]
+        bounded = found_bounding(replace(plan, source=source), Limits.of(table))
+        prepared = prepare([for_neighbours(bounded, neighbours)], price, family=family)
+        assert prepared.curve.neighbours is neighbours
+        assert prepared.curve.delta(2) <= price.delta
+        assert prepared.selection is not None
+        assert prepared.selection.neighbours is neighbours
+        assert prepared.selection.epsilon == Fraction(2, len(bounded.measures))
+        assert len(prepared.mechanisms) == len(prepared.half_widths()) == len(bounded.measures) - 1
+        if all(each.pure for each in prepared.mechanisms):
+            assert prepared.curve.max_divergence == 2
+            assert prepared.curve.failure == price.delta
+
+
+def test_a_threshold_pays_for_every_key_of_a_unit() -> None:
+    bounded = found_bounding(parse("SELECT ward, COUNT(*) FROM visits GROUP BY ward", CATALOG).plan, Limits(5, 3, 2))
+    reading = Holders(bounded)
+    assert (reading.most, reading.weighted) == (3, False)
+    Measurement(reading, sf.KeyThreshold(1, "1e-6", 3))
+    replaced = Holders(for_neighbours(bounded, Neighbours.REPLACE))
+    Measurement(replaced, sf.KeyThreshold(1, "1e-6", 3, neighbours="replace"))
+    for held, wrong in (
+        (reading, sf.KeyThreshold(1, "1e-6", 2)),
+        (replaced, sf.KeyThreshold(1, "1e-6", 3)),
+        (reading, sf.KeyThreshold(1, "1e-6", 3, neighbours="replace")),
+    ):
+        with pytest.raises(sf.InvalidParameter, match="keys of a unit"):
+            Measurement(held, wrong)

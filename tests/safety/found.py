@@ -22,7 +22,7 @@ def reading(asked: Question, bounded: Bounded) -> FoundTotals:
 
 def rows(found: Found, declared: int) -> Rows:
     places = np.arange(len(found.holders))
-    totals = found.of(places, declared).reshape(len(places), declared, -1).tolist()
+    totals = found.of(places, declared).reshape(len(places), declared, found.totals.shape[1]).tolist()
     return {
         key: [(*each, int(holders) if index == 0 else 0) for index, each in enumerate(own)]
         for key, own, holders in zip(found.named(places), totals, found.holders, strict=True)

@@ -8,6 +8,7 @@ Keys that neighbours agree on cancel, so the product over the few that differ is
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import reduce
 from itertools import combinations
 from typing import Any
@@ -25,6 +26,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import for_neighbours
 from sfumato.plan.readings import Found
 from sfumato.privacy import Neighbours
+from sfumato.release import found_groups
 from sfumato.release.found_groups import FoundGroups
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price
@@ -268,5 +270,32 @@ def test_keys_are_in_the_order_of_their_values() -> None:
         groups = kind.draw(found).keys.groups
         assert list(groups) == sorted(groups)
         assert len(groups) > 90
+    for engine, _ in tables.values():
+        engine.close()
+
+
+def test_as_many_keys_as_fit_are_the_first_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which keys are cut off depends on the values of those selected, not on how many hold them."""
+    tables = engines(True, "add-remove")
+    kind = _kind(tables, TEXTS[0], Price(4, "0.01"))
+    found = _many(60, 300)
+    found.holders[::3] += 50
+    whole = kind.draw(found).keys.groups
+    monkeypatch.setattr(found_groups, "MOST_GROUPS", 20)
+    cut = kind.draw(found).keys.groups
+    assert len(whole) == 300
+    assert list(cut) == sorted(whole)[:20]
+    for engine, _ in tables.values():
+        engine.close()
+
+
+def test_every_kept_key_has_all_declared_values() -> None:
+    """A declared value that no row has with a key is shown with noise like any other."""
+    tables = engines(True, "add-remove")
+    kind = _kind(tables, TEXTS[3], Price(4, "0.01"))
+    found = replace(_many(60, 50), declared=np.zeros(50, np.intp))  # all of them women
+    drawn = kind.draw(found)
+    assert len(drawn.keys.groups) == 100
+    assert {sex for _, sex in drawn.keys.groups} == {"f", "m"}
     for engine, _ in tables.values():
         engine.close()

@@ -71,7 +71,8 @@ class Forecast:
         return [f"{name} {shown(width)}" for name, width in self.columns.items()]
 
     def __str__(self) -> str:
-        return "\n".join(["; ".join(self.parts()), *(f"warning: {each}" for each in self.warnings)])
+        parts = self.parts()
+        return "\n".join([*(["; ".join(parts)] if parts else []), *(f"warning: {each}" for each in self.warnings)])
 
     __repr__ = __str__
 

@@ -92,7 +92,7 @@ class Found:
         at = place[self.key]
         meant = (at >= 0) & (self.declared >= 0)
         totals = np.zeros((len(keys) * declared, self.totals.shape[1]), np.int64)
-        totals[at[meant] * declared + self.declared[meant]] = self.totals[meant]
+        np.add.at(totals, at[meant] * declared + self.declared[meant], self.totals[meant])  # a row may hold zeros alone
         return totals
 
 

@@ -1,0 +1,214 @@
+"""Questions by columns whose values nobody declared, as users meet them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.release import found_groups
+
+PLACES = ("Rome", "Bonn", "Zürich", None)
+BY_CITY = "SELECT city, COUNT(*) AS n FROM visits GROUP BY city"
+PRICE: dict[str, Any] = {"epsilon": 4, "delta": "1e-8"}
+
+
+def _policy(*, every_row: bool = False, relation: str = "add-remove", delta: str = "1e-6", cities: bool = True) -> Any:
+    rows = [(who, PLACES[(who + k) % 4], "fm"[who % 2], who % 60) for who in range(1200) for k in range(1 + who % 3)]
+    rows += [(5000 + who, f"village {who}", "f", 30) for who in range(40)]
+    held = pa.table(dict(zip(("who", "city", "sex", "age"), map(list, zip(*rows, strict=True)), strict=True)))
+    columns = {
+        "city": sf.Domain("text", nullable=True),
+        "sex": sf.Domain("text", values=("f", "m")),
+        "age": sf.Domain("integer", bounds=(0, 99)),
+    }
+    limits = {"id": "row"} if every_row else {"id": "who", "max_rows": 3, "max_groups": 2}
+    tables = {"visits": sf.Table("visits", held, columns, **limits)}  # type: ignore[arg-type]
+    if cities:
+        listed = pa.table({"city": ["Rome", "Bonn", "Oslo"], "land": ["it", "de", "no"]})
+        tables["cities"] = sf.Table("cities", listed, {}, public=True)
+    size = {"size": 1240} if relation == "replace" else {}
+    unit = sf.PrivacyUnit("visit" if every_row else "visitor", every_row=every_row)
+    return sf.Policy(unit, sf.Budget(10**4, delta, neighbours=relation), tables, **size)  # type: ignore[arg-type]
+
+
+Open = Callable[..., sf.Curator]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    made: list[sf.Curator] = []
+
+    def open_curator(**how: Any) -> sf.Curator:
+        made.append(sf.Curator(_policy(**how), tmp_path / f"{len(made)}.ledger"))
+        return made[-1]
+
+    yield open_curator
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("every_row", [False, True])
+def test_large_groups_are_shown_by_value_and_lonely_ones_are_not(opened: Open, every_row: bool, relation: str) -> None:
+    curator = opened(every_row=every_row, relation=relation)
+    answer = curator.sql(BY_CITY).release(**PRICE)
+    assert answer.column("city") == ["Bonn", "Rome", "Zürich", None]
+    assert all(
+        low <= value <= high for value, (low, high) in zip(answer.column("n"), answer.intervals["n"], strict=True)
+    )  # type: ignore[misc]
+    assert answer.keys == ("city",)
+    assert re.search(r"a group of \d+ units is shown with 95 % confidence", answer.warnings[-1])
+    assert "keys of at least" in answer.receipt.mechanisms[0]
+    assert sf.Answer.from_json(answer.to_json()) == answer
+    distinct = curator.sql("SELECT DISTINCT city FROM visits").release(**PRICE)
+    assert distinct.rows == (("Bonn",), ("Rome",), ("Zürich",), (None,))
+
+
+def test_declared_keys_beside_them_have_all_their_values(opened: Open) -> None:
+    curator = opened()
+    answer = curator.sql("SELECT sex, city, COUNT(*) AS n, AVG(age) AS age FROM visits GROUP BY sex, city").release(
+        **PRICE
+    )
+    shown = sorted({row[1] for row in answer.rows if row[1] is not None})
+    assert [row[:2] for row in answer.rows] == [(sex, city) for sex in "fm" for city in [*shown, None]]
+    turned = curator.sql("SELECT city, sex, COUNT(*) AS n FROM visits GROUP BY city, sex").release(**PRICE)
+    assert [row[:2] for row in turned.rows] == [(city, sex) for city in [*shown, None] for sex in "fm"]
+
+
+def test_what_is_done_with_noisy_numbers_works_on_what_is_shown(opened: Open) -> None:
+    curator = opened()
+    text = "SELECT city, SUM(age) / COUNT(*) AS mean FROM visits GROUP BY city HAVING COUNT(*) > 5 ORDER BY mean DESC"
+    answer = curator.sql(text).release(**PRICE)
+    assert answer.column("mean") == sorted(answer.column("mean"), reverse=True)
+    assert len(curator.sql(f"{text} LIMIT 2").release(**PRICE).rows) == 2
+    alone, joint = (curator.sql(BY_CITY).release(**PRICE, joint=each) for each in (False, True))
+    assert joint.receipt.free
+    wide, narrow = (each.intervals["n"][0][1] - each.intervals["n"][0][0] for each in (joint, alone))  # type: ignore[index]
+    assert narrow < wide < 3 * narrow  # for the four groups shown, not for as many as there might be
+
+
+def test_nothing_kept_is_an_empty_answer_with_a_note(opened: Open) -> None:
+    curator = opened()
+    for text in (
+        "SELECT city, COUNT(*) AS n, AVG(age) AS age FROM visits WHERE city LIKE 'village%' GROUP BY city",
+        "SELECT city, sex, COUNT(*) AS n FROM visits WHERE age > 98 GROUP BY city, sex HAVING COUNT(*) > 3 ORDER BY n",
+        "SELECT DISTINCT city FROM visits WHERE city LIKE 'v%' ORDER BY city LIMIT 5",
+    ):
+        answer = curator.sql(text).release(**PRICE)
+        assert answer.rows == ()
+        assert "No group has enough units to be shown." in answer.warnings
+        assert "No group" in repr(answer)
+        assert answer.to_csv().count("\n") == 1
+        assert answer.to_arrow().num_rows == 0
+        assert sf.Answer.from_json(answer.to_json()) == answer
+        assert curator.sql(text).release(**PRICE).receipt.free
+
+
+def test_as_many_keys_are_shown_as_an_answer_has(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first by value; a release does not fail because of how many there are."""
+    monkeypatch.setattr(found_groups, "MOST_GROUPS", 4)
+    curator = opened()
+    answer = curator.sql("SELECT sex, city, COUNT(*) AS n FROM visits GROUP BY sex, city").release(**PRICE)
+    assert [row[:2] for row in answer.rows] == [(sex, city) for sex in "fm" for city in ("Bonn", "Rome")]
+    assert any("at most 4 groups" in each for each in answer.warnings)
+    assert "at most 4 groups" in str(curator.sql("SELECT city, COUNT(*) FROM visits GROUP BY city").explain(**PRICE))
+
+
+def test_a_stored_answer_is_as_good_only_if_it_shows_groups_as_small(opened: Open) -> None:
+    curator = opened()
+    ask = curator.sql(BY_CITY)
+    first = ask.release(**PRICE)
+    assert ask.release(epsilon=2, delta="1e-8").receipt.free
+    assert ask.release(**PRICE).rows == first.rows
+    looser = ask.release(epsilon=4, delta="3e-8")  # the same noise, a lower threshold: it was not bought before
+    assert not looser.receipt.free
+    assert not ask.release(**PRICE, fresh=True).receipt.free
+    assert not ask.limit(groups=1).release(**PRICE).receipt.free
+
+
+def test_a_price_or_an_account_without_a_delta_is_refused_with_a_fix_that_works(opened: Open) -> None:
+    curator, pure, plain = opened(), opened(delta="0"), opened(cities=False)
+    for spent in ({"epsilon": 1}, {"rho": "0.1"}):
+        for call in ("release", "explain", "error"):
+            with pytest.raises(sf.Unsupported) as refusal:
+                getattr(curator.sql(BY_CITY), call)(**spent)
+            assert refusal.value.code == "unknown-keys"
+            assert "join the public table cities and group by cities.city" in refusal.value.fix
+            assert "needs no δ" in refusal.value.fix
+    with pytest.raises(sf.Unsupported, match="takes an ε and a δ"):
+        curator.sql(BY_CITY).price(10)
+    with pytest.raises(sf.Unsupported, match="an account without a δ"):
+        pure.sql(BY_CITY).release(**PRICE)
+    with pytest.raises(sf.Unsupported) as refusal:
+        plain.sql(BY_CITY).release(epsilon=1)
+    assert "join a public table that lists them" in refusal.value.fix
+    assert [line.kind for line in pure.ledger if line.kind == "charge"] == []
+    joined = (
+        "SELECT cities.city, COUNT(*) AS n FROM visits JOIN cities ON visits.city = cities.city GROUP BY cities.city"
+    )
+    assert pure.sql(joined).release(epsilon=1).column("city") == ["Bonn", "Oslo", "Rome"]
+    assert curator.sql(BY_CITY).release(epsilon=1, delta="1e-9").keys == ("city",)
+
+
+def test_explain_says_the_shares_and_how_large_a_group_must_be(opened: Open) -> None:
+    curator = opened()
+    ask = curator.sql("SELECT city, COUNT(*) AS n, SUM(age) AS age FROM visits GROUP BY city")
+    said = str(ask.explain(**PRICE))
+    size = re.search(r"a group of (\d+) units is shown with 95 % confidence", said)
+    assert size is not None
+    threshold = ask._prepared(sf.release.requests.Request(**PRICE)).selection
+    assert threshold is not None
+    assert threshold.chance(int(size[1])) >= 0.95 > threshold.chance(int(size[1]) - 1)
+    assert "for 1/3 of ε and all of δ" in said
+    assert "to need no δ, join the public table cities" in said
+    assert "half of δ" in str(ask.explain(**PRICE, mechanism=sf.Gaussian))
+    assert "for all of ε and all of δ" in str(curator.sql("SELECT DISTINCT city FROM visits").explain(**PRICE))
+    assert ask.explain().price == "ε = 1, δ = 1e-09"
+    assert sf.Explanation.from_json(ask.explain().to_json()) == ask.explain()
+
+
+def test_forecasts_and_prices(opened: Open) -> None:
+    curator = opened()
+    ask = curator.sql(BY_CITY)
+    forecast = ask.error(**PRICE)
+    assert forecast.accepted
+    assert "is shown with 95 % confidence" in str(forecast)
+    answer = ask.release(**PRICE)
+    low, high = answer.intervals["n"][0]  # type: ignore[misc]
+    assert forecast["n"] == pytest.approx((high - low) / 2)
+    price = ask.price({"n": 20}, delta="1e-8")
+    assert ask.error(epsilon=price, delta="1e-8")["n"] <= 20  # type: ignore[operator]
+    assert ask.error(epsilon=price * 0.98, delta="1e-8")["n"] > 20  # type: ignore[operator]
+    assert curator.sql(BY_CITY).release(within={"n": 20}, delta="1e-8").keys == ("city",)
+    picked = curator.sql(f"{BY_CITY} ORDER BY n DESC LIMIT 2")
+    assert picked.error(**PRICE)["n"] > forecast["n"]  # type: ignore[operator]
+
+
+def test_a_charge_is_what_explain_said(opened: Open) -> None:
+    curator = opened()
+    before = curator.budget.remaining
+    curator.sql(BY_CITY).release(**PRICE)
+    after = curator.budget.remaining
+    assert before["failure"] - after["failure"] == sf.privacy.numbers.exact("1e-8", "δ")
+    assert before["pure"] - after["pure"] == 4
+    charges = [line for line in curator.ledger if line.kind == "charge"]
+    assert len(charges) == 1  # keys and numbers are one release
+
+
+def test_rows_that_a_join_multiplies_are_counted_with_their_weight(tmp_path: Path) -> None:
+    """A row that meets two public rows is in two groups: its unit can hold two keys, or one of them twice."""
+    policy = _policy(every_row=True)
+    twice = sf.Table("twice", pa.table({"sex": ["f", "m", "f", "m"], "half": [1, 1, 2, 2]}), {}, public=True)
+    both = sf.Policy(policy.unit, policy.budget, {**policy.tables, "twice": twice})
+    text = "SELECT visits.city, COUNT(*) AS n FROM visits JOIN twice ON visits.sex = twice.sex GROUP BY visits.city"
+    with sf.Curator(both, tmp_path / "twice.ledger") as joined:
+        ask = joined.sql(text)
+        threshold = ask._prepared(sf.release.requests.Request(**PRICE)).selection
+        assert threshold == sf.KeyThreshold(2, "1e-8", 2, weighted=True)
+        assert ask.release(**PRICE).column("city") == ["Bonn", "Rome", "Zürich", None]

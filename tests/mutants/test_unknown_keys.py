@@ -1,0 +1,122 @@
+"""Seeded bugs where groups are found in the data: which are shown, who is counted for it, what is drawn."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_LAW = "safety/test_unknown_keys.py::test_the_law_of_the_whole_release_is_within_the_charge"
+_REPLAY = "safety/test_unknown_keys.py::test_what_neighbours_hold_differs_by_at_most_the_claim"
+_FOUND = "engine/test_found_totals.py"
+MUTANTS = (
+    Mutant(
+        "a threshold is one too low",
+        Kind.KEYS,
+        "mechanisms/key_thresholds.py",
+        "return _threshold(self.scale, self.delta, self.max_groups, self.weighted)",
+        "return _threshold(self.scale, self.delta, self.max_groups, self.weighted) - 1",
+        (_LAW,),
+    ),
+    Mutant(
+        "a unit is said to hold one key",
+        Kind.KEYS,
+        "release/preparing.py",
+        "threshold(epsilon, delta, holders.most, holders.weighted, holders.neighbours)",
+        "threshold(epsilon, delta, 1, holders.weighted, holders.neighbours)",
+        (_LAW,),
+    ),
+    Mutant(
+        "groups are counted before they are crossed",
+        Kind.LIMITS,
+        "engine/lowering.py",
+        'places.append(("a", Rank((Reference("u"),), (Reference("s"), *keys), dense=True)))',
+        'places.append(("a", Rank((Reference("u"),), (Reference("k0"),), dense=True)))',
+        (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
+    ),
+    Mutant(
+        "all rows decide who holds a key, not those that count",
+        Kind.LIMITS,
+        "engine/lowering.py",
+        'grouped = _corrected(bounded, part, (), _dropped(part, Named("s"), kept)).result',
+        'grouped = _corrected(bounded, part, (), _dropped(part, Named("s"), kept if part is by_all else '
+        "Constant(True, Type.BOOLEAN))).result",
+        (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
+    ),
+    Mutant(
+        "a unit holds a key once for each declared value of the others",
+        Kind.SENSITIVITY,
+        "engine/lowering.py",
+        "if reading.others and bounded.strategy is Strategy.SAMPLE:",
+        "if False:",
+        (_REPLAY, f"{_FOUND}::test_keys_of_every_type_alone_and_crossed"),
+    ),
+    Mutant(
+        "two units are said to be in as many groups as one",
+        Kind.NEIGHBOURS,
+        "plan/bounding.py",
+        "replace(_bounded(measured, strategy, allowed, 2 * allowed.groups), finds=True)",
+        "replace(_bounded(measured, strategy, allowed, allowed.groups), finds=True)",
+        (_REPLAY,),
+    ),
+    Mutant(
+        "the noise of the selection is used for the count again",
+        Kind.REUSE,
+        "release/found_groups.py",
+        "        return self._drawn(totals[places], groups)",
+        "        again = self._drawn(totals[places], groups)\n"
+        "        lift = max(0, self._threshold.threshold - int(found.holders.max(initial=0)))\n"
+        "        risen = tuple(tuple(abs(each) + lift for each in column) for column in again.columns)\n"
+        "        return replace(again, columns=risen)",
+        ("safety/test_unknown_keys.py::test_a_count_of_units_has_noise_of_its_own",),
+    ),
+    Mutant(
+        "keys are ordered by who holds them",
+        Kind.KEYS,
+        "release/found_groups.py",
+        "key=lambda place: sorting(names[place]))[: most_keys(self.reading)]",
+        "key=lambda place: -found.holders[kept[place]])[: most_keys(self.reading)]",
+        ("safety/test_unknown_keys.py::test_as_many_keys_as_fit_are_the_first_by_value",),
+    ),
+    Mutant(
+        "keys of one unit are left out exactly",
+        Kind.KEYS,
+        "release/found_groups.py",
+        "kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)))",
+        "kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)) & (found.holders > 1))",
+        ("safety/test_unknown_keys.py::test_a_key_is_shown_as_often_as_its_threshold_says",),
+    ),
+    Mutant(
+        "too many keys make a release fail",
+        Kind.KEYS,
+        "release/found_groups.py",
+        "        names = found.named(kept)\n",
+        "        assert len(kept) <= most_keys(self.reading)\n        names = found.named(kept)\n",
+        ("curator/test_unknown_groups.py::test_as_many_keys_are_shown_as_an_answer_has",),
+    ),
+    Mutant(
+        "only groups with rows are shown",
+        Kind.KEYS,
+        "release/found_groups.py",
+        "        return self._drawn(totals[places], groups)",
+        "        rows = totals[places].any(axis=1)\n"
+        "        return self._drawn(totals[places][rows], [each for each, any_row in zip(groups, rows) if any_row])",
+        ("safety/test_unknown_keys.py::test_every_kept_key_has_all_declared_values",),
+    ),
+    Mutant(
+        "a threshold does not pay for every key of a unit and nobody notices",
+        Kind.KEYS,
+        "release/measurement.py",
+        "enough = mechanism.max_groups >= reading.most and mechanism.weighted >= reading.weighted",
+        "enough = True",
+        ("release/test_preparing.py::test_a_threshold_pays_for_every_key_of_a_unit",),
+    ),
+    Mutant(
+        "a stored answer with a higher threshold is good enough",
+        Kind.REUSE,
+        "release/found_groups.py",
+        'return {"keys": int(self._threshold.error()), **widths}',
+        "return widths",
+        ("curator/test_unknown_groups.py::test_a_stored_answer_is_as_good_only_if_it_shows_groups_as_small",),
+    ),
+)
+
+test_the_tests_of_unknown_keys_notice = suite(MUTANTS)
