@@ -56,7 +56,7 @@ def test_the_schema_is_shown_and_no_cell(tmp_path: Path) -> None:
 
 def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
     told = ["", "plane", "nobody", "tailnum", "0", "many", "20", "-1", "half", "3 2", "3 1e-6"]
-    told += [*answers(month=["number", "integer", "12 1", "1", "1 12"])[4:-1], "no name!", "flights"]
+    told += [*answers(month=["number", "integer", "12 1", "1", "1 12"])[4:-1], "sf_name", "flights"]
     done = draft(tmp_path, told)
     assert done.exit_code == 0, done.output
     assert read(tmp_path / "policy.toml").tables["flights"].columns == {"month": Domain("integer", bounds=(1, 12))}
@@ -69,6 +69,15 @@ def test_rows_may_be_the_units_of_a_csv_file(tmp_path: Path) -> None:
     policy = read(tmp_path / "policy.toml")
     assert policy.unit.every_row
     assert 'source = "visits.csv"' in (tmp_path / "policy.toml").read_text()
+
+
+def test_names_with_spaces_and_accents_are_drafted(tmp_path: Path) -> None:
+    data = tmp_path / "odd.csv"
+    data.write_text("Patient N°,Total Cost €\n1,2\n")
+    told = ["patient", "Patient N°", "3", "1", "-", "real", "0 10", "2024 Visits"]
+    done = draft(tmp_path, told, data=data)
+    assert done.exit_code == 0, done.output
+    assert list(read(tmp_path / "policy.toml").tables["2024 Visits"].columns) == ["Total Cost €"]
 
 
 def test_the_tables_of_a_database_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
@@ -118,5 +127,5 @@ def test_an_interview_without_an_outcome_writes_nothing(tmp_path: Path, told: li
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     assert "no such file" in draft(tmp_path, [], data=tmp_path / "none.parquet").output
     odd = tmp_path / "odd.csv"
-    odd.write_text("a b,1c\n1,2\n")
+    odd.write_text("sf_a,SF_b\n1,2\n")
     assert "rename them" in draft(tmp_path, [], data=odd).output

@@ -27,6 +27,9 @@ VALUES = (
     "DATE_DIFF('microsecond', day, DATE '0001-01-01')", "EXTRACT(year FROM CAST(note AS DATE))",
     "EXTRACT(hour FROM CAST(note AS TIMESTAMP))", "DATE_DIFF('day', CAST(note AS DATE), day)",
     "CASE WHEN note = 'abc' THEN 1 / 0 ELSE 1 END", "COALESCE(CAST(note AS INTEGER), 1 / 0)", "NULLIF(age, 7)",
+    "age // 0", "age // (age - 7)", "CAST(note AS INTEGER) // -1", "CAST(note AS INTEGER) // CAST(note AS INTEGER)",
+    "cost // 2", "TRUNC(cost * 1e300)", "CAST(cost AS DECIMAL(5, 2))", "LENGTH(STRFTIME(day, '%A %B %j'))",
+    "LENGTH(STRFTIME(CAST(note AS TIMESTAMP), '%Y-%m-%d %H:%M:%S'))", "LENGTH(STRFTIME(day, note))", "ISODOW(day)",
     "GREATEST(age, CAST(note AS INTEGER))", "error('zqx')", "getenv('HOME')", "random()", "nextval('s')",
 )
 CONDITIONS = (
@@ -38,13 +41,17 @@ CONDITIONS = (
     "STARTS_WITH(note, 'abc')", "note ~ '(a+)+$'", "regexp_matches(note, '(a+)+$')", "age BETWEEN 9 AND 1",
     "EXISTS (SELECT 1 FROM people WHERE age = 7)", "age > (SELECT AVG(age) FROM people)", "who = 7", "sf_unit = 7",
     "rowid = 7", "note = (SELECT note FROM people)", "TRUE OR 1 / 0 > 0", "note IS DISTINCT FROM 'abc'",
+    "note IS NOT DISTINCT FROM region", "age BETWEEN SYMMETRIC 9 AND 1", "CONTAINS(note, '%')", "CONTAINS(note, note)",
+    "ENDS_WITH(note, 'c')", "SUFFIX(note, note)", "ISNULL(note)", "IFF(flag, age > 7, 1 / 0 > 1)", "note = $1",
 )
 KEYS = (
     "region", "flag", "code", "day", "note", "age", "cost", "CASE WHEN note = 'abc' THEN 1 ELSE 0 END", "1 / code",
     "CAST(note AS INTEGER)", "CASE WHEN age = 7 THEN 1 / (age - 7) END", "DATE_TRUNC('week', day)", "age > 7", "who",
     "DATE_TRUNC('century', day)", "EXTRACT(dow FROM day)", "WIDTH_BUCKET(cost, 0, 100, 10)", "UPPER(region)", "1",
     "SUBSTR(region, -1)", "code % 0", "SQRT(code - 2)", "LN(code - 1)", "day + INTERVAL 1 MONTH",
-    "COALESCE(region, '')",
+    "COALESCE(region, '')", "age // 10", "code // 0", "FLOOR(cost)", "FLOOR(cost / 10) * 10", "ROUND(cost, -1)",
+    "CAST(cost AS INTEGER) // 7", "TRUNC(-cost / 9)", "ROUND(cost, 15)", "FLOOR(cost * 1e300)", "DAYNAME(day)",
+    "STRFTIME(day, '%b %Y')", "STRFTIME(day, 'zqx%')", "FLOOR(cost) + cost",
 )
 WHOLE = (
     "", ";", "SELECT", "SELECT 1", "SELECT * FROM people", "SELECT note FROM people", "SELECT MAX(age) FROM people",
@@ -71,6 +78,11 @@ WHOLE = (
     "SELECT ROUND(AVG(cost), 400), ROUND(SUM(age), -400) FROM people", "SELECT NULLIF(COUNT(*), 0) FROM people",
     "SELECT kind, COUNT(*), SUM(weight) FROM people JOIN places USING (region) GROUP BY kind",
     "SELECT kind, COUNT(*) FROM people LEFT JOIN places USING (region) GROUP BY kind",
+    "SELECT UPPER(region), LENGTH(region) * COUNT(*), region || '!' FROM people GROUP BY region "
+    "HAVING LEFT(region, 1) < 'n'",
+    "SELECT STRFTIME(day, '%A'), COUNT(*) FROM people GROUP BY day ORDER BY DAYNAME(day) FETCH FIRST 3 ROWS ONLY",
+    "SELECT LN(code - 1), 1 / code, SQRT(code - 2), COUNT(*) FROM people GROUP BY code",
+    "SUMMARIZE people", "DESCRIBE sf_people", "SELECT COUNT(*) FROM main.people", "SELECT COUNT(*) FROM system.people",
     "(" * 60 + "SELECT 1" + ")" * 60, "SELECT COUNT(*) FROM people WHERE " + "NOT " * 200 + "flag",
     "SELECT COUNT(*) FROM people WHERE " + " AND ".join(["age > 1"] * 300), "SELECT " + "COUNT(*), " * 200 + "1",
     "SELECT COUNT(*) FROM people WHERE note = '" + "x" * 70_000 + "'", "SELECT COUNT(*) FROM people\0", "\ud800",

@@ -104,6 +104,8 @@ FLIGHTS = Subject(
         Part("distance > 1000", lambda f: f.distance > 1000, (False, True)),
         Part("CASE WHEN hour < 12 THEN 'am' ELSE 'pm' END", lambda f: np.where(f.hour < 12, "am", "pm"), ("am", "pm")),
         Part("WIDTH_BUCKET(day, 1, 15, 2)", lambda f: 1 + (f.day >= 8), (1, 2, 3)),
+        Part("distance // 500", lambda f: f.distance // 500, (0, 1, 2, 3, 4)),
+        Part("FLOOR(dep_delay / 100)", lambda f: np.floor(f.dep_delay / 100), (-1, 0, 1, 2, 3)),
     ),
     (
         Part("dep_delay", lambda f: f.dep_delay, bounds=(-60, 300)),
