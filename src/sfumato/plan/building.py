@@ -115,7 +115,7 @@ def _table(catalog: Catalog, name: object) -> Described:
 def _named(table: Described, alias: str) -> exp.Table:
     made = exp.Table(this=identifier(table.name))
     if alias != table.name:
-        made.set("alias", exp.TableAlias(this=identifier(alias)))
+        made.set("alias", _alias(alias))
     return made
 
 
@@ -151,7 +151,11 @@ def _around(source: Selection, items: Sequence[Tree]) -> exp.Select:
 
 
 def _subquery(inner: exp.Select, alias: str) -> exp.Subquery:
-    return exp.Subquery(this=inner, alias=exp.TableAlias(this=identifier(alias)))
+    return exp.Subquery(this=inner, alias=_alias(alias))
+
+
+def _alias(name: str) -> exp.TableAlias:
+    return exp.TableAlias(this=identifier(name))
 
 
 # Joins
@@ -241,6 +245,23 @@ def _both_sides(source: Selection, right: _Side, same: Sequence[str]) -> Names:
             rule = f"{ours[key][0]} was derived, and is a column of the joined table too"
             raise Unsupported("duplicate-column", rule, fix="derive it under another name")
     return {key: each for key, each in {**ours, **theirs}.items() if key not in twice}
+
+
+def union_all(source: Selection, other: Selection) -> Selection:
+    """The rows of two views about the same units, one after the other, with the columns that both have."""
+    with refused_at(step := f"union all {other.alias}"):
+        shared = [shown for key, (shown, _) in source.names.items() if key in other.names]
+        members = [_alike(each, shared) for each in (source, other)]
+        both = exp.Union(this=members[0], expression=members[1], distinct=False)
+        tree = exp.Select(from_=exp.From(this=exp.Subquery(this=both, alias=_alias(source.alias))))
+        return source.then(step, tree, owned(source.alias, shared))
+
+
+def _alike(source: Selection, shared: Sequence[str]) -> exp.Select:
+    """A member of a union: its columns in the order of the others', whose row it is first."""
+    names = [name for name in shared if source.table.id is None or name.lower() != source.table.id.lower()]
+    first = [] if source.table.id is None else [column(source.alias, source.table.id)]
+    return source.selecting([*first, *(called(source.names[name.lower()][1], name) for name in names)])
 
 
 # One row per unit
