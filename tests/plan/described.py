@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.nodes import Filter, Join, Query, Scan, relations
-from sfumato.plan.words import measured, names, words
+from sfumato.plan.limits import Limits
+from sfumato.plan.nodes import Filter, Join, PerUnit, Query, Scan, Window, relations
+from sfumato.plan.words import measured, names, unit_words, window_words, words
 from sfumato.policy import Domain
 
 VISITS = {
@@ -25,7 +26,7 @@ HOSPITALS = {
 }
 CATALOG = Catalog(
     {
-        "visits": Described("visits", VISITS, public=False, id="patient_id"),
+        "visits": Described("visits", VISITS, public=False, id="patient_id", limits=Limits(10, 4, 3)),
         "hospitals": Described("hospitals", HOSPITALS, public=True),
     },
     lambda _, columns: 1 if columns == ("id",) else 10,
@@ -49,6 +50,13 @@ def described(query: Query) -> list[str]:
             lines.append(f"{kind} {node.table} as number {node.source} on {on}, at most {node.multiplicity}")
         elif isinstance(node, Filter):
             lines.append(f"filter {words(node.predicate)}")
+        elif isinstance(node, PerUnit):
+            by = "".join(f", {words(key)}" for _, key in node.keys)
+            lines.append(f"per unit{by} as number {node.source}")
+            lines += [f"  {unit_words(made)} in {made.domain}" for _, made in node.results]
+        elif isinstance(node, Window):
+            lines.append(f"window as number {node.source}")
+            lines += [f"  {window_words(made)} in {made.domain}" for _, made in node.functions]
     lines += [f"group {words(key)}" for key in query.plan.keys]
     lines += [f"measure {measured(each)}" for each in query.plan.measures]
     meant = names(query.plan)

@@ -79,7 +79,7 @@ def test_rows_and_limits_of_one_unit(relation: Relation, most: int | None, limit
 def test_columns() -> None:
     assert list(OWN.columns) == [Field(1, "", "n")]
     assert [str(each) for each in BY_AGE.columns] == ["age", "n"]
-    assert OWN.columns[Field(1, "", "n")].bounds == (0, 6)
+    assert OWN.columns[Field(1, "", "n")].bounds == (1, 6)
     assert BOTH.columns[Field(5, "visits", "age")].nullable
     assert not BOTH.columns[Field(0, "visits", "age")].nullable
     assert list(TOGETHER.columns) == [Field(6, "", "age")]

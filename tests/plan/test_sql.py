@@ -17,12 +17,12 @@ from sfumato.plan.nodes import relations
 from sfumato.plan.sql import parse
 from sfumato.policy import Domain
 
-FIXTURES = Path(__file__).parent / "fixtures" / "questions.sql"
+FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.sql"))
 
 
 def pairs() -> list[tuple[str, list[str]]]:
     found = []
-    for block in FIXTURES.read_text().split("\n\n")[1:]:
+    for block in (each for path in FIXTURES for each in path.read_text().split("\n\n")[1:]):
         lines = block.strip().splitlines()
         expected = [line.removeprefix("-- ") for line in lines if line.startswith("--")]
         found.append(("\n".join(line for line in lines if not line.startswith("--")), expected))

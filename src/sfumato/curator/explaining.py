@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Scaled
 from sfumato.plan.limits import Strategy
-from sfumato.plan.nodes import Filter, Join, Query, Scan, relations
-from sfumato.plan.words import bounds, enforced, many, measured, names, words
-from sfumato.policy import Policy
+from sfumato.plan.nodes import Cut, Filter, Join, PerUnit, Query, Scan, SemiJoin, Union, UnitJoin, Window, relations
+from sfumato.plan.words import bounds, enforced, many, measured, names, unit_words, window_words, words
+from sfumato.policy import Domain, Policy
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number, percent, shown
+from sfumato.privacy.numbers import Number, percent, shown, text as number
 from sfumato.release.finishing import picks, simultaneous
 from sfumato.release.preparing import Prepared
 
@@ -109,16 +110,56 @@ def _sources(query: Query, policy: Policy) -> list[Operator]:
                 )
             )
         elif isinstance(node, Join):
-            on = ", ".join(f"{words(made)} = {column}" for made, column in node.pairs)
+            compared = [*(("=", made, column) for made, column in node.pairs), *node.bands]
+            on = ", ".join(f"{words(made)} {test} {column}" for test, made, column in compared)
             most = many(node.multiplicity, "row")
             found.append(Operator("join", f"{node.table} on {on}", f"public; one row becomes at most {most}"))
         elif isinstance(node, Filter):
             found.append(Operator("filter", words(node.predicate), "free: decided row by row"))
+        elif isinstance(node, PerUnit):
+            found.append(_per_unit(node))
+        elif isinstance(node, Window):
+            results = [f"{window_words(made)}{_between(made.domain)}" for _, made in node.functions]
+            found.append(Operator("window", ", ".join(results), "free: from the unit's own rows alone"))
+        elif isinstance(node, Cut):
+            found.append(Operator("cut", f"{many(node.rows, 'row')} of one unit", "more are left out by a secret hash"))
+        elif isinstance(node, (UnitJoin, SemiJoin)):
+            found.append(_meeting(node))
+        elif isinstance(node, Union):
+            found.append(Operator("union", many(len(node.members), "part"), "free: one after the other"))
     return found
 
 
+def _meeting(node: UnitJoin | SemiJoin) -> Operator:
+    """Private tables that meet: within one unit, and by what else."""
+    by = [f"{words(first)} = {words(second)}" for first, second in node.pairs]
+    on = " and ".join(["the unit", *by, *([] if node.condition is None else [words(node.condition)])])
+    if isinstance(node, SemiJoin):
+        kept = "rows without a match" if node.anti else "rows with a match"
+        return Operator("test", f"{kept} on {on}", "free: from the unit's own rows alone")
+    most = "" if node.most_rows is None else f": at most {many(node.most_rows, 'row')} of one unit"
+    kept = ", rows without a match kept" if node.outer else ""
+    return Operator("unit join", f"on {on}{kept}", f"a unit's rows beside its own alone{most}")
+
+
+def _per_unit(node: PerUnit) -> Operator:
+    by = "".join(f" and {words(key)}" for _, key in node.keys)
+    results = [f"{unit_words(measure)}{_between(measure.domain)}" for _, measure in node.results]
+    return Operator("per unit", ", ".join(results) or "nothing", f"one row for each unit{by}; no row is left out")
+
+
+def _between(domain: Domain) -> str:
+    if domain.range is None:
+        return ""
+    low, high = (number(end) if isinstance(end, Fraction) else str(end) for end in domain.range)
+    return f" in [{low}, {high}]"
+
+
 def _limit(prepared: Prepared) -> Operator:
-    return Operator("limit", enforced(prepared.bounded), _HOW[prepared.bounded.strategy])
+    bounded = prepared.bounded
+    if bounded.strategy is not Strategy.WHOLE or bounded.every_row:
+        return Operator("limit", enforced(bounded), _HOW[bounded.strategy])
+    return Operator("limit", enforced(bounded), "every unit has one row: nothing to limit")
 
 
 _HOW = {

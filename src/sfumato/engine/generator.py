@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from sfumato.engine.relational import (
     Aggregation,
     Apply,
+    Beside,
     Constant,
     Exists,
+    Frame,
     Join,
     Kind,
     Listed,
     Named,
     Operation,
     Ordered,
+    Over,
     Rank,
     Reference,
     Relation,
@@ -68,8 +71,12 @@ class Generator:
                 return _WRITERS[operation](self.spelling, *map(self.scalar, arguments), *detail)
             case Total():
                 return self._total(scalar)
-            case Rank():
-                return self._rank(scalar)
+            case Rank(partition, order, place):
+                return f"{place.name}(){self._over(partition, order)}"
+            case Over(total, partition, order, frame):
+                return self._total(total, self._over(partition, order, frame))
+            case Beside():
+                return self._shifted(scalar)
 
     def _source(self, source: Relation | Select, part: str) -> str:
         match source:
@@ -101,29 +108,43 @@ class Generator:
         found = f"EXISTS (SELECT 1 FROM {self._source(test.relation, test.part)} WHERE {self.scalar(test.on)})"
         return f"NOT {found}" if test.negated else found
 
-    def _total(self, total: Total) -> str:
+    def _total(self, total: Total, over: str = "") -> str:
         if total.argument is None:
-            return "COUNT(*)"
+            return f"COUNT(*){over}"
         argument = self.scalar(total.argument)
         if total.where is not None:
             argument = f"CASE WHEN {self.scalar(total.where)} THEN {argument} END"
         if total.aggregation is Aggregation.SUM:
-            return self.spelling.wide_sum(argument)
+            return self.spelling.wide_sum(argument, over)
         if total.aggregation is Aggregation.UNITS:
-            return f"COUNT(DISTINCT {argument})"
-        return f"{total.aggregation.name}({argument})"
+            return f"COUNT(DISTINCT {argument}){over}"
+        return f"{total.aggregation.name}({argument}){over}"
 
-    def _rank(self, rank: Rank) -> str:
-        partition = ", ".join(map(self.scalar, rank.partition))
-        order = ", ".join(map(self._ordered, rank.order))
-        function = "DENSE_RANK" if rank.dense else "ROW_NUMBER"
-        return f"{function}() OVER (PARTITION BY {partition} ORDER BY {order})"
+    def _shifted(self, beside: Beside) -> str:
+        """With the default written out where there is none, as every dialect reads it."""
+        function = "LAG" if beside.places < 0 else "LEAD"
+        default = "" if beside.default is None else f", {self.scalar(beside.default)}"
+        over = self._over(beside.partition, beside.order)
+        return f"{function}({self.scalar(beside.scalar)}, {abs(beside.places)}{default}){over}"
+
+    def _over(
+        self, partition: tuple[Scalar, ...], order: tuple[Scalar | Ordered, ...], frame: Frame | None = None
+    ) -> str:
+        by = f"PARTITION BY {', '.join(map(self.scalar, partition))}"
+        ordered = f" ORDER BY {', '.join(map(self._ordered, order))}" if order else ""
+        return f" OVER ({by}{ordered}{_FRAMES[frame] if frame else ''})"
 
     def _ordered(self, each: Scalar | Ordered) -> str:
         ordered = each if isinstance(each, Ordered) else Ordered(each)
         way = " DESC" if ordered.descending else ""
         return f"{self.scalar(ordered.scalar)}{way} NULLS {'FIRST' if ordered.nulls_first else 'LAST'}"
 
+
+_FRAMES = {
+    Frame.PEERS: " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    Frame.ROWS: " ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    Frame.WHOLE: " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+}
 
 Writer = Callable[..., str]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from sfumato.engine.relation_lowering import Columns, RelationLowering, Stages, every, plain, same, staged, token
 from sfumato.engine.relational import (
@@ -23,6 +22,7 @@ from sfumato.engine.relational import (
     Listed,
     Named,
     Operation,
+    Place,
     Rank,
     Reference,
     Relation,
@@ -37,9 +37,9 @@ from sfumato.engine.relational import (
     whole,
 )
 from sfumato.engine.row_lowering import RowLowering, present, real
+from sfumato.engine.step_lowering import as_real, clamped, narrow, real_of_wide, steps, wide
 from sfumato.plan import keys as group_keys, nodes
 from sfumato.plan.bounding import Bounded, Scaled, longest
-from sfumato.plan.expressions import Column, Expression
 from sfumato.plan.keys import MOST_GROUPS, World
 from sfumato.plan.limits import Strategy
 from sfumato.plan.measures import Contribution
@@ -48,7 +48,6 @@ from sfumato.policy.values import MOST_ROWS
 
 _LARGEST = 2**61
 """A unit's own total is cut here before it is scaled: two of them together fit 64 bits."""
-_HALF = 2**48
 
 
 def statement(bounded: Bounded, key: int) -> Statement:
@@ -129,18 +128,6 @@ def _or_zero(total: Scalar) -> Scalar:
     return apply(Operation.COALESCE, total, Constant(0, Wide.INTEGER))
 
 
-def _wide(scalar: Scalar) -> Scalar:
-    return apply(Operation.CONVERT, scalar, detail=(Wide.INTEGER,))
-
-
-def _narrow(scalar: Scalar) -> Scalar:
-    return apply(Operation.CONVERT, scalar, detail=(Type.INTEGER,))
-
-
-def _as_real(scalar: Scalar) -> Scalar:
-    return apply(Operation.CONVERT, scalar, detail=(Type.REAL,))
-
-
 def _bits(bounded: Bounded) -> list[int]:
     return [each.bits for each in bounded.measures for _ in range(each.coordinates)]
 
@@ -191,7 +178,7 @@ def _beyond(rows: _Rows, columns: Columns) -> Select:
 def _corrected(bounded: Bounded, rows: _Rows, stages: Stages, correction: Select) -> Statement:
     """Totals of all rows as they are, plus a correction per group."""
     plain = tuple(
-        (name, apply(Operation.MULTIPLY, _wide(_plain_total(rows, name)), Constant(1 << bits, Wide.INTEGER)))
+        (name, apply(Operation.MULTIPLY, wide(_plain_total(rows, name)), Constant(1 << bits, Wide.INTEGER)))
         for name, bits in zip(rows.values, _bits(bounded), strict=True)
     )
     source = rows.select if rows.maximal else rows.without_unit()
@@ -224,7 +211,7 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
         stages = (*_cut_stages(bounded, rows, rows.select, scaling), _norms(scaling))
         return Statement(stages, Select((*same(rows.keys), *totals), _measured(rows, scaling), grouped=rows.keys))
     excess = tuple(
-        (name, _sum(apply(Operation.SUBTRACT, _wide(each), Reference(exact))))
+        (name, _sum(apply(Operation.SUBTRACT, wide(each), Reference(exact))))
         for (name, each), exact in zip(scaled, rows.exact, strict=True)
     )
     correction = Select((*same(rows.keys), *excess), _measured(rows, scaling), grouped=rows.keys)
@@ -255,7 +242,7 @@ def _unit_total(rows: _Rows, name: str, most: int) -> Scalar:
         return Total(Aggregation.MAX, Reference(name))
     total = _sum(Reference(name))
     ends = Constant(-_LARGEST, Wide.INTEGER), Constant(_LARGEST, Wide.INTEGER)
-    return _narrow(total if most <= _LARGEST else _clamped(total, *ends))
+    return narrow(total if most <= _LARGEST else clamped(total, *ends))
 
 
 def _norms(scaling: Sequence[_Scaling]) -> tuple[str, Select]:
@@ -302,21 +289,21 @@ class _Scaling:
         cut = []
         for name in self.own:
             finer = apply(Operation.MULTIPLY, Reference(name), whole(1 << self.bits))
-            scaled = _times(Reference(name), self.most << self.bits, _as_real(size))
+            scaled = _times(Reference(name), self.most << self.bits, as_real(size))
             cut.append((name, apply(Operation.CASE, fits, finer, scaled)))
         return tuple(cut)
 
     def norm(self) -> tuple[str, Scalar]:
         """Exact, so that it does not depend on the order of groups."""
         if self.squared:
-            squares = [apply(Operation.MULTIPLY, _wide(Reference(name)), _wide(Reference(name))) for name in self.own]
+            squares = [apply(Operation.MULTIPLY, wide(Reference(name)), wide(Reference(name))) for name in self.own]
             return self.length, _sum(_added(squares))
-        return self.length, _narrow(_sum(self._size())) if self._short else _sum(self._size())
+        return self.length, narrow(_sum(self._size())) if self._short else _sum(self._size())
 
     def scaled(self) -> list[tuple[str, Scalar]]:
         """The cut totals, scaled to the norm."""
         length = Reference(self.length)
-        norm = _as_real(length) if self._short else _real_of_wide(length)
+        norm = as_real(length) if self._short else real_of_wide(length)
         bound = self.bound**2 if self.squared else self.bound
         fits = apply(Operation.AT_MOST, length, whole(bound) if self._short else Constant(bound, Wide.INTEGER))
         root = apply(Operation.SQRT, norm) if self.squared else norm
@@ -340,15 +327,8 @@ def _added(scalars: Sequence[Scalar]) -> Scalar:
 
 def _times(value: Scalar, bound: int, size: Scalar) -> Scalar:
     """value · bound / size, rounded toward zero."""
-    product = apply(Operation.MULTIPLY, _as_real(value), real(bound))
+    product = apply(Operation.MULTIPLY, as_real(value), real(bound))
     return apply(Operation.TOWARD_ZERO, apply(Operation.DIVIDE, product, size))
-
-
-def _real_of_wide(scalar: Scalar) -> Scalar:
-    """The double nearest to a whole number of at most 100 bits: by halves, whose conversion is exact everywhere."""
-    half = Constant(_HALF, Wide.INTEGER)
-    high, low = (_as_real(_narrow(apply(each, scalar, half))) for each in (Operation.DIVIDE_WHOLE, Operation.REMAINDER))
-    return apply(Operation.ADD, apply(Operation.MULTIPLY, high, real(_HALF)), low)
 
 
 # Samples
@@ -370,7 +350,7 @@ def _sample(bounded: Bounded, rows: _Rows, key: int) -> Statement:
     keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.telling]
     places = []
     if per_unit is not None:
-        places.append(("a", Rank((Reference("u"),), (Reference("s"), *keys), dense=True)))
+        places.append(("a", Rank((Reference("u"),), (Reference("s"), *keys), place=Place.DENSE_RANK)))
         kept.append(apply(Operation.AT_MOST, Reference("a"), whole(per_unit)))
     if per_group is not None:
         places.append(("b", Rank((Reference("u"), *keys), (Reference("t"), *values))))
@@ -462,37 +442,7 @@ def _row_value(each: Contribution, tests: list[Scalar], lowering: RowLowering, a
     if each.value is None:
         return apply(Operation.CASE, tests[0], whole(1), whole(0)) if tests else whole(1)
     value = lowering.shared(lowering.lower(each.value))
-    steps = _steps(each.value, value, each)
-    steps = lowering.shared(steps) if again else steps
-    added = apply(Operation.SUBTRACT, whole(each.high), steps) if each.mirrored else steps
+    counted = steps(each.value, value, each)
+    counted = lowering.shared(counted) if again else counted
+    added = apply(Operation.SUBTRACT, whole(each.high), counted) if each.mirrored else counted
     return apply(Operation.CASE, every([*tests, present(value)]), added, whole(0))
-
-
-def _steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
-    """A value as a whole number of steps from an origin, rounded to the nearest, ties to even, within [low, high].
-
-    A column is clamped at the scan; what is computed from columns is clamped here before it becomes a whole number, and
-    after: a sum is bounded, and no conversion fails, whatever a range or a rounding missed.
-    """
-    step, origin, low, high = each.step, each.origin, each.low, each.high
-    exact = expression.domain.type is Type.INTEGER and step == 1
-    if not isinstance(expression, Column):
-        least, most = ((end + origin) * step for end in (low, high))
-        value = _clamped(value, *((whole(int(end)) if exact else real(float(end))) for end in (least, most)))
-    if exact:
-        steps = apply(Operation.SUBTRACT, value, whole(origin)) if origin else value
-    else:
-        steps = apply(Operation.NEAREST, _in_steps(expression, value, step, origin))
-    if isinstance(expression, Column) and not origin:
-        return steps  # clamped at the scan, and rounding a number of so few steps is exact
-    return _clamped(steps, whole(low), whole(high))
-
-
-def _in_steps(expression: Expression, value: Scalar, step: Fraction, origin: int) -> Scalar:
-    value = _as_real(value) if expression.domain.type is Type.INTEGER and isinstance(expression, Column) else value
-    moved = apply(Operation.SUBTRACT, value, real(float(origin * step))) if origin else value
-    return apply(Operation.DIVIDE, moved, real(float(step)))
-
-
-def _clamped(scalar: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    return apply(Operation.LEAST, apply(Operation.GREATEST, scalar, low), high)

@@ -33,6 +33,8 @@ from sfumato.engine.relational import (
     whole,
 )
 from sfumato.engine.row_lowering import RowLowering, real
+from sfumato.engine.unit_lowering import UnitLowering
+from sfumato.engine.window_lowering import WindowLowering
 from sfumato.plan import nodes
 from sfumato.plan.expressions import Call, Column, Expression, Field, columns
 from sfumato.policy import Type
@@ -130,6 +132,45 @@ class RelationLowering:
         kept = Select(same(("u", *short)), ranked, where=(apply(Operation.AT_MOST, Reference("a"), whole(base.rows)),))
         return _renamed(Select(same(("u", *short)), Union((within, kept))), names, unit)
 
+    def per_unit(self, base: nodes.PerUnit, names: Names, unit: bool) -> Select:
+        """One row for each unit and key: totals of the unit's rows, and what is made of them."""
+        results = [(Field(base.source, "", name), measure) for name, measure in base.results]
+        wanted = [(field, measure) for field, measure in results if field in names]
+        keys = [key for _, key in base.keys]
+        flat = self.flat(base.input, (*keys, *(each for _, made in wanted for each in made.expressions)), unit=True)
+        grouped = ("u", *(f"k{index}" for index in range(len(keys))))
+        own = UnitLowering(flat.lowering, tuple(map(Reference, grouped)))
+        totals: dict[Total, str] = {}
+        found = {
+            field: own.result(measure, lambda total: Reference(totals.setdefault(total, f"t{len(totals)}")))
+            for field, measure in wanted
+        }
+        found |= {Field(base.source, "", name): Reference(f"k{place}") for place, (name, _) in enumerate(base.keys)}
+        by = tuple((f"k{index}", flat.lowering.lower(key)) for index, key in enumerate(keys))
+        rows = flat.selected((*same("u"), *by, *own.rows))
+        ranked = Select(own.ranks, rows, everything=True) if own.ranks else rows
+        taken = tuple((name, total) for total, name in totals.items())
+        units = Select((*same(grouped), *taken), ranked, grouped=grouped)
+        made = tuple((short, found[field]) for field, short in names.items())
+        return Select((*(same("u") if unit else ()), *made) or (("c", whole(0)),), units)
+
+    def window(self, base: nodes.Window, names: Names, unit: bool) -> Select:
+        """Every row with what windows find for it; rows that tie are ordered by all that is read of them."""
+        wanted = [(Field(base.source, "", name), made) for name, made in base.functions]
+        functions = {field: made for field, made in wanted if field in names}
+        through = {field: short for field, short in names.items() if field not in functions}
+        own = [Column(field, base.columns[field]) for field in through]
+        read = (*own, *(each for made in functions.values() for each in made.expressions))
+        flat = self.flat(base.input, read, unit=True)
+        columns = tuple((through[field], flat.lowering.lower(each)) for field, each in zip(through, own, strict=True))
+        windows = WindowLowering(flat.lowering, tuple(Reference(short) for short, _ in columns))
+        found = windows.results(functions)
+        rows = flat.selected((*same("u"), *columns, *windows.unit.rows))
+        for stage in windows.stages:
+            rows = Select(stage, rows, everything=True)
+        made = tuple((short, found.get(field, Reference(short))) for field, short in names.items())
+        return Select((*(same("u") if unit else ()), *made) or (("c", whole(0)),), rows)
+
     def unit_join(self, base: nodes.UnitJoin, names: Names, unit: bool) -> Select:
         """Both sides side by side, under equality of the unit."""
         left, right, on = self._matched(base, names)
@@ -194,6 +235,8 @@ Base = Callable[[RelationLowering, Any, Names, bool], Select]
 _BASES: dict[type, Base] = {
     nodes.Scan: RelationLowering.scan,
     nodes.Cut: RelationLowering.cut,
+    nodes.PerUnit: RelationLowering.per_unit,
+    nodes.Window: RelationLowering.window,
     nodes.UnitJoin: RelationLowering.unit_join,
     nodes.SemiJoin: RelationLowering.semi_join,
     nodes.Union: RelationLowering.union,

@@ -166,16 +166,58 @@ class Ordered:
     nulls_first: bool = False
 
 
+class Place(Enum):
+    """How the rows of a partition are numbered, from 1."""
+
+    ROW_NUMBER = auto()
+    RANK = auto()
+    """Equal rows share a place, and the next is as much later."""
+    DENSE_RANK = auto()
+    """Equal rows share a place, and the next is the one after."""
+
+
 @dataclass(frozen=True)
 class Rank:
-    """The place of a row among those of its partition, from 1; NULLs come last. Dense: equal rows share a place."""
+    """The place of a row among those of its partition; NULLs come last unless it is said otherwise."""
 
     partition: tuple[Scalar, ...]
     order: tuple[Scalar | Ordered, ...]
-    dense: bool = False
+    place: Place = Place.ROW_NUMBER
 
 
-Scalar = Reference | Constant | Apply | Total | Rank
+class Frame(Enum):
+    """Which rows of a partition are looked at."""
+
+    PEERS = auto()
+    """Those up to the row and those that tie with it."""
+    ROWS = auto()
+    """Those up to the row."""
+    WHOLE = auto()
+
+
+@dataclass(frozen=True)
+class Over:
+    """A total of the rows of a frame, for every row."""
+
+    total: Total
+    partition: tuple[Scalar, ...]
+    order: tuple[Scalar | Ordered, ...]
+    frame: Frame
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The value in the row so many places later in its partition, or earlier where that is below 0."""
+
+    scalar: Scalar
+    places: int
+    default: Scalar | None
+    """Where there is no such row; NULL if nothing is given."""
+    partition: tuple[Scalar, ...]
+    order: tuple[Scalar | Ordered, ...]
+
+
+Scalar = Reference | Constant | Apply | Total | Rank | Over | Beside
 
 
 @dataclass(frozen=True)

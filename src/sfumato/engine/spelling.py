@@ -117,8 +117,8 @@ class Spelling(Protocol):
         """Whole seconds of a date or time since the year 1 began."""
         ...
 
-    def wide_sum(self, x: str) -> str:
-        """The exact sum of whole numbers in a group, wide."""
+    def wide_sum(self, x: str, over: str = "") -> str:
+        """The exact sum of whole numbers in a group, wide; or of a window, which is written so."""
         ...
 
     def listed(self, number: int, kind: Type) -> str:

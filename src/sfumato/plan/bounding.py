@@ -27,7 +27,7 @@ from fractions import Fraction
 
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import MOST_STEPS, Contribution, Estimator, Measure
-from sfumato.plan.nodes import Aggregate, Bound, Filter, Join, Relation, SemiJoin
+from sfumato.plan.nodes import Aggregate, Bound, Filter, Join, Relation, Scan, SemiJoin, Window, relations
 from sfumato.privacy import Neighbours, Sensitivity
 
 _FRACTION_BITS = 20
@@ -104,6 +104,11 @@ class Bounded:
         return self.bound.strategy
 
     @property
+    def every_row(self) -> bool:
+        """Whether the rows of the private table are the units."""
+        return any(isinstance(node, Scan) and node.every_row for node in relations(self.plan.source))
+
+    @property
     def limits(self) -> Limits:
         return self.bound.limits
 
@@ -114,6 +119,8 @@ def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ..
     once = any(measure.once_per_unit for measure in plan.measures)
     if most is not None and (most == 1 or not once):
         return (_bounded(plan, Strategy.WHOLE, Limits(most, most, most), groups),)
+    if most is not None:  # units are counted, each with several rows
+        limits = Limits(most, most, most)
     clips = [Strategy.CLIP_L1, Strategy.CLIP_L2]
     strategies = [*clips, Strategy.SAMPLE]
     if not once:
@@ -124,12 +131,14 @@ def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ..
 
 def whole_rows(relation: Relation) -> int | None:
     """The most rows of one unit where they count as they are: one, or one beside its matches in public tables."""
-    if isinstance(relation, (Filter, SemiJoin)):
+    if relation.most_rows == 1:
+        return 1
+    if isinstance(relation, (Filter, Window, SemiJoin)):
         return whole_rows(relation.input)
     if isinstance(relation, Join):
         found = whole_rows(relation.input)
         return None if found is None else found * relation.multiplicity
-    return 1 if relation.most_rows == 1 else None
+    return None
 
 
 def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:

@@ -24,7 +24,7 @@ from sfumato.plan import calendar, costs
 from sfumato.plan.expressions import Call, Column, Expression, Literal, Reference, columns
 from sfumato.plan.hours import by_hour, hourly
 from sfumato.plan.narrowing import Limits, limits, narrowed, rebuilt
-from sfumato.plan.nodes import Bound, Cut, Filter, GroupKey, Join, Relation, SemiJoin, UnitJoin
+from sfumato.plan.nodes import Bound, Cut, Filter, GroupKey, Join, Relation, SemiJoin, UnitJoin, Window
 from sfumato.policy import Domain, Type, Value
 
 MOST_GROUPS = 200_000
@@ -157,7 +157,7 @@ def _kept(relation: Relation) -> Iterator[Relation]:
         yield node
         if isinstance(node, UnitJoin):
             waiting += [node.left] if node.outer else [node.right, node.left]
-        elif isinstance(node, (Filter, Join, Cut, SemiJoin, Bound)):
+        elif isinstance(node, (Filter, Join, Cut, Window, SemiJoin, Bound)):
             waiting.append(node.inputs[0])
 
 

@@ -27,10 +27,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from sfumato.plan.expressions import Call, Expression, Field, Order, columns
+from sfumato.plan.expressions import Call, Column, Expression, Field, Order, Reference, columns
 from sfumato.plan.limits import ONE_ROW, Limits, Strategy
 from sfumato.plan.measures import Measure
+from sfumato.plan.narrowing import comparison
 from sfumato.plan.unit_measures import UnitMeasure
+from sfumato.plan.windows import Place, WindowFunction
 from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
 
@@ -134,11 +136,36 @@ class Filter:
 
     @property
     def most_rows(self) -> int | None:
-        return self.input.most_rows
+        known = [each for each in (self.input.most_rows, _first_rows(self)) if each is not None]
+        return min(known, default=None)
 
     @property
     def limits(self) -> Limits:
-        return self.input.limits
+        first = _first_rows(self)
+        return self.input.limits if first is None else self.input.limits.at_most(first)
+
+
+def _first_rows(node: Filter) -> int | None:
+    """How many rows of a unit there are at most where a condition keeps those that ROW_NUMBER counts first.
+
+    Places over all of a unit's rows are different up to the last that is told apart, and nothing between the window and
+    the condition makes rows more.
+    """
+    below: Relation = node.input
+    while isinstance(below, (Filter, Cut, SemiJoin)):
+        below = below.input
+    if not isinstance(below, Window):
+        return None
+    places: dict[Reference, WindowFunction] = {Field(below.source, "", name): made for name, made in below.functions}
+    for part in conjuncts(node.predicate):
+        found = comparison(part) if isinstance(part, Call) else None
+        if found is None or not isinstance(found[1], Column) or found[0] not in ("=", "<", "<=", "IN"):
+            continue
+        place = places.get(found[1].reference)
+        most = max(found[2]) - (found[0] == "<")
+        if isinstance(place, Place) and place.distinct and 1 <= most < place.cap:
+            return int(most)
+    return None
 
 
 @codec.value("cut")
@@ -187,6 +214,8 @@ class PerUnit:
     """What is grouped by beside the unit, each with the name of its column."""
     results: tuple[tuple[str, UnitMeasure], ...]
     """What is found of a unit's rows, each with the name of its column."""
+    single: bool = False
+    """All rows of a unit have the same keys: they only say in which period the unit's rows lie."""
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -203,11 +232,47 @@ class PerUnit:
 
     @property
     def most_rows(self) -> int | None:
-        return self.input.most_rows if self.keys else 1
+        return self.input.most_rows if self.keys and not self.single else 1
 
     @property
     def limits(self) -> Limits:
-        return self.input.limits if self.keys else ONE_ROW
+        return self.input.limits if self.keys and not self.single else ONE_ROW
+
+
+@codec.value("window")
+@dataclass(frozen=True)
+class Window:
+    """Every row with columns that are found from the rows of its unit, or of its unit and keys, in an order."""
+
+    input: Relation
+    source: int
+    functions: tuple[tuple[str, WindowFunction], ...]
+    """Each with the name of its column."""
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return tuple(each for _, made in self.functions for each in made.expressions)
+
+    @property
+    def found(self) -> Columns:
+        """The columns it adds."""
+        return {Field(self.source, "", name): made.domain for name, made in self.functions}
+
+    @property
+    def columns(self) -> Columns:
+        return {**self.input.columns, **self.found}
+
+    @property
+    def most_rows(self) -> int | None:
+        return self.input.most_rows
+
+    @property
+    def limits(self) -> Limits:
+        return self.input.limits
 
 
 @codec.value("unit-join")
@@ -356,7 +421,11 @@ class Bound:
         return self.limits.rows
 
 
-Relation = Scan | Join | Filter | Cut | PerUnit | UnitJoin | SemiJoin | Union | Bound
+Relation = Scan | Join | Filter | Cut | PerUnit | Window | UnitJoin | SemiJoin | Union | Bound
+
+
+_Numbered = Scan | Join | PerUnit | Window | Union
+"""The nodes that add columns."""
 
 
 def _given(condition: Expression | None) -> tuple[Expression, ...]:
@@ -482,7 +551,7 @@ def cut(relation: Relation) -> Relation:
 
 def next_source(relation: Relation) -> int:
     """A number that no node of the tree has."""
-    return 1 + max(node.source for node in relations(relation) if isinstance(node, (Scan, Join, PerUnit, Union)))
+    return 1 + max(node.source for node in relations(relation) if isinstance(node, _Numbered))
 
 
 def renumbered(part: Any, by: int) -> Any:
@@ -496,7 +565,7 @@ def renumbered(part: Any, by: int) -> Any:
     if not is_dataclass(part) or isinstance(part, (type, Domain, Limits)):
         return part
     told = {each.name: renumbered(getattr(part, each.name), by) for each in fields(part) if each.init}
-    if isinstance(part, (Scan, Join, PerUnit, Union)):
+    if isinstance(part, _Numbered):
         told["source"] = part.source + by
     return replace(part, **told)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -22,6 +22,7 @@ from sfumato.plan.nodes import (
     relations,
     renumbered,
 )
+from sfumato.plan.per_unit import Inside, WindowColumns, aggregates, per_unit
 from sfumato.plan.public_joins import Public, public_join
 from sfumato.plan.sql_expressions import expression
 from sfumato.plan.text_positions import nearest, refuse, shown
@@ -35,6 +36,8 @@ from sfumato.plan.unit_joins import (
     every,
     is_test,
     matched,
+    period_words,
+    periods,
     pushed,
     semi_join,
     unit_join,
@@ -49,6 +52,7 @@ MOST_LEVELS = 40
 """Joins and conditions upon one another: the relation is walked by recursion."""
 
 _ROW_WISE = {"expressions", "from_", "joins", "where", "with_"}
+_GROUPED = _ROW_WISE | {"group", "having", "qualify"}
 
 
 @dataclass(frozen=True)
@@ -235,15 +239,18 @@ def _with(select: exp.Expr, catalog: Catalog, named: Named) -> Named:
 
 
 def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
-    """A row-wise subquery: its columns are expressions over the rows it is made from."""
+    """A subquery: its columns are expressions over the rows it is made from, or it is grouped by the unit."""
     if isinstance(select, exp.SetOperation):
         return _united(select, catalog, named)
     if not isinstance(select, exp.Select):
         raise refuse(
             select, "not-select", "a subquery is a SELECT over one row at a time", "use SELECT … FROM … [WHERE]"
         )
+    if select.args.get("windows"):
+        rule, fix = "a window is written out where it is used", "write OVER (PARTITION BY … ORDER BY …) for each"
+        raise refuse(select.args["windows"][0], "window", rule, fix)
     for part, value in select.args.items():
-        if value and part not in _ROW_WISE:
+        if value and part not in _GROUPED:
             raise refuse(
                 select,
                 "not-row-wise",
@@ -251,16 +258,35 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
                 "move it to the outermost SELECT",
             )
     source = rows(select, catalog, named)
+    if select.args.get("group") or select.args.get("having") or aggregates(select):
+        found = per_unit(select, _inside(source))
+        _check_levels(found.relation, select)
+        return _derived(source, found.relation, found.columns, found.owners)
     columns: dict[str, Expression] = {}
     owners: list[str] = []
+    windows = WindowColumns(_inside(source))
     for item in select.expressions:
-        for name, made in _selected(item, source):
+        for name, made in _selected(item, source, windows.read):
             if name.lower() in {each.lower() for each in (*columns, *owners)}:
                 raise refuse(item, "duplicate-column", f"two columns are called {name}", "rename one with AS")
             if made is not None:
                 columns[name] = made
         owners += _owners(item, source)
-    return _derived(source, source.relation, columns, owners)
+    relation = windows.relation
+    qualify = select.args.get("qualify")
+    if qualify is not None:
+        predicate = windows.condition(qualify, columns)
+        relation = Filter(windows.relation, predicate)
+    _check_levels(relation, select)
+    return _derived(source, relation, columns, owners)
+
+
+def _inside(source: Rows) -> Inside:
+    """What stands below a subquery's SELECT."""
+    if source.table.period is None:
+        return Inside(source.relation, source.resolve, source.is_unit, source.table.id)
+    period, known = period_words(source.table), periods(source.relation, source.catalog)
+    return Inside(source.relation, source.resolve, source.is_unit, source.table.id, period, known)
 
 
 def _united(node: exp.SetOperation, catalog: Catalog, named: Named) -> Rows:
@@ -315,7 +341,9 @@ def _is_star(item: exp.Expr) -> bool:
     return isinstance(item.this if isinstance(item, exp.Column) else item, exp.Star)
 
 
-def _selected(item: exp.Expr, source: Rows) -> list[tuple[str, Expression | None]]:
+def _selected(
+    item: exp.Expr, source: Rows, read: Callable[[exp.Expr], Expression]
+) -> list[tuple[str, Expression | None]]:
     """The columns of an item, by name; None for the unit where it is no declared column too."""
     if _is_star(item):
         star = item.this if isinstance(item, exp.Column) else item
@@ -335,7 +363,7 @@ def _selected(item: exp.Expr, source: Rows) -> list[tuple[str, Expression | None
         raise refuse(item, "unnamed-column", "a derived column needs a name", "add AS name")
     if source.is_unit(inner) and not _declared(inner, source):
         return [(name, None)]
-    return [(name, expression(inner, source.resolve))]
+    return [(name, read(inner))]
 
 
 def _declared(node: exp.Expr, source: Rows) -> bool:

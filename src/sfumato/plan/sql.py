@@ -190,7 +190,10 @@ def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) ->
     def own(part: exp.Expr, _: object) -> Expression | None:
         if isinstance(part, (exp.Filter, *_AGGREGATES)):
             return building.measure(_measure(part, building.source))
-        if isinstance(part, (exp.AggFunc, exp.Window)):
+        if isinstance(part, exp.Window):
+            rule = "a window is computed in a subquery, for every row, and the answer aggregates it"
+            raise refuse(part, "window", rule, f"write FROM (SELECT …, {shown(part)} AS x FROM …)")
+        if isinstance(part, exp.AggFunc):
             fix = "use COUNT, SUM or AVG, with FILTER (WHERE …)"
             raise refuse(part, "aggregate", f"{shown(part)} is not answered", fix)
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:

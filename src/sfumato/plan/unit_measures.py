@@ -2,10 +2,10 @@
 declared.
 
 A result is a function of the unit's own rows, so a relation of results is unit-wise whatever they are; the range is
-what bounds a sum over units. With at most ``cap`` rows counted, a count lies in [0, cap] and a sum of values in
-[low, high] between min(low, cap·low) and max(high, cap·high). No row is dropped: the rows of a unit with more than
-``cap`` are all added up, and the result is moved to the nearer end. Sums are of whole numbers of steps, so they are
-exact and do not depend on the order of rows.
+what bounds a sum over units. With at most ``cap`` rows counted, a count lies in [0, cap] (in [1, cap] where every row
+counts: a unit without rows has no result at all) and a sum of values in [low, high] between min(low, cap·low) and
+max(high, cap·high). No row is dropped: the rows of a unit with more than ``cap`` are all added up, and the result is
+moved to the nearer end. Sums are of whole numbers of steps, so they are exact and do not depend on the order of rows.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class UnitCount:
 
     @property
     def domain(self) -> Domain:
-        return Domain(Type.INTEGER, bounds=(0, self.cap))
+        return Domain(Type.INTEGER, bounds=(1 if self.where is None else 0, self.cap))
 
     @property
     def expressions(self) -> tuple[Expression, ...]:

@@ -10,14 +10,14 @@ costs anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.plan.costs import MOST_PARTS, expressions
 from sfumato.plan.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
 from sfumato.plan.functions import never_null
 from sfumato.plan.narrowing import comparison
-from sfumato.plan.nodes import Query
+from sfumato.plan.nodes import Join, Query, relations
 from sfumato.plan.words import words
 from sfumato.policy import Domain, Type
 
@@ -32,15 +32,129 @@ def undeclared(query: Query) -> tuple[str, ...]:
     others.
     """
     plan, finish = query.plan, query.finish
+    told = _Sentences(frozenset(node.source for node in relations(plan.source) if isinstance(node, Join)))
     shown = [*(each.expression for each in finish.outputs), *(each.expression for each in finish.order)]
     having = _of_rows([] if finish.having is None else [finish.having], plan.keys)
     after = _of_rows(shown, plan.keys)
     asked = [*expressions(plan), *having]
-    found = [sentence for made in (*asked, *after) for sentence in _literals(made)]
-    found += [sentence for made in asked for sentence in _conditions(made, positive=True)]
-    found += [sentence for made in (*asked, *after) for sentence in _taken(made)]
-    found += [sentence for key in plan.keys for sentence in _group(key)]
+    found = [sentence for made in (*asked, *after) for sentence in told.literals(made)]
+    found += [sentence for made in asked for sentence in told.conditions(made, positive=True)]
+    found += [sentence for made in (*asked, *after) for sentence in told.taken(made)]
+    found += [sentence for key in plan.keys for sentence in told.group(key)]
     return tuple(dict.fromkeys(found))[:_MOST]
+
+
+@dataclass(frozen=True)
+class _Sentences:
+    """What is said about the expressions of one question."""
+
+    public: frozenset[int]
+    """The numbers of public tables, whose own columns are known in full."""
+
+    def literals(self, made: Expression) -> Iterator[str]:
+        for node in walk(made):
+            found = comparison(node) if isinstance(node, Call) else None
+            if found is None or not isinstance(node, Call) or not _of_fields(found[1]):
+                continue
+            name, operand, values = found
+            if name in ("=", "<>", "IN"):
+                written = [each for each in node.arguments if isinstance(each, Literal) and each.value is not None]
+                yield from (_unmet(operand, each) for each in written if _unknown(operand.domain, each.value))
+            elif operand.domain.bounds is not None:
+                yield from self._beyond(node, name, operand, values)
+
+    def _beyond(self, test: Call, name: str, operand: Expression, values: Sequence[Any]) -> Iterator[str]:
+        """A comparison that reaches beyond the range of what is compared."""
+        low, high = operand.domain.bounds or (None, None)
+        first, last = values[0], values[-1]
+        never = {"<": first <= low, "<=": first < low, ">": first >= high, ">=": first > high}.get(
+            name, last < low or first > high or first > last
+        )
+        outside = any(not low <= each <= high for each in values)
+        column = _column(operand)
+        if column is None:
+            if never:
+                yield f"By what is declared of {', '.join(map(str, columns(operand)))}, no row meets {words(test)}."
+        elif (never or outside) and isinstance(column.reference, Field) and column.reference.source not in self.public:
+            met = "no row meets" if never else "they meet" if name != "BETWEEN" else "they may meet"
+            held = f"Rows whose {column.reference} lies beyond its declared bounds count as at the bound"
+            if not column.reference.table:
+                held = f"Units whose {column.reference} lies beyond its range count as at the end of it"
+            yield f"{held}: {met} {words(test)}."
+
+    def conditions(self, made: Expression, *, positive: bool) -> Iterator[str]:
+        """What each condition leaves out; ``positive`` unless it stands under a NOT."""
+        if not isinstance(made, Call):
+            return
+        if made.function in _TESTS:
+            if not never_null(made) or made.function == "IS NULL":
+                yield from self._lost(made, positive)
+            return
+        turned = not positive if made.function in ("NOT", "IS FALSE") else positive
+        for each in made.arguments:
+            yield from self.conditions(each, positive=turned)
+
+    def _lost(self, test: Call, positive: bool) -> Iterator[str]:
+        """An undeclared value equals no declared one, so only a plain equality is right about it."""
+        plain = all(isinstance(each, (Column, Literal)) for each in test.arguments)
+        if test.function in _EQUAL and positive and plain:
+            return
+        for column in self._missed(test):
+            if test.function == "IS NULL":
+                yield f"A value of {column} that is not declared counts as missing in {words(test)}."
+            else:
+                shown = words(test) if positive else f"NOT {words(test)}"
+                yield f"Rows whose {column} is not among its declared values never meet {shown}, and are left out."
+
+    def taken(self, made: Expression) -> Iterator[str]:
+        """What conditions take undeclared values for; equality with other values is right about them all the same."""
+        waiting: list[tuple[Expression, Call | None]] = [(made, None)]
+        while waiting:
+            node, test = waiting.pop()
+            if not isinstance(node, Call):
+                continue
+            if test is not None:
+                yield from (self._counted(node, each) for each in self._defaults(node) if not _apart(test, node, each))
+            inner = node if node.function in _TESTS else test
+            waiting.extend((each, inner) for each in reversed(node.arguments))
+
+    def _defaults(self, made: Expression) -> list[Literal]:
+        """What is written for a missing value of a column with declared values."""
+        if not isinstance(made, Call) or made.function != "COALESCE" or not self._listed(made):
+            return []
+        return [each for each in made.arguments[1:] if isinstance(each, Literal) and each.value is not None][:1]
+
+    def _counted(self, made: Expression, default: Literal) -> str:
+        read = ", ".join(self._listed(made))
+        return f"A value of {read} that is not declared counts as {words(default)} in {words(made)}."
+
+    def group(self, key: Expression) -> Iterator[str]:
+        if not key.domain.nullable and not never_null(key):
+            yield from (
+                f"Rows whose {column} is not among its declared values are in no group." for column in self._missed(key)
+            )
+        yield from (self._counted(node, default) for node in walk(key) for default in self._defaults(node))
+
+    def _listed(self, made: Expression) -> dict[str, None]:
+        """The private columns read that have declared values and no name for all others."""
+        return {
+            str(node.reference): None
+            for node in walk(made)
+            if isinstance(node, Column)
+            and isinstance(node.reference, Field)
+            and node.reference.source not in self.public
+            and node.domain.values is not None
+            and node.domain.other is None
+            and node.domain.type is not Type.BOOLEAN
+        }
+
+    def _missed(self, made: Expression) -> dict[str, None]:
+        """Those of them that are not replaced by another value where they are missing."""
+        if never_null(made) and not (isinstance(made, Call) and made.function == "IS NULL"):
+            return {}
+        if not isinstance(made, Call):
+            return self._listed(made)
+        return {name: None for each in made.arguments for name in self._missed(each)}
 
 
 def _of_rows(made: Sequence[Expression], keys: Sequence[Expression]) -> list[Expression]:
@@ -55,19 +169,6 @@ def _placed(made: Expression, keys: Sequence[Expression]) -> Expression:
     if not isinstance(made, Call):
         return made
     return replace(made, arguments=tuple(_placed(each, keys) for each in made.arguments))
-
-
-def _literals(made: Expression) -> Iterator[str]:
-    for node in walk(made):
-        found = comparison(node) if isinstance(node, Call) else None
-        if found is None or not isinstance(node, Call) or not _of_fields(found[1]):
-            continue
-        name, operand, values = found
-        if name in ("=", "<>", "IN"):
-            written = [each for each in node.arguments if isinstance(each, Literal) and each.value is not None]
-            yield from (_unmet(operand, each) for each in written if _unknown(operand.domain, each.value))
-        elif operand.domain.bounds is not None:
-            yield from _beyond(node, name, operand, values)
 
 
 def _of_fields(operand: Expression) -> bool:
@@ -99,103 +200,6 @@ def _unmet(operand: Expression, found: Literal) -> str:
     return f"{words(found)} is not among the declared values of {column.reference}: no row equals it."
 
 
-def _beyond(test: Call, name: str, operand: Expression, values: Sequence[Any]) -> Iterator[str]:
-    """A comparison that reaches beyond the range of what is compared."""
-    low, high = operand.domain.bounds or (None, None)
-    first, last = values[0], values[-1]
-    never = {"<": first <= low, "<=": first < low, ">": first >= high, ">=": first > high}.get(
-        name, last < low or first > high or first > last
-    )
-    outside = any(not low <= each <= high for each in values)
-    column = _column(operand)
-    if column is None:
-        if never:
-            yield f"By what is declared of {', '.join(map(str, columns(operand)))}, no row meets {words(test)}."
-    elif (never or outside) and isinstance(column.reference, Field) and column.reference.source == 0:
-        met = "no row meets" if never else "they meet" if name != "BETWEEN" else "they may meet"
-        held = f"Rows whose {column.reference} lies beyond its declared bounds count as at the bound"
-        yield f"{held}: {met} {words(test)}."
-
-
-def _conditions(made: Expression, *, positive: bool) -> Iterator[str]:
-    """What each condition leaves out; ``positive`` unless it stands under a NOT."""
-    if not isinstance(made, Call):
-        return
-    if made.function in _TESTS:
-        if not never_null(made) or made.function == "IS NULL":
-            yield from _lost(made, positive)
-        return
-    turned = not positive if made.function in ("NOT", "IS FALSE") else positive
-    for each in made.arguments:
-        yield from _conditions(each, positive=turned)
-
-
-def _lost(test: Call, positive: bool) -> Iterator[str]:
-    """An undeclared value equals no declared one, so only a plain equality is right about it."""
-    plain = all(isinstance(each, (Column, Literal)) for each in test.arguments)
-    if test.function in _EQUAL and positive and plain:
-        return
-    for column in _missed(test):
-        if test.function == "IS NULL":
-            yield f"A value of {column} that is not declared counts as missing in {words(test)}."
-        else:
-            shown = words(test) if positive else f"NOT {words(test)}"
-            yield f"Rows whose {column} is not among its declared values never meet {shown}, and are left out."
-
-
-def _taken(made: Expression) -> Iterator[str]:
-    """What conditions take undeclared values for; equality with other values is right about them all the same."""
-    waiting: list[tuple[Expression, Call | None]] = [(made, None)]
-    while waiting:
-        node, test = waiting.pop()
-        if not isinstance(node, Call):
-            continue
-        if test is not None:
-            yield from (_counted(node, each) for each in _defaults(node) if not _apart(test, node, each))
-        inner = node if node.function in _TESTS else test
-        waiting.extend((each, inner) for each in reversed(node.arguments))
-
-
 def _apart(test: Call, made: Call, default: Literal) -> bool:
     found = comparison(test)
     return found is not None and found[0] in ("=", "<>", "IN") and found[1] is made and default.value not in found[2]
-
-
-def _defaults(made: Expression) -> list[Literal]:
-    """What is written for a missing value of a column with declared values."""
-    if not isinstance(made, Call) or made.function != "COALESCE" or not _listed(made):
-        return []
-    return [each for each in made.arguments[1:] if isinstance(each, Literal) and each.value is not None][:1]
-
-
-def _counted(made: Expression, default: Literal) -> str:
-    return f"A value of {', '.join(_listed(made))} that is not declared counts as {words(default)} in {words(made)}."
-
-
-def _group(key: Expression) -> Iterator[str]:
-    if not key.domain.nullable and not never_null(key):
-        yield from (f"Rows whose {column} is not among its declared values are in no group." for column in _missed(key))
-    yield from (_counted(node, default) for node in walk(key) for default in _defaults(node))
-
-
-def _listed(made: Expression) -> dict[str, None]:
-    """The private columns read that have declared values and no name for all others."""
-    return {
-        str(node.reference): None
-        for node in walk(made)
-        if isinstance(node, Column)
-        and isinstance(node.reference, Field)
-        and node.reference.source == 0  # a public table's own columns are known in full
-        and node.domain.values is not None
-        and node.domain.other is None
-        and node.domain.type is not Type.BOOLEAN
-    }
-
-
-def _missed(made: Expression) -> dict[str, None]:
-    """Those of them that are not replaced by another value where they are missing."""
-    if never_null(made) and not (isinstance(made, Call) and made.function == "IS NULL"):
-        return {}
-    if not isinstance(made, Call):
-        return _listed(made)
-    return {name: None for each in made.arguments for name in _missed(each)}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sfumato.plan.bounding import Bounded, Scaled
-from sfumato.plan.expressions import Call, Column, Expression, Key, Reference, Result
+from sfumato.plan.expressions import Call, Column, Expression, Key, Order, Reference, Result
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Measure
 from sfumato.plan.nodes import Aggregate
+from sfumato.plan.unit_measures import UnitCount, UnitDistinct, UnitFirst, UnitMeasure
+from sfumato.plan.windows import End, Place, Running, Shifted, WindowFunction
 from sfumato.policy import Type
 from sfumato.privacy.numbers import shown, text
 
@@ -40,6 +42,44 @@ def measured(measure: Measure) -> str:
     """What a measure counts or adds up."""
     of = "" if measure.value is None else f" of {words(measure.value)}"
     return measure.name + of + (f" where {words(measure.where)}" if measure.where is not None else "")
+
+
+def unit_words(measure: UnitMeasure) -> str:
+    """What is found of one unit's rows, as SQL."""
+    match measure:
+        case UnitCount():
+            found = "COUNT(*)"
+        case UnitDistinct(value):
+            found = f"COUNT(DISTINCT {words(value)})"
+        case UnitFirst(value, order=order):
+            found = f"FIRST({words(value)} ORDER BY {', '.join(map(ordering, order))})"
+        case _:
+            found = f"{measure.name}({'' if measure.value is None else words(measure.value)})"
+    return found + ("" if measure.where is None else f" FILTER (WHERE {words(measure.where)})")
+
+
+def window_words(function: WindowFunction) -> str:
+    """What is found for every row of a unit, as SQL."""
+    match function:
+        case Place(counting=counting):
+            found = f"{counting.value}()"
+        case Shifted(value=value, places=places):
+            found = f"{'LAG' if places <= 0 else 'LEAD'}({words(value)}, {abs(places)})"
+        case End(value=value, last=last):
+            found = f"{'LAST' if last else 'FIRST'}_VALUE({words(value)})"
+        case Running(measure=measure):
+            found = unit_words(measure)
+        case _:
+            found = "a window"
+    by = "".join(f", {words(key)}" for key in function.keys)
+    order = f" ORDER BY {', '.join(map(ordering, function.order))}" if function.order else ""
+    return f"{found} OVER (PARTITION BY unit{by}{order})"
+
+
+def ordering(order: Order) -> str:
+    """What rows are ordered by, as SQL."""
+    nulls = " NULLS FIRST" if order.nulls_first else ""
+    return f"{words(order.expression)}{' DESC' if order.descending else ''}{nulls}"
 
 
 def _literal(value: object, kind: Type) -> str:

@@ -123,8 +123,8 @@ class DuckDBSpelling:
     def seconds(self, x: str) -> str:
         return f"((epoch_us({x}) + {_MICROSECONDS_BEFORE_1970}) // 1000000)"
 
-    def wide_sum(self, x: str) -> str:
-        return f"CAST(SUM({x}) AS HUGEINT)"
+    def wide_sum(self, x: str, over: str = "") -> str:
+        return f"CAST(SUM({x}){over} AS HUGEINT)"
 
     def listed(self, number: int, kind: Type) -> str:
         return f"SELECT unnest(CAST(${number} AS {self.types[kind]}[]))"
