@@ -430,7 +430,7 @@ def _beside_private(left: Rows, right: Rows, node: exp.Join) -> Rows:
             node,
             "join-kind",
             "private tables are joined with JOIN or LEFT JOIN",
-            "use JOIN … ON …, with the table whose rows are all kept first",
+            "use JOIN or LEFT JOIN, with the table whose rows are all kept first",
         )
     _check_join(left, right.scope, node)
     outer, right = node.side == "LEFT", _apart(right, left)
