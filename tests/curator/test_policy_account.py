@@ -54,3 +54,40 @@ def test_no_budget_is_amended_below_what_it_spent(tmp_path: Path) -> None:
     with pytest.raises(sf.InvalidParameter, match=r"spent and held already: pure 1\.5"):
         amend(read(write(tmp_path, 1)), reason="less")
     amend(read(write(tmp_path, "1.5")), reason="no more")
+
+
+PERIODS = """
+[unit]
+name = "patient"
+budget = { epsilon = 3 }
+period = { column = "day", every = "day" }
+[tables.visits]
+source = "visits.csv"
+id = "patient"
+max_rows = 2
+[tables.visits.columns]
+cost = { type = "integer", bounds = [0, 100] }
+day = { type = "date" }
+since = { type = "date" }
+"""
+
+
+def test_a_period_is_part_of_the_unit_for_life(tmp_path: Path) -> None:
+    """A person-day in words wherever a release says whom it protects; another length or column is another unit."""
+    (tmp_path / "visits.csv").write_text("patient,cost,day,since\n1,2,2024-01-01,2024-01-01\n")
+    path = tmp_path / "clinic.toml"
+    path.write_text(PERIODS)
+    words = "one patient-day (all rows of one patient within one day, by day)"
+    assert words in str(receipt(path))
+    with sf.open(path) as clinic:
+        asked = clinic.sql("SELECT COUNT(DISTINCT (patient, day)) AS days FROM visits")
+        assert words in str(asked.explain())
+        with pytest.raises(sf.Unsupported, match=r"COUNT\(DISTINCT \(patient, day\)\)"):
+            clinic.sql("SELECT COUNT(DISTINCT patient) FROM visits")
+    period = 'period = { column = "day", every = "day" }\n'
+    for other in ("", period.replace('every = "day"', 'every = "week"'), period.replace('"day",', '"since",')):
+        path.write_text(PERIODS.replace(period, other))
+        with pytest.raises(sf.AccountDiffers, match="another unit"):
+            receipt(path)
+        with pytest.raises(sf.AccountDiffers, match="for life"):
+            amend(read(path), reason="another unit")

@@ -30,6 +30,7 @@ CATALOG = Catalog(
         "hospitals": Described("hospitals", HOSPITALS, public=True),
     },
     lambda _, columns: 1 if columns == ("id",) else 10,
+    lambda *_: 3,
 )
 
 
@@ -40,7 +41,11 @@ def described(query: Query) -> list[str]:
         if isinstance(node, Scan):
             lines.append(f"scan {node.table}")
         elif isinstance(node, Join):
-            on = ", ".join(f"{words(made)} = {column}" for made, column in node.pairs)
+            compared = [
+                *(("=", *pair) for pair in node.pairs),
+                *sorted(node.bands, key=lambda band: band[2], reverse=True),
+            ]
+            on = ", ".join(f"{words(made)} {test} {column}" for test, made, column in compared)
             kind = "left join" if node.outer else "join"
             lines.append(f"{kind} {node.table} as number {node.source} on {on}, at most {node.multiplicity}")
         elif isinstance(node, Filter):

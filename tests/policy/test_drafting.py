@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.errors import InvalidPolicy
-from sfumato.policy import Domain, Policy, Table, read
+from sfumato.policy import Domain, Policy, Table, Via, read
 from sfumato.policy.drafting import drafted
 from sfumato.privacy import Budget, PrivacyUnit
 
@@ -74,3 +74,21 @@ def test_a_table_in_memory_cannot_be_drafted(tmp_path: Path) -> None:
     policy = Policy(PrivacyUnit("visit", every_row=True), Budget(1), {"visits": table})
     with pytest.raises(InvalidPolicy, match="in memory"):
         drafted(policy, tmp_path)
+
+
+def test_paths_periods_and_the_type_of_ids_are_written_too(tmp_path: Path) -> None:
+    day = {"day": {"type": "date"}, "admitted": {"type": "timestamp"}}
+    tables = {
+        "visits": Table("visits", tmp_path / "v.csv", day, id="person", max_rows=3),
+        "drugs": Table("drugs", tmp_path / "d.csv", day, id={"via": "visits", "on": "visit"}, max_rows=2),
+        "doses": Table(
+            "doses", tmp_path / "o.csv", day, id=Via("drugs", "drug", "number"), max_rows=2, period="admitted"
+        ),
+    }
+    unit = PrivacyUnit("patient", period="week", period_column="day")
+    path = tmp_path / "policy.toml"
+    policy = Policy(unit, Budget(1), tables, path=path, id_type="text")
+    path.write_text(drafted(policy, tmp_path), encoding="utf-8")
+    assert read(path) == policy
+    assert policy.period_column("doses") == "admitted"
+    assert [str(each.id) for each in tables.values()] == ["person", "visit = visits.visit", "drug = drugs.number"]

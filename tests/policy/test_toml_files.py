@@ -145,8 +145,29 @@ MISTAKES = [
     ('source = "visits.parquet"', 'source = "s3://bucket/x.parquet"', "tables.visits.source", "on this machine"),
     ('id = "patient_id"', "", "tables.visits.id", "whose rows"),
     ('id = "patient_id"', "id = 5", "tables.visits.id", "plain name"),
-    ('id = "patient_id"', 'id = { via = "stays", on = "stay_id" }', "tables.visits.id", "not supported yet"),
-    ("max_groups = 4", 'period = { column = "day", every = "day" }', "tables.visits.period", "not supported yet"),
+    ('id = "patient_id"', 'id = ["a", "b"]', "tables.visits.id", "two owners"),
+    ('id = "patient_id"', 'id = { via = "stays", on = "stay_id" }', "tables.visits.id.via", "no table stays"),
+    ('id = "patient_id"', 'id = { via = "hospitals", on = "h" }', "tables.visits.id.via", "public"),
+    ('id = "patient_id"', 'id = { via = "visits", on = "v" }', "tables.visits.id.via", "does not come back"),
+    ('id = "patient_id"', 'id = { via = "stays" }', "tables.visits.id.on", "by which column"),
+    ('id = "patient_id"', 'id = { on = "v" }', "tables.visits.id.via", "by which column"),
+    ('id = "patient_id"', 'id = { via = "stays", by = "v" }', "tables.visits.id.by", "known here are"),
+    ('id = "patient_id"', 'id = { via = 5, on = "v" }', "tables.visits.id.via", "plain name"),
+    ('id = "patient_id"', 'id = { via = "stays", on = "a b" }', "tables.visits.id.on", "plain name"),
+    ("max_groups = 4", 'period = { column = "day", every = "day" }', "tables.visits.period.every", "in [unit]"),
+    ("max_groups = 4", 'period = { column = "day" }', "tables.visits.period", "to [unit]"),
+    ("max_groups = 4", "period = { col = 5 }", "tables.visits.period.col", "did you mean column?"),
+    ("max_groups = 4", "period = {}", "tables.visits.period.column", "plain name"),
+    ("public = true", 'public = true\nperiod = { column = "day" }', "tables.hospitals.period", "protects nobody"),
+    ("size = 40000", 'period = { column = "day", every = "hour" }', "unit.period.every", "a week or a month"),
+    ("size = 40000", 'period = { column = "day", every = ["day"] }', "unit.period.every", "a week or a month"),
+    ("size = 40000", 'period = { column = "day" }', "unit.period.every", "how long"),
+    ("size = 40000", 'period = { every = "day" }', "unit.period.column", "by which column"),
+    ("size = 40000", 'period = "day"', "unit.period", "write period = {"),
+    ("size = 40000", 'period = { column = "date", every = "day" }', "tables.visits.period", "declares no date"),
+    ("size = 40000", 'period = { column = "age", every = "day" }', "tables.visits.period", "age is integer"),
+    ("size = 40000", 'id_type = "real"', "unit.id_type", 'id_type = "integer"'),
+    ("size = 40000", "id_type = [1]", "unit.id_type", 'id_type = "integer"'),
     ("max_rows = 10", "", "tables.visits.max_rows", "limit"),
     ("max_rows = 10", "max_rows = 0", "tables.visits.max_rows", "whole number"),
     ("max_rows = 10", "max_rows = 2.5", "tables.visits.max_rows", "whole number"),
@@ -225,7 +246,7 @@ def test_the_policies_in_the_documentation_are_read(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-policy.md").read_text()
     blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
     clinic, rows = (read(written(tmp_path, block)) for block in blocks)
-    assert list(clinic.tables) == ["visits", "hospitals"]
+    assert list(clinic.tables) == ["visits", "prescriptions", "hospitals"]
     assert rows.unit.every_row
 
 

@@ -35,13 +35,18 @@ def test_frozen_exact_and_readable() -> None:
 
 def test_units_in_words() -> None:
     assert str(sf.PrivacyUnit("patient")) == "all rows of one patient"
-    assert str(sf.PrivacyUnit("patient", period="day")) == "all rows of one patient within one day"
+    assert str(sf.PrivacyUnit("patient", period="day")) == "one patient-day (all rows of one patient within one day)"
+    by_week = sf.PrivacyUnit("patient", period="week", period_column="day")
+    assert str(by_week) == "one patient-week (all rows of one patient within one week, by day)"
+    assert by_week != sf.PrivacyUnit("patient", period="week", period_column="admitted")
     assert str(sf.PrivacyUnit("visit", every_row=True)) == "one row (one visit)"
     for wrong in (
         {"name": ""},
         {"name": 3},
         {"name": "p", "period": "eon"},
         {"name": "p", "every_row": True, "period": "day"},
+        {"name": "p", "period_column": "day"},
+        {"name": "p", "period": "day", "period_column": 5},
     ):
         with pytest.raises(sf.InvalidParameter):
             sf.PrivacyUnit(**wrong)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from sfumato.caching import cached_property
 from sfumato.engine.seam import Engine
 from sfumato.ledger import Account
 from sfumato.plan.canonical import digest
-from sfumato.policy import Policy, Table
+from sfumato.policy import Policy, Table, Via
 from sfumato.privacy import Budget
 from sfumato.release.releasing import Progress
 
@@ -34,7 +34,8 @@ class Context:
     @cached_property
     def declared(self) -> str:
         """The policy's version: the hash of everything declared in it."""
-        return digest(self.policy.unit, [_declared(table) for table in self.policy.tables.values()])
+        ids = [] if self.policy.id_type is None else [self.policy.id_type.value]
+        return digest(self.policy.unit, [_declared(table) for table in self.policy.tables.values()] + ids)
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
@@ -50,5 +51,11 @@ def context_of(owner: Any) -> Context:
 
 
 def _declared(table: Table) -> list[object]:
-    limits = [table.id, table.relation, table.max_rows, table.max_groups, table.max_rows_per_group, table.public]
+    limits = [_owner(table), table.relation, table.max_rows, table.max_groups, table.max_rows_per_group, table.public]
     return [table.name, limits, [[name, domain] for name, domain in table.columns.items()]]
+
+
+def _owner(table: Table) -> object:
+    """Whose its rows are; what was declared before there were paths and periods has the same version as before."""
+    owner = str(table.id) if isinstance(table.id, Via) else table.id
+    return owner if table.period is None else [owner, table.period]

@@ -219,14 +219,16 @@ class RelationLowering:
 
     def union(self, base: nodes.Union, names: Names, unit: bool) -> Select:
         places = {field: index for index, field in enumerate(base.columns)}
+        own = same("u") if unit else ()
         members = []
         for relation, made in base.members:
             wanted = [made[places[field]] for field in names]
-            flat = self.flat(relation, wanted, unit=True)
+            flat = self.flat(relation, wanted, unit=unit)
             lowered = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(wanted))
-            members.append(flat.selected((*same("u"), *lowered)))
+            members.append(flat.selected((*own, *lowered) or (("c", whole(0)),)))
         short = tuple(f"c{index}" for index in range(len(names)))
-        return _renamed(Select(same(("u", *short)), Union(tuple(members))), names, unit)
+        rows = Select((*own, *same(short)) or (("c", whole(0)),), Union(tuple(members)))
+        return _renamed(rows, names, unit)
 
 
 Base = Callable[[RelationLowering, Any, Names, bool], Select]
@@ -257,9 +259,10 @@ def _chain(relation: nodes.Relation) -> tuple[list[nodes.Join | nodes.Filter | n
 
 def _beside(source: Select, lowering: RowLowering, join: nodes.Join, names: Names) -> Select:
     """Every row beside its matches in a public table."""
-    pairs = [(lowering.shared(lowering.lower(made)), name) for made, name in join.pairs]
+    compared = [("=", made, name) for made, name in join.pairs] + list(join.bands)
+    ends = [(_COMPARISONS[test], lowering.shared(lowering.lower(made)), name) for test, made, name in compared]
     source = staged(source, lowering)
-    equal = [apply(Operation.EQUAL, _of("r", made), Reference(name, "j")) for made, name in pairs]
+    equal = [apply(test, _of("r", made), Reference(name, "j")) for test, made, name in ends]
     beside = tuple((short, Reference(field.name, "j")) for field, short in names.items() if field.source == join.source)
     public = Join(Table(join.table), "j", every(equal), join.outer)
     return Select(beside, source, joins=(public,), everything=True)

@@ -4,10 +4,10 @@ A ``Selection`` is FROM, JOIN and WHERE; a ``Statement`` adds GROUP BY, aggregat
 people write as strings is read by the SQL parser, part by part, and put into the tree as a tree: no text is ever
 joined with another. Each step is checked when it is made, by the rules and with the refusals of SQL.
 
-A derived column is its expression wherever it is named later, and a condition that stands before a join with a public
-table means the same after it: so the statement stays as flat as people would type it, and has the same plan. A
-subquery is made where the order of steps matters: one row per unit, functions over a window, and conditions before a
-join of two private tables, of which each unit's rows are limited first.
+A derived column is its expression wherever it is named later, and a condition on rows that stands before a join means
+the same after it: so the statement stays as flat as people would type it, and has the same plan. A subquery is made
+where the order of steps matters: one row per unit, functions over a window, and tests of other rows of the unit before
+a join of two private tables, of which each unit's rows are limited first.
 """
 
 from __future__ import annotations
@@ -177,7 +177,8 @@ def join(source: Selection, other: Selection | str, on: On, *, left: bool) -> Se
     said = "" if on is None else f" on {told(on if isinstance(on, str) else ', '.join(map(str, on)))}"
     with refused_at(step := f"{'left join' if left else 'join'} {name}{said}"):
         right = _side(source.catalog, other)
-        if not right.table.public and source.tree.args.get("where") is not None:
+        before = source.tree.args.get("where")
+        if not right.table.public and before is not None and before.find(exp.Query) is not None:
             shown = [each for each, _ in source.names.values()]
             source = replace(source, tree=_around(source, source.every), names=owned(source.alias, shown))
         using, condition, same = _matching(source, right, on)

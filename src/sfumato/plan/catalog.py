@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from sfumato.errors import Unsupported
 from sfumato.plan.limits import ONE_ROW, Limits
-from sfumato.policy import Domain
+from sfumato.policy import Domain, Policy, Table, Via
+
+
+@dataclass(frozen=True)
+class Period:
+    """The part of a unit that is not its id: the rows of one day, week or month are a unit of their own."""
+
+    column: str
+    """The column of this table that it is read from."""
+    every: str
+    """A day, a week or a month."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +28,39 @@ class Described:
     columns: Mapping[str, Domain]
     public: bool
     id: str | None = None
-    """The column that may be counted with COUNT(DISTINCT …); None when every row is a unit, or for a public table."""
+    """What names the unit: the column that says whose row it is, or where another table knows it, that table's. None
+    when every row is a unit, for a public table, and where the table has another column of that name."""
     limits: Limits = ONE_ROW
     """What of one unit counts unless less is asked for."""
+    via: str | None = None
+    """Where another table knows whose rows these are: how it is found, in words."""
+    period: Period | None = None
+    """Where the unit is an id in a period: by which column, and how long."""
+
+    @property
+    def every_row(self) -> bool:
+        """Every row is a unit of its own."""
+        return not self.public and self.id is None and self.via is None
+
+
+def described(policy: Policy, name: str, columns: Mapping[str, Domain]) -> Described:
+    """A table of a policy as analysts see it, with the columns that questions may name."""
+    table, column = policy.tables[name], policy.period_column(name)
+    period = None if column is None else Period(column, str(policy.unit.period))
+    via = str(table.id) if isinstance(table.id, Via) else None
+    known = None if table.public or table.every_row else _id(table, policy)
+    taken = via is not None and str(known).lower() in map(str.lower, columns)
+    return Described(name, columns, table.public, None if taken else known, Limits.of(table), via, period)
+
+
+def _id(table: Table, policy: Policy) -> str:
+    """The name of the id at the end of a path."""
+    return _id(policy.tables[table.id.via], policy) if isinstance(table.id, Via) else str(table.id)
+
+
+def _unknown(table: str, *_: object) -> int:
+    """Of an engine that cannot tell."""
+    raise Unsupported("bands", f"rows of {table} are found by equal columns here", fix="join by equality")
 
 
 @dataclass(frozen=True)
@@ -27,3 +68,6 @@ class Catalog:
     tables: Mapping[str, Described]
     multiplicity: Callable[[str, tuple[str, ...]], int]
     """The most rows of a public table that share one value of these columns."""
+    overlap: Callable[[str, tuple[str, ...], tuple[tuple[str, str], ...]], int] = _unknown
+    """The most rows of a public table that share one value of these columns and that one value meets by these
+    comparisons, each as (operator, column)."""

@@ -10,18 +10,46 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Column, Expression, Field
-from sfumato.plan.functions import call
-from sfumato.plan.nodes import Columns, Filter, Join, Relation, Scan, next_source, relations
+from sfumato.plan.nodes import (
+    Columns,
+    Filter,
+    Join,
+    Relation,
+    Scan,
+    Union,
+    UnitJoin,
+    next_source,
+    relations,
+    renumbered,
+)
 from sfumato.plan.per_unit import Inside, WindowColumns, aggregates, per_unit
+from sfumato.plan.public_joins import Public, public_join
 from sfumato.plan.sql_expressions import expression
 from sfumato.plan.text_positions import nearest, refuse, shown
-from sfumato.policy import Domain, Type
+from sfumato.plan.unit_joins import (
+    Member,
+    Part,
+    Test,
+    check_no_query,
+    check_places,
+    conjuncts,
+    every,
+    is_test,
+    matched,
+    period_words,
+    periods,
+    pushed,
+    semi_join,
+    unit_join,
+    united,
+    united_selects,
+    with_names,
+)
+from sfumato.policy import Type
 
 MOST_JOINS = 16
 MOST_LEVELS = 40
 """Joins and conditions upon one another: the relation is walked by recursion."""
-LARGEST_EXACT = 2**53
-"""Every whole number up to this size is a double of its own."""
 
 _ROW_WISE = {"expressions", "from_", "joins", "where", "with_"}
 _GROUPED = _ROW_WISE | {"group", "having", "qualify"}
@@ -37,6 +65,8 @@ class Rows:
     """The private table that comes first."""
     owners: Mapping[str, tuple[str, ...]]
     """By alias, the names under which the unit is known there: columns that say whose row it is."""
+    catalog: Catalog
+    """What the question may refer to."""
     merged: frozenset[tuple[str, str]] = frozenset()
     """(alias, column) of the right sides of USING: not ambiguous with the left."""
     public: frozenset[str] = frozenset()
@@ -109,12 +139,71 @@ def rows(select: exp.Select, catalog: Catalog, named: Named) -> Rows:
     if source is None:
         raise refuse(select, "no-table", "a question is about a table", "add FROM <table>")
     found = _joined(source.this, select.args.get("joins") or [], catalog, named)
-    where = select.args.get("where")
+    return _where(found, select.args.get("where"), catalog, named)
+
+
+def _where(found: Rows, where: exp.Expr | None, catalog: Catalog, named: Named) -> Rows:
+    """The rows that meet a WHERE: conditions on one row, and tests of whether rows of the same unit exist elsewhere."""
     if where is None:
         return found
-    predicate = condition(where.this, found)
+    parts = conjuncts(where.this)
+    tests, plain = [each for each in parts if is_test(each)], [each for each in parts if not is_test(each)]
+    for each in plain:
+        check_no_query(each)
     _check_levels(found.relation, where)
-    return replace(found, relation=Filter(found.relation, predicate))
+    if plain:
+        whole = [where.this] if not tests and not isinstance(found.relation, UnitJoin) else plain
+        relation, rest = pushed(found.relation, [condition(each, found) for each in whole])
+        predicate = every(rest)
+        found = replace(found, relation=relation if predicate is None else Filter(relation, predicate))
+    for test in tests:
+        found = _tested(found, Test.of(test), catalog, named)
+    return found
+
+
+def _tested(found: Rows, test: Test, catalog: Catalog, named: Named) -> Rows:
+    """The rows for which a subquery has rows of the same unit, or has none."""
+    inner, parts = _inner(test, catalog, named)
+    # the sides of IN are read each by itself, so both may be the same table; within EXISTS names must tell them apart
+    _check_join(found, {} if test.operands else {alias: {} for alias in inner.scope if alias}, test.node)
+    right = _apart(inner, found)
+
+    def resolve(qualifier: str | None, name: str) -> Expression:
+        """Names are the subquery's own, and else of the rows around it."""
+        try:
+            return right.resolve(qualifier, name)
+        except Unsupported as unknown:
+            if unknown.code not in ("unknown-column", "unknown-alias"):
+                raise
+        return found.resolve(qualifier, name)
+
+    match = matched([*test.equal(right), *parts], found, right, resolve, catalog, test.node)
+    return replace(found, relation=semi_join(found, right, match, test.anti))
+
+
+def _inner(test: Test, catalog: Catalog, named: Named) -> tuple[Rows, list[Part]]:
+    """The rows of a subquery that is tested for, and the conditions that may read the rows around it."""
+    select = test.select
+    if not {part for part, value in select.args.items() if value} <= _ROW_WISE:
+        return derived(select, catalog, named), []
+    named = _with(select, catalog, named)
+    source = select.args.get("from_")
+    if source is None:
+        raise refuse(select, "no-table", "a question is about a table", "add FROM <table>")
+    if source.this.name.lower() in {each.name.lower() for each in catalog.tables.values() if each.public}:
+        raise refuse(
+            select,
+            "public-subquery",
+            "a subquery that is tested for reads rows of the same unit, and a public table has none",
+            "join the public table in FROM instead, by a column in which no value stands twice",
+        )
+    found = _joined(source.this, select.args.get("joins") or [], catalog, named)
+    where = select.args.get("where")
+    parts = [] if where is None else conjuncts(where.this)
+    for part in parts:
+        if is_test(part):
+            found = _tested(found, Test.of(part), catalog, named)
+    return found, [each for each in parts if not is_test(each)]
 
 
 def _check_levels(relation: Relation, node: exp.Expr) -> None:
@@ -136,7 +225,7 @@ def condition(node: exp.Expr, source: Rows) -> Expression:
     return found
 
 
-def _with(select: exp.Select, catalog: Catalog, named: Named) -> Named:
+def _with(select: exp.Expr, catalog: Catalog, named: Named) -> Named:
     clause = select.args.get("with_")
     if clause is None:
         return named
@@ -152,6 +241,8 @@ def _with(select: exp.Select, catalog: Catalog, named: Named) -> Named:
 
 def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
     """A subquery: its columns are expressions over the rows it is made from, or it is grouped by the unit."""
+    if isinstance(select, exp.SetOperation):
+        return _united(select, catalog, named)
     if not isinstance(select, exp.Select):
         raise refuse(
             select, "not-select", "a subquery is a SELECT over one row at a time", "use SELECT … FROM … [WHERE]"
@@ -169,12 +260,12 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
             )
     source = rows(select, catalog, named)
     if select.args.get("group") or select.args.get("having") or aggregates(select):
-        found = per_unit(select, Inside(source.relation, source.resolve, source.is_unit, source.table.id))
+        found = per_unit(select, _inside(source))
         _check_levels(found.relation, select)
         return _derived(source, found.relation, found.columns, found.owners)
     columns: dict[str, Expression] = {}
     owners: list[str] = []
-    windows = WindowColumns(Inside(source.relation, source.resolve, source.is_unit, source.table.id))
+    windows = WindowColumns(_inside(source))
     for item in select.expressions:
         for name, made in _selected(item, source, windows.read):
             if name.lower() in {each.lower() for each in (*columns, *owners)}:
@@ -189,6 +280,43 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
         relation = Filter(windows.relation, predicate)
     _check_levels(relation, select)
     return _derived(source, relation, columns, owners)
+
+
+def _inside(source: Rows) -> Inside:
+    """What stands below a subquery's SELECT."""
+    if source.table.period is None:
+        return Inside(source.relation, source.resolve, source.is_unit, source.table.id)
+    period, known = period_words(source.table), periods(source.relation, source.catalog)
+    return Inside(source.relation, source.resolve, source.is_unit, source.table.id, period, known)
+
+
+def _united(node: exp.SetOperation, catalog: Catalog, named: Named) -> Rows:
+    """UNION ALL of tables with one unit."""
+    named = _with(node, catalog, named)
+    if not isinstance(node, exp.Union) or node.args.get("distinct") or node.args.get("by_name"):
+        raise refuse(
+            node,
+            "set-operation",
+            "rows of private tables are put one after the other, never compared across people",
+            "use UNION ALL",
+        )
+    for part in ("order", "limit", "offset"):
+        if node.args.get(part):
+            raise refuse(
+                node, "not-row-wise", f"a subquery may not use {_clause(part)}", "move it to the outermost SELECT"
+            )
+    selects = united_selects(node)
+    first = derived(selects[0], catalog, named)
+    members, at = [Member(first.relation, list(first.scope[""].items()), selects[0])], next_source(first.relation)
+    for select in selects[1:]:
+        found = derived(with_names(select), catalog, named)
+        columns = [(name, renumbered(made, at)) for name, made in found.scope[""].items()]
+        check_places(selects[0], first.owners[""], select, found.owners[""])
+        members.append(Member(renumbered(found.relation, at), columns, select))
+        at += next_source(found.relation)
+    relation = united(members, at)
+    _check_levels(relation, node)
+    return _derived(first, relation, _named(relation.columns), [])
 
 
 def _derived(source: Rows, relation: Relation, columns: Mapping[str, Expression], owners: list[str]) -> Rows:
@@ -244,33 +372,136 @@ def _declared(node: exp.Expr, source: Rows) -> bool:
 
 
 def _joined(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> Rows:
-    left = _source(first, catalog, named)
-    rest = list(joins)
-    if isinstance(left, _Public) and len(rest) == 1 and not rest[0].side:
-        swapped = _source(rest[0].this, catalog, named)
-        if isinstance(swapped, Rows):
-            return _join(swapped, left, rest[0], catalog)
-    if isinstance(left, _Public):
-        raise refuse(
-            first, "public-first", "the private table comes first", "write FROM <private table> JOIN <public table> …"
-        )
+    left, rest = _source(first, catalog, named), list(joins)
+    if isinstance(left, Public):
+        left = _after_public(left, first, rest, catalog, named)
+        rest = rest[1:]
     for join in rest:
         right = _source(join.this, catalog, named)
-        if isinstance(right, Rows):
-            raise refuse(
-                join, "private-join", "private tables cannot be joined with each other", "join with a public table"
-            )
-        left = _join(left, right, join, catalog)
+        left = _beside_public(left, right, join) if isinstance(right, Public) else _beside_private(left, right, join)
     return left
 
 
-@dataclass(frozen=True)
-class _Public:
-    alias: str
-    table: Described
+def _after_public(public: Public, first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> Rows:
+    """A private table that is joined to a public one: the same as the public one joined to it."""
+    private = _source(joins[0].this, catalog, named) if joins else public
+    if isinstance(private, Public):
+        raise refuse(
+            first, "public-first", "the private table comes first", "write FROM <private table> JOIN <public table> …"
+        )
+    if joins[0].side == "LEFT":
+        raise _preserved(joins[0], public, next(iter(private.scope)))
+    return _beside_public(private, public, joins[0], swapped=True)
 
 
-def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | _Public:
+def _preserved(node: exp.Join, public: Public, private: str) -> Unsupported:
+    return refuse(
+        node,
+        "public-preserved",
+        f"{public.alias} is public: it supplies groups, never rows, since a row of it that nobody matches would vanish"
+        " when somebody does",
+        f"write FROM {private} JOIN {public.alias} … GROUP BY a column of {public.alias}: each of its values is a"
+        " group, with or without rows",
+    )
+
+
+def _beside_public(left: Rows, right: Public, node: exp.Join, *, swapped: bool = False) -> Rows:
+    if node.side in ("RIGHT", "FULL") and not swapped:
+        raise _preserved(node, right, next(iter(left.scope)))
+    keeping = ("", "RIGHT") if swapped else ("", "LEFT")
+    if (node.side or "") not in keeping or (node.kind or "") not in ("", "INNER", "OUTER") or node.method:
+        raise refuse(
+            node, "join-kind", "a public table is joined with JOIN or LEFT JOIN", "use JOIN … ON … or USING (…)"
+        )
+    _check_join(left, {right.alias: {}}, node)
+    join, using = public_join(left, right, node, bool(node.side), left.catalog)
+    return replace(
+        left,
+        relation=join,
+        scope={**left.scope, right.alias: _named(join.joined)},
+        merged=left.merged | {(right.alias, name) for name in using},
+        public=left.public | {right.alias.lower()},
+    )
+
+
+def _beside_private(left: Rows, right: Rows, node: exp.Join) -> Rows:
+    """Rows of two private tables side by side, within one unit."""
+    if (node.side or "") not in ("", "LEFT") or (node.kind or "") not in ("", "INNER", "OUTER") or node.method:
+        raise refuse(
+            node,
+            "join-kind",
+            "private tables are joined with JOIN or LEFT JOIN",
+            "use JOIN or LEFT JOIN, with the table whose rows are all kept first",
+        )
+    _check_join(left, right.scope, node)
+    outer, right = node.side == "LEFT", _apart(right, left)
+    right = _projected(right) if outer else right
+    both = replace(
+        left,
+        scope={**left.scope, **right.scope},
+        owners={**left.owners, **right.owners},
+        merged=left.merged | right.merged,
+        public=left.public | right.public,
+    )
+    using = [each.name for each in node.args.get("using") or []]
+    parts: list[Part] = [(exp.column(name), exp.column(name)) for name in using]
+    parts += conjuncts(node.args.get("on"))
+    joined = unit_join(left, right, matched(parts, left, right, both.resolve, left.catalog, node), outer)
+    shared = {
+        (alias, column)
+        for alias, columns in right.scope.items()
+        for column in columns
+        if column.lower() in map(str.lower, using)
+    }
+    found = replace(both, relation=joined, merged=both.merged | shared)
+    if not outer:
+        return found
+    kept = {alias: {name: _missing(made) for name, made in each.items()} for alias, each in right.scope.items()}
+    return replace(found, scope={**left.scope, **kept}, owners=left.owners)
+
+
+def _check_join(left: Rows, right: Mapping[str, object], node: exp.Expr) -> None:
+    for alias in right:
+        if alias.lower() in {each.lower() for each in left.scope}:
+            raise refuse(node, "duplicate-alias", f"two tables are called {alias}", "give one an alias with AS")
+    _check_levels(left.relation, node)
+    if sum(isinstance(each, (Join, UnitJoin)) for each in relations(left.relation)) >= MOST_JOINS:
+        raise refuse(node, "too-many-joins", f"at most {MOST_JOINS} tables are joined", "join fewer tables")
+
+
+def _apart(right: Rows, left: Rows) -> Rows:
+    """The same rows with numbers of sources that the others have not."""
+    by = next_source(left.relation)
+    scope = {
+        alias: {name: renumbered(made, by) for name, made in columns.items()} for alias, columns in right.scope.items()
+    }
+    return replace(right, relation=renumbered(right.relation, by), scope=scope)
+
+
+def _projected(right: Rows) -> Rows:
+    """What is computed from columns as columns of its own: a row without a match has none of them, whatever a
+    function makes of missing values.
+    """
+    made = [(f"{alias}.{name}", each) for alias, columns in right.scope.items() for name, each in columns.items()]
+    if all(isinstance(each, Column) for _, each in made):
+        return right
+    source = next_source(right.relation)
+    named = tuple((name, each.domain) for name, each in made)
+    relation = Union(((right.relation, tuple(each for _, each in made)),), source, named)
+    scope = {
+        alias: {name: Column(Field(source, "", f"{alias}.{name}"), each.domain) for name, each in columns.items()}
+        for alias, columns in right.scope.items()
+    }
+    return replace(right, relation=relation, scope=scope)
+
+
+def _missing(made: Expression) -> Expression:
+    """A column of a side that a row may have no match in."""
+    assert isinstance(made, Column)
+    return replace(made, domain=replace(made.domain, nullable=True))
+
+
+def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | Public:
     if isinstance(node, exp.Subquery):
         _only(node, {"this", "alias"}, "subquery")
         found = derived(node.this, catalog, named)
@@ -288,12 +519,14 @@ def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | _Public:
         return _called(named[name.lower()], alias)
     table = next((each for each in catalog.tables.values() if each.name.lower() == name.lower()), None)
     if table is None:
-        raise refuse(node, "unknown-table", f"no declared table is called {name[:60]}", nearest(name, catalog.tables))
+        rule = f"no declared table is called {name[:60]}; tables of another policy are another population, and two "
+        raise refuse(node, "unknown-table", f"{rule}populations are never joined", nearest(name, catalog.tables))
     if table.public:
-        return _Public(alias, table)
+        return Public(alias, table)
     columns = {Field(0, table.name, name): domain for name, domain in table.columns.items()}
-    scan = Scan(table.name, table.id is None, 0, columns, table.limits)
-    return Rows(scan, {alias: _named(scan.columns)}, table, {} if table.id is None else {alias: (table.id,)})
+    scan = Scan(table.name, table.every_row, 0, columns, table.limits)
+    known = {} if table.id is None else {alias: (table.id,)}
+    return Rows(scan, {alias: _named(scan.columns)}, table, known, catalog)
 
 
 def _called(found: Rows, alias: str) -> Rows:
@@ -317,92 +550,6 @@ def _only(node: exp.Expr, allowed: set[str], what: str) -> None:
     alias = node.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         raise refuse(node, "column-list", "columns are named inside the subquery", "write SELECT … AS name")
-
-
-def _join(left: Rows, right: _Public, node: exp.Join, catalog: Catalog) -> Rows:
-    if (node.side or "") not in ("", "LEFT") or (node.kind or "") not in ("", "INNER", "OUTER") or node.method:
-        raise refuse(
-            node, "join-kind", "a public table is joined with JOIN or LEFT JOIN", "use JOIN … ON … or USING (…)"
-        )
-    if right.alias.lower() in {alias.lower() for alias in left.scope}:
-        raise refuse(node, "duplicate-alias", f"two tables are called {right.alias}", "give one an alias with AS")
-    _check_levels(left.relation, node)
-    if sum(isinstance(each, Join) for each in relations(left.relation)) >= MOST_JOINS:
-        raise refuse(node, "too-many-joins", f"at most {MOST_JOINS} public tables are joined", "join fewer tables")
-    pairs, using = _pairs(left, right, node)
-    source = next_source(left.relation)
-    most = max(1, catalog.multiplicity(right.table.name, tuple(sorted({column for _, column in pairs}))))
-    join = Join(left.relation, right.table.name, source, pairs, node.side == "LEFT", most, right.table.columns)
-    return replace(
-        left,
-        relation=join,
-        scope={**left.scope, right.alias: _named(join.joined)},
-        merged=left.merged | {(right.alias, name) for name in using},
-        public=left.public | {right.alias.lower()},
-    )
-
-
-def _pairs(left: Rows, right: _Public, node: exp.Join) -> tuple[tuple[tuple[Expression, str], ...], tuple[str, ...]]:
-    """The equalities of a join: (expression over the left, column of the right)."""
-    pairs, using = [], []
-    for identifier in node.args.get("using") or []:
-        column = _public_column(right, identifier.name, node)
-        pairs.append((left.resolve(None, identifier.name), column))
-        using.append(column)
-    on = node.args.get("on")
-    parts = [] if on is None else on.flatten() if isinstance(on, exp.And) else [on]
-    pairs += [_equality(left, right, part.unnest()) for part in parts]
-    if not pairs:
-        raise refuse(
-            node, "join-condition", "a join needs equalities between columns", "add ON a = b or USING (column)"
-        )
-    for made, column in pairs:
-        call("=", made, Column(Field(0, right.table.name, column), right.table.columns[column]))
-        _check_distinct(made, right.table.columns[column], node)
-    return tuple(sorted(set(pairs), key=repr)), tuple(using)
-
-
-def _check_distinct(made: Expression, domain: Domain, node: exp.Join) -> None:
-    """Rows that share a value are counted as the column holds it, so the join may not take two values for one: whole
-    numbers beyond 2^53 are not all told apart once they are compared with a real.
-    """
-    if made.domain.type is not Type.REAL or domain.type is not Type.INTEGER:
-        return
-    largest = None if domain.range is None else max(abs(int(end)) for end in domain.range)  # type: ignore[arg-type]
-    if largest is None or largest > LARGEST_EXACT:
-        raise refuse(
-            node,
-            "join-real",
-            "a real is joined with whole numbers of at most 2^53 in size",
-            "write CAST(… AS INTEGER) on the private side",
-        )
-
-
-def _equality(left: Rows, right: _Public, part: exp.Expr) -> tuple[Expression, str]:
-    if isinstance(part, exp.EQ):
-        for here, there in ((part.this, part.expression), (part.expression, part.this)):
-            if isinstance(there, exp.Column) and _belongs(there, left, right):
-                return expression(here, left.resolve), _public_column(right, there.name, part)
-    raise refuse(
-        part,
-        "join-condition",
-        "tables are joined by equality with a column of the public table",
-        "write ON private.column = public.column",
-    )
-
-
-def _belongs(column: exp.Column, left: Rows, right: _Public) -> bool:
-    if column.table:
-        return column.table.lower() == right.alias.lower()
-    known = {name.lower() for columns in left.scope.values() for name in columns}
-    return column.name.lower() not in known and column.name.lower() in {name.lower() for name in right.table.columns}
-
-
-def _public_column(right: _Public, name: str, node: exp.Expr) -> str:
-    for column in right.table.columns:
-        if column.lower() == name.lower():
-            return column
-    raise refuse(node, "unknown-column", f"{right.alias} has no column {name[:60]}", nearest(name, right.table.columns))
 
 
 def _clause(part: str) -> str:

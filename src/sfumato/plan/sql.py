@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.catalog import Catalog
+from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.costs import check
 from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Order, Result, columns, walk
 from sfumato.plan.functions import call
@@ -18,6 +18,7 @@ from sfumato.plan.rows import Rows, condition, rows
 from sfumato.plan.sql_expressions import expression, reading, remembering
 from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import refuse, shown
+from sfumato.plan.unit_joins import period_words, periods
 from sfumato.policy import Type
 
 _CLAUSES = {"expressions", "from_", "joins", "where", "with_", "group", "having", "order", "limit", "offset"}
@@ -265,11 +266,25 @@ def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) ->
 
 
 def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: Rows) -> Measure:
-    unit, named = source.table.id, argument.expressions
-    if isinstance(node, exp.Count) and len(named) == 1 and source.is_unit(named[0]):
-        return Distinct(where)
-    can = f"COUNT(DISTINCT {unit})" if unit else "COUNT(*): every row is a unit here"
-    raise refuse(node, "distinct", "only units are counted distinct", f"use {can}")
+    table, named = source.table, argument.expressions
+    parts = named[0].expressions if len(named) == 1 and isinstance(named[0], exp.Tuple) else named
+    if isinstance(node, exp.Count) and parts and source.is_unit(parts[0]):
+        if table.period is None and len(parts) == 1:
+            return Distinct(where)
+        known = periods(source.relation, source.catalog)
+        if table.period is not None and len(parts) == 2 and expression(parts[1], source.resolve) in known:
+            return Distinct(where)
+    raise refuse(node, "distinct", "only units are counted distinct", _countable(table))
+
+
+def _countable(table: Described) -> str:
+    """How units are counted in a table."""
+    if table.every_row:
+        return "use COUNT(*): every row is a unit here"
+    if table.id is None:
+        return f"join the table that names the unit and count it there: {table.via}"
+    named = table.id if table.period is None else f"({table.id}, {period_words(table)})"
+    return f"use COUNT(DISTINCT {named})"
 
 
 def _check_summable(value: Expression, node: exp.Expr) -> None:

@@ -2,7 +2,7 @@
 
 from sfumato.policy.domains import Domain, Type, Value
 from sfumato.policy.toml_files import read
-from sfumato.policy.values import ROW, DatabaseTable, File, InMemory, Policy, Source, Table
+from sfumato.policy.values import ROW, DatabaseTable, File, InMemory, Policy, Source, Table, Via
 
 __all__ = [
     "ROW",
@@ -15,5 +15,6 @@ __all__ = [
     "Table",
     "Type",
     "Value",
+    "Via",
     "read",
 ]

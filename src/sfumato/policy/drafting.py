@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.errors import InvalidPolicy
 from sfumato.policy.domains import Domain, Value
-from sfumato.policy.values import ROW_CEILING, InMemory, Policy, Table
+from sfumato.policy.values import ROW_CEILING, InMemory, Policy, Table, Via
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import text
 
@@ -24,6 +24,8 @@ def drafted(policy: Policy, folder: Path) -> str:
         "neighbours": policy.neighbours.value,
         "budget": _budget(policy.budget),
         "size": policy.size,
+        "period": policy.unit.period and {"column": policy.unit.period_column, "every": policy.unit.period},
+        "id_type": policy.id_type and policy.id_type.value,
     }
     sections = ["# Everything in this file is public: none of it may be taken from the data.", _section("unit", unit)]
     sections += [_table(table, folder) for table in policy.tables.values()]
@@ -46,6 +48,7 @@ def _table(table: Table, folder: Path) -> str:
         )
     limits = ("id", "max_rows", "max_groups", "max_rows_per_group")
     keys = {each: getattr(table, each) for each in limits if not table.every_row or each == "id"}
+    keys |= {"id": _via(table.id)} if isinstance(table.id, Via) else {}
     source = os.path.relpath(table.source.path, folder)
     ceiling = None if table.row_ceiling == ROW_CEILING else table.row_ceiling
     head = {
@@ -54,12 +57,17 @@ def _table(table: Table, folder: Path) -> str:
         **keys,
         "row_ceiling": ceiling,
         "public": table.public or None,
+        "period": table.period and {"column": table.period},
     }
     written = _section(f"tables.{table.name}", head)
     if table.columns:
         columns = {name: _column(domain) for name, domain in table.columns.items()}
         written += _section(f"tables.{table.name}.columns", columns)
     return written
+
+
+def _via(path: Via) -> dict[str, Any]:
+    return {"via": path.via, "on": path.on, "key": None if path.key == path.on else path.key}
 
 
 def _column(domain: Domain) -> dict[str, Any]:

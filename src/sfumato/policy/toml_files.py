@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidPolicy
-from sfumato.policy.values import Policy, Table, check_keys, placed
+from sfumato.policy.values import PERIODS, Policy, Table, check_keys, check_name, placed
 from sfumato.privacy import Budget, PrivacyUnit
 
 MOST_BYTES = 4 << 20
@@ -17,6 +17,7 @@ MOST_BYTES = 4 << 20
 
 _LIMITS = ("max_rows", "max_groups", "max_rows_per_group", "row_ceiling")
 _TABLE = ("source", "relation", "id", *_LIMITS, "public", "columns", "period")
+_PERIOD = 'write period = { column = "day", every = "day" } ("week" or "month")'
 
 
 def read(path: str | Path) -> Policy:
@@ -25,7 +26,7 @@ def read(path: str | Path) -> Policy:
     written = _parsed(_text(file), str(file))
     check_keys(written, ("unit", "tables", "analysts"), "")
     unit = _section(written, "unit", "", 'add [unit] with name = "patient" and budget = { epsilon = 3.0 }')
-    check_keys(unit, ("name", "neighbours", "budget", "size"), "unit")
+    check_keys(unit, ("name", "neighbours", "budget", "size", "period", "id_type"), "unit")
     tables = _section(written, "tables", "", "add [tables.<name>] for each table")
     found = {name: _table(name, tables, file.parent) for name in tables}
     return Policy(
@@ -35,6 +36,7 @@ def read(path: str | Path) -> Policy:
         size=unit.get("size"),
         analysts={name: _share(name, _optional(written, "analysts")) for name in _optional(written, "analysts")},
         path=file,
+        id_type=unit.get("id_type"),
     )
 
 
@@ -93,7 +95,25 @@ def _unit(written: Mapping[str, Any], tables: Mapping[str, Table]) -> PrivacyUni
     if "name" not in written:
         raise InvalidPolicy("the unit has a name", place="unit.name", fix='say whom you protect: name = "patient"')
     rows = next((table.every_row for table in tables.values() if not table.public), False)
-    return placed("unit", lambda: PrivacyUnit(written["name"], every_row=rows))
+    column, every = _period(written)
+    return placed("unit", lambda: PrivacyUnit(written["name"], every_row=rows, period=every, period_column=column))
+
+
+def _period(unit: Mapping[str, Any]) -> tuple[str, str] | tuple[None, None]:
+    """The column and the length of the periods of a unit, if it has any."""
+    if "period" not in unit:
+        return None, None
+    written = _section(unit, "period", "unit", _PERIOD)
+    check_keys(written, ("column", "every"), "unit.period")
+    for name in ("column", "every"):
+        if name not in written:
+            raise InvalidPolicy(
+                "a period says by which column and how long it is", place=f"unit.period.{name}", fix=_PERIOD
+            )
+    check_name(written["column"], "a column", "unit.period.column")
+    if written["every"] not in PERIODS:
+        raise InvalidPolicy("a period is a day, a week or a month", place="unit.period.every", fix=_PERIOD)
+    return written["column"], written["every"]
 
 
 def _budget(unit: Mapping[str, Any]) -> Budget:
@@ -123,7 +143,6 @@ def _table(name: str, tables: Mapping[str, Any], folder: Path) -> Table:
     place = f"tables.{name}"
     written = dict(_section(tables, name, "tables", 'write source = "<file>" under it'))
     check_keys(written, _TABLE, place)
-    _refuse_later(written, place)
     source = written.pop("source", None)
     if not isinstance(source, str) or not source or "\0" in source:
         raise InvalidPolicy(
@@ -136,19 +155,3 @@ def _table(name: str, tables: Mapping[str, Any], folder: Path) -> Table:
             "a source is a file on this machine", place=f"{place}.source", fix="fetch it, then name the file"
         )
     return Table(name, folder / source, **written)
-
-
-def _refuse_later(written: Mapping[str, Any], place: str) -> None:
-    """Units that the language of policies knows and this version does not serve."""
-    if "period" in written:
-        raise InvalidPolicy(
-            "units within a period are not supported yet",
-            place=f"{place}.period",
-            fix="remove period: the unit is then the id for life, which protects more",
-        )
-    if isinstance(written.get("id"), dict):
-        raise InvalidPolicy(
-            "ids found through another table are not supported yet",
-            place=f"{place}.id",
-            fix="store the id in every row (a view in a DuckDB file can join it), then name that column",
-        )

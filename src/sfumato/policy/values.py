@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato.errors import InvalidParameter, InvalidPolicy
-from sfumato.policy.domains import Domain, implied
+from sfumato.policy.domains import Domain, Type, implied
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Range, exact, whole
 
@@ -19,6 +19,11 @@ ROW = "row"
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 """What a table or a column may be called: such names need no quoting anywhere."""
+
+PERIODS = ("day", "week", "month")
+"""How long a period may be."""
+ID_TYPES = (Type.INTEGER, Type.TEXT)
+"""What ids may be declared as: types in which no two ids become one."""
 
 T = TypeVar("T")
 _SHARE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
@@ -56,6 +61,28 @@ Source = File | DatabaseTable | InMemory
 
 
 @dataclass(frozen=True)
+class Via:
+    """A row belongs to every unit that owns a row of another table with its key.
+
+    Picking one of several owners, or passing over keys that several share, would let one person's rows decide whose
+    rows other rows are; so each owner has a copy of its own.
+    """
+
+    via: str
+    """The table whose rows have owners already."""
+    on: str
+    """The column of this table that names a row of that one."""
+    key: str = ""
+    """The column of that table which it equals: of the same name if none is given."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.key or self.on)
+
+    def __str__(self) -> str:
+        return f"{self.on} = {self.via}.{self.key}"
+
+
+@dataclass(frozen=True)
 class Table:
     """One table: where it lives, whose rows it holds, and what is declared about its columns.
 
@@ -71,8 +98,9 @@ class Table:
     columns: Mapping[str, Domain] = field(default_factory=dict)
     """The columns that may be asked about, in their order, each as a Domain or as a dict of its fields. A public table
     may leave them out: all are known."""
-    id: str | None = None
-    """The column that says whose row it is, or "row"; None for a public table."""
+    id: Any = None
+    """Whose row it is: the column that says it, "row", or a ``Via`` (or a dict of its fields) where another table does;
+    None for a public table."""
     max_rows: int | None = None
     """Rows of one unit that count, enforced in the query."""
     max_groups: int | None = None
@@ -83,7 +111,10 @@ class Table:
     relation: str | None = None
     """The table inside a DuckDB database file, when the source is one."""
     row_ceiling: int = ROW_CEILING
-    """The most rows the source may have, seen when its owner opens it: what a question costs is bounded by them."""
+    """The most rows the source may have, seen when its owner opens it: what a question costs is bounded by them. Where
+    rows are found through another table, each owner's copy of a row is one."""
+    period: Any = None
+    """Where the unit has a period, the column that a row's is read from, if it is another than the unit's."""
 
     def __post_init__(self) -> None:
         place = f"tables.{self.name}"
@@ -128,7 +159,7 @@ class Table:
         object.__setattr__(self, "source", source)
 
     def _check_public(self, place: str) -> None:
-        for name in ("id", "max_rows", "max_groups", "max_rows_per_group"):
+        for name in ("id", "max_rows", "max_groups", "max_rows_per_group", "period"):
             if getattr(self, name) is not None:
                 raise InvalidPolicy(
                     "a public table protects nobody",
@@ -137,13 +168,14 @@ class Table:
                 )
 
     def _check_private(self, place: str) -> None:
+        object.__setattr__(self, "id", _whose(self.id, f"{place}.id"))
+        object.__setattr__(self, "period", _period_column(self.period, f"{place}.period"))
         if self.id is None:
             raise InvalidPolicy(
                 "every private table says whose rows it holds",
                 place=f"{place}.id",
                 fix='add id = "<the column naming the unit>", or id = "row" when every row is a unit, or public = true',
             )
-        check_name(self.id, "a column", f"{place}.id")
         if not self.columns:
             raise InvalidPolicy(
                 "a private table declares the columns that may be asked about",
@@ -170,7 +202,7 @@ class Table:
 
     @property
     def every_row(self) -> bool:
-        return self.id == ROW
+        return bool(self.id == ROW)
 
 
 @dataclass(frozen=True)
@@ -186,6 +218,8 @@ class Policy:
     """Each analyst's share of every allowance."""
     path: Path | None = None
     """The file it was read from: names the account and places the ledger."""
+    id_type: Any = None
+    """What every id is read as, "integer" or "text"; None where the sources store all of them in one type."""
 
     def __post_init__(self) -> None:
         for name, kind in (("unit", PrivacyUnit), ("budget", Budget), ("tables", Mapping), ("analysts", Mapping)):
@@ -203,6 +237,7 @@ class Policy:
             )
         if not any(not table.public for table in self.tables.values()):
             raise InvalidPolicy("a policy has a private table", place="tables", fix="declare one with [tables.<name>]")
+        object.__setattr__(self, "id_type", _id_type(self.id_type))
         distinct(self.tables, "tables")
         for name, table in self.tables.items():
             if name != table.name:
@@ -215,6 +250,13 @@ class Policy:
                     place=f"tables.{name}.id",
                     fix='give every private table id = "row", or none',
                 )
+        _check_paths(self.tables)
+        _check_periods(self.unit, self.tables)
+
+    def period_column(self, table: str) -> str | None:
+        """The column that says in which period a row of a private table lies, where the unit has one."""
+        declared = self.tables[table]
+        return None if self.unit.period is None or declared.public else declared.period or self.unit.period_column
 
     @property
     def neighbours(self) -> Neighbours:
@@ -264,6 +306,129 @@ def placed(place: str, make: Callable[[], T]) -> T:
     except InvalidParameter as refused:
         rule, at, fix = refused.rule, f"{place}.{refused.parameter}", refused.fix
     raise InvalidPolicy(rule, place=at, fix=fix)
+
+
+def _whose(written: object, place: str) -> str | Via | None:
+    """A table's id as it may be written, as what it is."""
+    if isinstance(written, (list, tuple)):
+        raise InvalidPolicy(
+            "a row with two owners has no unit: to take one of them away would take rows from the other",
+            place=place,
+            fix='write id = "row": the row, say an edge between two people, is then the unit; or name one owner',
+        )
+    if isinstance(written, Mapping):
+        check_keys(written, ("via", "on", "key"), place)
+        for name in ("via", "on"):
+            if name not in written:
+                raise InvalidPolicy(
+                    "an id in another table says through which table and by which column it is found",
+                    place=f"{place}.{name}",
+                    fix='write id = { via = "visits", on = "visit_id" }',
+                )
+        written = Via(**written)
+    if isinstance(written, Via):
+        for name in ("via", "on", "key"):
+            check_name(getattr(written, name), "a table" if name == "via" else "a column", f"{place}.{name}")
+    elif written is not None:
+        check_name(written, "a column", place)
+    return written  # type: ignore[return-value]
+
+
+def _check_paths(tables: Mapping[str, Table]) -> None:
+    """Every path leads through private tables of the policy to one whose rows carry ids."""
+    for name, table in tables.items():
+        seen = [name]
+        for step in _steps(table, tables):
+            place, parent = f"tables.{seen[-1]}.id.via", tables.get(step.via)
+            if parent is None:
+                raise InvalidPolicy(
+                    f"there is no table {step.via}",
+                    place=place,
+                    fix="name one of " + ", ".join(each for each in tables if each != name),
+                )
+            if parent.public:
+                raise InvalidPolicy(
+                    f"{step.via} is public, so its rows are nobody's",
+                    place=place,
+                    fix="go through a private table, or declare the table public if it is about nobody",
+                )
+            if step.via in seen:
+                raise InvalidPolicy(
+                    "a path to an id does not come back: " + " → ".join([*seen, step.via]),
+                    place=place,
+                    fix=f'store the id in one of them and name its column: id = "<column>" in [tables.{step.via}]',
+                )
+            seen.append(step.via)
+
+
+def _steps(table: Table, tables: Mapping[str, Table]) -> Iterator[Via]:
+    """The hops from a table to the one that has ids, nearest first."""
+    at: Table | None = table
+    while at is not None and isinstance(at.id, Via):
+        yield at.id
+        at = tables.get(at.id.via)
+
+
+def _check_periods(unit: PrivacyUnit, tables: Mapping[str, Table]) -> None:
+    """Either every private table has a column that says in which period a row lies, or none names one."""
+    if unit.period is not None and unit.period not in PERIODS:
+        raise InvalidPolicy(
+            "a period is a day, a week or a month", place="unit.period.every", fix='write every = "day"'
+        )
+    for name, table in tables.items():
+        place = f"tables.{name}.period"
+        if table.period is not None and (table.public or unit.period is None):
+            raise InvalidPolicy(
+                "a period is part of the unit, which is declared once",
+                place=place,
+                fix="remove period: the table is public"
+                if table.public
+                else 'add period = { column = "day", every = "day" } to [unit]',
+            )
+        if unit.period is not None and not table.public:
+            _check_period(table, table.period or unit.period_column, unit, place)
+
+
+def _check_period(table: Table, column: str | None, unit: PrivacyUnit, place: str) -> None:
+    domain = None if column is None else table.columns.get(column)
+    if domain is not None and domain.type in (Type.DATE, Type.TIMESTAMP):
+        return
+    rule = f"the unit is one {unit.name}-{unit.period}, so every private table declares a date or a time that says when"
+    found = (
+        f"{table.name} declares no {column or 'such column'}" if domain is None else f"{column} is {domain.type.value}"
+    )
+    raise InvalidPolicy(
+        f"{rule}: {found}",
+        place=place,
+        fix=f'declare {column or "day"} = {{ type = "date" }} in [tables.{table.name}.columns], or name the column '
+        f'that says it with period = {{ column = "<date>" }} in [tables.{table.name}]',
+    )
+
+
+def _period_column(written: object, place: str) -> str | None:
+    """The column that a table names as its own."""
+    if isinstance(written, Mapping):
+        if "every" in written:
+            raise InvalidPolicy(
+                "how long a period is, is declared once for all tables",
+                place=f"{place}.every",
+                fix='write period = { column = "day", every = "day" } in [unit], and here { column = "<date>" }',
+            )
+        check_keys(written, ("column",), place)
+        written = written.get("column", "")
+    if written is not None:
+        check_name(written, "a column", f"{place}.column")
+    return written  # type: ignore[return-value]
+
+
+def _id_type(written: Any) -> Type | None:
+    """The type that ids are declared as."""
+    names = [each.value for each in ID_TYPES]
+    if written is None or written in ID_TYPES:
+        return written
+    if written not in names:
+        raise InvalidPolicy("ids are whole numbers or texts", place="unit.id_type", fix='write id_type = "integer"')
+    return Type(written)
 
 
 def _source(given: Any, relation: str | None) -> Source:

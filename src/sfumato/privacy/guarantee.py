@@ -43,6 +43,8 @@ class PrivacyUnit:
     """Only the rows of one id within one such period: a patient-day instead of a patient."""
     path: tuple[str, ...] = ()
     """The foreign keys from the table's row to the id, outermost first; empty when the id is in the row."""
+    period_column: str | None = None
+    """The column that periods are read from: days of another column would be other units."""
 
     def __post_init__(self) -> None:
         if (
@@ -56,6 +58,8 @@ class PrivacyUnit:
             raise InvalidParameter("every_row", self.every_row, "True or False")
         if self.period is not None and (not isinstance(self.period, str) or self.period not in PERIODS):
             raise InvalidParameter("period", self.period, "one of " + ", ".join(PERIODS))
+        if self.period_column is not None and (not isinstance(self.period_column, str) or self.period is None):
+            raise InvalidParameter("period_column", self.period_column, "the name of a column, beside a period")
         if self.every_row and (self.period or self.path):
             raise InvalidParameter("every_row", True, "used alone", fix="drop period and path: a row is already a unit")
         if not isinstance(self.path, (tuple, list)) or not all(isinstance(step, str) and step for step in self.path):
@@ -65,9 +69,11 @@ class PrivacyUnit:
     def __str__(self) -> str:
         if self.every_row:
             return f"one row (one {self.name})"
-        within = f" within one {self.period}" if self.period else ""
         through = f", found through {' → '.join(self.path)}" if self.path else ""
-        return f"all rows of one {self.name}{within}{through}"
+        if self.period is None:
+            return f"all rows of one {self.name}{through}"
+        by = f", by {self.period_column}" if self.period_column else ""
+        return f"one {self.name}-{self.period} (all rows of one {self.name} within one {self.period}{by}{through})"
 
 
 @codec.value("guarantee")

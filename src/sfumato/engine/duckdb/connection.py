@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sfumato.engine.data_files import identified
 from sfumato.engine.duckdb import discovery, files, memory, relations
+from sfumato.engine.duckdb.owners import Owners
 from sfumato.engine.duckdb.relations import Relation
-from sfumato.engine.duckdb.scan import Cell, Scan
+from sfumato.engine.duckdb.scan import Cell, Scan, copies
 from sfumato.engine.duckdb.spilling import Spill
 from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
-from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
-from sfumato.policy import Domain, InMemory, Policy, Table, Type
+from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged, Unsupported
+from sfumato.plan.bands import MOST_ROWS, most_met
+from sfumato.policy import Domain, InMemory, Policy, Table, Type, Via
 from sfumato.privacy.numbers import whole
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class Sources:
         self._scans: dict[str, Scan] = {}
         self._columns: dict[str, dict[str, Domain]] = {}
         self._multiplicities: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._overlaps: dict[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], int] = {}
         try:
             self._set_up(memory_limit, threads)
         except BaseException:
@@ -94,6 +97,23 @@ class Sources:
             counted = f"SELECT count(*) AS n FROM {self.scan(table)} WHERE {present}{grouped}"
             self._multiplicities[key] = max(1, self.run(f"SELECT coalesce(max(n), 1) FROM ({counted})")[0][0])
         return self._multiplicities[key]
+
+    def overlap(self, table: str, columns: Sequence[str], comparisons: Sequence[tuple[str, str]]) -> int:
+        """The most rows of a public table that share one value of these columns and that one value, compared with
+        others of its columns (operator, column), meets; at least 1.
+        """
+        key = (table, tuple(columns), tuple(comparisons))
+        if key not in self._overlaps:
+            if self.multiplicity(table, ()) > MOST_ROWS:
+                rule = f"a public table that is joined by comparisons has at most {MOST_ROWS:,} rows; {table} has more"
+                raise Unsupported("bands-too-large", rule, fix="join by equality, or by a table with fewer rows")
+            ends = [column for _, column in comparisons]
+            names = [name(column) for column in (*columns, *ends)]
+            present = " AND ".join(f"{each} IS NOT NULL" for each in names)
+            rows = self.run(f"SELECT {', '.join(names)} FROM {self.scan(table)} WHERE {present}")
+            parted = ((row[: len(columns)], row[len(columns) :]) for row in rows)
+            self._overlaps[key] = max(1, most_met(parted, [operator for operator, _ in comparisons]))
+        return self._overlaps[key]
 
     def run(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows of one generated SELECT, whole numbers exact. Any failure is the one ``EngineFailed``."""
@@ -194,8 +214,13 @@ class Sources:
             )
 
     def _rows(self, table: Table) -> int:
-        """The rows of a source: of CSV files their lines, which were read already; of most others the engine knows."""
-        relation = self._relations[table.name]
+        """The rows of a source: of CSV files their lines, which were read already; of most others the engine knows.
+
+        Where rows are found through another table, their copies for all owners are counted, and no copy is made.
+        """
+        relation, scan = self._relations[table.name], self._scans.get(table.name)
+        if scan is not None and scan.owner is not None and scan.owner.links is not None:
+            return int(self.run(copies(relation.sql, scan.owner))[0][0])
         if table.name in self._lines or not relation.columns:
             return self._lines.get(table.name, 0)
         return int(self.run(f"SELECT count(*) FROM {relation.sql}")[0][0])
@@ -211,7 +236,7 @@ class Sources:
 
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
         """The columns in use as a table of the engine's own: what becomes of the original changes nothing."""
-        used = {*table.columns, *({table.id} if table.id else ())}
+        used = {*table.columns, *_naming(table, self.policy)}
         wanted = {each.lower() for each in used} if table.columns else {each.lower() for each in source.names}
         positions = [i for i, each in enumerate(source.names) if each.lower() in wanted]
         if not positions:
@@ -267,8 +292,8 @@ class Sources:
             each: (relation.cell(each, f"{place}.columns.{each}"), *self._enforced(table, each, domain))
             for each, domain in columns.items()
         }
-        unit = None if table.public or table.every_row else relation.cell(str(table.id), f"{place}.id")
-        scan = self._scans[table.name] = Scan(relation.sql, cells, unit)
+        owner = Owners(self.policy, self._relations).of(table)
+        scan = self._scans[table.name] = Scan(relation.sql, cells, owner)
         self._execute(f"CREATE OR REPLACE VIEW sf_{table.name} AS {scan.statement}")
         self._columns[table.name] = dict(columns)
 
@@ -316,6 +341,13 @@ class Sources:
         """What the action on a statement gives; the statement is remembered for the log."""
         self.statements.append(statement)
         return _finished(action)
+
+
+def _naming(table: Table, policy: Policy) -> set[str]:
+    """The columns that say whose rows a table has, its own and those of tables that are found through it."""
+    found = {each.id.key for each in policy.tables.values() if isinstance(each.id, Via) and each.id.via == table.name}
+    found |= {table.id.on} if isinstance(table.id, Via) else {table.id} if table.id else set()
+    return found
 
 
 def _finished(action: Callable[[], T]) -> T:

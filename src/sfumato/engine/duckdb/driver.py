@@ -20,10 +20,9 @@ from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.errors import EngineFailed, Unsupported
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, described
 from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
-from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Policy, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -43,17 +42,8 @@ class DuckDB:
 
     def catalog(self) -> Catalog:
         """What questions may refer to."""
-        tables = {
-            name: Described(
-                name,
-                self.sources.columns(name),
-                table.public,
-                None if table.every_row else table.id,
-                Limits.of(table),
-            )
-            for name, table in self._policy.tables.items()
-        }
-        return Catalog(tables, self.sources.multiplicity)
+        tables = {name: described(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
+        return Catalog(tables, self.sources.multiplicity, self.sources.overlap)
 
     def values(self, world: World) -> Sequence[GroupKey]:
         """The distinct results of expressions on every combination of declared values: reads no table."""

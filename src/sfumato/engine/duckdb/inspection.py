@@ -12,7 +12,7 @@ from typing import Self
 
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.files import find, misquoted
-from sfumato.engine.duckdb.scan import Cell, cleaned, owned, typed
+from sfumato.engine.duckdb.scan import Cell, cleaned, typed
 from sfumato.engine.seam import ColumnCost, Inspection
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, File, Policy
@@ -53,20 +53,20 @@ def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
 
 
 def inspect(sources: Sources, table: str) -> Inspection:
-    """One private table compared with what the scan makes of it: two passes over the data."""
+    """One private table compared with what the scan makes of it: three passes over the data."""
     scan, declared = sources.definition(table), sources.policy.tables[table]
     counts = [count for column in scan.columns.values() for count in _counts(*column)]
-    kept = "TRUE" if scan.unit is None else owned(scan.unit)
-    sums = ", ".join(f"count(*) FILTER ({kept} AND {count})" for count in ("TRUE", *counts))
-    rows, counted, *found = sources.run(f"SELECT count(*), {sums} FROM {scan.source}")[0]
+    rows = sources.run(f"SELECT count(*) FROM {scan.source}")[0][0]
+    sums = ", ".join(["count(*)", *(f"count(*) FILTER ({count})" for count in counts)])
+    counted, *found = sources.run(f"SELECT {sums} FROM {scan.source} WHERE {scan.kept}")[0]
     columns = {
         name: ColumnCost(*(_share(count, counted) for count in found[3 * i : 3 * i + 3]))
         for i, name in enumerate(scan.columns)
     }
-    if scan.unit is None:
+    if scan.owner is None:
         return Inspection(rows, 0.0, columns, rows, 0, 0.0)
-    units, exceeding, beyond = sources.run(_excess(sources.scan(table), declared.max_rows or 1))[0]
-    return Inspection(rows, _share(rows - counted, rows), columns, units, exceeding, _share(beyond, counted))
+    owned, units, exceeding, beyond = sources.run(_excess(sources.scan(table), declared.max_rows or 1))[0]
+    return Inspection(rows, _share(rows - counted, rows), columns, units, exceeding, _share(beyond, owned))
 
 
 def _counts(cell: Cell, domain: Domain, choices: str | None) -> tuple[str, str, str]:
@@ -80,7 +80,8 @@ def _counts(cell: Cell, domain: Domain, choices: str | None) -> tuple[str, str, 
 
 def _excess(view: str, limit: int) -> str:
     return (
-        f"SELECT count(*), count(*) FILTER (n > {limit}), coalesce(sum(greatest(n - {limit}, 0)), 0)"
+        f"SELECT coalesce(sum(n), 0), count(*), count(*) FILTER (n > {limit}),"
+        f" coalesce(sum(greatest(n - {limit}, 0)), 0)"
         f" FROM (SELECT count(*) AS n FROM {view} GROUP BY sf_unit)"
     )
 

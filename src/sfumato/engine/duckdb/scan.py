@@ -29,13 +29,13 @@ from sfumato.privacy.numbers import above, below
 UNIT = "sf_unit"
 """The column that says whose row it is, in the scan of a table with ids."""
 
-_WHOLE = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
+WHOLE = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
 _WIDE = {"UBIGINT", "HUGEINT", "UHUGEINT", "DECIMAL"}
-_FLOATING = {"FLOAT", "DOUBLE"}
+FLOATING = {"FLOAT", "DOUBLE"}
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 _TIMES = {"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"}
-_SOUND_IDS = _WHOLE | _WIDE | _TIMES | {"ENUM", "BOOLEAN", "DATE", "TIME", "UUID", "BLOB", "INTERVAL", _ZONED}
-_NUMBERS = _WHOLE | _WIDE | _FLOATING | {"BOOLEAN"}
+_SOUND_IDS = WHOLE | _WIDE | _TIMES | {"ENUM", "BOOLEAN", "DATE", "TIME", "UUID", "BLOB", "INTERVAL", _ZONED}
+_NUMBERS = WHOLE | _WIDE | FLOATING | {"BOOLEAN"}
 _CALENDAR = _TIMES | {_ZONED, "DATE"}
 _NEAR = {
     Type.INTEGER: _NUMBERS,
@@ -77,33 +77,91 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Owner:
+    """Whose a row is, in SQL over the columns of its source."""
+
+    key: str
+    """The id, or what names the row of another table whose owners it has."""
+    owned: str
+    """Whether the row says it."""
+    period: str | None = None
+    """The start of the period it lies in, where a unit is an id in a period."""
+    links: str | None = None
+    """The SELECT of that table's keys, each with every unit that owns such a row; None where the key is the id."""
+
+    @property
+    def unit(self) -> str:
+        """The unit of a row whose key is the id."""
+        return self.key if self.period is None else f"struct_pack(id := {self.key}, period := {self.period})"
+
+
+@dataclass(frozen=True)
 class Scan:
     """How one table is read: where from, which cells as what, and whose rows they are."""
 
     source: str
     columns: Mapping[str, tuple[Cell, Domain, str | None]]
     """Each declared column's cell, what is enforced on it, and the enumeration of its values if there is one."""
-    unit: Cell | None
-    """The id; None where every row is a unit of its own, or nobody's."""
+    owner: Owner | None
+    """None where every row is a unit of its own, or nobody's."""
 
     @property
     def statement(self) -> str:
-        """The SELECT whose columns are the declared ones, clean, and ``sf_unit`` when rows belong to ids."""
-        columns = [f"{cleaned(*column)} AS {name(each)}" for each, column in self.columns.items()]
-        if self.unit is None:
-            return f"SELECT {', '.join(columns)} FROM {self.source}"
-        unit = f"{_unit(self.unit)} AS {UNIT}"
-        return f"SELECT {', '.join([*columns, unit])} FROM {self.source} WHERE {owned(self.unit)}"
+        """The SELECT whose columns are the declared ones, clean, and ``sf_unit`` when rows belong to units."""
+        return selected({each: cleaned(*column) for each, column in self.columns.items()}, self.source, self.owner)
+
+    @property
+    def kept(self) -> str:
+        """Whether a row of the source belongs to anybody."""
+        owner = self.owner
+        if owner is None:
+            return "TRUE"
+        if owner.links is None:
+            return owner.owned
+        named, known = (owner.key, "sf_key") if owner.period is None else _with_period(owner)
+        return f"{owner.owned} AND {named} IN (SELECT {known} FROM ({owner.links}))"
+
+
+def _with_period(owner: Owner) -> tuple[str, str]:
+    return f"({owner.key}, {owner.period})", f"(sf_key, {UNIT}.period)"
+
+
+def selected(columns: Mapping[str, str], source: str, owner: Owner | None) -> str:
+    """A SELECT of columns, given as SQL over a source, with ``sf_unit`` beside them: a row for each of its owners."""
+    written = ", ".join(f"{sql} AS {name(each)}" for each, sql in columns.items())
+    if owner is None:
+        return f"SELECT {written} FROM {source}"
+    if owner.links is None:
+        return f"SELECT {written}, {owner.unit} AS {UNIT} FROM {source} WHERE {owner.owned}"
+    period = "" if owner.period is None else f", {owner.period} AS sf_period"
+    own = f"SELECT {written}, {owner.key} AS sf_key{period} FROM {source} WHERE {owner.owned}"
+    same = "r.sf_key = l.sf_key" + ("" if owner.period is None else f" AND r.sf_period = l.{UNIT}.period")
+    shown = ", ".join(f"r.{name(each)}" for each in columns)
+    return f"SELECT {shown}, l.{UNIT} FROM ({own}) AS r JOIN ({owner.links}) AS l ON {same}"
+
+
+def links(source: str, owner: Owner | None, key: str) -> str:
+    """The SELECT of the keys of a table's rows, each once with every unit that owns such a row."""
+    rows = selected({"sf_link": key}, source, owner)
+    return f"SELECT DISTINCT sf_link AS sf_key, {UNIT} FROM ({rows}) WHERE sf_link IS NOT NULL"
+
+
+def copies(source: str, owner: Owner) -> str:
+    """The SELECT of how many rows a source has when each owner has a copy of its own, counted key by key."""
+    named = f"SELECT {owner.key} AS k, count(*) AS n FROM {source} WHERE {owner.owned} GROUP BY k"
+    found = f"SELECT sf_key AS k, count(*) AS n FROM ({owner.links}) GROUP BY k"
+    rows = f"SELECT sum(CAST(a.n AS HUGEINT) * b.n) FROM ({named}) AS a JOIN ({found}) AS b ON a.k = b.k"
+    return f"SELECT greatest(coalesce(({rows}), 0), (SELECT count(*) FROM {source}))"
 
 
 def owned(unit: Cell) -> str:
     """Whether a row says whose it is."""
-    return f"{unit.sql} IS NOT NULL" + (f" AND NOT isnan({unit.sql})" if unit.family in _FLOATING else "")
+    return f"{unit.sql} IS NOT NULL" + (f" AND NOT isnan({unit.sql})" if unit.family in FLOATING else "")
 
 
-def _unit(unit: Cell) -> str:
+def sound(unit: Cell) -> str:
     """The id in its own type where equality is sound there: −0.0 is 0.0, and all else is compared as text."""
-    if unit.family in _FLOATING:
+    if unit.family in FLOATING:
         return f"CASE WHEN {unit.sql} = 0 THEN 0 ELSE {unit.sql} END"
     return unit.sql if unit.family in _SOUND_IDS else unit.text.sql
 
@@ -191,13 +249,13 @@ def _as_timestamp(x: str) -> Readings:
 def _integer(cell: Cell) -> str:
     if cell.family == "BIGINT":
         return cell.sql
-    return f"{'CAST' if cell.family in _WHOLE else 'TRY_CAST'}({cell.sql} AS BIGINT)"
+    return f"{'CAST' if cell.family in WHOLE else 'TRY_CAST'}({cell.sql} AS BIGINT)"
 
 
 def _real(cell: Cell) -> str:
     if cell.family == "DOUBLE":
         return cell.sql
-    return f"{'CAST' if cell.family in _WHOLE | {'FLOAT'} else 'TRY_CAST'}({cell.sql} AS DOUBLE)"
+    return f"{'CAST' if cell.family in WHOLE | {'FLOAT'} else 'TRY_CAST'}({cell.sql} AS DOUBLE)"
 
 
 def _boolean(cell: Cell) -> str:
@@ -216,7 +274,7 @@ def _timestamp(cell: Cell) -> str:
 
 def _limited_integer(cell: Cell, bounds: Any) -> str:
     whole = _integer(cell)
-    if cell.family in _WHOLE:
+    if cell.family in WHOLE:
         return whole if bounds is None else _clamped(whole, bounds, cell.sure)
     number = _real(cell)
     if bounds is None:
@@ -234,12 +292,12 @@ def _limited_real(cell: Cell, bounds: Any) -> str:
     small = f"WHEN abs({number}) < {_SMALLEST} THEN 0 "
     if bounds is None:
         # NaN is above infinity to the engine, so it meets no branch.
-        fits = cell.sure or cell.family in _WHOLE
+        fits = cell.sure or cell.family in WHOLE
         return number if fits else f"CASE {small}WHEN abs({number}) <= {_LARGEST} THEN {number} END"
     low, high = (real(bound) for bound in inner(*bounds))
     if cell.sure:
         return f"LEAST(GREATEST({number}, {low}), {high})"
-    crossing = small if bounds[0] <= 0 <= bounds[1] and cell.family not in _WHOLE else ""
+    crossing = small if bounds[0] <= 0 <= bounds[1] and cell.family not in WHOLE else ""
     return (
         f"CASE {crossing}WHEN {number} BETWEEN {low} AND {high} THEN {number} WHEN {number} < {low} THEN {low}"
         f" WHEN {number} <= CAST('inf' AS DOUBLE) THEN {high} END"
