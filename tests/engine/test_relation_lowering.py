@@ -142,6 +142,19 @@ def test_a_cut_of_one_unit_is_not_changed_by_another() -> None:
     beside.close()
 
 
+def test_rows_of_equal_digest_are_told_apart_by_their_values() -> None:
+    """A missing value leaves no trace in a digest: (1, NULL) and (NULL, 1) tie there."""
+    rows: list[Row] = [(0, 1, None), (0, None, 1)]  # type: ignore[list-item]
+    plan = Aggregate(Cut(A, 1), (), (Sum(AK), Sum(AX)))
+    (made,) = boundings(plan, LIMITS, 1)
+    found = set()
+    for each in (rows, rows[::-1]):
+        engine = DuckDB(policy(each, []))
+        found |= {tuples(engine.totals(made, [()], key))[0] for key in range(3)}
+        engine.close()
+    assert len(found) == 1
+
+
 def test_only_units_beyond_the_limit_are_ranked() -> None:
     (_, rows), (_, heavy), *_ = lowering.statement(bounded(Cut(A, 2), AX), 1).stages
     assert heavy.having is not None

@@ -140,3 +140,17 @@ def test_steps_hold_the_whole_range(measure: str, value: str) -> None:
         assert high <= scaled.high * scaled.step
         farthest = high - low if measure == "AVG" else max(abs(low), abs(high))
         assert scaled.size * scaled.step >= farthest
+
+
+def test_units_beside_a_public_table_are_counted_once() -> None:
+    """One row of each unit that meets three rows of a public table: units are limited, rows count as they are."""
+    inner = "SELECT patient_id, MIN(hospital) AS hospital FROM visits GROUP BY patient_id"
+    joined = f"FROM ({inner}) AS t JOIN hospitals ON hospital = beds GROUP BY city"
+    rows = parse(f"SELECT city, COUNT(*) {joined}", CATALOG).plan
+    (only,) = boundings(rows, rows.limits, 2)
+    assert (only.strategy, only.measures[0].sensitivity.linf) == (Strategy.WHOLE, 10)
+    units = parse(f"SELECT city, COUNT(DISTINCT patient_id) {joined}", CATALOG).plan
+    for each in boundings(units, units.limits, 2):
+        assert each.strategy is not Strategy.WHOLE
+        assert each.measures[0].sensitivity.linf * each.measures[0].unit_value == 1
+        assert each.measures[0].sensitivity.groups == 2

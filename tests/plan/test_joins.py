@@ -45,7 +45,7 @@ def plan(text: str, every: str | None = None) -> str:
             "SELECT COUNT(*) FROM visits v JOIN claims c USING (who, region)",
             "SELECT COUNT(*) FROM visits v JOIN claims c ON v.who = c.who AND v.region = c.region",
             "SELECT COUNT(*) FROM visits AS a INNER JOIN claims AS b ON (b.region = a.region AND (b.who = a.who))",
-            "SELECT COUNT(*) FROM (SELECT who AS p, region r FROM visits) a JOIN claims b ON a.p = b.who AND r = region",
+            "SELECT COUNT(*) FROM (SELECT who p, region r FROM visits) a JOIN claims b ON a.p = b.who AND r = region",
         ),
         (
             "SELECT COUNT(*) FROM visits v JOIN claims c ON v.who = c.who AND c.euros > 5 AND v.cost < 3",

@@ -9,9 +9,14 @@ import pytest
 import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.plan.expressions import Column, Field
+from sfumato.plan.functions import call, literal
 from sfumato.plan.keys import conditions, groups
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.limits import Limits
+from sfumato.plan.nodes import Cut, Filter, GroupKey, PerUnit, Scan, SemiJoin, UnitJoin
 from sfumato.plan.sql import parse
+from sfumato.plan.unit_measures import UnitCount
+from sfumato.policy import Domain, Type
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +165,17 @@ def test_rows_without_a_match_have_a_group_unless_the_condition_is_about_what_th
     for where, cities in expected.items():
         plan = parse(text.format(where), CATALOG).plan
         assert [key[0] for key in groups(plan.keys, engine.values, conditions(plan.source))] == cities
+
+
+def test_conditions_hold_where_whole_rows_are_kept() -> None:
+    """What is asked of the right of an outer join does not hold for rows without a match; nor for what is found of a
+    unit's rows.
+    """
+    domain = Domain("integer", bounds=(0, 9))
+    left, right = (Scan("t", False, number, {Field(number, "t", "x"): domain}, Limits(3, 3, 3)) for number in (0, 1))
+    small = [call("<", Column(Field(number, "t", "x"), domain), literal(Type.INTEGER, 5)) for number in (0, 1)]
+    for outer, held in ((False, {*small}), (True, {small[0]})):
+        both = UnitJoin(Filter(left, small[0]), Filter(right, small[1]), (), None, outer)
+        assert set(conditions(Cut(both, 2))) == held
+    assert conditions(PerUnit(Filter(left, small[0]), 2, (), (("n", UnitCount(None, 3)),))) == ()
+    assert conditions(SemiJoin(Filter(left, small[0]), Filter(right, small[1]), (), None, False)) == (small[0],)

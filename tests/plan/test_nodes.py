@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sfumato.plan.bounding import whole_rows
-from sfumato.plan.expressions import Column, Field
+from sfumato.plan.expressions import Column, Field, Order
 from sfumato.plan.functions import call, literal
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import (
@@ -18,6 +18,7 @@ from sfumato.plan.nodes import (
     SemiJoin,
     Union,
     UnitJoin,
+    Window,
     cut,
     multiplicity,
     next_source,
@@ -26,6 +27,7 @@ from sfumato.plan.nodes import (
     separable,
 )
 from sfumato.plan.unit_measures import UnitCount
+from sfumato.plan.windows import Counting, Place
 from sfumato.policy import Domain, Type
 
 AGE = Domain("integer", bounds=(0, 110))
@@ -74,6 +76,40 @@ def test_rows_and_limits_of_one_unit(relation: Relation, most: int | None, limit
     assert relation.most_rows == most
     assert relation.limits == limits
     assert whole_rows(relation) == whole
+
+
+def _places(counting: Counting, *keys: Column) -> Window:
+    made = Place(keys, (Order(column(), descending=False, nulls_first=False),), counting, 7)
+    return Window(scan(), 1, (("place", made),))
+
+
+@pytest.mark.parametrize(
+    ("written", "number", "most"),
+    [
+        ("=", 1, 1),
+        ("<=", 3, 3),
+        ("<", 3, 2),
+        ("=", 6, 6),
+        ("=", 7, None),
+        ("<=", 8, None),
+        (">", 2, None),
+        ("<", 1, None),
+    ],
+)
+def test_first_rows_are_few(written: str, number: int, most: int | None) -> None:
+    """The last place stands for all later ones, so it bounds nothing."""
+    place = Column(Field(1, "", "place"), Domain("integer", bounds=(1, 7)))
+    test = call(written, place, literal(Type.INTEGER, number))
+    kept = Filter(_places(Counting.ROW_NUMBER), test)
+    assert kept.most_rows == most
+    assert Filter(Filter(_places(Counting.ROW_NUMBER), OLD), call("AND", OLD, test)).most_rows == most
+    assert kept.limits == (LIMITS if most is None else LIMITS.at_most(most))
+    assert Filter(_places(Counting.RANK), test).most_rows is None
+    assert Filter(_places(Counting.DENSE_RANK), test).most_rows is None
+    assert Filter(_places(Counting.ROW_NUMBER, column()), test).most_rows is None
+    joined = Join(_places(Counting.ROW_NUMBER), "ages", 2, ((column(), "age"),), False, 3, {"age": AGE})
+    assert Filter(joined, test).most_rows is None
+    assert Filter(_places(Counting.ROW_NUMBER), call("OR", OLD, test)).most_rows is None
 
 
 def test_columns() -> None:

@@ -154,8 +154,9 @@ _OURS = """
     select sf_bound sf_people sf_places sf_unit sign sqrt string_split substr sum then timestamp to_days to_months
     to_years trim true trunc try_cast union upper values varchar when where with
     a b c d g h i j n r s t u x range to_hours integer
+    current desc exists first following lag lead min preceding rank row rows unbounded
 """
-_NUMBERS = re.compile(r"\b[0-9][0-9.]*(e[+-]?[0-9]+)?|\b[kvwncdx][0-9]+\b|(?<=md)5")
+_NUMBERS = re.compile(r"\b[0-9][0-9.]*(e[+-]?[0-9]+)?|\b[abcdklnptvwx][0-9]+\b|(?<=md)5")
 _LIST = re.compile(r"unnest\(CAST\(\$[1-9] AS [A-Z]+\[\]\)\)")
 """A list of public values that is handed over as a parameter."""
 
@@ -163,14 +164,19 @@ _LIST = re.compile(r"unnest\(CAST\(\$[1-9] AS [A-Z]+\[\]\)\)")
 def test_every_statement_is_one_we_generated(curators: list[Curator], long: bool) -> None:
     """Outside quoted texts and declared names there are only our own words; what an attacker wrote is quoted."""
     for text in [*INJECTIONS, *QUESTIONS[:: 1 if long else 21]]:
-        for sent in outcome(curators[3], text, epsilon="0.001")["statements"]:
-            assert MARK not in _LITERAL.sub("''", sent), sent
-            bare = _LIST.sub(" ", _QUOTED.sub(" ", sent))
-            assert not set(bare) & set(";$\\@?#`'\"{}"), sent
-            assert "--" not in bare, sent
-            assert "/*" not in bare, sent
-            words = set(re.findall(r"[a-z_]+", _NUMBERS.sub(" ", bare.lower())))
-            assert words <= set(_OURS.split()), (words - set(_OURS.split()), sent)
+        only_ours(outcome(curators[3], text, epsilon="0.001"))
+
+
+def only_ours(found: dict[str, Any]) -> None:
+    """Every statement that was sent for a question is made of our own words."""
+    for sent in found["statements"]:
+        assert MARK not in _LITERAL.sub("''", sent), sent
+        bare = _LIST.sub(" ", _QUOTED.sub(" ", sent))
+        assert not set(bare) & set(";$\\@?#`'\"{}"), sent
+        assert "--" not in bare, sent
+        assert "/*" not in bare, sent
+        words = set(re.findall(r"[a-z_]+", _NUMBERS.sub(" ", bare.lower())))
+        assert words <= set(_OURS.split()), (words - set(_OURS.split()), sent)
 
 
 def test_the_log_is_not_empty(curators: list[Curator]) -> None:

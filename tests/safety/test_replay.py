@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 from random import Random
 
 import pytest
 
 from engine.tables import tuples
-from safety.worlds import changes, question, text, world
+from safety.worlds import World, changes, question, text, world
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import boundings, for_neighbours
 from sfumato.privacy import Neighbours
 
+Ask = Callable[[Random, World], str]
 _REFUSED = ("too-many-groups", "unknown-keys", "unbounded", "no-groups")
 """What a random question may be refused for: its ranges depend on the world's bounds."""
 
 
-def replay(seed: int, plans: int, many: int) -> tuple[int, int, int]:
-    """Plans answered, plans refused, comparisons made."""
+def replay(seed: int, plans: int, many: int, ask: Ask = text, *, units: bool = False) -> tuple[int, int, int]:
+    """Plans answered, plans refused, comparisons made; ``units`` where rows belong to ids."""
     random = Random(seed)
     made = world(random)
+    while units and not made.units:
+        made = world(random)
     tables = {name: made.engine(rows) for name, rows in made.tables(random, many).items()}
-    found = [_compared(f"seed {seed}", random, text(random, made), tables) for _ in range(plans)]
+    found = [_compared(f"seed {seed}", random, ask(random, made), tables) for _ in range(plans)]
     for engine in tables.values():
         engine.close()
     return sum(each > 0 for each in found), found.count(0), sum(found)

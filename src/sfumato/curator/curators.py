@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Self
 
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context
+from sfumato.curator.degrees import DegreeHistogram, degree_histogram
 from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
@@ -83,6 +84,14 @@ class Curator:
     def table(self, name: str, alias: str | None = None) -> TableView:
         """Begin a question about a table in Python, step by step: the same as in SQL. This is free."""
         return TableView(self._context, selection(self._catalog, name, alias))
+
+    def degrees(self, table: str, ends: str | Sequence[str], most: int | None = None) -> DegreeHistogram:
+        """A proposal: how many nodes have how many edges, in a table whose rows are edges. This is free.
+
+        ``ends`` names the columns of both ends, or of one to count edges that arrive or leave. The nodes are the values
+        declared for them. Degrees of ``most`` and above are counted together.
+        """
+        return degree_histogram(self.sql, self.policy, table, ends, most)
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

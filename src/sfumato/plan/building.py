@@ -98,18 +98,21 @@ def selection(catalog: Catalog, name: str, alias: str | None = None) -> Selectio
     with refused_at(f"table {told(name)}"):
         table = _table(catalog, name)
         known = table.name if alias is None else alias
-        tree = exp.Select(from_=exp.From(this=_named(table, known)))
+        tree = _from(_named(table, known))
         step = table.name if alias is None else f"{table.name} as {alias}"
         return Selection(catalog, table, known, (), tree, owned(known, table.columns)).then(step, tree)
 
 
 def _table(catalog: Catalog, name: object) -> Described:
     known = {each.name.lower(): each for each in catalog.tables.values()}
-    found = known.get(name.lower()) if isinstance(name, str) else None
-    if found is None:
-        rule = f"no declared table is called {str(name)[:60]}"
-        raise Unsupported("unknown-table", rule, fix=nearest(str(name), catalog.tables))
-    return found
+    called_so = identifier(name)
+    if called_so.name.lower() not in known:
+        rows(_from(exp.Table(this=called_so)), catalog, {})  # refuses it as SQL does
+    return known[called_so.name.lower()]
+
+
+def _from(source: Tree) -> exp.Select:
+    return exp.Select(from_=exp.From(this=source))
 
 
 def _named(table: Described, alias: str) -> exp.Table:
@@ -147,7 +150,7 @@ def _windowed(source: Selection, name: str, made: Tree, step: str) -> Selection:
 
 def _around(source: Selection, items: Sequence[Tree]) -> exp.Select:
     """A statement about the rows of a subquery, which is called as the table was."""
-    return exp.Select(from_=exp.From(this=_subquery(source.selecting(items), source.alias)))
+    return _from(_subquery(source.selecting(items), source.alias))
 
 
 def _subquery(inner: exp.Select, alias: str) -> exp.Subquery:
@@ -254,7 +257,7 @@ def union_all(source: Selection, other: Selection) -> Selection:
         shared = [shown for key, (shown, _) in source.names.items() if key in other.names]
         members = [_alike(each, shared) for each in (source, other)]
         both = exp.Union(this=members[0], expression=members[1], distinct=False)
-        tree = exp.Select(from_=exp.From(this=exp.Subquery(this=both, alias=_alias(source.alias))))
+        tree = _from(exp.Subquery(this=both, alias=_alias(source.alias)))
         return source.then(step, tree, owned(source.alias, shared))
 
 
@@ -277,7 +280,7 @@ def per_unit(source: Selection, keys: Sequence[str], asked: Mapping[str, Asked])
         results = [called(aggregate(each, source.names), name) for name, each in asked.items()]
         inner = source.selecting([unit, *(called(tree, name) for name, tree in grouped), *results])
         inner.set("group", exp.Group(expressions=[unit, *(tree.copy() for _, tree in grouped)]))
-        tree = exp.Select(from_=exp.From(this=_subquery(plainly(inner, source.alias), source.alias)))
+        tree = _from(_subquery(plainly(inner, source.alias), source.alias))
         return source.then(step, tree, owned(source.alias, [*(name for name, _ in grouped), *asked]))
 
 

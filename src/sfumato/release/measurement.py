@@ -17,7 +17,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.readings import Integers, LinearScores, Supports, Totals
+from sfumato.plan.readings import GroupSizes, Integers, LinearScores, Supports, Totals
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 
 
@@ -43,7 +43,7 @@ class Scoring(Selection, Protocol):
 class Measurement:
     """A mechanism on a reading: noise on totals, or a choice by scores."""
 
-    reading: Totals | Supports | LinearScores
+    reading: Totals | Supports | GroupSizes | LinearScores
     mechanism: Any
     """An ``Additive`` for totals, a ``Scoring`` for scores."""
 

@@ -1,0 +1,209 @@
+"""Seeded bugs where one unit's rows are looked at together: caps, clamps, ties, partitions, cuts."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_ORACLE = "safety/test_trees.py"
+_ORDER = (f"{_ORACLE}::test_the_order_of_rows_decides_nothing",)
+_NUMBERS = (f"{_ORACLE}::test_numbers_of_one_unit",)
+_WINDOWS = (f"{_ORACLE}::test_windows",)
+_CUTS = ("engine/test_relation_lowering.py",)
+_MEANT = ("plan/test_sql.py::test_a_question_means_what_is_written_below_it",)
+_NODES = ("plan/test_nodes.py",)
+MUTANTS = (
+    Mutant(
+        "the order in which the engine meets rows decides between windows' ties",
+        Kind.SENSITIVITY,
+        "engine/window_lowering.py",
+        "self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.rows))",
+        "self.ties = ()",
+        _ORDER,
+    ),
+    Mutant(
+        "windows' ties are not decided by the values that functions read",
+        Kind.SENSITIVITY,
+        "engine/window_lowering.py",
+        "self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.rows))",
+        "self.ties = self.read",
+        _ORDER,
+    ),
+    Mutant(
+        "the first of tied rows is any of them",
+        Kind.SENSITIVITY,
+        "plan/unit_aggregates.py",
+        "order = (*written, Order(value, descending=False, nulls_first=False))",
+        "order = written",
+        _ORDER,
+    ),
+    Mutant(
+        "a cut keeps the same rows whatever the key",
+        Kind.SAMPLING,
+        "engine/relation_lowering.py",
+        "rank = apply(Operation.DIGEST, Constant(str(self._key), Type.TEXT), *texts)",
+        "rank = apply(Operation.DIGEST, Constant(str(self._key), Type.TEXT))",
+        _CUTS,
+    ),
+    Mutant(
+        "a cut is not decided by the values where digests tie",
+        Kind.SENSITIVITY,
+        "engine/relation_lowering.py",
+        'place = Rank((Reference("u"),), (Reference("t"), *map(Reference, short)))',
+        'place = Rank((Reference("u"),), (Reference("t"),))',
+        _CUTS,
+    ),
+    Mutant(
+        "a cut keeps one row too many",
+        Kind.LIMITS,
+        "engine/relation_lowering.py",
+        'apply(Operation.AT_MOST, Reference("a"), whole(base.rows))',
+        'apply(Operation.AT_MOST, Reference("a"), whole(base.rows + 1))',
+        _CUTS,
+    ),
+    Mutant(
+        "a unit with one row too many is not cut",
+        Kind.LIMITS,
+        "engine/relation_lowering.py",
+        "over = apply(Operation.GREATER, count, whole(base.rows))",
+        "over = apply(Operation.GREATER, count, whole(base.rows + 1))",
+        _CUTS,
+    ),
+    Mutant(
+        "private rows of two units meet",
+        Kind.SENSITIVITY,
+        "engine/relation_lowering.py",
+        'on: list[Scalar] = [apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "j"))]',
+        'on: list[Scalar] = [apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "r"))]',
+        _CUTS,
+    ),
+    Mutant(
+        "a count of a unit's rows is not capped",
+        Kind.SENSITIVITY,
+        "engine/unit_lowering.py",
+        "return apply(Operation.LEAST, take(Total(Aggregation.COUNT)), whole(measure.cap))",
+        "return take(Total(Aggregation.COUNT))",
+        _NUMBERS,
+    ),
+    Mutant(
+        "a count of a unit's rows is one too large",
+        Kind.SENSITIVITY,
+        "engine/unit_lowering.py",
+        "return narrow(apply(Operation.LEAST, total, Constant(measure.cap, Wide.INTEGER)))",
+        "return narrow(apply(Operation.LEAST, total, Constant(measure.cap + 1, Wide.INTEGER)))",
+        _NUMBERS,
+    ),
+    Mutant(
+        "a sum of a unit's rows is not clamped",
+        Kind.SENSITIVITY,
+        "engine/unit_lowering.py",
+        "held = narrow(clamped(total, *(Constant(end, Wide.INTEGER) for end in measure.held)))",
+        "held = narrow(total)",
+        _NUMBERS,
+    ),
+    Mutant(
+        "different values are not capped",
+        Kind.SENSITIVITY,
+        "engine/unit_lowering.py",
+        "return apply(Operation.LEAST, take(Total(Aggregation.UNITS, value)), whole(int(most)))",
+        "return apply(Operation.LEAST, take(Total(Aggregation.UNITS, value)), whole(10**6))",
+        _NUMBERS,
+    ),
+    Mutant(
+        "the range of a sum is that of one row fewer",
+        Kind.SENSITIVITY,
+        "plan/unit_measures.py",
+        "return min(low, self.cap * low), max(high, self.cap * high)",
+        "return min(low, (self.cap - 1) * low), max(high, (self.cap - 1) * high)",
+        _NUMBERS,
+    ),
+    Mutant(
+        "rows that a test leaves out are among those that the first is picked from",
+        Kind.SENSITIVITY,
+        "engine/unit_lowering.py",
+        "order = [test, *order]",
+        "order = list(order)",
+        _NUMBERS,
+    ),
+    Mutant(
+        "a window may be over the rows of several units",
+        Kind.SENSITIVITY,
+        "plan/window_functions.py",
+        "if not any(map(self.is_unit, by)):",
+        "if not by:",
+        _MEANT,
+    ),
+    Mutant(
+        "a subquery may be grouped by something else than the unit",
+        Kind.SENSITIVITY,
+        "plan/per_unit.py",
+        "if not any(map(inside.is_unit, by)):",
+        "if not by:",
+        _MEANT,
+    ),
+    Mutant(
+        "windows forget the unit they are over",
+        Kind.SENSITIVITY,
+        "engine/window_lowering.py",
+        'return (Reference("u"), *map(self.unit.column, keys))',
+        "return (whole(1), *map(self.unit.column, keys))",
+        _WINDOWS,
+    ),
+    Mutant(
+        "places are not capped",
+        Kind.SENSITIVITY,
+        "engine/window_lowering.py",
+        "return apply(Operation.LEAST, place, whole(function.cap))",
+        "return place",
+        _WINDOWS,
+    ),
+    Mutant(
+        "a rank is taken for a number of rows",
+        Kind.LIMITS,
+        "plan/windows.py",
+        "return self.counting is Counting.ROW_NUMBER and not self.keys",
+        "return not self.keys",
+        _NODES,
+    ),
+    Mutant(
+        "the first row of each group is taken for the first of the unit",
+        Kind.LIMITS,
+        "plan/windows.py",
+        "return self.counting is Counting.ROW_NUMBER and not self.keys",
+        "return self.counting is Counting.ROW_NUMBER",
+        _NODES,
+    ),
+    Mutant(
+        "the last place, which stands for all later ones, is taken for one row",
+        Kind.LIMITS,
+        "plan/nodes.py",
+        "1 <= most < place.cap",
+        "1 <= most <= place.cap",
+        _NODES,
+    ),
+    Mutant(
+        "one row for each unit and key is taken for one row of each unit",
+        Kind.LIMITS,
+        "plan/nodes.py",
+        "return self.input.most_rows if self.keys else 1",
+        "return 1",
+        _NODES,
+    ),
+    Mutant(
+        "rows are counted as units beside a public table",
+        Kind.SENSITIVITY,
+        "plan/bounding.py",
+        "if most is not None and (most == 1 or not once):",
+        "if most is not None:",
+        ("plan/test_bounding.py",),
+    ),
+    Mutant(
+        "conditions on the right of an outer join are taken to hold for every row",
+        Kind.KEYS,
+        "plan/keys.py",
+        "waiting += [node.left] if node.outer else [node.right, node.left]",
+        "waiting += [node.right, node.left]",
+        ("plan/test_keys.py",),
+    ),
+)
+
+test_the_tests_of_trees_notice = suite(MUTANTS)
