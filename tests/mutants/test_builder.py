@@ -6,6 +6,7 @@ from mutants.running import Kind, Mutant, suite
 
 _PAIRS = "plan/test_building.py::test_a_statement_and_its_text_have_the_same_plan"
 _SHOWN = "plan/test_building.py::test_what_a_receipt_shows_is_what_was_asked"
+_TABLES = "curator/test_tables_of_one_unit.py"
 _PARTS = "plan/test_building.py::test_parts_are_parts_and_nothing_else"
 
 MUTANTS = (
@@ -96,6 +97,22 @@ MUTANTS = (
         "exp.Group(expressions=[unit, *",
         "exp.Group(expressions=[*",
         (_PAIRS,),
+    ),
+    Mutant(
+        "a test of other rows is moved behind a join of private tables",
+        Kind.LIMITS,
+        "plan/building.py",
+        "if not right.table.public and before is not None and before.find(exp.Query) is not None:",
+        "if False:",
+        (_TABLES,),
+    ),
+    Mutant(
+        "members of a union are put together by the columns of the first",
+        Kind.KEYS,
+        "plan/building.py",
+        "called(source.names[name.lower()][1], name) for name in names",
+        "called(tree, name) for name, tree in source.names.values()",
+        (_TABLES,),
     ),
     Mutant(
         "limits are forgotten when more is added",

@@ -290,11 +290,11 @@ def test_names_that_are_words_of_sql_or_no_words_are_quoted() -> None:
 
 
 def test_a_query_within_a_condition_has_names_of_its_own() -> None:
-    """They are left as they are: what they mean is for the parser to say."""
-    rows = building.derive(building.selection(CATALOG, "visits"), "city", "ward")
-    with pytest.raises(Unsupported) as refusal:
-        building.where(rows, "region IN (SELECT city FROM hospitals)")
-    assert refusal.value.code == "subquery"
+    inner = "patient_id IN (SELECT patient_id FROM visits WHERE region = 'north')"
+    made = built(derive("region", "ward"), where(f"{inner} AND region = 'A'"), n=N)
+    assert digest(made.query) == digest(
+        parse(f"SELECT COUNT(*) AS n FROM visits WHERE {inner} AND ward = 'A'", CATALOG)
+    )
 
 
 def test_steps_leave_what_they_begin_with_as_it_was() -> None:

@@ -17,11 +17,7 @@ REFUSED = {
     4: "grouping-sets",
     6: "function",
     7: "unknown-keys",
-    13: "private-join",
-    14: "private-join",
-    15: "subquery",
-    16: "private-join",
-    20: "subquery",
+    13: "unknown-keys",
     21: "aggregate",
     22: "aggregate",
     23: "aggregate",
@@ -30,11 +26,10 @@ REFUSED = {
     26: "function",
     27: "not-by-unit",
     28: "window",
-    31: "subquery",
     32: "function",
     36: "grouping-sets",
     38: "aggregate",
-    40: "not-select",
+    40: "rows-are-units",
 }
 """The questions that cannot be answered yet, with the code of the refusal: each new capability makes it shorter."""
 

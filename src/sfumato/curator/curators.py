@@ -12,6 +12,7 @@ from typing import Self
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context
 from sfumato.curator.declared_values import DeclaredValues
+from sfumato.curator.degrees import DegreeHistogram, degree_histogram
 from sfumato.curator.listings import Listing, listed
 from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
 from sfumato.curator.questions import Question
@@ -103,6 +104,16 @@ class Curator:
         Table and column may be left out where the policy declares one private column of numbers.
         """
         return auction(self._context, table, column, prices)
+
+    def degrees(self, table: str, ends: str | Sequence[str], most: int | None = None) -> DegreeHistogram:
+        """A proposal: how many nodes have how many edges, in a table whose rows are edges. This is free.
+
+        ``ends`` names the columns of both ends, or of one to count edges that arrive or leave. The nodes are the values
+        declared for them. Degrees of ``most`` and above are counted together.
+        """
+        return degree_histogram(
+            self._context, lambda text: self._asked(text, parse(text, self._catalog)), table, ends, most
+        )
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

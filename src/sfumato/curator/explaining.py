@@ -13,7 +13,20 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Scaled
 from sfumato.plan.expressions import Reference
 from sfumato.plan.limits import Strategy
-from sfumato.plan.nodes import Cut, Filter, GroupKey, Join, PerUnit, Query, Scan, Window, relations
+from sfumato.plan.nodes import (
+    Cut,
+    Filter,
+    GroupKey,
+    Join,
+    PerUnit,
+    Query,
+    Scan,
+    SemiJoin,
+    Union,
+    UnitJoin,
+    Window,
+    relations,
+)
 from sfumato.plan.noisy_rows import Finish, Outer
 from sfumato.plan.words import bounds, enforced, many, measured, names, unit_words, window_words, words
 from sfumato.policy import Domain, Policy
@@ -132,7 +145,8 @@ def _sources(query: Query, policy: Policy) -> list[Operator]:
                 )
             )
         elif isinstance(node, Join):
-            on = ", ".join(f"{words(made)} = {column}" for made, column in node.pairs)
+            compared = [*(("=", made, column) for made, column in node.pairs), *node.bands]
+            on = ", ".join(f"{words(made)} {test} {column}" for test, made, column in compared)
             most = many(node.multiplicity, "row")
             found.append(Operator("join", f"{node.table} on {on}", f"public; one row becomes at most {most}"))
         elif isinstance(node, Filter):
@@ -144,7 +158,23 @@ def _sources(query: Query, policy: Policy) -> list[Operator]:
             found.append(Operator("window", ", ".join(results), "free: from the unit's own rows alone"))
         elif isinstance(node, Cut):
             found.append(Operator("cut", f"{many(node.rows, 'row')} of one unit", "more are left out by a secret hash"))
+        elif isinstance(node, (UnitJoin, SemiJoin)):
+            found.append(_meeting(node))
+        elif isinstance(node, Union):
+            found.append(Operator("union", many(len(node.members), "part"), "free: one after the other"))
     return found
+
+
+def _meeting(node: UnitJoin | SemiJoin) -> Operator:
+    """Private tables that meet: within one unit, and by what else."""
+    by = [f"{words(first)} = {words(second)}" for first, second in node.pairs]
+    on = " and ".join(["the unit", *by, *([] if node.condition is None else [words(node.condition)])])
+    if isinstance(node, SemiJoin):
+        kept = "rows without a match" if node.anti else "rows with a match"
+        return Operator("test", f"{kept} on {on}", "free: from the unit's own rows alone")
+    most = "" if node.most_rows is None else f": at most {many(node.most_rows, 'row')} of one unit"
+    kept = ", rows without a match kept" if node.outer else ""
+    return Operator("unit join", f"on {on}{kept}", f"a unit's rows beside its own alone{most}")
 
 
 def _per_unit(node: PerUnit) -> Operator:

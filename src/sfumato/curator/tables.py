@@ -91,6 +91,10 @@ class TableView:
         """Join as ``join`` does, and keep rows without a match."""
         return self._joined(other, on, left=True)
 
+    def union_all(self, other: TableView) -> TableView:
+        """Put the rows of another view about the same units below these, with the columns that both have."""
+        return replace(self, _rows=building.union_all(self._rows, other._rows))
+
     def per_unit(self, *keys: str, **asked: Asked) -> TableView:
         """Make one row of each unit, or of each unit and key: ``per_unit(visits=sf.count())``.
 

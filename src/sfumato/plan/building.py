@@ -4,10 +4,10 @@ A ``Selection`` is FROM, JOIN and WHERE; a ``Statement`` adds GROUP BY, aggregat
 people write as strings is read by the SQL parser, part by part, and put into the tree as a tree: no text is ever
 joined with another. Each step is checked when it is made, by the rules and with the refusals of SQL.
 
-A derived column is its expression wherever it is named later, and a condition that stands before a join with a public
-table means the same after it: so the statement stays as flat as people would type it, and has the same plan. A
-subquery is made where the order of steps matters: one row per unit, functions over a window, and conditions before a
-join of two private tables, of which each unit's rows are limited first.
+A derived column is its expression wherever it is named later, and a condition on rows that stands before a join means
+the same after it: so the statement stays as flat as people would type it, and has the same plan. A subquery is made
+where the order of steps matters: one row per unit, functions over a window, and tests of other rows of the unit before
+a join of two private tables, of which each unit's rows are limited first.
 """
 
 from __future__ import annotations
@@ -98,24 +98,27 @@ def selection(catalog: Catalog, name: str, alias: str | None = None) -> Selectio
     with refused_at(f"table {told(name)}"):
         table = _table(catalog, name)
         known = table.name if alias is None else alias
-        tree = exp.Select(from_=exp.From(this=_named(table, known)))
+        tree = _from(_named(table, known))
         step = table.name if alias is None else f"{table.name} as {alias}"
         return Selection(catalog, table, known, (), tree, owned(known, table.columns)).then(step, tree)
 
 
 def _table(catalog: Catalog, name: object) -> Described:
     known = {each.name.lower(): each for each in catalog.tables.values()}
-    found = known.get(name.lower()) if isinstance(name, str) else None
-    if found is None:
-        rule = f"no declared table is called {str(name)[:60]}"
-        raise Unsupported("unknown-table", rule, fix=nearest(str(name), catalog.tables))
-    return found
+    called_so = identifier(name)
+    if called_so.name.lower() not in known:
+        rows(_from(exp.Table(this=called_so)), catalog, {})  # refuses it as SQL does
+    return known[called_so.name.lower()]
+
+
+def _from(source: Tree) -> exp.Select:
+    return exp.Select(from_=exp.From(this=source))
 
 
 def _named(table: Described, alias: str) -> exp.Table:
     made = exp.Table(this=identifier(table.name))
     if alias != table.name:
-        made.set("alias", exp.TableAlias(this=identifier(alias)))
+        made.set("alias", _alias(alias))
     return made
 
 
@@ -147,11 +150,15 @@ def _windowed(source: Selection, name: str, made: Tree, step: str) -> Selection:
 
 def _around(source: Selection, items: Sequence[Tree]) -> exp.Select:
     """A statement about the rows of a subquery, which is called as the table was."""
-    return exp.Select(from_=exp.From(this=_subquery(source.selecting(items), source.alias)))
+    return _from(_subquery(source.selecting(items), source.alias))
 
 
 def _subquery(inner: exp.Select, alias: str) -> exp.Subquery:
-    return exp.Subquery(this=inner, alias=exp.TableAlias(this=identifier(alias)))
+    return exp.Subquery(this=inner, alias=_alias(alias))
+
+
+def _alias(name: str) -> exp.TableAlias:
+    return exp.TableAlias(this=identifier(name))
 
 
 # Joins
@@ -173,7 +180,8 @@ def join(source: Selection, other: Selection | str, on: On, *, left: bool) -> Se
     said = "" if on is None else f" on {told(on if isinstance(on, str) else ', '.join(map(str, on)))}"
     with refused_at(step := f"{'left join' if left else 'join'} {name}{said}"):
         right = _side(source.catalog, other)
-        if not right.table.public and source.tree.args.get("where") is not None:
+        before = source.tree.args.get("where")
+        if not right.table.public and before is not None and before.find(exp.Query) is not None:
             shown = [each for each, _ in source.names.values()]
             source = replace(source, tree=_around(source, source.every), names=owned(source.alias, shown))
         using, condition, same = _matching(source, right, on)
@@ -243,6 +251,23 @@ def _both_sides(source: Selection, right: _Side, same: Sequence[str]) -> Names:
     return {key: each for key, each in {**ours, **theirs}.items() if key not in twice}
 
 
+def union_all(source: Selection, other: Selection) -> Selection:
+    """The rows of two views about the same units, one after the other, with the columns that both have."""
+    with refused_at(step := f"union all {other.alias}"):
+        shared = [shown for key, (shown, _) in source.names.items() if key in other.names]
+        members = [_alike(each, shared) for each in (source, other)]
+        both = exp.Union(this=members[0], expression=members[1], distinct=False)
+        tree = _from(exp.Subquery(this=both, alias=_alias(source.alias)))
+        return source.then(step, tree, owned(source.alias, shared))
+
+
+def _alike(source: Selection, shared: Sequence[str]) -> exp.Select:
+    """A member of a union: its columns in the order of the others', whose row it is first."""
+    names = [name for name in shared if source.table.id is None or name.lower() != source.table.id.lower()]
+    first = [] if source.table.id is None else [column(source.alias, source.table.id)]
+    return source.selecting([*first, *(called(source.names[name.lower()][1], name) for name in names)])
+
+
 # One row per unit
 
 
@@ -255,7 +280,7 @@ def per_unit(source: Selection, keys: Sequence[str], asked: Mapping[str, Asked])
         results = [called(aggregate(each, source.names), name) for name, each in asked.items()]
         inner = source.selecting([unit, *(called(tree, name) for name, tree in grouped), *results])
         inner.set("group", exp.Group(expressions=[unit, *(tree.copy() for _, tree in grouped)]))
-        tree = exp.Select(from_=exp.From(this=_subquery(plainly(inner, source.alias), source.alias)))
+        tree = _from(_subquery(plainly(inner, source.alias), source.alias))
         return source.then(step, tree, owned(source.alias, [*(name for name, _ in grouped), *asked]))
 
 

@@ -216,6 +216,8 @@ class PerUnit:
     """What is grouped by beside the unit, each with the name of its column."""
     results: tuple[tuple[str, UnitMeasure], ...]
     """What is found of a unit's rows, each with the name of its column."""
+    single: bool = False
+    """All rows of a unit have the same keys: they only say in which period the unit's rows lie."""
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -232,11 +234,11 @@ class PerUnit:
 
     @property
     def most_rows(self) -> int | None:
-        return self.input.most_rows if self.keys else 1
+        return self.input.most_rows if self.keys and not self.single else 1
 
     @property
     def limits(self) -> Limits:
-        return self.input.limits if self.keys else ONE_ROW
+        return self.input.limits if self.keys and not self.single else ONE_ROW
 
 
 @codec.value("window")

@@ -32,6 +32,10 @@ class Inside:
     is_unit: Callable[[exp.Expr], bool]
     unit: str | None
     """What the unit is called; None where every row is one."""
+    period: str | None = None
+    """Where a unit is an id in a period: what says in SQL in which one a row lies."""
+    periods: frozenset[Expression] = frozenset()
+    """The expressions that say so."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,10 @@ def per_unit(select: exp.Select, inside: Inside) -> Selected:
         added = ", ".join([inside.unit, *(shown(each) for each in by)])
         raise refuse(place, "not-by-unit", rule, f"write GROUP BY {added}, or aggregate in the outermost SELECT")
     keys = [_key(each, inside) for each in by if not inside.is_unit(each)]
+    if inside.period is not None and inside.periods.isdisjoint(keys):
+        added = ", ".join([*map(shown, by), inside.period])
+        rule = "a unit is an id within one period here: grouping by the id alone would put its periods together"
+        raise refuse(by[0], "not-by-period", rule, f"write GROUP BY {added}")
     found = _Reading(inside, list(dict.fromkeys(keys)), next_source(inside.relation))
     columns: dict[str, Expression] = {}
     owners: list[str] = []
@@ -135,7 +143,8 @@ class _Reading:
     def node(self) -> PerUnit:
         results = sorted((name, measure) for measure, name in self.results.items())
         keys = tuple((name, key) for key, name in self._names.items())
-        return PerUnit(self.inside.relation, self.source, keys, tuple(results))
+        single = bool(keys) and self.inside.periods.issuperset(self.keys)
+        return PerUnit(self.inside.relation, self.source, keys, tuple(results), single)
 
     def read(self, node: exp.Expr, named: dict[str, Expression] | None = None) -> Expression:
         """An expression over keys and results; ``named`` are columns of the subquery that may be named too."""
@@ -199,7 +208,14 @@ class WindowColumns:
 
     def __post_init__(self) -> None:
         inside = self.inside
-        self._windows = Windows(inside.resolve, inside.is_unit, inside.unit, inside.relation.limits.rows)
+        self._windows = Windows(
+            inside.resolve,
+            inside.is_unit,
+            inside.unit,
+            inside.relation.limits.rows,
+            inside.period,
+            inside.periods,
+        )
         self._source = next_source(inside.relation)
 
     @property

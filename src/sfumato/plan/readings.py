@@ -386,3 +386,37 @@ class Holders:
     def of(self, totals: Integers) -> Integers:
         """The counts as they were found, one for each key."""
         return totals
+
+
+@dataclass(frozen=True)
+class GroupSizes:
+    """How many of the groups have each total, from 0 to ``most`` or more: where edges are counted by their nodes, the
+    histogram of degrees.
+
+    *Claim.* A unit that changes the totals of k groups moves the histogram by at most 2k in all and by at most k in one
+    place. *Proof.* A group is in one place of the histogram. When its total changes it leaves one place and enters
+    another, which moves two numbers by one each; a group whose total stays moves none. ∎ Totals are whole, so k is at
+    most the sum of their changes. An undirected edge changes the degrees of two nodes: Δ₁ = 4. One end alone, in or
+    out, has Δ₁ = 2. Replaced, it is twice as much.
+    """
+
+    totals: Totals
+    most: int
+
+    def __post_init__(self) -> None:
+        if self.totals.scaled.coordinates != 1 or self.totals.scaled.bits or self.totals.scaled.low < 0:
+            raise InvalidParameter("totals", self.totals.scaled.measure.name, "whole counts of every group")
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.totals.bounded
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        moved = self.totals.sensitivity
+        groups = min(moved.l0, int(moved.l1))
+        return Sensitivity(self.most + 1, groups, total=2 * groups, neighbours=moved.neighbours)
+
+    def of(self, totals: Integers) -> Integers:
+        sizes = np.clip(self.totals.of(totals)[:, 0], 0, self.most)
+        return np.bincount(sizes, minlength=self.most + 1).astype(np.int64)

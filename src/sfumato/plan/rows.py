@@ -36,6 +36,8 @@ from sfumato.plan.unit_joins import (
     every,
     is_test,
     matched,
+    period_words,
+    periods,
     pushed,
     semi_join,
     unit_join,
@@ -162,7 +164,8 @@ def _where(found: Rows, where: exp.Expr | None, catalog: Catalog, named: Named) 
 def _tested(found: Rows, test: Test, catalog: Catalog, named: Named) -> Rows:
     """The rows for which a subquery has rows of the same unit, or has none."""
     inner, parts = _inner(test, catalog, named)
-    _check_join(found, {alias: {} for alias in inner.scope if alias}, test.node)
+    # the sides of IN are read each by itself, so both may be the same table; within EXISTS names must tell them apart
+    _check_join(found, {} if test.operands else {alias: {} for alias in inner.scope if alias}, test.node)
     right = _apart(inner, found)
 
     def resolve(qualifier: str | None, name: str) -> Expression:
@@ -257,12 +260,12 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
             )
     source = rows(select, catalog, named)
     if select.args.get("group") or select.args.get("having") or aggregates(select):
-        found = per_unit(select, Inside(source.relation, source.resolve, source.is_unit, source.table.id))
+        found = per_unit(select, _inside(source))
         _check_levels(found.relation, select)
         return _derived(source, found.relation, found.columns, found.owners)
     columns: dict[str, Expression] = {}
     owners: list[str] = []
-    windows = WindowColumns(Inside(source.relation, source.resolve, source.is_unit, source.table.id))
+    windows = WindowColumns(_inside(source))
     for item in select.expressions:
         for name, made in _selected(item, source, windows.read):
             if name.lower() in {each.lower() for each in (*columns, *owners)}:
@@ -277,6 +280,14 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
         relation = Filter(windows.relation, predicate)
     _check_levels(relation, select)
     return _derived(source, relation, columns, owners)
+
+
+def _inside(source: Rows) -> Inside:
+    """What stands below a subquery's SELECT."""
+    if source.table.period is None:
+        return Inside(source.relation, source.resolve, source.is_unit, source.table.id)
+    period, known = period_words(source.table), periods(source.relation, source.catalog)
+    return Inside(source.relation, source.resolve, source.is_unit, source.table.id, period, known)
 
 
 def _united(node: exp.SetOperation, catalog: Catalog, named: Named) -> Rows:
@@ -420,7 +431,7 @@ def _beside_private(left: Rows, right: Rows, node: exp.Join) -> Rows:
             node,
             "join-kind",
             "private tables are joined with JOIN or LEFT JOIN",
-            "use JOIN … ON …, with the table whose rows are all kept first",
+            "use JOIN or LEFT JOIN, with the table whose rows are all kept first",
         )
     _check_join(left, right.scope, node)
     outer, right = node.side == "LEFT", _apart(right, left)

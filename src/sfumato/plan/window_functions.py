@@ -34,6 +34,10 @@ class Windows:
     """What the unit is called; None where every row is one."""
     rows: int
     """How many rows of a unit count."""
+    period: str | None = None
+    """Where a unit is an id in a period: what says in SQL in which one a row lies."""
+    periods: frozenset[Expression] = frozenset()
+    """The expressions that say so."""
 
     def read(self, node: exp.Window) -> WindowFunction:
         """The function that a part of a subquery is."""
@@ -56,6 +60,10 @@ class Windows:
             line = ", ".join([str(self.unit), *map(shown, by)])
             raise refuse(node, "not-by-unit", rule, f"write OVER (PARTITION BY {line} …)")
         found = [expression(each, self.resolve) for each in by if not self.is_unit(each)]
+        if self.period is not None and self.periods.isdisjoint(found):
+            rule = "a unit is an id within one period here: a window over the id alone would look at its other periods"
+            line = ", ".join([*map(shown, by), self.period])
+            raise refuse(node, "not-by-period", rule, f"write OVER (PARTITION BY {line} …)")
         return tuple(sorted(dict.fromkeys(found), key=repr))
 
     def _frame(self, node: exp.Window, *, ordered: bool) -> Frame:

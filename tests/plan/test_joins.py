@@ -1,0 +1,214 @@
+"""Private tables in one question: which texts mean the same, what is refused, and that every fix works."""
+
+from __future__ import annotations
+
+import pytest
+
+from sfumato.errors import Unsupported
+from sfumato.plan.canonical import digest
+from sfumato.plan.catalog import Catalog, Described, Period
+from sfumato.plan.limits import Limits
+from sfumato.plan.nodes import Cut, SemiJoin, UnitJoin, relations
+from sfumato.plan.sql import parse
+from sfumato.policy import Domain
+
+DAY = Domain("date", bounds=("2024-01-01", "2024-12-31"))
+VISITS = {"visit": Domain("integer"), "region": Domain("text", values=("n", "s")), "day": DAY,
+          "cost": Domain("integer", bounds=(0, 9))}  # fmt: skip
+CLAIMS = {"region": Domain("text", values=("n", "s", "w")), "euros": Domain("integer", bounds=(0, 99)), "day": DAY}
+PLACES = {"region": Domain("text", values=("n", "s")), "kind": Domain("text", values=("a", "b")),
+          "low": Domain("integer", values=(0, 5))}  # fmt: skip
+
+
+def catalog(every: str | None = None, rows: bool = False) -> Catalog:
+    period = None if every is None else Period("day", every)
+    who = None if rows else "who"
+    tables = (
+        Described("visits", VISITS, False, who, Limits(3, 3, 3), period=period),
+        Described("claims", CLAIMS, False, who, Limits(2, 2, 2), period=period),
+        Described(
+            "drugs", {"dose": VISITS["cost"], "day": DAY}, False, who, Limits(4, 4, 4), "visit = visits.visit", period
+        ),
+        Described("places", PLACES, public=True),
+    )
+    return Catalog({each.name: each for each in tables}, lambda *_: 2, lambda *_: 1)
+
+
+def plan(text: str, every: str | None = None) -> str:
+    return digest(parse(text, catalog(every)).plan)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (
+            "SELECT COUNT(*) FROM visits v JOIN claims c USING (who, region)",
+            "SELECT COUNT(*) FROM visits v JOIN claims c ON v.who = c.who AND v.region = c.region",
+            "SELECT COUNT(*) FROM visits AS a INNER JOIN claims AS b ON (b.region = a.region AND (b.who = a.who))",
+            "SELECT COUNT(*) FROM (SELECT who p, region r FROM visits) a JOIN claims b ON a.p = b.who AND r = region",
+        ),
+        (
+            "SELECT COUNT(*) FROM visits v JOIN claims c ON v.who = c.who AND c.euros > 5 AND v.cost < 3",
+            "SELECT COUNT(*) FROM visits v JOIN claims c ON v.who = c.who WHERE c.euros > 5 AND v.cost < 3",
+            "SELECT COUNT(*) FROM visits v JOIN (SELECT * FROM claims WHERE euros > 5) c USING (who) WHERE v.cost < 3",
+        ),
+        (
+            "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who AND c.euros > 5)",
+            "SELECT COUNT(*) FROM visits WHERE who IN (SELECT who FROM claims WHERE euros > 5)",
+            "SELECT COUNT(*) FROM visits v WHERE NOT NOT EXISTS"
+            " (SELECT * FROM claims WHERE euros > 5 AND v.who = who)",
+        ),
+        (
+            "SELECT COUNT(*) FROM visits v WHERE NOT EXISTS"
+            " (SELECT 1 FROM claims c WHERE c.who = v.who AND c.region = v.region)",
+            "SELECT COUNT(*) FROM visits WHERE (who, region) NOT IN (SELECT who, region FROM claims)",
+            "SELECT COUNT(*) FROM visits v WHERE region NOT IN (SELECT c.region FROM claims c WHERE c.who = v.who)",
+        ),
+        (
+            "SELECT COUNT(*) FROM places JOIN visits USING (region)",
+            "SELECT COUNT(*) FROM visits JOIN places USING (region)",
+            "SELECT COUNT(*) FROM visits JOIN places ON places.region = visits.region",
+        ),
+        (
+            "SELECT COUNT(*) FROM places RIGHT JOIN visits USING (region)",
+            "SELECT COUNT(*) FROM visits LEFT JOIN places USING (region)",
+        ),
+    ],
+)  # fmt: skip
+def test_texts_that_mean_the_same_have_the_same_plan(texts: tuple[str, ...]) -> None:
+    assert len({plan(text) for text in texts}) == 1
+
+
+def test_each_side_is_cut_to_its_limit_and_nothing_is_cut_twice() -> None:
+    found = parse("SELECT COUNT(*) FROM visits JOIN claims USING (who) JOIN drugs USING (who)", catalog()).plan.source
+    assert [each.rows for each in relations(found) if isinstance(each, Cut)] == [3, 2, 4]
+    assert (found.most_rows, found.limits) == (24, Limits(4, 4, 4))
+    kept = parse(
+        "SELECT COUNT(*) FROM visits v LEFT JOIN claims c ON v.who = c.who AND v.cost > 1", catalog()
+    ).plan.source
+    assert isinstance(kept, UnitJoin)
+    assert kept.condition is not None
+    test = parse("SELECT COUNT(*) FROM visits WHERE who IN (SELECT who FROM claims)", catalog()).plan.source
+    assert isinstance(test, SemiJoin)
+    assert not [each for each in relations(test) if isinstance(each, Cut)]
+
+
+REFUSED = [
+    # what is asked, the code, and what the fix says: tried below
+    ("SELECT COUNT(*) FROM visits v JOIN claims c ON v.region = c.region", "join-without-unit",
+     "add AND v.who = c.who to ON",
+     "SELECT COUNT(*) FROM visits v JOIN claims c ON v.region = c.region AND v.who = c.who"),
+    ("SELECT COUNT(*) FROM visits v JOIN claims c USING (region)", "join-without-unit", "v.who = c.who",
+     "SELECT COUNT(*) FROM visits v JOIN claims c USING (region, who)"),
+    ("SELECT COUNT(*) FROM visits v, claims c WHERE v.who = c.who", "join-without-unit",
+     "write JOIN … ON v.who = c.who",
+     "SELECT COUNT(*) FROM visits v JOIN claims c ON v.who = c.who"),
+    ("SELECT COUNT(*) FROM visits v JOIN drugs d ON v.cost = d.dose", "join-without-unit", "v.who = d.who",
+     "SELECT COUNT(*) FROM visits v JOIN drugs d ON v.cost = d.dose AND v.who = d.who"),
+    ("SELECT COUNT(*) FROM visits WHERE region IN (SELECT region FROM claims)", "join-without-unit",
+     "add visits.who = claims.who to the WHERE of the subquery",
+     "SELECT COUNT(*) FROM visits WHERE region IN (SELECT region FROM claims WHERE visits.who = claims.who)"),
+    ("SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM claims c)", "join-without-unit", "v.who = c.who",
+     "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM claims c WHERE v.who = c.who)"),
+    ("SELECT COUNT(*) FROM visits a JOIN visits a ON a.who = a.who", "duplicate-alias", "alias",
+     "SELECT COUNT(*) FROM visits a JOIN visits b ON a.who = b.who"),
+    ("SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits WHERE visits.who = visits.who)", "duplicate-alias",
+     "alias", "SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits w WHERE w.who = visits.who)"),
+    ("SELECT COUNT(*) FROM visits v RIGHT JOIN claims c USING (who)", "join-kind", "kept first",
+     "SELECT COUNT(*) FROM claims c LEFT JOIN visits v USING (who)"),
+    ("SELECT COUNT(*) FROM visits v FULL JOIN claims c USING (who)", "join-kind", "LEFT JOIN",
+     "SELECT COUNT(*) FROM visits v LEFT JOIN claims c USING (who)"),
+    ("SELECT COUNT(*) FROM visits v JOIN claims c ON v.who = c.who AND (v.cost = c.euros OR v.region = c.region)",
+     "join-condition", "WHERE", "SELECT COUNT(*) FROM visits v JOIN claims c ON v.who = c.who"
+     " WHERE v.cost = c.euros OR v.region = c.region"),
+    ("SELECT COUNT(*) FROM places LEFT JOIN visits USING (region)", "public-preserved", "FROM visits JOIN places",
+     "SELECT kind, COUNT(*) FROM visits JOIN places USING (region) GROUP BY kind"),
+    ("SELECT COUNT(*) FROM visits FULL JOIN places USING (region)", "public-preserved", "FROM visits JOIN places",
+     "SELECT COUNT(*) FROM visits JOIN places USING (region)"),
+    ("SELECT COUNT(*) FROM (SELECT who FROM visits UNION SELECT who FROM claims)", "set-operation", "UNION ALL",
+     "SELECT COUNT(*) FROM (SELECT who FROM visits UNION ALL SELECT who FROM claims)"),
+    ("SELECT COUNT(*) FROM (SELECT who, day FROM visits UNION ALL SELECT day, who FROM claims)", "union-columns",
+     "same order", "SELECT COUNT(*) FROM (SELECT who, day FROM visits UNION ALL SELECT who, day FROM claims)"),
+    ("SELECT COUNT(*) FROM (SELECT day FROM visits UNION ALL SELECT day, euros FROM claims)", "union-columns",
+     "same columns", "SELECT COUNT(*) FROM (SELECT day FROM visits UNION ALL SELECT day FROM claims)"),
+    ("SELECT COUNT(*) FROM (SELECT day FROM visits UNION ALL SELECT region FROM claims)", "type-mismatch", "CAST",
+     "SELECT COUNT(*) FROM (SELECT CAST(day AS VARCHAR) AS d FROM visits UNION ALL SELECT region FROM claims)"),
+    ("SELECT COUNT(*) FROM visits v WHERE cost > 2 OR EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who)",
+     "subquery-place", "two questions", "SELECT COUNT(*) FROM visits v WHERE cost > 2"),
+    ("SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(euros) FROM claims)", "subquery-value",
+     "write the value out",
+     "SELECT COUNT(*) FROM visits WHERE cost > 5"),
+    ("SELECT COUNT(*) FROM visits WHERE region IN (SELECT region FROM places)", "public-subquery", "join",
+     "SELECT COUNT(*) FROM visits JOIN places USING (region)"),
+    ("SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT COUNT(*) FROM claims c WHERE c.who = v.who)",
+     "exists-aggregate", "SELECT 1",
+     "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who)"),
+    ("SELECT COUNT(*) FROM visits WHERE who IN (SELECT who, region FROM claims)", "in-columns", "in their order",
+     "SELECT COUNT(*) FROM visits WHERE (who, region) IN (SELECT who, region FROM claims)"),
+    ("SELECT COUNT(*) FROM visits JOIN nurses USING (who)", "unknown-table", "visits",
+     "SELECT COUNT(*) FROM visits JOIN claims USING (who)"),
+    ("SELECT COUNT(DISTINCT c.who) FROM visits v LEFT JOIN claims c USING (who)", "distinct", "COUNT(DISTINCT who)",
+     "SELECT COUNT(DISTINCT v.who) FROM visits v LEFT JOIN claims c USING (who)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "code", "fix", "works"), REFUSED, ids=[each[0] for each in REFUSED])
+def test_what_is_refused_says_what_works(text: str, code: str, fix: str, works: str) -> None:
+    with pytest.raises(Unsupported) as refusal:
+        parse(text, catalog())
+    assert refusal.value.code == code
+    assert fix in str(refusal.value.fix)
+    assert parse(works, catalog())
+
+
+def test_two_populations_are_never_joined() -> None:
+    with pytest.raises(Unsupported, match="two populations are never joined"):
+        parse("SELECT COUNT(*) FROM visits JOIN nurses USING (who)", catalog())
+
+
+def test_rows_that_are_units_have_nobody_in_common() -> None:
+    for text in (
+        "SELECT COUNT(*) FROM visits v JOIN claims c ON v.region = c.region",
+        "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM claims c WHERE c.region = v.region)",
+    ):
+        with pytest.raises(Unsupported, match="every row is a unit of its own"):
+            parse(text, catalog(rows=True))
+
+
+PERIODS = [
+    ("SELECT COUNT(*) FROM visits v JOIN claims c USING (who)", "join-without-period",
+     "SELECT COUNT(*) FROM visits v JOIN claims c USING (who, day)",
+     "SELECT COUNT(*) FROM visits v JOIN claims c ON v.who = c.who"
+     " AND DATE_TRUNC('week', v.day) = DATE_TRUNC('week', c.day)"),
+    ("SELECT COUNT(*) FROM visits WHERE who IN (SELECT who FROM claims)", "join-without-period",
+     "SELECT COUNT(*) FROM visits WHERE (who, day) IN (SELECT who, day FROM claims)",
+     "SELECT COUNT(*) FROM visits WHERE (who, DATE_TRUNC('week', day)) IN (SELECT who, DATE_TRUNC('week', day)"
+     " FROM claims)"),
+    ("SELECT COUNT(DISTINCT who) FROM visits", "distinct", "SELECT COUNT(DISTINCT (who, day)) FROM visits",
+     "SELECT COUNT(DISTINCT (who, DATE_TRUNC('week', day))) FROM visits"),
+    ("SELECT AVG(n) FROM (SELECT who, COUNT(*) AS n FROM visits GROUP BY who)", "not-by-period",
+     "SELECT AVG(n) FROM (SELECT who, day, COUNT(*) AS n FROM visits GROUP BY who, day)",
+     "SELECT AVG(n) FROM (SELECT COUNT(*) AS n FROM visits GROUP BY who, DATE_TRUNC('week', day))"),
+    ("SELECT AVG(n) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY who ORDER BY cost) AS n FROM visits)", "not-by-period",
+     "SELECT AVG(n) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY who, day ORDER BY cost) AS n FROM visits)",
+     "SELECT AVG(n) FROM"
+     " (SELECT ROW_NUMBER() OVER (PARTITION BY who, DATE_TRUNC('week', day) ORDER BY cost) AS n FROM visits)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "code", "daily", "weekly"), PERIODS, ids=[each[0] for each in PERIODS])
+def test_with_a_period_the_id_alone_is_not_enough(text: str, code: str, daily: str, weekly: str) -> None:
+    for every, works, not_enough in (("day", daily, weekly), ("week", weekly, daily)):
+        for refused in (text, not_enough):
+            with pytest.raises(Unsupported) as refusal:
+                parse(refused, catalog(every))
+            assert refusal.value.code == code
+            assert "day" in str(refusal.value.fix)
+        assert parse(works, catalog(every))
+
+
+def test_one_row_for_each_person_and_day() -> None:
+    text = "SELECT AVG(n) FROM (SELECT who, day, COUNT(*) AS n FROM visits GROUP BY who, day)"
+    assert parse(text, catalog("day")).plan.source.most_rows == 1
+    finer = "SELECT AVG(n) FROM (SELECT who, day, region, COUNT(*) AS n FROM visits GROUP BY who, day, region)"
+    assert parse(finer, catalog("day")).plan.source.most_rows is None
