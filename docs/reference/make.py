@@ -8,8 +8,9 @@ from pathlib import Path
 from sfumato.plan.costs import MOST_BYTES, MOST_MATCHES, MOST_STEPS
 from sfumato.plan.functions import FUNCTIONS
 from sfumato.plan.functions.declaring import Function
+from sfumato.plan.outer import MOST_COLUMNS
 from sfumato.plan.rows import MOST_JOINS
-from sfumato.plan.sql import FINISHING, MOST_COLUMNS
+from sfumato.plan.sql_noisy import FINISHING
 from sfumato.plan.text import DEEPEST, LONGEST, MOST_TOKENS
 from sfumato.policy.domains import MOST_LETTERS
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.expressions import Reference
 from sfumato.plan.nodes import Filter, Join, Query, Scan, relations
-from sfumato.plan.words import measured, names, words
+from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.words import measured, names, row_total, words
 from sfumato.policy import Domain
 
 VISITS = {
@@ -46,13 +48,26 @@ def described(query: Query) -> list[str]:
             lines.append(f"filter {words(node.predicate)}")
     lines += [f"group {words(key)}" for key in query.plan.keys]
     lines += [f"measure {measured(each)}" for each in query.plan.measures]
-    meant = names(query.plan)
-    lines += [f"show {output.name}: {words(output.expression, meant)}" for output in query.finish.outputs]
-    if query.finish.having is not None:
-        lines.append(f"having {words(query.finish.having, meant)}")
-    for order in query.finish.order:
+    lines += [
+        f"set {', '.join(words(query.plan.keys[index]) for index in each)}".rstrip() for each in query.finish.sets
+    ]
+    meant, *others = names(query)
+    lines += finished(query.finish, meant)
+    for outer, known in zip(query.outer, others, strict=True):
+        lines.append("outer" if outer.where is None else f"outer where {words(outer.where, known)}")
+        lines += [f"outer group {words(key, known)}" for key in outer.keys]
+        lines += [f"outer total {row_total(each, known)}" for each in outer.totals]
+        lines += finished(outer.finish, known)
+    return lines
+
+
+def finished(finish: Finish, meant: dict[Reference, str]) -> list[str]:
+    lines = [f"show {output.name}: {words(output.expression, meant)}" for output in finish.outputs]
+    if finish.having is not None:
+        lines.append(f"having {words(finish.having, meant)}")
+    for order in finish.order:
         ways = " desc" * order.descending + " nulls first" * order.nulls_first
         lines.append(f"order {words(order.expression, meant)}{ways}")
-    if query.finish.limit is not None or query.finish.offset:
-        lines.append(f"limit {query.finish.limit} offset {query.finish.offset}")
+    if finish.limit is not None or finish.offset:
+        lines.append(f"limit {finish.limit} offset {finish.offset}")
     return lines

@@ -13,7 +13,9 @@ from hypothesis import given, settings, strategies as st
 from plan.described import CATALOG
 from sfumato.plan.measures import Estimate
 from sfumato.plan.sql import parse
-from sfumato.release.finishing import Keys, Numbers, Truths, finish
+from sfumato.release.answer_rows import answer_rows
+from sfumato.release.finishing import finish
+from sfumato.release.noisy_columns import Keys, Numbers, Truths
 
 GROUPS = (("north",), ("south",), (None,), ("west",))
 COUNTS = (10.0, -3.0, 0.0, 250.0)
@@ -60,7 +62,7 @@ def test_values_are_those_of_sql(text: str) -> None:
     query = parse(f"SELECT {text} AS x, COUNT(*) AS m, SUM(cost) AS s FROM visits GROUP BY region", CATALOG)
     order = {type(measure).__name__: index for index, measure in enumerate(query.plan.measures)}
     found = [estimate(COUNTS), estimate(SUMS)] if order["Count"] == 0 else [estimate(SUMS), estimate(COUNTS)]
-    made = plain(finish(query.finish, GROUPS, lambda _: found, joint=False).columns[0])
+    made = plain(finish(query, answer_rows((), GROUPS), lambda _: found, joint=False).columns[0])
     session = duckdb.connect()
     rows = ", ".join(
         f"({_sql(key)}, {count}, {total})" for (key,), count, total in zip(GROUPS, COUNTS, SUMS, strict=True)
@@ -96,7 +98,9 @@ def test_ranges_hold_whatever_the_parts_are(text: str, count: float, total: floa
 
     def evaluate(n: float, s: float, wide: bool) -> Numbers:
         parts = {"Count": estimate((n,), a if wide else 0.0), "Sum": estimate((s,), b if wide else 0.0)}
-        column = finish(query.finish, ((),), lambda _: [parts[name] for name in order], joint=False).columns[0]
+        column = finish(query, answer_rows((), ((),)), lambda _: [parts[name] for name in order], joint=False).columns[
+            0
+        ]
         assert isinstance(column, Numbers)
         return column
 
@@ -112,7 +116,7 @@ def test_having_order_limit_and_offset_pick_rows() -> None:
         "SELECT region, COUNT(*) AS n FROM visits GROUP BY region HAVING COUNT(*) > -2 ORDER BY n DESC LIMIT 2 OFFSET 1"
     )
     query = parse(text, CATALOG)
-    made = finish(query.finish, GROUPS, lambda _: [estimate(COUNTS)], joint=False)
+    made = finish(query, answer_rows((), GROUPS), lambda _: [estimate(COUNTS)], joint=False)
     assert [GROUPS[index] for index in made.shown] == [("north",), (None,)]
 
 
@@ -126,7 +130,7 @@ def test_picked_rows_keep_only_simultaneous_ranges() -> None:
     for clause, parts in (("", 1), ("ORDER BY n", 1), ("ORDER BY n LIMIT 1", 4), ("HAVING COUNT(*) > 0", 4)):
         asked.clear()
         query = parse(f"SELECT region, COUNT(*) AS n FROM visits GROUP BY region {clause}", CATALOG)
-        finish(query.finish, GROUPS, estimated, joint=False)
+        finish(query, answer_rows((), GROUPS), estimated, joint=False)
         assert max(asked) == parts, clause
 
 
@@ -144,7 +148,7 @@ def test_a_truth_that_noise_decided_is_a_number_that_may_be_either(truth: str, k
     """CAST(COUNT(*) > 2 AS INTEGER) had a range of no width, and covered 72 times in 100."""
     query = parse(f"SELECT CAST({truth} AS {kind}) AS x, CAST({truth} AS {kind}) * 7 AS y FROM visits", CATALOG)
     measures = [estimate((10.0,), 6.0) for _ in query.plan.measures]
-    first, second = finish(query.finish, ((),), lambda _: measures, joint=False).columns
+    first, second = finish(query, answer_rows((), ((),)), lambda _: measures, joint=False).columns
     assert isinstance(first, Numbers)
     assert isinstance(second, Numbers)
     assert (first.low[0], first.high[0]) == (0, 1)
@@ -153,7 +157,7 @@ def test_a_truth_that_noise_decided_is_a_number_that_may_be_either(truth: str, k
 
 def test_a_truth_about_keys_alone_is_certain() -> None:
     query = parse("SELECT CAST(region = 'north' AS INTEGER) AS x, COUNT(*) FROM visits GROUP BY region", CATALOG)
-    column = finish(query.finish, GROUPS, lambda _: [estimate(COUNTS, 6.0)], joint=False).columns[0]
+    column = finish(query, answer_rows((), GROUPS), lambda _: [estimate(COUNTS, 6.0)], joint=False).columns[0]
     assert isinstance(column, Numbers)
     assert column.low.tolist()[:2] == column.high.tolist()[:2] == [1, 0]
 
@@ -174,7 +178,7 @@ def test_a_truth_about_keys_alone_is_certain() -> None:
 def test_reals_have_the_range_that_they_have_in_rows(text: str, value: float | None) -> None:
     """Above 2^500 is NULL, below 2^-500 is 0, and the ranges say no more than that."""
     query = parse(f"SELECT {text} AS x FROM visits", CATALOG)
-    finished = finish(query.finish, ((),), lambda _: [estimate((10.0,), 3.0)], joint=False)
+    finished = finish(query, answer_rows((), ((),)), lambda _: [estimate((10.0,), 3.0)], joint=False)
     (made,) = finished.columns
     assert isinstance(made, Numbers)
     assert plain(made) == [value]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sfumato.errors import InvalidParameter
+from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Scaled
+from sfumato.plan.expressions import Reference
 from sfumato.plan.limits import Strategy
-from sfumato.plan.nodes import Filter, Join, Query, Scan, relations
+from sfumato.plan.nodes import Filter, GroupKey, Join, Query, Scan, relations
+from sfumato.plan.noisy_rows import Finish, Outer
 from sfumato.plan.words import bounds, enforced, many, measured, names, words
 from sfumato.policy import Policy
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, percent, shown
+from sfumato.release.answer_rows import AnswerRows, answer_rows
 from sfumato.release.finishing import picks, simultaneous
 from sfumato.release.preparing import Prepared
 
@@ -74,15 +79,21 @@ class Explanation:
 
 
 def explain(
-    text: str, query: Query, policy: Policy, groups: int, prepared: Prepared, confidence: Number = "0.95"
+    text: str,
+    query: Query,
+    policy: Policy,
+    groups: Sequence[GroupKey],
+    prepared: Prepared,
+    confidence: Number = "0.95",
 ) -> Explanation:
-    operators = [*_sources(query, policy), _limit(prepared), _group(query, groups)]
-    picked = picks(query.finish)
+    operators = [*_sources(query, policy), _limit(prepared), _group(query, len(groups))]
+    rows = answer_rows(query.finish.sets, groups)
+    picked = picks(query)
     sure = f"with {percent(confidence)} confidence{', all at once since rows are picked by them' if picked else ''}"
     share = len(prepared.mechanisms)
     for scaled, mechanism in zip(prepared.bounded.measures, prepared.mechanisms, strict=True):
-        together = simultaneous(query.finish, groups) if picked else scaled.coordinates
-        width = mechanism.error(confidence, max(1, together)) * scaled.unit_value
+        together = max(1, simultaneous(query, len(rows.keys)) if picked else scaled.coordinates)
+        width = mechanism.error(confidence, together) * scaled.unit_value
         operators.append(Operator("measure", measured(scaled.measure), _sensitivity(scaled)))
         price = f"1/{share} of the price" if share > 1 else "the whole price"
         on = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""
@@ -93,7 +104,10 @@ def explain(
                 f"±{shown(float(width))}{on} {sure}, for {price}",
             )
         )
-    operators.append(_finish(query))
+        operators += _subtotals(scaled, mechanism, rows, confidence, together)
+    first, *others = names(query)
+    operators.append(_finish(query.finish, first))
+    operators += [_outer(each, meant) for each, meant in zip(query.outer, others, strict=True)]
     return Explanation(text, str(prepared.price), tuple(operators), prepared.reason, ())
 
 
@@ -141,6 +155,24 @@ def _group(query: Query, groups: int) -> Operator:
     )
 
 
+def _subtotals(
+    scaled: Scaled, mechanism: Additive, rows: AnswerRows, confidence: Number, together: int
+) -> list[Operator]:
+    """What subtotals add: their noise is that of their groups together."""
+    if not rows.sums:
+        return []
+    most = int(rows.terms.max())
+    width = mechanism.sum_error(most, confidence, together) * scaled.unit_value
+    what = f"sums of up to {many(most, 'group')}"
+    return [Operator("subtotals", what, f"±{shown(float(width))} on the longest; free: made of the noisy groups")]
+
+
+def _outer(query: Outer, meant: Mapping[Reference, str]) -> Operator:
+    found = _finish(query.finish, meant)
+    picked = [] if query.where is None else [f"where {words(query.where, meant)}"]
+    return replace(found, name="outer", what=", ".join([*picked, found.what]))
+
+
 def _sensitivity(scaled: Scaled) -> str:
     change = scaled.sensitivity
     known = bounds(scaled)
@@ -149,8 +181,7 @@ def _sensitivity(scaled: Scaled) -> str:
     return f"{known}; {size}" if known else size
 
 
-def _finish(query: Query) -> Operator:
-    finish, meant = query.finish, names(query.plan)
+def _finish(finish: Finish, meant: Mapping[Reference, str]) -> Operator:
     clauses = [f"{each.name} = {words(each.expression, meant)}" for each in finish.outputs]
     clauses += [f"having {words(finish.having, meant)}"] if finish.having is not None else []
     clauses += ["ordered"] if finish.order else []

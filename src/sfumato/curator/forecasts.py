@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.nodes import Finish, Query
+from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.noisy_rows import Finish
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, whole
-from sfumato.release.finishing import Numbers, finish, picks, simultaneous
+from sfumato.release.answer_rows import answer_rows, one_row_per_set
+from sfumato.release.finishing import finish, picks, simultaneous
 from sfumato.release.measured import Measured, estimating, scales
+from sfumato.release.noisy_columns import Numbers
 from sfumato.release.preparing import Prepared
 
 Width = float | Mapping[int, float]
@@ -74,9 +77,9 @@ def _width(found: Any, name: str) -> Width:
 
 
 def half_widths(
-    query: Query, prepared: Prepared, groups: int, confidence: Number, size: int | None
+    query: Query, prepared: Prepared, groups: Sequence[GroupKey], confidence: Number, size: int | None
 ) -> dict[str, Width]:
-    """Give every numeric column's half-width at this confidence.
+    """Give every numeric column's half-width at this confidence: of the widest row, where there are subtotals.
 
     A column whose width depends on what is in the group is evaluated as if a group held so many rows, spread evenly
     over the range of what is averaged, and added up at the middle of its range.
@@ -92,18 +95,26 @@ def half_widths(
     return columns
 
 
-def _widths(query: Query, prepared: Prepared, groups: int, level: Fraction, size: int) -> dict[str, float]:
-    """Measure a stand-in for the data: one group of so many rows, without noise, with the ranges of noise."""
-    totals = tuple(int(size * total / each.unit_value) for each in prepared.bounded.measures for total in each.middle)
-    measured = Measured(scales(prepared), tuple((total,) for total in totals))
-    together = simultaneous(query.finish, groups) if picks(query.finish) else None
-    key = (None,) * len(query.plan.keys)
-    estimates = estimating(measured, level)
-    made = finish(Finish(query.finish.outputs), [key], lambda parts: estimates(together or parts), joint=False)
+def _widths(
+    query: Query, prepared: Prepared, groups: Sequence[GroupKey], level: Fraction, size: int
+) -> dict[str, float]:
+    """Measure a stand-in for the data: groups of so many rows, without noise, with the ranges of noise.
+
+    One group is enough, or one for each grouping set, unless rows are put together by windows or an outer SELECT.
+    """
+    sets, apart = query.finish.sets, not (query.finish.windows or query.outer)
+    rows = one_row_per_set(sets, groups) if apart else answer_rows(sets, groups)
+    count = 1 if apart else len(groups)
+    totals = (int(size * total / each.unit_value) for each in prepared.bounded.measures for total in each.middle)
+    measured = Measured(scales(prepared), tuple((total,) * count for total in totals))
+    together = simultaneous(query, len(answer_rows(sets, groups).keys)) if picks(query) else None
+    estimates = estimating(measured, level, rows)
+    shown = replace(query, finish=Finish(query.finish.outputs)) if apart else query
+    made = finish(shown, rows, lambda parts: estimates(together or parts), joint=False)
     return {
-        output.name: float(max((column.high - column.value)[0], (column.value - column.low)[0]))
-        for output, column in zip(query.finish.outputs, made.columns, strict=True)
-        if isinstance(column, Numbers) and not np.isnan(column.value[0])
+        output.name: float(np.nanmax([column.high - column.value, column.value - column.low]))
+        for output, column in zip(query.outputs, made.columns, strict=True)
+        if isinstance(column, Numbers) and not np.isnan(column.value).all()
     }
 
 

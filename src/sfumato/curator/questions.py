@@ -23,6 +23,7 @@ from sfumato.plan.warnings import undeclared
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
+from sfumato.release.answer_rows import answer_rows
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
 from sfumato.release.measured import GroupTotals, Measured, estimating
@@ -76,7 +77,8 @@ class Question:
     @cached_property
     def options(self) -> tuple[Bounded, ...]:
         """The sound ways to limit what one unit changes."""
-        if len(self.groups) * len(self.query.plan.measures) > MOST_NUMBERS:
+        rows = len(self.groups) * max(1, len(self.query.finish.sets))
+        if rows * len(self.query.plan.measures) > MOST_NUMBERS:
             raise Unsupported(
                 "too-many-numbers",
                 f"an answer is made of at most {MOST_NUMBERS:,} noisy numbers",
@@ -122,7 +124,7 @@ class Question:
         """Operator by operator, what happens and what it costs; at ε = 1 when no price is named. Free."""
         request = Request(epsilon, delta, rho, within, confidence, mechanism)
         prepared = self._prepared(request if request.named else replace(request, epsilon=1))
-        found = explain(self.text, self.query, self._context.policy, len(self.groups), prepared, confidence)
+        found = explain(self.text, self.query, self._context.policy, self.groups, prepared, confidence)
         return replace(found, warnings=self.warnings)
 
     def error(
@@ -186,7 +188,8 @@ class Question:
 
     def _answer(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
         measured = found.value
-        finished = finish(self.query.finish, measured.keys.groups, estimating(measured, confidence), joint=joint)
+        rows = answer_rows(self.query.finish.sets, measured.keys.groups)
+        finished = finish(self.query, rows, estimating(measured, confidence, rows), joint=joint)
         words = tuple(scale.mechanism.words(scale.unit_value) for scale in measured.scales)
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
         return answer(self.query, finished, paper, self.warnings)
@@ -218,7 +221,7 @@ class Question:
         # the declared size is of units: it is a number of rows only where each row is one
         known = self.table.every_row and not self.query.plan.keys
         size = self._context.policy.size if known else None
-        return half_widths(self.query, prepared, len(self.groups), confidence, size)
+        return half_widths(self.query, prepared, self.groups, confidence, size)
 
     def _least_price(self, request: Request) -> Fraction:
         within, confidence = request.within, request.confidence

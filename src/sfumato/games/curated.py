@@ -26,7 +26,8 @@ from sfumato.plan.expressions import Column, Expression, Field
 from sfumato.plan.functions import call, literal
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Count
-from sfumato.plan.nodes import Aggregate, Finish, GroupKey, Query, Scan
+from sfumato.plan.nodes import Aggregate, GroupKey, Query, Scan
+from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings import Integers, LinearScores, Supports, Thresholds, Totals
 from sfumato.plan.words import many
 from sfumato.policy import Type

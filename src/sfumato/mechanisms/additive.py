@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import gaussian, grids, guide_tables, laplace
+from sfumato.mechanisms import gaussian, grids, guide_tables, laplace, noise_sums
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec, compose
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
@@ -106,6 +106,11 @@ class Laplace:
         steps = max(0, math.ceil(b * (lift - math.log(beta)) * (1 + 1e-12)) - 1)
         return steps * (self.grid or Fraction(1))
 
+    def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
+        """The same for k sums of so many noises each, which may share noises (``noise_sums``; a union bound)."""
+        width = noise_sums.laplace_width(float(max(self.sizes)), terms, _rarely(confidence, k))
+        return width * (self.grid or Fraction(1))
+
     def words(self, unit_value: Fraction = Fraction(1)) -> str:
         return f"Laplace, scale {_largest(self.scale, unit_value)}"
 
@@ -192,6 +197,15 @@ class Gaussian:
         """The least half-width w with P(all of k noises within ±w) ≥ confidence, by the law's own tail."""
         beta, sigma = _miss(confidence, k), float(max(self.sizes))
         return _gaussian_width(sigma, beta) * (self.grid or Fraction(1))
+
+    def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
+        """The same for k sums of so many noises each, which may share noises (``noise_sums``; a union bound)."""
+        miss, sigma = _rarely(confidence, k), float(max(self.sizes))
+        one = noise_sums.gaussian_miss(sigma, terms, miss)
+        width = math.ceil(noise_sums.gaussian_chernoff(sigma, terms, miss))
+        if one > 0:
+            width = min(width, _gaussian_width(sigma * math.sqrt(terms) * (1 + 1e-12), one))
+        return width * (self.grid or Fraction(1))
 
     def words(self, unit_value: Fraction = Fraction(1)) -> str:
         return f"Gaussian, σ {_largest(self.sigma, unit_value)}"
@@ -297,6 +311,11 @@ def _miss(confidence: Number, k: int) -> float:
     """
     outside = float(1 - exact(confidence, "confidence", CONFIDENCE))
     return -math.expm1(math.log1p(-outside) / whole(k, "k", at_least=1)) * (1 - 1e-14)
+
+
+def _rarely(confidence: Number, k: int) -> float:
+    """The probability with which each of k events that depend on one another may fail."""
+    return float(1 - exact(confidence, "confidence", CONFIDENCE)) / whole(k, "k", at_least=1) * (1 - 1e-14)
 
 
 def _gaussian_width(sigma: float, beta: float) -> int:

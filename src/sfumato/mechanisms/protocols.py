@@ -70,6 +70,10 @@ class Additive(Mechanism, Protocol):
         """The half-width that holds all of k noises with this confidence."""
         ...
 
+    def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
+        """The half-width that holds all of k sums, of so many noises each, with this confidence."""
+        ...
+
     def words(self, unit_value: Fraction = Fraction(1)) -> str:
         """The noise in words, in terms in which one whole number of the totals has this value."""
         ...

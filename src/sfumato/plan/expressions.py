@@ -44,8 +44,35 @@ class Result:
     """How many noises stand behind it."""
 
 
-Reference = Field | Key | Result
-"""What a column is: a field below the aggregate; a key or a result above it."""
+@codec.value("summed-over")
+@dataclass(frozen=True)
+class SummedOver:
+    """Whether a row is a subtotal over all values of a key: 1 if so, else 0. This is what GROUPING(key) says."""
+
+    index: int
+
+
+@codec.value("shown-column")
+@dataclass(frozen=True)
+class Shown:
+    """A column of the noisy rows that an outer SELECT reads, by its place."""
+
+    index: int
+    noises: int = field(default=1, compare=False)
+    """How many noises stand behind it: none where it is made of keys."""
+
+
+@codec.value("windowed")
+@dataclass(frozen=True)
+class Windowed:
+    """A function of a noisy row among others, by its place among the windows of a SELECT."""
+
+    index: int
+    noises: int = field(default=1, compare=False)
+
+
+Reference = Field | Key | Result | SummedOver | Shown | Windowed
+"""What a column is: a field below the aggregate; above it a key, a result, or what is made of noisy rows."""
 
 
 @codec.value("column")
@@ -121,6 +148,11 @@ def walk(expression: Expression) -> Iterator[Expression]:
 def columns(expression: Expression) -> dict[Reference, Domain]:
     """The columns an expression reads, in the order of their first use."""
     return {node.reference: node.domain for node in walk(expression) if isinstance(node, Column)}
+
+
+def noises(expression: Expression) -> int:
+    """How many noises stand behind an expression over noisy rows: a mean is made of two."""
+    return sum(getattr(each, "noises", 0) for each in columns(expression))
 
 
 Resolve = Callable[[str | None, str], Expression]

@@ -60,8 +60,10 @@ class Estimator(Protocol):
 
     coordinates: ClassVar[int]
     """How many totals, and so how many noises, stand behind one number."""
+    adds_up: ClassVar[bool]
+    """Whether the number of several groups together is the sum of theirs."""
 
-    def estimate(self, totals: Sequence[Floats], width: float) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], width: float | Floats) -> Estimate:
         """The number and its range, given totals in the measure's own terms that are each within ±width."""
         ...
 
@@ -74,8 +76,9 @@ class Total:
     whole: bool
     """The exact number was a whole one: the noisy one is shown rounded."""
     coordinates: ClassVar[int] = 1
+    adds_up: ClassVar[bool] = True
 
-    def estimate(self, totals: Sequence[Floats], width: float) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], width: float | Floats) -> Estimate:
         (value,) = totals
         return Estimate(np.round(value) if self.whole else value, value - width, value + width)
 
@@ -93,12 +96,13 @@ class Ratio:
     low: Fraction
     high: Fraction
     coordinates: ClassVar[int] = 2
+    adds_up: ClassVar[bool] = False
 
     def __init__(self, low: Number, high: Number) -> None:
         object.__setattr__(self, "low", exact(low, "low"))
         object.__setattr__(self, "high", exact(high, "high"))
 
-    def estimate(self, totals: Sequence[Floats], width: float) -> Estimate:
+    def estimate(self, totals: Sequence[Floats], width: float | Floats) -> Estimate:
         above, below = totals
         low, high = float(self.low), float(self.high)
 

@@ -5,7 +5,8 @@
     │   ├── source: a relation      Scan, Join, Filter; a Bound on top once it is decided how a unit is limited
     │   ├── keys                    the groups
     │   └── measures                what is asked of every group's rows (``plan.measures``)
-    └── finish: Finish              runs on noisy numbers only: free
+    ├── finish: Finish              runs on noisy numbers only: free (``plan.noisy_rows``)
+    └── outer: Outer, …             an outer SELECT over the rows of the one before it: free
 
 Every relation says which columns it has, what it is made from, and how many rows of one unit it holds at most. Each is
 unit-wise: it makes rows of a unit from rows of that unit alone, so what is proved of a unit's rows at one node carries
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from sfumato.plan.expressions import Expression, Field
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Measure
+from sfumato.plan.noisy_rows import Finish, Outer, Output
 from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
 
@@ -147,38 +149,18 @@ class Aggregate:
         return next(node.table for node in relations(self.source) if isinstance(node, Scan))
 
 
-@codec.value("output")
-@dataclass(frozen=True)
-class Output:
-    """One column of the answer, over keys and results."""
-
-    name: str
-    expression: Expression
-
-
-@codec.value("order")
-@dataclass(frozen=True)
-class Order:
-    expression: Expression
-    descending: bool
-    nulls_first: bool
-
-
-@codec.value("finish")
-@dataclass(frozen=True)
-class Finish:
-    outputs: tuple[Output, ...]
-    having: Expression | None = None
-    order: tuple[Order, ...] = ()
-    limit: int | None = None
-    offset: int = 0
-
-
 @codec.value("query")
 @dataclass(frozen=True)
 class Query:
     plan: Aggregate
     finish: Finish
+    outer: tuple[Outer, ...] = ()
+    """What is asked of the rows that the finish shows, from the inside out."""
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The columns of the answer."""
+        return (self.outer[-1].finish if self.outer else self.finish).outputs
 
 
 def relations(relation: Relation) -> Iterator[Relation]:

@@ -10,27 +10,23 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.costs import check
-from sfumato.plan.expressions import Call, Column, Expression, Key, Literal, Result, columns, walk
-from sfumato.plan.functions import call
+from sfumato.plan.expressions import Column, Expression, Key, Literal, Result, SummedOver, Windowed
+from sfumato.plan.functions import call, literal
+from sfumato.plan.grouping import Grouping, grouping, names_column
 from sfumato.plan.measures import Count, Distinct, Mean, Measure, Sum
-from sfumato.plan.nodes import Aggregate, Finish, Order, Output, Query
+from sfumato.plan.nodes import Aggregate, Query
+from sfumato.plan.noisy_rows import Finish, Output, Over
+from sfumato.plan.outer import MOST_COLUMNS, aggregates, aggregating, ordering, over_noisy_rows, whole
 from sfumato.plan.rows import Rows, condition, rows
-from sfumato.plan.sql_expressions import expression, reading, remembering
+from sfumato.plan.sql_expressions import Read, expression, reading, remembering
+from sfumato.plan.sql_noisy import check_finishing, over
 from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import refuse, shown
-from sfumato.policy import Type
+from sfumato.policy import Domain, Type
 
 _CLAUSES = {"expressions", "from_", "joins", "where", "with_", "group", "having", "order", "limit", "offset"}
 _AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg)
-MOST_COLUMNS = 100
-
-# fmt: off
-FINISHING = frozenset((
-    "+", "-", "*", "/", "%", "NEGATE", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "BETWEEN", "IN", "IS NULL",
-    "CASE", "IF", "COALESCE", "NULLIF", "ABS", "ROUND", "FLOOR", "CEIL", "SQRT", "SIGN", "LEAST", "GREATEST", "CAST",
-))
-# fmt: on
-"""The functions that may be applied to noisy numbers."""
+_MOST_BITS = 30
 
 
 def parse(text: object, catalog: Catalog) -> Query:
@@ -45,6 +41,12 @@ def parse(text: object, catalog: Catalog) -> Query:
 
 
 def _query(select: exp.Select, catalog: Catalog) -> Query:
+    inner = aggregating(select, catalog)
+    return _measuring(select, catalog) if inner is None else over_noisy_rows(select, _query(inner, catalog))
+
+
+def _measuring(select: exp.Select, catalog: Catalog) -> Query:
+    """The query of a SELECT that reads rows of tables."""
     for part, value in select.args.items():
         if value and part not in _CLAUSES:
             raise refuse(
@@ -58,7 +60,7 @@ def _query(select: exp.Select, catalog: Catalog) -> Query:
             select, "too-many-columns", f"an answer has at most {MOST_COLUMNS} columns", "ask in two questions"
         )
     source = rows(select, catalog, {})
-    building = _Building(source, _keys(select, source))
+    building = _Building(source, grouping(select, source), aggregates(select))
     outputs = tuple(_output(item, building) for item in select.expressions)
     for index, each in enumerate(outputs):
         if each.name.lower() in {other.name.lower() for other in outputs[:index]}:
@@ -71,7 +73,7 @@ def _query(select: exp.Select, catalog: Catalog) -> Query:
     named = zip(select.expressions, outputs, strict=True)
     aliased = {item.alias.lower(): (item.this, made) for item, made in named if isinstance(item, exp.Alias)}
     building.outputs = {name: (node, made.expression) for name, (node, made) in aliased.items()}
-    finish = replace(_finish(select, building, outputs), outputs=outputs)
+    finish = _finish(select, building, outputs)
     if not building.measures:
         raise refuse(
             select,
@@ -81,19 +83,28 @@ def _query(select: exp.Select, catalog: Catalog) -> Query:
         )
     plan = Aggregate(source.relation, building.keys, tuple(building.measures))
     check(plan)
+    _check_subtotals(select, building)
     return Query(plan, finish)
 
 
 class _Building:
     """The keys and the measures found so far, while the answer's columns are read."""
 
-    def __init__(self, source: Rows, keys: tuple[Expression, ...]) -> None:
-        self.source, self.keys = source, keys
+    def __init__(self, source: Rows, grouped: Grouping, aggregated: bool) -> None:
+        self.source, self.keys, self.sets = source, grouped.keys, grouped.sets
+        self.aggregated = aggregated
+        """Whether windows are over groups: else they would be over rows of the table."""
         self.measures: dict[Measure, Column] = {}
+        self.windows: dict[Over, Column] = {}
         self.outputs: dict[str, tuple[exp.Expr, Expression]] = {}
         """The answer's own names, in small letters: what each was read from and what it became."""
-        self._named = {key: Column(Key(index), key.domain) for index, key in enumerate(keys)}
+        self._named = {key: Column(Key(index), self._shown(index)) for index, key in enumerate(self.keys)}
         self._attempt = remembering(source.resolve)
+
+    def _shown(self, index: int) -> Domain:
+        """What a key may be in the answer: NULL too in rows of sets that do not have it."""
+        domain = self.keys[index].domain
+        return replace(domain, nullable=domain.nullable or any(index not in each for each in self.sets))
 
     def measure(self, found: Measure) -> Column:
         """The column of a measure: equal measures are measured once."""
@@ -105,6 +116,20 @@ class _Building:
             return None
         made = (attempt or self._attempt)(node)
         return None if made is None else self._named.get(made)
+
+    def grouping(self, node: exp.Expr) -> Expression:
+        """GROUPING(a, b): one binary digit for each key, 1 where a row is a subtotal over it."""
+        found = [self.key(each) for each in node.expressions]
+        if not found or None in found or len(found) > _MOST_BITS:
+            rule = f"GROUPING takes keys of GROUP BY, at most {_MOST_BITS}"
+            raise refuse(node, "grouping", rule, "write GROUPING(<a column that is grouped by>)")
+        made: Expression = literal(Type.INTEGER, 0)
+        for each in found:
+            assert each is not None
+            assert isinstance(each.reference, Key)
+            bit = Column(SummedOver(each.reference.index), Domain(Type.INTEGER, bounds=(0, 1)))
+            made = bit if len(found) == 1 else call("+", call("*", made, literal(Type.INTEGER, 2)), bit)
+        return made
 
     def renamed(self) -> Callable[[exp.Expr], Expression | None]:
         """Reads parts over rows where the answer's own names stand for what they were read from."""
@@ -119,54 +144,6 @@ class _Building:
             return made
 
         return remembering(resolve)
-
-
-def _keys(select: exp.Select, source: Rows) -> tuple[Expression, ...]:
-    group = select.args.get("group")
-    if group is None:
-        return ()
-    for part, value in group.args.items():
-        if value and part != "expressions":
-            raise refuse(
-                group, "grouping-sets", f"GROUP BY {part.upper()} is not answered", "name the columns to group by"
-            )
-    if len(group.expressions) > MOST_COLUMNS:
-        raise refuse(group, "too-many-columns", f"GROUP BY takes at most {MOST_COLUMNS} columns", "group by fewer")
-    found: list[Expression] = []
-    for node in group.expressions:
-        meant = _grouped(node, select, source)
-        made = expression(meant, source.resolve)
-        if not columns(made):
-            raise refuse(node, "constant-key", "a group is a column or made from one", "group by a column")
-        if made not in found:
-            found.append(made)
-    return tuple(found)
-
-
-def _grouped(node: exp.Expr, select: exp.Select, source: Rows) -> exp.Expr:
-    """What a GROUP BY item stands for: an ordinal, an output's alias, or itself."""
-    item: exp.Expr | None = None
-    if isinstance(node, exp.Literal) and not node.is_string:
-        index = int(node.this) if node.this.isdigit() else 0
-        if not 1 <= index <= len(select.expressions):
-            raise refuse(node, "ordinal", "GROUP BY <number> counts the columns of SELECT from 1", "name the column")
-        item = select.expressions[index - 1]
-    elif isinstance(node, exp.Column) and not node.table and not _names_column(node, source):
-        item = next(
-            (
-                each
-                for each in select.expressions
-                if isinstance(each, exp.Alias) and each.alias.lower() == node.name.lower()
-            ),
-            None,
-        )
-    if item is None:
-        return node
-    return item.this if isinstance(item, exp.Alias) else item
-
-
-def _names_column(node: exp.Column, source: Rows) -> bool:
-    return any(node.name.lower() == name.lower() for names in source.scope.values() for name in names)
 
 
 def _output(item: exp.Expr, building: _Building) -> Output:
@@ -186,20 +163,40 @@ def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) ->
     """
     attempt = building.renamed() if renamed else None
 
-    def own(part: exp.Expr, _: object) -> Expression | None:
+    def own(part: exp.Expr, read: Read) -> Expression | None:
         if isinstance(part, (exp.Filter, *_AGGREGATES)):
             return building.measure(_measure(part, building.source))
+        if isinstance(part, (exp.Grouping, exp.GroupingId)):
+            return building.grouping(part)
+        if isinstance(part, exp.Window) and building.aggregated and not renamed:
+            found, domain = over(part, read)
+            return building.windows.setdefault(found, Column(Windowed(len(building.windows)), domain))
         if isinstance(part, (exp.AggFunc, exp.Window)):
             fix = "use COUNT, SUM or AVG, with FILTER (WHERE …)"
             raise refuse(part, "aggregate", f"{shown(part)} is not answered", fix)
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
             return building.outputs[part.name.lower()][1]
-        found = building.key(part, attempt)
-        return found or (_ungrouped(part, building) if isinstance(part, exp.Column) else None)
+        key = building.key(part, attempt)
+        return key or (_ungrouped(part, building) if isinstance(part, exp.Column) else None)
 
     made = reading(node, own)
-    _check_finishing(made, node)
+    check_finishing(made, node)
     return made
+
+
+def _check_subtotals(select: exp.Select, building: _Building) -> None:
+    """A subtotal is the sum of its groups, which is true of rows but not of units: one may be in several groups."""
+    if (
+        building.sets
+        and building.source.relation.most_rows != 1
+        and any(each.once_per_unit for each in building.measures)
+    ):
+        raise refuse(
+            select.args["group"],
+            "subtotals-of-units",
+            "units are counted distinct in one grouping at a time: a unit in several groups is one in their total",
+            "count rows with COUNT(*), or ask one question for each grouping",
+        )
 
 
 def _ungrouped(node: exp.Column, building: _Building) -> Expression:
@@ -210,21 +207,6 @@ def _ungrouped(node: exp.Column, building: _Building) -> Expression:
         f"{shown(node)} is neither grouped by nor inside an aggregate",
         f"add GROUP BY {shown(node)}, or use AVG({shown(node)})",
     )
-
-
-def _check_finishing(made: Expression, node: exp.Expr) -> None:
-    for part in walk(made):
-        if isinstance(part, Call) and part.function == "CAST" and not part.domain.type.numeric:
-            raise refuse(
-                node, "finish-cast", "a noisy number stays a number", "cast it to INTEGER or DOUBLE, or not at all"
-            )
-        if isinstance(part, Call) and part.function not in FINISHING:
-            raise refuse(
-                node,
-                "finish-function",
-                f"{part.function.upper()} is not applied to noisy numbers",
-                "use arithmetic, comparisons, CASE, COALESCE, ROUND, ABS, LEAST, GREATEST",
-            )
 
 
 def _measure(node: exp.Expr, source: Rows) -> Measure:
@@ -272,7 +254,7 @@ def _is_unit(node: exp.Column, source: Rows, unit: str) -> bool:
         return False
     if node.table and node.table.lower() not in {alias.lower() for alias in source.scope}:
         expression(node, source.resolve)  # says that there is no such table
-    made = expression(node, source.resolve) if _names_column(node, source) else None
+    made = expression(node, source.resolve) if names_column(node, source) else None
     return made is None or (isinstance(made, Column) and str(made.reference).lower() == unit.lower())
 
 
@@ -304,36 +286,8 @@ def _finish(select: exp.Select, building: _Building, outputs: tuple[Output, ...]
         predicate = _finishing(having.this, building, renamed=True)
         if predicate.domain.type is not Type.BOOLEAN:
             raise refuse(having, "type-mismatch", "HAVING is true or false", "compare an aggregate with a number")
-    ordered = select.args["order"].expressions if select.args.get("order") else ()
-    if len(ordered) > MOST_COLUMNS:
-        raise refuse(select.args["order"], "order", f"ORDER BY takes at most {MOST_COLUMNS} columns", "name fewer")
-    order = tuple(_order(each, building, outputs) for each in ordered)
-    return Finish((), predicate, order, _whole(select, "limit"), _whole(select, "offset") or 0)
-
-
-def _order(node: exp.Ordered, building: _Building, outputs: tuple[Output, ...]) -> Order:
-    if not isinstance(node, exp.Ordered) or node.args.get("with_fill"):
-        raise refuse(node, "order", "ORDER BY takes columns with ASC or DESC", "name a column of the answer")
-    target = node.this
-    if isinstance(target, exp.Literal) and not target.is_string:
-        index = int(target.this) if target.this.isdigit() else 0
-        if not 1 <= index <= len(outputs):
-            raise refuse(node, "ordinal", "ORDER BY <number> counts the columns of SELECT from 1", "name the column")
-        made = outputs[index - 1].expression
-    else:
-        made = _finishing(target, building, renamed=True)
-    return Order(made, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
-
-
-def _whole(select: exp.Select, clause: str) -> int | None:
-    node = select.args.get(clause)
-    if node is None:
-        return None
-    value = node.expression
-    if any(part for name, part in node.args.items() if name != "expression"):
-        raise refuse(
-            node, clause, f"{clause.upper()} is a number of rows and nothing more", f"write {clause.upper()} 10"
-        )
-    if not (isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit() and len(value.this) < 10):
-        raise refuse(node, clause, f"{clause.upper()} is a whole number", f"write {clause.upper()} 10")
-    return int(value.this)
+    order = ordering(select, outputs, lambda node: _finishing(node, building, renamed=True))
+    windows = tuple(building.windows)
+    return Finish(
+        outputs, predicate, order, whole(select, "limit"), whole(select, "offset") or 0, building.sets, windows
+    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sfumato.plan.bounding import Bounded, Scaled
-from sfumato.plan.expressions import Call, Column, Expression, Key, Reference, Result
+from sfumato.plan.expressions import Call, Column, Expression, Key, Reference, Result, Shown, SummedOver, Windowed
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Measure
-from sfumato.plan.nodes import Aggregate
+from sfumato.plan.nodes import Query
+from sfumato.plan.noisy_rows import Finish, Over, RowTotal
 from sfumato.policy import Type
 from sfumato.privacy.numbers import shown, text
 
@@ -30,10 +31,38 @@ def words(expression: Expression, names: Mapping[Reference, str] | None = None) 
     return f"{name}({', '.join(arguments)})"
 
 
-def names(plan: Aggregate) -> dict[Reference, str]:
-    """What the columns of a Finish stand for."""
-    keys: dict[Reference, str] = {Key(index): words(key) for index, key in enumerate(plan.keys)}
-    return keys | {Result(index): measured(each) for index, each in enumerate(plan.measures)}
+def names(query: Query) -> list[dict[Reference, str]]:
+    """What the columns of the Finish of a query stand for, and then of each outer SELECT."""
+    keys: dict[Reference, str] = {Key(index): words(key) for index, key in enumerate(query.plan.keys)}
+    keys |= {SummedOver(index): f"GROUPING({words(key)})" for index, key in enumerate(query.plan.keys)}
+    results: dict[Reference, str] = {Result(index): measured(each) for index, each in enumerate(query.plan.measures)}
+    found = [_with_windows(keys | results, query.finish)]
+    below = query.finish
+    for outer in query.outer:
+        known: dict[Reference, str] = {Shown(index): each.name for index, each in enumerate(below.outputs)}
+        own: dict[Reference, str] = {Key(index): words(key, known) for index, key in enumerate(outer.keys)}
+        own |= {Result(index): row_total(each, known) for index, each in enumerate(outer.totals)}
+        found.append(_with_windows(known | own, outer.finish))
+        below = outer.finish
+    return found
+
+
+def row_total(total: RowTotal, names: Mapping[Reference, str]) -> str:
+    """An aggregate of noisy rows."""
+    of = "*" if total.argument is None else words(total.argument, names)
+    return f"{total.function}({of})" + (f" where {words(total.where, names)}" if total.where is not None else "")
+
+
+def _with_windows(known: dict[Reference, str], finish: Finish) -> dict[Reference, str]:
+    return known | {Windowed(index): _over(each, known) for index, each in enumerate(finish.windows)}
+
+
+def _over(window: Over, names: Mapping[Reference, str]) -> str:
+    of = words(window.argument, names) if window.argument is not None else "*" if window.function == "COUNT" else ""
+    clauses = [f"PARTITION BY {', '.join(words(each, names) for each in window.partition)}"] if window.partition else []
+    ordered = [words(each.expression, names) + " DESC" * each.descending for each in window.order]
+    clauses += [f"ORDER BY {', '.join(ordered)}"] if ordered else []
+    return f"{window.function}({of}) OVER ({' '.join(clauses)})"
 
 
 def measured(measure: Measure) -> str:

@@ -24,8 +24,9 @@ from sfumato.plan.nodes import Query
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.release.chart_data import ChartData, Interval
-from sfumato.release.finishing import Finished, Keys, Numbers, Truths
+from sfumato.release.finishing import Finished
 from sfumato.release.formatting import cell, key, outward
+from sfumato.release.noisy_columns import Keys, Numbers, Truths
 from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
 from sfumato.release.text_bars import bars
@@ -212,10 +213,10 @@ class Answer:
 
 
 def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[str, ...] = ()) -> Answer:
-    names = tuple(output.name for output in query.finish.outputs)
-    types = tuple(output.expression.domain.type for output in query.finish.outputs)
+    names = tuple(output.name for output in query.outputs)
+    types = tuple(output.expression.domain.type for output in query.outputs)
     columns, intervals, keys = [], {}, []
-    for output, made in zip(query.finish.outputs, finished.columns, strict=True):
+    for output, made in zip(query.outputs, finished.columns, strict=True):
         columns.append(_values(made, finished.shown, output.expression.domain.type))
         if isinstance(made, Numbers):
             intervals[output.name] = _ranges(made, finished.shown)
@@ -275,10 +276,12 @@ def _arrow(kind: Type, cells: list[Any]) -> pyarrow.Array:
 
 def _possible(query: Query) -> dict[str, tuple[float, float]]:
     """The bounds of every column that is a result and nothing else, where the result has bounds."""
+    if query.outer:
+        return {}
     known: dict[Reference, tuple[Fraction, Fraction] | None] = {
         Result(index): each.possible for index, each in enumerate(query.plan.measures)
     }
-    columns = ((each.name, each.expression) for each in query.finish.outputs if isinstance(each.expression, Column))
+    columns = ((each.name, each.expression) for each in query.outputs if isinstance(each.expression, Column))
     ends = ((name, known.get(column.reference)) for name, column in columns)
     return {name: (float(end[0]), float(end[1])) for name, end in ends if end is not None and end[0] < end[1]}
 

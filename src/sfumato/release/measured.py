@@ -15,6 +15,7 @@ from sfumato.plan.readings import Integers
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
+from sfumato.release.answer_rows import AnswerRows
 from sfumato.release.group_keys import ONE_GROUP, GroupKeys
 from sfumato.release.measurement import Batch
 from sfumato.release.preparing import Prepared
@@ -89,8 +90,13 @@ def scales(prepared: Prepared) -> tuple[Scale, ...]:
     )
 
 
-def estimating(measured: Measured, confidence: Number) -> Callable[[int], list[Estimate]]:
-    """A function from ``parts`` to every measure, with ranges that hold for so many noises at once."""
+def estimating(
+    measured: Measured, confidence: Number, rows: AnswerRows | None = None
+) -> Callable[[int], list[Estimate]]:
+    """A function from ``parts`` to every measure, with ranges that hold for so many noises at once.
+
+    With subtotals among the rows, ``parts`` are sums of noises.
+    """
     totals = np.array(measured.columns, dtype=np.float64)
     columns, index = [], 0
     for scale in measured.scales:
@@ -101,12 +107,30 @@ def estimating(measured: Measured, confidence: Number) -> Callable[[int], list[E
 
     def estimates(parts: int) -> list[Estimate]:
         if parts not in found:
-            widths = (float(scale.mechanism.error(confidence, parts) * scale.unit_value) for scale in measured.scales)
-            scaled = zip(measured.scales, columns, widths, strict=True)
-            found[parts] = [scale.estimator.estimate(own, width) for scale, own, width in scaled]
+            scaled = zip(measured.scales, columns, strict=True)
+            if rows is None or not rows.sums:
+                found[parts] = [
+                    scale.estimator.estimate(own, float(scale.mechanism.error(confidence, parts) * scale.unit_value))
+                    for scale, own in scaled
+                ]
+            else:
+                found[parts] = [_summed(scale, own, rows, confidence, parts) for scale, own in scaled]
         return found[parts]
 
     return estimates
+
+
+def _summed(scale: Scale, totals: list[Floats], rows: AnswerRows, confidence: Number, parts: int) -> Estimate:
+    """Of rows that are sums of groups. What adds up is the sum of what the groups show, so that totals agree where they
+    are rounded too.
+    """
+    counts, places = np.unique(rows.terms, return_inverse=True)
+    errors = [float(scale.mechanism.sum_error(int(each), confidence, parts) * scale.unit_value) for each in counts]
+    found = scale.estimator.estimate([rows.summed(each) for each in totals], np.array(errors)[places])
+    if not scale.estimator.adds_up:
+        return found
+    value = rows.summed(scale.estimator.estimate(totals, 0.0).value)
+    return Estimate(value, np.minimum(found.low, value), np.maximum(found.high, value))
 
 
 def _in_own_terms(totals: Floats, unit_value: Fraction) -> Floats:

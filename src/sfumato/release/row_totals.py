@@ -1,0 +1,216 @@
+"""Totals, ranks and windows over noisy rows, with ranges that hold whenever those of the rows do.
+
+Which rows there are may itself be decided by noisy numbers. So a total's range covers every choice of rows that numbers
+within the ranges could have made: rows that are *surely* there count in every case, others in some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.plan.expressions import Expression, noises
+from sfumato.plan.measures import Floats
+from sfumato.plan.noisy_rows import Over
+from sfumato.release.noisy_columns import Bools, Evaluated, Numbers, Truths, missing, numbers, ranks
+
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Which rows are there, and for which of them that is so for all numbers within the ranges."""
+
+    here: Bools
+    sure: Bools
+
+    @classmethod
+    def everywhere(cls, count: int) -> Presence:
+        return cls(np.ones(count, bool), np.ones(count, bool))
+
+    @property
+    def surely(self) -> Bools:
+        """Rows that are there in any case."""
+        return self.here & self.sure
+
+    @property
+    def possibly(self) -> Bools:
+        """Rows that may be there."""
+        return self.here | ~self.sure
+
+    def where(self, test: Truths) -> Presence:
+        """Those for which a test holds too."""
+        true = test.true & test.known
+        sure = (self.sure & test.sure) | (self.sure & ~self.here) | (test.sure & ~true)
+        return Presence(self.here & true, sure)
+
+    def of_groups(self, codes: Places, count: int) -> Presence:
+        """Groups are there if one of their rows is."""
+        here, surely, possibly = (_any(each, codes, count) for each in (self.here, self.surely, self.possibly))
+        return Presence(here, np.where(here, surely, ~possibly))
+
+
+def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, Places]:
+    """For each row the number of its group, and for each group one of its rows.
+
+    Groups are in the order of their first rows, those with a row that is there before others.
+    """
+    if not keys:
+        return np.zeros(len(present.here), np.intp), np.zeros(1, np.intp)
+    codes = np.zeros(len(present.here), np.intp)
+    for column in keys:
+        places = ranks(column, descending=False, nulls_first=False)
+        codes = np.unique(codes * (int(places.max(initial=0)) + 2) + places + 1, return_inverse=True)[1]
+    order = np.argsort(~present.here, kind="stable")
+    _, first, numbered = np.unique(codes[order], return_index=True, return_inverse=True)
+    by_row = np.argsort(first)
+    renumbered = np.empty(len(first), np.intp)
+    renumbered[by_row] = np.arange(len(first))
+    found = np.empty(len(codes), np.intp)
+    found[order] = renumbered[numbered]
+    return found, order[first[by_row]]
+
+
+def row_total(function: str, argument: Evaluated | None, present: Presence, codes: Places, count: int) -> Numbers:
+    """An aggregate of each group's rows; NULL counts in none."""
+    if argument is not None:
+        gone = missing(argument)
+        exact = not isinstance(argument, Numbers)
+        present = Presence(present.here & ~gone, present.sure & (~gone | exact))
+    if function == "COUNT":
+        value, low, high = (_sum(each, codes, count) for each in (present.here, present.surely, present.possibly))
+        return Numbers(value, low, high)
+    assert argument is not None
+    with np.errstate(invalid="ignore"):
+        return _TOTALS[function](numbers(argument), present, codes, count)
+
+
+def _sum(values: NDArray[np.generic], codes: Places, count: int) -> Floats:
+    return np.bincount(codes, weights=values.astype(np.float64), minlength=count).astype(np.float64)
+
+
+def _any(rows: Bools, codes: Places, count: int) -> Bools:
+    return _sum(rows, codes, count) > 0
+
+
+def _least(values: Floats, rows: Bools, codes: Places, count: int) -> Floats:
+    """The least of each group's rows; infinity where there is none."""
+    found = np.full(count, np.inf)
+    np.minimum.at(found, codes[rows], values[rows])
+    return found
+
+
+def _summed(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    here, surely, perhaps = present.here, present.surely, present.possibly & ~present.surely
+    value = _sum(np.where(here, column.value, 0), codes, count)
+    low = np.where(surely, column.low, np.where(perhaps, np.minimum(column.low, 0), 0))
+    high = np.where(surely, column.high, np.where(perhaps, np.maximum(column.high, 0), 0))
+    empty = ~_any(here, codes, count)
+    return Numbers(np.where(empty, np.nan, value), _sum(low, codes, count), _sum(high, codes, count))
+
+
+def _smallest(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    """At most the greatest that a row surely there can be, or any row if none is."""
+    value = _least(column.value, present.here, codes, count)
+    low = _least(column.low, present.possibly, codes, count)
+    among = _least(column.high, present.surely, codes, count)
+    most = -_least(-column.high, present.possibly, codes, count)
+    return Numbers(np.where(np.isinf(value), np.nan, value), low, np.where(np.isinf(among), most, among))
+
+
+def _largest(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    found = _smallest(_negated(column), present, codes, count)
+    return _negated(found)
+
+
+def _negated(column: Numbers) -> Numbers:
+    return Numbers(-column.value, -column.high, -column.low)
+
+
+def _mean(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
+    rows = _sum(present.here, codes, count)
+    total = _summed(column, present, codes, count)
+    certain = ~_any(~present.sure, codes, count)
+    least = _least(column.low, present.possibly, codes, count)
+    most = -_least(-column.high, present.possibly, codes, count)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = np.where(certain, total.low / rows, least), np.where(certain, total.high / rows, most)
+        return Numbers(total.value / rows, low, high)
+
+
+_TOTALS: dict[str, Callable[[Numbers, Presence, Places, int], Numbers]] = {
+    "SUM": _summed,
+    "AVG": _mean,
+    "MIN": _smallest,
+    "MAX": _largest,
+}
+
+
+def window(over: Over, evaluate: Callable[[Expression], Evaluated], present: Presence) -> Numbers:
+    """What a window shows in every row."""
+    codes, first = group_codes([evaluate(each) for each in over.partition], present)
+    if over.order:
+        return _ranked(over, evaluate, present, codes)
+    argument = None if over.argument is None else evaluate(over.argument)
+    found = row_total(over.function, argument, present, codes, len(first))
+    return Numbers(found.value[codes], found.low[codes], found.high[codes])
+
+
+def _ranked(over: Over, evaluate: Callable[[Expression], Evaluated], present: Presence, codes: Places) -> Numbers:
+    """A row's place among those of its partition that are there."""
+    keys = [evaluate(each.expression) for each in over.order]
+    places = np.zeros(len(codes), np.intp)
+    for order, key in zip(over.order, keys, strict=True):
+        own = ranks(key, order.descending, order.nulls_first) + 1
+        places = np.unique(places * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
+    value = _places_within(over.function, places, codes, present.here)
+    if len(over.order) == 1 and isinstance(keys[0], Numbers) and not np.isnan(keys[0].value).any():
+        column = _negated(keys[0]) if over.order[0].descending else keys[0]
+        before = _counted(column.high, present.surely, column.low, codes, "left")
+        perhaps = _counted(column.low, present.possibly, column.high, codes, "right") - present.possibly
+        return Numbers(value, np.where(over.function == "DENSE_RANK", 1.0, 1 + before), 1 + perhaps)
+    if present.sure.all() and not any(noises(order.expression) for order in over.order):
+        return Numbers(value, value, value)
+    most = _sum(present.possibly, codes, int(codes.max()) + 1)[codes]
+    return Numbers(value, np.ones(len(codes)), np.maximum(most, 1))
+
+
+def _counted(ends: Floats, rows: Bools, limits: Floats, codes: Places, side: str) -> Floats:
+    """For every row, of how many rows of its partition the end lies below its limit (with "right": or at it)."""
+    levels = np.unique(np.concatenate([ends, limits]))
+    size = len(levels) + 1
+    known = np.sort((codes * size + np.searchsorted(levels, ends))[rows])
+    wanted = codes * size + np.searchsorted(levels, limits)
+    found = np.searchsorted(known, wanted, side=side)  # type: ignore[call-overload]
+    return (found - np.searchsorted(known, codes * size, side="left")).astype(np.float64)
+
+
+def _places_within(function: str, places: Places, codes: Places, here: Bools) -> Floats:
+    """RANK, DENSE_RANK or ROW_NUMBER by places; rows that are not there are not counted."""
+    order = np.lexsort((np.arange(len(codes)), places, codes))
+    kept = here[order]
+    starts = np.concatenate([[True], codes[order][1:] != codes[order][:-1]])
+    new = starts | np.concatenate([[True], places[order][1:] != places[order][:-1]])
+    number: NDArray[Any] = np.cumsum(kept) - kept  # rows that are there before, in all partitions
+    begin = np.maximum.accumulate(np.where(starts, number, 0))
+    if function == "ROW_NUMBER":
+        found = number - begin + 1
+    elif function == "RANK":
+        found = np.maximum.accumulate(np.where(new, number, 0)) - begin + 1
+    else:
+        found = _dense(kept, new, starts)
+    result = np.empty(len(codes))
+    result[order] = found
+    return result
+
+
+def _dense(kept: Bools, new: Bools, starts: Bools) -> Floats:
+    """How many different places there are up to each row's own, in its partition."""
+    blocks = np.cumsum(new) - 1
+    counted = np.bincount(blocks, weights=kept) > 0  # a place counts if a row that is there has it
+    before: NDArray[Any] = (np.cumsum(counted) - counted)[blocks]
+    return (before - np.maximum.accumulate(np.where(starts, before, 0)) + 1).astype(np.float64)
