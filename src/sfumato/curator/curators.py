@@ -11,6 +11,7 @@ from typing import Self
 
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context
+from sfumato.curator.listings import Listing
 from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
@@ -77,7 +78,8 @@ class Curator:
     def sql(self, question: str) -> Question:
         """Understand a question in SQL, without asking it yet. This is free."""
         query = parse(question, self._catalog)
-        return Question(self._context, question, query, Limits.of(self.policy.tables[query.plan.table]))
+        asked = Listing if query.listing else Question
+        return asked(self._context, question, query, Limits.of(self.policy.tables[query.plan.table]))
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

@@ -45,6 +45,9 @@ class Grouping:
 def grouping(select: exp.Select, source: Rows) -> Grouping:
     """What GROUP BY means."""
     group = select.args.get("group")
+    if select.args.get("distinct"):
+        _check_distinct(select)
+        return Grouping(tuple(dict.fromkeys(_key(each, select, source) for each in select.expressions)))
     if group is None:
         return Grouping()
     sets = _sets(group, select)
@@ -56,13 +59,25 @@ def grouping(select: exp.Select, source: Rows) -> Grouping:
 
 
 def _placed(items: Items, keys: dict[Expression, int], select: exp.Select, source: Rows) -> tuple[int, ...]:
-    found = []
-    for node in items:
-        made = expression(_meant(node, select, source), source.resolve)
-        if not columns(made):
-            raise refuse(node, "constant-key", "a group is a column or made from one", "group by a column")
-        found.append(keys.setdefault(made, len(keys)))
+    found = (keys.setdefault(_key(each, select, source), len(keys)) for each in items)
     return tuple(dict.fromkeys(found))
+
+
+def _key(node: exp.Expr, select: exp.Select, source: Rows) -> Expression:
+    made = expression(_meant(node.unalias(), select, source), source.resolve)
+    if not columns(made):
+        raise refuse(node, "constant-key", "a group is a column or made from one", "group by a column")
+    return made
+
+
+def _check_distinct(select: exp.Select) -> None:
+    """SELECT DISTINCT lists what columns may hold, as GROUP BY them does."""
+    aggregated = any(each.find(exp.AggFunc, exp.Window) for each in select.expressions)
+    if select.args["distinct"].args.get("on") or select.args.get("group") or aggregated:
+        rule = "SELECT DISTINCT lists values of columns, and groups nothing"
+        raise refuse(select, "select-distinct", rule, "leave out DISTINCT: every group is shown once")
+    if any(each.is_star for each in select.expressions):
+        raise refuse(select, "star", "rows are never shown", "name the columns whose values are to be listed")
 
 
 def _sets(group: exp.Group, select: exp.Select) -> list[Items]:

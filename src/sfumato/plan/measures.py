@@ -8,7 +8,7 @@ become a number with a range, and how it is called in words. Nothing outside thi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol
@@ -53,6 +53,9 @@ class Estimate:
     value: Floats
     low: Floats
     high: Floats
+    sum_width: Callable[[int], float] | None = None
+    """The half-width of the sum of so many of them, which is far below that of their ranges; None where it is not known
+    to be."""
 
 
 class Estimator(Protocol):

@@ -70,7 +70,7 @@ def _naming(select: exp.Select, known: list[exp.Expr]) -> exp.Select:
 
 def aggregates(select: exp.Select) -> bool:
     """Whether it groups rows or adds them up itself."""
-    if select.args.get("group") or select.args.get("having"):
+    if select.args.get("group") or select.args.get("having") or select.args.get("distinct"):
         return True
     inside = [node for item in select.expressions for node in item.find_all(exp.AggFunc)]
     return any(node.find_ancestor(exp.Select) is select and not _windowed(node) for node in inside)
@@ -112,11 +112,15 @@ def over_noisy_rows(select: exp.Select, inner: Query) -> Query:
             f"{extra.strip('_').upper()} of noisy rows is not answered",
             "use SELECT, FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT",
         )
+    if not inner.plan.measures:
+        rule = "the inner SELECT measures nothing: its rows are what the policy declares"
+        raise refuse(select, "no-aggregate", rule, "add COUNT(*) to the inner SELECT")
     building = _Building(select, inner)
     return building.merged() if building.plain else building.staged()
 
 
 _CLAUSES = {"expressions", "from_", "where", "with_", "group", "having", "order", "limit", "offset"}
+"""DISTINCT is none of them: noisy rows are not compared."""
 
 
 class _Building:

@@ -24,7 +24,19 @@ from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import refuse, shown
 from sfumato.policy import Domain, Type
 
-_CLAUSES = {"expressions", "from_", "joins", "where", "with_", "group", "having", "order", "limit", "offset"}
+_CLAUSES = {
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "with_",
+    "group",
+    "having",
+    "order",
+    "limit",
+    "offset",
+    "distinct",
+}
 _AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg)
 _MOST_BITS = 30
 
@@ -74,7 +86,7 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
     aliased = {item.alias.lower(): (item.this, made) for item, made in named if isinstance(item, exp.Alias)}
     building.outputs = {name: (node, made.expression) for name, (node, made) in aliased.items()}
     finish = _finish(select, building, outputs)
-    if not building.measures:
+    if not building.measures and not (building.keys and aggregates(select)):
         raise refuse(
             select,
             "no-aggregate",

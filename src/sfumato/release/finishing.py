@@ -59,12 +59,15 @@ def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool)
     keys: dict[Reference, Evaluated] = {}
     for index in range(len(rows.keys[0])):
         keys[Key(index)] = Keys(objects([key[index] for key in rows.keys]))
-        keys[SummedOver(index)] = Keys(objects(rows.over[:, index].astype(int).tolist()))
+    for index, over in enumerate(rows.over.T):
+        keys[SummedOver(index)] = Keys(objects(over.astype(int).tolist()))
     together = simultaneous(query, len(rows.keys)) if joint or picks(query) else None
 
     def evaluate(expression: Expression, more: dict[Reference, Evaluated]) -> Evaluated:
         found = estimated(max(1, together or noises(expression)))
-        results = {Result(index): Numbers(each.value, each.low, each.high) for index, each in enumerate(found)}
+        results = {
+            Result(index): Numbers(each.value, each.low, each.high, each.sum_width) for index, each in enumerate(found)
+        }
         return evaluate_on(expression, keys | results | more, len(rows.keys))
 
     found = _finished(query.finish, evaluate, Presence.everywhere(len(rows.keys)))
@@ -81,7 +84,10 @@ def picks(query: Query) -> bool:
 
 
 def simultaneous(query: Query, rows: int) -> int:
-    """How many noises stand behind all cells of an answer, and behind what picks and adds up its rows."""
+    """How many noises stand behind all cells of an answer, and behind what picks and adds up its rows.
+
+    Each sum of rows has a range of its own, and an aggregate or a window has no more sums than there are rows.
+    """
     first = query.finish
     if not (first.windows or query.outer):
         return rows * sum(noises(output.expression) for output in first.outputs)
@@ -90,7 +96,8 @@ def simultaneous(query: Query, rows: int) -> int:
     for over in first.windows:
         read += [*([over.argument] if over.argument else []), *(each.expression for each in over.order)]
     used = {node.reference for each in read for node in walk(each) if isinstance(node, Column)}
-    return rows * sum(each.noises for each in used if isinstance(each, Result))
+    totals = [*first.windows, *(total for outer in query.outer for total in (*outer.totals, *outer.finish.windows))]
+    return rows * (sum(each.noises for each in used if isinstance(each, Result)) + len(totals))
 
 
 def _finished(
@@ -144,7 +151,7 @@ def _outside(query: Outer, inner: Finished) -> Finished:
 
 def _taken(column: Evaluated, places: Places) -> Evaluated:
     if isinstance(column, Numbers):
-        return Numbers(column.value[places], column.low[places], column.high[places])
+        return Numbers(column.value[places], column.low[places], column.high[places], column.sum_width)
     if isinstance(column, Keys):
         return replace(column, value=column.value[places])
     return Truths(column.true[places], column.known[places], column.sure[places])

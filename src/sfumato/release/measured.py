@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -108,16 +108,31 @@ def estimating(
     def estimates(parts: int) -> list[Estimate]:
         if parts not in found:
             scaled = zip(measured.scales, columns, strict=True)
-            if rows is None or not rows.sums:
-                found[parts] = [
-                    scale.estimator.estimate(own, float(scale.mechanism.error(confidence, parts) * scale.unit_value))
-                    for scale, own in scaled
-                ]
-            else:
-                found[parts] = [_summed(scale, own, rows, confidence, parts) for scale, own in scaled]
+            found[parts] = [
+                _summed(scale, own, rows, confidence, parts)
+                if rows is not None and rows.sums
+                else _plain(scale, own, confidence, parts)
+                for scale, own in scaled
+            ]
         return found[parts]
 
     return estimates
+
+
+def _plain(scale: Scale, totals: list[Floats], confidence: Number, parts: int) -> Estimate:
+    """Of the groups themselves, whose noises are independent.
+
+    Of n statements k are about single noises, which all hold but with probability 1 − (1 − β)^{k/n}, and n − k about
+    sums of them, each of which fails with probability at most β(1 − β)/n. Together they fail with at most β, because
+    (1 − β)^x is convex: β − 1 + (1 − β)^x ≥ (1 − x)·(1 − β)·ln(1/(1 − β)) ≥ (1 − x)·β(1 − β) for x = k/n.
+    """
+    miss = 1 - exact(confidence, "confidence")
+
+    def sum_width(terms: int) -> float:
+        return float(scale.mechanism.sum_error(terms, 1 - miss * (1 - miss), parts) * scale.unit_value)
+
+    found = scale.estimator.estimate(totals, float(scale.mechanism.error(confidence, parts) * scale.unit_value))
+    return replace(found, sum_width=sum_width) if scale.estimator.adds_up else found
 
 
 def _summed(scale: Scale, totals: list[Floats], rows: AnswerRows, confidence: Number, parts: int) -> Estimate:

@@ -31,6 +31,8 @@ class Numbers:
     value: Floats
     low: Floats
     high: Floats
+    sum_width: Callable[[int], float] | None = None
+    """The half-width of the sum of so many rows, where their noises are independent."""
 
 
 @dataclass(frozen=True)

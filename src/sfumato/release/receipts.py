@@ -83,7 +83,7 @@ class Receipt:
             ("bounds", "; ".join(self.bounds) or "none needed"),
             ("data", self.data[:16]),
             ("policy", self.policy[:16]),
-            ("ledger", f"line {self.line}, {self.hash[:16]}, {when}"),
+            ("ledger", f"line {self.line}, {self.hash[:16]}, {when}" if self.line else f"no line, {when}"),
             ("software", self.software),
         ]
         width = max(len(name) for name, _ in lines)

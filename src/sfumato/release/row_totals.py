@@ -110,7 +110,25 @@ def _summed(column: Numbers, present: Presence, codes: Places, count: int) -> Nu
     low = np.where(surely, column.low, np.where(perhaps, np.minimum(column.low, 0), 0))
     high = np.where(surely, column.high, np.where(perhaps, np.maximum(column.high, 0), 0))
     empty = ~_any(here, codes, count)
-    return Numbers(np.where(empty, np.nan, value), _sum(low, codes, count), _sum(high, codes, count))
+    ends = _sum(low, codes, count), _sum(high, codes, count)
+    if column.sum_width is not None:
+        ends = _narrowed(column, present, codes, ends)
+    return Numbers(np.where(empty, np.nan, value), *ends)
+
+
+def _narrowed(column: Numbers, present: Presence, codes: Places, ends: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    """Where it is sure which rows are added up, their noises add up as independent ones do."""
+    assert column.sum_width is not None
+    low, high = ends
+    count = len(low)
+    terms = _sum(present.here, codes, count)
+    certain = ~_any(~present.sure, codes, count) & (terms > 0)
+    sizes, places = np.unique(terms[certain], return_inverse=True)
+    width = np.array([column.sum_width(int(each)) for each in sizes])[places] if len(sizes) else np.zeros(0)
+    middle = _sum(np.where(present.here, (column.low + column.high) / 2, 0), codes, count)[certain]
+    low[certain] = np.maximum(low[certain], middle - width)
+    high[certain] = np.minimum(high[certain], middle + width)
+    return low, high
 
 
 def _smallest(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:

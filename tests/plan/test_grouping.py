@@ -1,0 +1,76 @@
+"""GROUP BY, subtotals, outer SELECTs: pairs of SQL and plan, and what must not change what is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plan.described import CATALOG
+from plan.test_sql import outcome
+from sfumato.errors import Unsupported
+from sfumato.plan.canonical import digest
+from sfumato.plan.sql import parse
+
+BLOCKS = (Path(__file__).parent / "fixtures" / "grouping.sql").read_text().split("\n\n")[1:]
+INNER = "(SELECT region, urgent, COUNT(*) AS n FROM visits GROUP BY region, urgent)"
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block[:70])
+def test_a_question_means_what_is_written_below_it(block: str) -> None:
+    lines = block.strip().splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("--"))
+    assert outcome(text) == [line.removeprefix("-- ") for line in lines if line.startswith("--")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT region, urgent, COUNT(*) AS n FROM visits GROUP BY ROLLUP (region, urgent)",
+        "SELECT region, urgent, GROUPING(urgent) AS g, COUNT(*) AS n FROM visits GROUP BY CUBE (region, urgent)",
+        "SELECT COUNT(*) AS n FROM visits GROUP BY GROUPING SETS ((region, urgent), (urgent))",
+        "SELECT region, urgent, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS share FROM visits GROUP BY ALL",
+        f"SELECT region, SUM(n) AS n FROM {INNER} GROUP BY region",
+        f"SELECT MAX(n) AS most FROM {INNER} WHERE n > 10",
+        f"SELECT * FROM {INNER} ORDER BY n LIMIT 3",
+        f"WITH t AS {INNER}, u AS (SELECT region, n FROM t WHERE urgent) SELECT AVG(n) AS mean FROM u",
+    ],
+)
+def test_whatever_is_done_with_noisy_rows_the_same_is_measured(text: str) -> None:
+    """The price, the noise and a stored answer depend on the plan alone."""
+    plain = parse("SELECT region, urgent, COUNT(*) AS n FROM visits GROUP BY region, urgent", CATALOG)
+    assert digest(parse(text, CATALOG).plan) == digest(plain.plan)
+
+
+def test_an_outer_select_that_only_picks_is_the_same_question() -> None:
+    inner = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region"
+    assert parse(f"SELECT region, n FROM ({inner}) WHERE n > 5", CATALOG) == parse(f"{inner} HAVING n > 5", CATALOG)
+    assert parse(f"SELECT n FROM ({inner} ORDER BY n)", CATALOG).finish.order
+
+
+def test_subtotals_of_units_are_refused_unless_a_unit_has_one_row() -> None:
+    """Two groups of one unit have one unit in all: a sum of noisy counts would say two."""
+    with pytest.raises(Unsupported, match="subtotals-of-units"):
+        parse("SELECT region, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY ROLLUP (region)", CATALOG)
+
+
+def test_every_fix_of_a_refusal_works() -> None:
+    for text in (
+        "SELECT region, COUNT(*) AS n FROM visits GROUP BY ALL",
+        "SELECT region, COUNT(*) AS n FROM visits GROUP BY ROLLUP (region)",
+        "SELECT COUNT(DISTINCT patient_id) AS n FROM visits",
+        f"SELECT SUM(n) OVER (PARTITION BY region) AS s FROM {INNER}",
+        f"SELECT RANK() OVER (ORDER BY n DESC) AS place FROM {INNER}",
+        f"SELECT region, SUM(n) AS s FROM {INNER} GROUP BY region",
+        f"SELECT region, n FROM {INNER}",
+        "SELECT DISTINCT region FROM visits",
+    ):
+        parse(text, CATALOG)
+
+
+def test_subqueries_that_stand_upon_one_another_have_an_end() -> None:
+    text = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region LIMIT 3"
+    for _ in range(9):
+        text = f"SELECT region, n FROM ({text}) LIMIT 3"
+    with pytest.raises(Unsupported, match="too-deep"):
+        parse(text, CATALOG)
