@@ -75,6 +75,31 @@ CLAUSES = (
         "SELECT DATE_TRUNC('month', day) AS month, origin, COUNT(*) FROM flights GROUP BY month, origin",
     ),
     (
+        "GROUP BY ALL, GROUP BY 1, GROUP BY ()",
+        "every column that is no aggregate; the first column; no key",
+        "SELECT origin, carrier, COUNT(*) FROM flights GROUP BY ALL",
+    ),
+    (
+        "ROLLUP, CUBE, GROUPING SETS, GROUPING(a)",
+        "subtotals, which are sums of the groups: free beside them ([how](../how-to/subtotals.md))",
+        "SELECT origin, carrier, GROUPING(carrier) AS over, COUNT(*) FROM flights GROUP BY ROLLUP (origin, carrier)",
+    ),
+    (
+        "SELECT … FROM (SELECT … GROUP BY …)",
+        "over noisy rows: columns, WHERE, ORDER BY, LIMIT, GROUP BY keys with COUNT, SUM, AVG, MIN, MAX; free",
+        "SELECT MAX(n) - MIN(n) AS gap FROM (SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin)",
+    ),
+    (
+        "… OVER ([PARTITION BY …])",
+        "COUNT, SUM, AVG, MIN, MAX of noisy rows; RANK, DENSE_RANK, ROW_NUMBER with ORDER BY; free",
+        "SELECT origin, COUNT(*) * 100.0 / SUM(COUNT(*)) OVER () AS percent FROM flights GROUP BY origin",
+    ),
+    (
+        "SELECT DISTINCT",
+        "values that are declared, whether any row has them or not; from the policy, free",
+        "SELECT DISTINCT origin, carrier FROM flights",
+    ),
+    (
         "HAVING, ORDER BY, LIMIT, OFFSET",
         "on the noisy numbers: free",
         "SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier HAVING n > 100 ORDER BY n DESC LIMIT 3 OFFSET 1",
@@ -90,7 +115,19 @@ REFUSED = (
     ("rows themselves", "SELECT * FROM flights", "star", "COUNT, SUM, AVG"),
     ("the id", "SELECT COUNT(*) FROM flights WHERE tailnum = 'N1'", "unit-column", "COUNT(DISTINCT id)"),
     ("MIN, MAX, MEDIAN, …", "SELECT MAX(delay) FROM flights", "aggregate", "COUNT_IF(x > …)"),
-    ("windows", "SELECT SUM(delay) OVER () FROM flights", "aggregate", "GROUP BY"),
+    ("windows over rows", "SELECT SUM(delay) OVER () FROM flights", "aggregate", "GROUP BY"),
+    (
+        "units in subtotals",
+        "SELECT origin, COUNT(DISTINCT tailnum) FROM flights GROUP BY ROLLUP (origin)",
+        "subtotals-of-units",
+        "COUNT(*), or one question for each grouping",
+    ),
+    (
+        "noisy numbers as keys",
+        "SELECT n, COUNT(*) FROM (SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin) GROUP BY n",
+        "noisy-key",
+        "WHERE n > …",
+    ),
     ("the clock", "SELECT COUNT(*) FROM flights WHERE day < CURRENT_DATE", "clock", "DATE '2013-08-01'"),
     ("chance", "SELECT COUNT(*) FROM flights WHERE RANDOM() < 0.5", "random", "nothing: noise is ours to add"),
     ("regular expressions", "SELECT COUNT(*) FROM flights WHERE REGEXP_MATCHES(origin, 'J')", "regex", "LIKE"),

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import InvalidParameter
+from sfumato.plan.bounding import Bounded
+from sfumato.plan.expressions import Expression
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish
+from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, whole
 from sfumato.release.answer_rows import answer_rows, one_row_per_set
@@ -113,9 +116,20 @@ def _widths(
     made = finish(shown, rows, lambda parts: estimates(together or parts), joint=False)
     return {
         output.name: float(np.nanmax([column.high - column.value, column.value - column.low]))
+        + _rounded_parts(output.expression, prepared.bounded, int(rows.terms.max() if apart else len(rows.keys)))
         for output, column in zip(query.outputs, made.columns, strict=True)
         if isinstance(column, Numbers) and not np.isnan(column.value).all()
     }
+
+
+def _rounded_parts(expression: Expression, bounded: Bounded, terms: int) -> float:
+    """How much further a total that is shown may lie from the one that was drawn than a single number may.
+
+    Weighted counts are drawn in parts of one and shown as the nearest whole number, which moves each by up to a half; a
+    total is the sum of what is shown.
+    """
+    parts = any(each.unit_value.denominator > 1 and each.estimator.adds_up for each in bounded.measures)
+    return (terms - 1) / 2 if parts and expression.domain.type is Type.INTEGER else 0.0
 
 
 def shown(width: Width) -> str:

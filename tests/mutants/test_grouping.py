@@ -1,0 +1,140 @@
+"""Seeded bugs in subtotals and outer SELECTs: narrow ranges, totals that do not agree, rows taken for sure."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_WIDTHS = ("mechanisms/test_noise_sums.py",)
+_OUTER = ("release/test_outer_rows.py",)
+MUTANTS = (
+    Mutant(
+        "a subtotal has the range of one group",
+        Kind.SENSITIVITY,
+        "release/measured.py",
+        "scale.mechanism.sum_error(int(each), confidence, parts)",
+        "scale.mechanism.sum_error(1, confidence, parts)",
+        ("release/test_subtotals.py::test_ranges_of_subtotals_hold",),
+    ),
+    Mutant(
+        "ranges of many sums hold one by one",
+        Kind.DELTA,
+        "mechanisms/additive.py",
+        'CONFIDENCE)) / whole(k, "k", at_least=1) * (1 - 1e-14)',
+        "CONFIDENCE)) * (1 - 1e-14)",
+        ("mechanisms/test_noise_sums.py::test_more_noises_and_more_sums_are_wider",),
+    ),
+    Mutant(
+        "sums of Laplace noises have a smaller scale",
+        Kind.ROUNDING,
+        "mechanisms/noise_sums.py",
+        "smooth = 0.5 / math.tanh(0.5 / scale)",
+        "smooth = 0.95 * scale",
+        _WIDTHS,
+    ),
+    Mutant(
+        "one side of a sum of noises is forgotten",
+        Kind.FACTOR_TWO,
+        "mechanisms/noise_sums.py",
+        "return 2 * float((np.exp(logs)",
+        "return float((np.exp(logs)",
+        _WIDTHS,
+    ),
+    Mutant(
+        "discrete Gaussian noises add up as continuous ones",
+        Kind.ROUNDING,
+        "mechanisms/noise_sums.py",
+        "return miss * math.exp(-closeness)",
+        "return miss * math.exp(closeness)",
+        _WIDTHS,
+    ),
+    Mutant(
+        "totals are rounded for themselves",
+        Kind.ROUNDING,
+        "release/measured.py",
+        "value = rows.summed(scale.estimator.estimate(totals, 0.0).value)",
+        "value = found.value",
+        ("release/test_subtotals.py::test_every_total_is_the_sum_of_what_is_shown_below_it",),
+    ),
+    Mutant(
+        "units of several groups are added up",
+        Kind.KEYS,
+        "plan/sql.py",
+        "building.source.relation.most_rows != 1",
+        "building.source.relation.most_rows == 1",
+        ("plan/test_grouping.py::test_subtotals_of_units_are_refused_unless_a_unit_has_one_row",),
+    ),
+    Mutant(
+        "rows that noise has picked are taken for sure",
+        Kind.LIMITS,
+        "release/row_totals.py",
+        "sure = (self.sure & test.sure) | (self.sure & ~self.here) | (test.sure & ~true)",
+        "sure = self.sure",
+        _OUTER,
+    ),
+    Mutant(
+        "comparisons of noisy numbers are taken for sure",
+        Kind.LIMITS,
+        "release/noisy_columns.py",
+        "return np.asarray(alike & (apart | single | touching) & ~unknown, bool)",
+        "return np.asarray(alike | True, bool)",
+        _OUTER,
+    ),
+    Mutant(
+        "rows cut by a noisy LIMIT are taken for sure",
+        Kind.LIMITS,
+        "release/finishing.py",
+        "certain = bool(present.sure.all()) and not any(",
+        "certain = True or not any(",
+        ("release/test_outer_rows.py::test_rows_that_a_noisy_limit_picks_are_not_sure",),
+    ),
+    Mutant(
+        "rows that may be there add nothing to a range",
+        Kind.LIMITS,
+        "release/row_totals.py",
+        "np.where(perhaps, np.maximum(column.high, 0), 0)",
+        "0",
+        _OUTER,
+    ),
+    Mutant(
+        "ranks have no range upward",
+        Kind.LIMITS,
+        "release/row_totals.py",
+        "1.0, 1 + before), 1 + perhaps)",
+        "1.0, 1 + before), value)",
+        _OUTER,
+    ),
+    Mutant(
+        "what is made of several rows keeps ranges of single numbers",
+        Kind.DELTA,
+        "release/finishing.py",
+        "return cut or bool(first.windows or query.outer)",
+        "return cut",
+        ("release/test_outer_rows.py::test_what_is_made_of_several_rows_has_simultaneous_ranges",),
+    ),
+    Mutant(
+        "sums of rows are not among what holds together",
+        Kind.DELTA,
+        "release/finishing.py",
+        "if isinstance(each, Result)) + len(totals))",
+        "if isinstance(each, Result)))",
+        ("release/test_outer_rows.py::test_what_is_made_of_several_rows_has_simultaneous_ranges",),
+    ),
+    Mutant(
+        "noisy rows are grouped by noisy numbers",
+        Kind.KEYS,
+        "plan/sql_noisy.py",
+        "    if noises(made):",
+        "    if noises(made) > 10:",
+        ("plan/test_grouping.py::test_a_question_means_what_is_written_below_it",),
+    ),
+    Mutant(
+        "rows of units are taken for noisy rows",
+        Kind.KEYS,
+        "plan/outer.py",
+        "if below is None or _of_units(below, catalog):",
+        "if below is None:",
+        ("plan/test_grouping.py::test_a_question_means_what_is_written_below_it",),
+    ),
+)
+
+test_the_tests_of_grouping_notice = suite(MUTANTS)
