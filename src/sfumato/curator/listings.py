@@ -49,7 +49,7 @@ class Listing(Question):
 
     def release(self, *, confidence: Number = "0.95", **price: Any) -> Answer:  # noqa: ARG002
         """The values. Nothing is charged or written down, whatever price is named."""
-        rows = answer_rows(self.query.finish.sets, self.groups)
+        rows = answer_rows((), self.groups)
         shown = finish(self.query, rows, lambda _: [], joint=False)
         found = Released(None, 0, datetime.now(UTC), "", free=False)
         terms = Purchase(_FREE, "none", "none: no row counts", data=self._context.version)

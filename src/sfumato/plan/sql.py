@@ -38,6 +38,10 @@ _CLAUSES = {
     "distinct",
 }
 _AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg)
+_INSTEAD = {
+    "qualify": "put the window into a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
+    "windows": "write the window where it is used: RANK() OVER (ORDER BY …)",
+}
 _MOST_BITS = 30
 
 
@@ -65,7 +69,7 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
                 select,
                 "clause",
                 f"{part.strip('_').upper()} is not answered",
-                "use SELECT, FROM, JOIN, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT",
+                _INSTEAD.get(part, "use SELECT, FROM, JOIN, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT"),
             )
     if len(select.expressions) > MOST_COLUMNS:
         raise refuse(
@@ -86,7 +90,7 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
     aliased = {item.alias.lower(): (item.this, made) for item, made in named if isinstance(item, exp.Alias)}
     building.outputs = {name: (node, made.expression) for name, (node, made) in aliased.items()}
     finish = _finish(select, building, outputs)
-    if not building.measures and not (building.keys and aggregates(select)):
+    if not building.measures and (building.sets or not (building.keys and aggregates(select))):
         raise refuse(
             select,
             "no-aggregate",

@@ -98,7 +98,7 @@ def truths(column: Evaluated) -> Truths:
         return column
     value = column.value
     known = np.array([each is not None for each in value], bool)
-    return Truths(np.array([bool(each) for each in value], bool) & known, known, _sure(column))
+    return Truths(np.array([bool(each) for each in value], bool) & known, known, is_sure(column))
 
 
 def _finite(value: Floats, low: Floats, high: Floats) -> Numbers:
@@ -210,11 +210,11 @@ def _compared(left: Evaluated, right: Evaluated, operate: Callable[[Any, Any], A
     here, there = _plain(left), _plain(right)
     known = np.array([x is not None and y is not None for x, y in zip(here, there, strict=True)], bool)
     pairs = zip(here, there, known, strict=True)
-    sure = _sure(left) & _sure(right)
+    sure = is_sure(left) & is_sure(right)
     return Truths(np.array([bool(operate(x, y)) if both else False for x, y, both in pairs], bool), known, sure)
 
 
-def _sure(column: Evaluated) -> Bools:
+def is_sure(column: Evaluated) -> Bools:
     """Where a column is the same for all numbers within the ranges."""
     if isinstance(column, Numbers):
         return np.asarray(column.low == column.high, bool)
@@ -282,7 +282,7 @@ def missing(column: Evaluated) -> Bools:
 
 def _is_null(_: Call, arguments: list[Evaluated]) -> Evaluated:
     found = missing(arguments[0])
-    return Truths(found, np.ones(len(found), bool), _sure(arguments[0]))
+    return Truths(found, np.ones(len(found), bool), is_sure(arguments[0]))
 
 
 def _case(call: Call, arguments: list[Evaluated]) -> Evaluated:

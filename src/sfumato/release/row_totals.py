@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sfumato.plan.expressions import Expression, noises
 from sfumato.plan.measures import Floats
 from sfumato.plan.noisy_rows import Over
-from sfumato.release.noisy_columns import Bools, Evaluated, Numbers, Truths, missing, numbers, ranks
+from sfumato.release.noisy_columns import Bools, Evaluated, Numbers, Truths, is_sure, missing, numbers, ranks
 
 Places = NDArray[np.intp]
 
@@ -79,8 +79,7 @@ def row_total(function: str, argument: Evaluated | None, present: Presence, code
     """An aggregate of each group's rows; NULL counts in none."""
     if argument is not None:
         gone = missing(argument)
-        exact = not isinstance(argument, Numbers)
-        present = Presence(present.here & ~gone, present.sure & (~gone | exact))
+        present = Presence(present.here & ~gone, present.sure & (~gone | is_sure(argument)))
     if function == "COUNT":
         value, low, high = (_sum(each, codes, count) for each in (present.here, present.surely, present.possibly))
         return Numbers(value, low, high)
@@ -186,7 +185,7 @@ def _ranked(over: Over, evaluate: Callable[[Expression], Evaluated], present: Pr
         own = ranks(key, order.descending, order.nulls_first) + 1
         places = np.unique(places * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
     value = _places_within(over.function, places, codes, present.here)
-    if len(over.order) == 1 and isinstance(keys[0], Numbers) and not np.isnan(keys[0].value).any():
+    if len(over.order) == 1 and isinstance(keys[0], Numbers) and _complete(keys[0]):
         column = _negated(keys[0]) if over.order[0].descending else keys[0]
         before = _counted(column.high, present.surely, column.low, codes, "left")
         perhaps = _counted(column.low, present.possibly, column.high, codes, "right") - present.possibly
@@ -195,6 +194,10 @@ def _ranked(over: Over, evaluate: Callable[[Expression], Evaluated], present: Pr
         return Numbers(value, value, value)
     most = _sum(present.possibly, codes, int(codes.max()) + 1)[codes]
     return Numbers(value, np.ones(len(codes)), np.maximum(most, 1))
+
+
+def _complete(column: Numbers) -> bool:
+    return not np.isnan([column.value, column.low, column.high]).any()
 
 
 def _counted(ends: Floats, rows: Bools, limits: Floats, codes: Places, side: str) -> Floats:
