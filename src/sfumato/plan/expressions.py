@@ -126,6 +126,16 @@ class Call:
 Expression = Column | Literal | Call
 
 
+@codec.value("order")
+@dataclass(frozen=True)
+class Order:
+    """An expression by whose values rows are ordered."""
+
+    expression: Expression
+    descending: bool
+    nulls_first: bool
+
+
 def size(expression: Expression) -> int:
     """How many nodes an expression has."""
     return expression.size if isinstance(expression, Call) else 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfumato.plan.expressions import Expression
+from sfumato.plan.expressions import Expression, Order
 from sfumato.privacy import codec
 
 
@@ -20,14 +20,6 @@ class Output:
 
     name: str
     expression: Expression
-
-
-@codec.value("order")
-@dataclass(frozen=True)
-class Order:
-    expression: Expression
-    descending: bool
-    nulls_first: bool
 
 
 @codec.value("row-total")

@@ -16,10 +16,10 @@ from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.expressions import Column, Expression, Key, Result, Shown, Windowed, noises
+from sfumato.plan.expressions import Column, Expression, Key, Order, Result, Shown, Windowed, noises
 from sfumato.plan.functions import call
 from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import Finish, Order, Outer, Output, Over, RowTotal
+from sfumato.plan.noisy_rows import Finish, Outer, Output, Over, RowTotal
 from sfumato.plan.sql_expressions import Own, Read, reading
 from sfumato.plan.sql_noisy import ROW_TOTALS, check_finishing, check_key, over, row_total
 from sfumato.plan.text_positions import nearest, refuse, shown

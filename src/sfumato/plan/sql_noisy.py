@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from sfumato.plan.expressions import Call, Expression, noises, walk
-from sfumato.plan.noisy_rows import Order, Over, RowTotal
+from sfumato.plan.expressions import Call, Expression, Order, noises, walk
+from sfumato.plan.noisy_rows import Over, RowTotal
 from sfumato.plan.text_positions import refuse, shown
 from sfumato.policy import Domain, Type
 
