@@ -85,7 +85,7 @@ def _windowed(node: exp.Expr) -> bool:
 
 def _of_units(select: exp.Select, catalog: Catalog) -> bool:
     """Whether it groups by the id of a unit: such rows are private."""
-    ids = {table.id.lower() for table in catalog.tables.values() if table.id is not None}
+    ids = _names_of_units(select, catalog)
     group = select.args.get("group")
     if group is None:
         return False
@@ -98,6 +98,18 @@ def _of_units(select: exp.Select, catalog: Catalog) -> bool:
         if any(isinstance(each, exp.Column) and each.name.lower() in ids for each in (item, meant)):
             return True
     return False
+
+
+def _names_of_units(select: exp.Select, catalog: Catalog) -> set[str]:
+    """What the ids of units are called in a SELECT and below it, in small letters: renamed ones too."""
+    found = {table.id.lower() for table in catalog.tables.values() if table.id is not None}
+    renamed = [each for each in select.find_all(exp.Alias) if isinstance(each.this, exp.Column)]
+    for _ in range(len(renamed)):
+        more = {each.alias.lower() for each in renamed if each.this.name.lower() in found} - found
+        if not more:
+            break
+        found |= more
+    return found
 
 
 def over_noisy_rows(select: exp.Select, inner: Query) -> Query:
