@@ -65,7 +65,7 @@ def test_subtotals_of_units_are_refused_unless_a_unit_has_one_row() -> None:
         ("SELECT AVG(n) FROM (SELECT COUNT(*) AS n, patient_id FROM visits GROUP BY region, 2)", False),
         ("WITH v AS (SELECT patient_id AS p FROM visits), w AS (SELECT p AS q FROM v), "
          "t AS (SELECT q, COUNT(*) AS n FROM w GROUP BY q) SELECT AVG(n) FROM t", False),
-        ("SELECT AVG(k) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY day) AS k FROM visits)", False),
+        ("SELECT AVG(k) FROM (SELECT RANK() OVER (PARTITION BY patient_id ORDER BY day) AS k FROM visits)", False),
         ("SELECT AVG(age) FROM (SELECT age FROM visits WHERE age > 3)", False),
         ("SELECT AVG(n) FROM (SELECT region, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY region)", True),
         ("WITH t AS (SELECT COUNT(*) AS n FROM visits), u AS (SELECT n FROM t) SELECT n FROM u", True),
