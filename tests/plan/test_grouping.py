@@ -10,7 +10,9 @@ from plan.described import CATALOG
 from plan.test_sql import outcome
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
+from sfumato.plan.outer import aggregating
 from sfumato.plan.sql import parse
+from sfumato.plan.text import select
 
 BLOCKS = (Path(__file__).parent / "fixtures" / "grouping.sql").read_text().split("\n\n")[1:]
 INNER = "(SELECT region, urgent, COUNT(*) AS n FROM visits GROUP BY region, urgent)"
@@ -52,6 +54,27 @@ def test_subtotals_of_units_are_refused_unless_a_unit_has_one_row() -> None:
     """Two groups of one unit have one unit in all: a sum of noisy counts would say two."""
     with pytest.raises(Unsupported, match="subtotals-of-units"):
         parse("SELECT region, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY ROLLUP (region)", CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("text", "noisy"),
+    [
+        ("SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)", False),
+        ("SELECT AVG(n) FROM (SELECT patient_id AS p, COUNT(*) AS n FROM visits GROUP BY p)", False),
+        ("SELECT AVG(n) FROM (SELECT region, patient_id, COUNT(*) AS n FROM visits GROUP BY ALL)", False),
+        ("SELECT AVG(n) FROM (SELECT COUNT(*) AS n, patient_id FROM visits GROUP BY region, 2)", False),
+        ("WITH v AS (SELECT patient_id AS p FROM visits), w AS (SELECT p AS q FROM v), "
+         "t AS (SELECT q, COUNT(*) AS n FROM w GROUP BY q) SELECT AVG(n) FROM t", False),
+        ("SELECT AVG(k) FROM (SELECT RANK() OVER (PARTITION BY patient_id ORDER BY day) AS k FROM visits)", False),
+        ("SELECT AVG(age) FROM (SELECT age FROM visits WHERE age > 3)", False),
+        ("SELECT AVG(n) FROM (SELECT region, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY region)", True),
+        ("WITH t AS (SELECT COUNT(*) AS n FROM visits), u AS (SELECT n FROM t) SELECT n FROM u", True),
+        ("SELECT n FROM (SELECT COUNT(*) AS n FROM (SELECT patient_id, SUM(age) AS s FROM visits GROUP BY 1))", True),
+    ],
+)  # fmt: skip
+def test_rows_of_units_are_told_from_noisy_rows(text: str, noisy: bool) -> None:
+    """Who groups by the id of a unit, however it is called, has private rows."""
+    assert (aggregating(select(text), CATALOG) is not None) is noisy
 
 
 def test_every_fix_of_a_refusal_works() -> None:

@@ -40,10 +40,11 @@ class AnswerRows:
         return np.bincount(self.rows, weights=groups[self.groups], minlength=len(self.keys)).astype(np.float64)
 
 
-def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width: int) -> AnswerRows:
+def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width: int | None = None) -> AnswerRows:
     """The rows of every grouping set in turn, each set's in the order of its first groups; the groups where there are
-    no sets. A key has ``width`` values.
+    no sets. A key has ``width`` values, which must be said where there may be no group.
     """
+    width = len(groups[0]) if width is None else width
     every = np.arange(len(groups))
     if not sets:
         return AnswerRows(groups, np.zeros((len(groups), width), bool), every, every, sums=False, width=width)
@@ -59,8 +60,9 @@ def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width
     return AnswerRows(keys, np.vstack(over), np.concatenate(rows), np.tile(every, len(sets)), sums=True, width=width)
 
 
-def one_row_per_set(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width: int) -> AnswerRows:
+def one_row_per_set(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width: int | None = None) -> AnswerRows:
     """A stand-in for forecasts: for every grouping set its longest sum, of one group taken so many times."""
+    width = len(groups[0]) if width is None else width
     whole = answer_rows(sets, groups, width)
     key = (None,) * width
     if not sets:
