@@ -193,8 +193,8 @@ def _added_up(rows: _Rows) -> tuple[Select, dict[str, Scalar]]:
             totals[name] = _or_zero(_sum(Reference(firsts[made[name]])))
         else:
             value, counted, high = mirrored
-            columns[f"p{name[1:]}"] = counted
-            times = _wide(Total(Aggregation.COUNT, Reference(f"p{name[1:]}")))
+            columns[f"d{name[1:]}"] = counted
+            times = _wide(Total(Aggregation.COUNT, Reference(f"d{name[1:]}")))
             most = apply(Operation.MULTIPLY, times, Constant(high, Wide.INTEGER))
             totals[name] = apply(Operation.SUBTRACT, most, _or_zero(_sum(Reference(firsts[value]))))
     return replace(rows.select, columns=tuple(columns.items()) or (("c", whole(0)),)), totals
