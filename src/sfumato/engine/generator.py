@@ -229,6 +229,7 @@ _WRITERS: dict[Operation, Writer] = {
     Operation.UPPER: lambda spelling, x: spelling.upper(x),
     Operation.TRIM: lambda spelling, x, letters, start, end: spelling.trim(x, letters, start, end),
     Operation.SLICE: lambda spelling, x, first, count: spelling.slice(x, first, count),
+    Operation.CODE: lambda spelling, x, *texts: spelling.code(x, *texts),
     Operation.DIGEST: lambda spelling, *texts: spelling.digest(*texts),
     Operation.PART: lambda spelling, x, part: spelling.part(x, part),
     Operation.START: lambda spelling, x, unit, kind: spelling.start(x, unit, kind),

@@ -13,7 +13,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sfumato.engine.relation_lowering import Columns, RelationLowering, Stages, every, plain, same, staged, token
+from sfumato.engine.relation_lowering import (
+    Columns,
+    RelationLowering,
+    Stages,
+    every,
+    of_part,
+    plain,
+    same,
+    staged,
+    token,
+)
 from sfumato.engine.relational import (
     Aggregation,
     Apply,
@@ -51,6 +61,8 @@ from sfumato.policy.values import MOST_ROWS
 
 _LARGEST = 2**61
 """A unit's own total is cut here before it is scaled: two of them together fit 64 bits."""
+_MOST_CODES = 256
+"""A key of more texts than these is grouped by as it is: its list would be longer than what it saves."""
 
 
 def statement(bounded: Bounded, key: int) -> Statement:
@@ -61,9 +73,12 @@ def statement(bounded: Bounded, key: int) -> Statement:
 
 
 def _limited(bounded: Bounded, rows: _Rows, key: int) -> Statement:
-    if bounded.strategy is Strategy.SAMPLE:
-        return _sample(bounded, rows, key)
-    return _LOWERINGS[bounded.strategy](bounded, rows)
+    if bounded.strategy is Strategy.WHOLE:
+        return _whole(rows)
+    coded = _coded(bounded, rows)
+    sampled = bounded.strategy is Strategy.SAMPLE
+    limited = _sample(bounded, coded, key) if sampled else _LOWERINGS[bounded.strategy](bounded, coded)
+    return _decoded(coded, limited)
 
 
 def found(reading: FoundTotals, key: int) -> Statement:
@@ -99,7 +114,7 @@ def values(reading: ValueCounts, key: int) -> Statement:
     value, one = rows.values
     by_value = replace(rows, keys=(*rows.keys, value), kinds=(*rows.kinds, Type.INTEGER), values=(one,))
     if bounded.strategy is Strategy.WHOLE:
-        totals = _whole(bounded, by_value)
+        totals = _whole(by_value)
     else:
         heavy, ranked, kept = _ranking(bounded, rows, key)
         totals = _corrected(bounded, by_value, (heavy,), _dropped(by_value, ranked, kept))
@@ -159,6 +174,8 @@ class _Rows:
     """The values that are 1 in every row."""
     maximal: frozenset[str]
     """The values that a unit contributes once per group: units are counted, not rows."""
+    coded: frozenset[str] = frozenset()
+    """The keys that are codes of their texts."""
 
     @property
     def telling(self) -> list[str]:
@@ -170,8 +187,11 @@ class _Rows:
         """Columns for a unit's totals as they are, beside those that are clipped, where totals are corrected."""
         return () if self.maximal or not self.keys else tuple(f"w{name[1:]}" for name in self.values)
 
-    def without_unit(self) -> Select:
-        return replace(self.select, columns=self.select.columns[1:])
+    @property
+    def text_keys(self) -> Columns:
+        """The keys, codes as the texts they stand for."""
+        texts = {name: apply(Operation.CONVERT, Reference(name), detail=(Type.TEXT,)) for name in self.coded}
+        return tuple((name, texts.get(name, Reference(name))) for name in self.keys)
 
 
 def _sum(scalar: Scalar) -> Scalar:
@@ -189,13 +209,47 @@ def _bits(bounded: Bounded) -> list[int]:
 # The five boundings
 
 
-def _whole(_: Bounded, rows: _Rows) -> Statement:
-    totals = tuple((name, _total(rows, name)) for name in rows.values)
-    return Statement((), Select((*same(rows.keys), *totals), rows.select, grouped=rows.keys))
+def _whole(rows: _Rows) -> Statement:
+    source, totals = _added_up(rows)
+    return Statement((), Select((*same(rows.keys), *totals.items()), source, grouped=rows.keys))
 
 
-def _total(rows: _Rows, name: str) -> Scalar:
-    return Total(Aggregation.COUNT) if name in rows.ones else _or_zero(_sum(Reference(name)))
+def _added_up(rows: _Rows) -> tuple[Select, dict[str, Scalar]]:
+    """The rows without whose they are, and the total of each value in a group of them.
+
+    Values that are equal in every row are added up once. The total of high − x is high as often as x is there, less the
+    total of x: the same whole number, for which nothing needs to be added up again.
+    """
+    made = dict(rows.select.columns)
+    firsts = {made[name]: name for name in reversed(rows.values)}
+    columns = {name: made[name] for name in rows.keys}
+    totals: dict[str, Scalar] = {}
+    for name in rows.values:
+        mirrored = _mirrored(made[name])
+        if name in rows.ones:
+            totals[name] = wide(Total(Aggregation.COUNT))
+        elif mirrored is None or mirrored[0] not in firsts:
+            columns[firsts[made[name]]] = made[name]
+            totals[name] = _or_zero(_sum(Reference(firsts[made[name]])))
+        else:
+            value, counted, high = mirrored
+            columns[f"d{name[1:]}"] = counted
+            times = wide(Total(Aggregation.COUNT, Reference(f"d{name[1:]}")))
+            most = apply(Operation.MULTIPLY, times, Constant(high, Wide.INTEGER))
+            totals[name] = apply(Operation.SUBTRACT, most, _or_zero(_sum(Reference(firsts[value]))))
+    return replace(rows.select, columns=tuple(columns.items()) or (("c", whole(0)),)), totals
+
+
+def _mirrored(scalar: Scalar) -> tuple[Scalar, Scalar, int] | None:
+    """Of "high − x where a test holds, else 0": "x where it holds, else 0", what is there where it holds, and high."""
+    match scalar:
+        case Apply(Operation.CASE, (test, Apply(Operation.SUBTRACT, (Constant(int(high)), x)), Constant(0) as nothing)):
+            value = apply(Operation.CASE, test, x, nothing)
+            match test:
+                case Apply(Operation.NOT, (Apply(Operation.IS_NULL, (tested,)),)):
+                    return value, tested, high
+            return value, apply(Operation.CASE, test, whole(1)), high
+    return None
 
 
 def _reweight(bounded: Bounded, rows: _Rows) -> Statement:
@@ -231,16 +285,23 @@ def _beyond(rows: _Rows, columns: Columns) -> Select:
 
 def _corrected(bounded: Bounded, rows: _Rows, stages: Stages, correction: Select) -> Statement:
     """Totals of all rows as they are, plus a correction per group."""
+    source, sums = (rows.select, _unit_counts(rows)) if rows.maximal else _added_up(rows)
     bits = _bits(bounded)
-    plain = tuple(
-        (name, apply(Operation.MULTIPLY, wide(_plain_total(rows, name)), Constant(1 << bits[place], Wide.INTEGER)))
-        for name, place in ((name, int(name[1:])) for name in rows.values)
-    )
-    source = rows.select if rows.maximal else rows.without_unit()
+    plain = tuple((name, _finer(sums[name], bits[int(name[1:])])) for name in rows.values)
     uncorrected = Select((*same(rows.keys), *plain), source, grouped=rows.keys)
     totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
     both = Union((uncorrected, correction))
     return Statement(stages, Select((*same(rows.keys), *totals), both, grouped=rows.keys))
+
+
+def _finer(total: Scalar, bits: int) -> Scalar:
+    """A total in 2^-bits of a step."""
+    return apply(Operation.MULTIPLY, wide(total), Constant(1 << bits, Wide.INTEGER))
+
+
+def _unit_counts(rows: _Rows) -> dict[str, Scalar]:
+    """Totals where units are counted."""
+    return {name: _plain_total(rows, name) for name in rows.values}
 
 
 def _plain_total(rows: _Rows, name: str) -> Scalar:
@@ -257,59 +318,79 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
     with more are looked at group by group.
     """
     scaling = [_Scaling.of(bounded, number) for number in range(len(bounded.measures))]
+    most = _unit_mosts(bounded)
+    cut = _cut(rows, scaling, most)
     if not rows.keys:  # one group: the cap is the norm
         totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
-        return Statement(_cut_stages(bounded, rows, rows.select, scaling), Select(totals, Named("c")))
+        return Statement((_unit_totals(rows, rows.select, most),), Select(totals, cut))
     scaled = [each for part in scaling for each in part.scaled()]
+    measured = _measured(rows, cut, scaling)
     if rows.maximal:
         totals = tuple((name, _or_zero(_sum(scalar))) for name, scalar in scaled)
-        stages = (*_cut_stages(bounded, rows, rows.select, scaling), _norms(scaling))
-        return Statement(stages, Select((*same(rows.keys), *totals), _measured(rows, scaling), grouped=rows.keys))
+        result = Select((*same(rows.keys), *totals), measured, grouped=rows.keys)
+        return Statement((_unit_totals(rows, rows.select, most), _norms(cut, scaling)), result)
     excess = tuple(
-        (name, _sum(apply(Operation.SUBTRACT, wide(each), Reference(exact))))
-        for (name, each), exact in zip(scaled, rows.exact, strict=True)
+        (name, apply(Operation.SUBTRACT, _sum(each), _finer(_sum(Reference(exact)), bits)))
+        for (name, each), exact, bits in zip(scaled, rows.exact, _bits(bounded), strict=True)
     )
-    correction = Select((*same(rows.keys), *excess), _measured(rows, scaling), grouped=rows.keys)
+    correction = Select((*same(rows.keys), *excess), measured, grouped=rows.keys)
     beyond = _beyond(rows, same(("u", *rows.keys, *rows.values), "r"))
     heavy = _heavy(rows, min(bounded.limits.rows_per_group, bounded.limits.total))
-    stages = (heavy, *_cut_stages(bounded, rows, beyond, scaling), _norms(scaling))
+    stages = (heavy, _unit_totals(rows, beyond, most), _norms(cut, scaling))
     return _corrected(bounded, rows, stages, correction)
 
 
-def _cut_stages(bounded: Bounded, rows: _Rows, source: Select, scaling: Sequence[_Scaling]) -> Stages:
-    """Each unit's totals in each group, and these cut to what may count there."""
-    names = ("u", *rows.keys)
-    sizes = [each.size for each in bounded.measures for _ in range(each.coordinates)]
+def _unit_mosts(bounded: Bounded) -> list[int]:
+    """For each value, no table gives a unit a larger total."""
     most = MOST_ROWS * nodes.multiplicity(bounded.plan.source)
-    totals = [(name, _unit_total(rows, name, most * size)) for name, size in zip(rows.values, sizes, strict=True)]
+    return [most * each.size for each in bounded.measures for _ in range(each.coordinates)]
+
+
+def _unit_totals(rows: _Rows, source: Select, most: Sequence[int]) -> tuple[str, Select]:
+    """Each unit's totals in each group, and beside those that are cut to 64 bits the exact ones to correct by."""
+    names = ("u", *rows.keys)
+    totals = [(name, _unit_total(rows, name, each)) for name, each in zip(rows.values, most, strict=True)]
     totals += [
-        (name, apply(Operation.MULTIPLY, _sum(Reference(value)), Constant(1 << bits, Wide.INTEGER)))
-        for name, value, bits in zip(rows.exact, rows.values, _bits(bounded), strict=False)
+        (name, _sum(Reference(value)))
+        for name, value, each in zip(rows.exact, rows.values, most, strict=False)
+        if each > _LARGEST
     ]
-    grouped = Select((*same(names), *totals), source, grouped=names)
-    capped = [each for part in scaling for each in part.capped()]
-    return ("g", grouped), ("c", Select((*same(names), *capped, *same(rows.exact)), Named("g")))
+    return "g", Select((*same(names), *totals), source, grouped=names)
 
 
 def _unit_total(rows: _Rows, name: str, most: int) -> Scalar:
     """A unit's total in one group, within what can be scaled; no table gives more than ``most``."""
     if name in rows.maximal:
         return Total(Aggregation.MAX, Reference(name))
+    if name in rows.ones and most <= _LARGEST:
+        return Total(Aggregation.COUNT)
     total = _sum(Reference(name))
     ends = Constant(-_LARGEST, Wide.INTEGER), Constant(_LARGEST, Wide.INTEGER)
     return narrow(total if most <= _LARGEST else clamped(total, *ends))
 
 
-def _norms(scaling: Sequence[_Scaling]) -> tuple[str, Select]:
-    return "n", Select((*same("u"), *(part.norm() for part in scaling)), Named("c"), grouped=("u",))
+def _cut(rows: _Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Select:
+    """Units' totals cut to what may count in a group, and as they are: computed twice rather than kept."""
+    capped = [each for part in scaling for each in part.capped()]
+    exact = tuple(
+        (name, Reference(name if each > _LARGEST else value))
+        for name, value, each in zip(rows.exact, rows.values, most, strict=False)
+    )
+    return Select((*same(("u", *rows.keys)), *capped, *exact), Named("g"))
 
 
-def _measured(rows: _Rows, scaling: Sequence[_Scaling]) -> Select:
-    """What is cut, beside the norms of its unit."""
+def _norms(cut: Select, scaling: Sequence[_Scaling]) -> tuple[str, Select]:
+    """What each unit is scaled by."""
+    norms = Select((*same("u"), *(part.norm() for part in scaling)), cut, grouped=("u",))
+    return "n", Select((*same("u"), *((part.length, part.beyond()) for part in scaling)), norms)
+
+
+def _measured(rows: _Rows, cut: Select, scaling: Sequence[_Scaling]) -> Select:
+    """What is cut, beside what its unit is scaled by."""
     own = same((*rows.keys, *rows.values, *rows.exact), "r")
     lengths = same((part.length for part in scaling), "n")
     same_unit = apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "n"))
-    return Select((*own, *lengths), Named("c"), joins=(Join(Named("n"), "n", same_unit),))
+    return Select((*own, *lengths), cut, joins=(Join(Named("n"), "n", same_unit),))
 
 
 @dataclass(frozen=True)
@@ -351,19 +432,25 @@ class _Scaling:
     def norm(self) -> tuple[str, Scalar]:
         """Exact, so that it does not depend on the order of groups."""
         if self.squared:
-            squares = [apply(Operation.MULTIPLY, wide(Reference(name)), wide(Reference(name))) for name in self.own]
-            return self.length, _sum(_added(squares))
+            held = len(self.own) * (self.most << self.bits) ** 2 <= _LARGEST
+            each = [Reference(name) if held else wide(Reference(name)) for name in self.own]
+            return self.length, _sum(_added([apply(Operation.MULTIPLY, value, value) for value in each]))
         return self.length, narrow(_sum(self._size())) if self._short else _sum(self._size())
 
-    def scaled(self) -> list[tuple[str, Scalar]]:
-        """The cut totals, scaled to the norm."""
+    def beyond(self) -> Scalar:
+        """The norm as a real where it is too large, else NULL."""
         length = Reference(self.length)
         norm = as_real(length) if self._short else real_of_wide(length)
         bound = self.bound**2 if self.squared else self.bound
-        fits = apply(Operation.AT_MOST, length, whole(bound) if self._short else Constant(bound, Wide.INTEGER))
-        root = apply(Operation.SQRT, norm) if self.squared else norm
+        large = apply(Operation.GREATER, length, whole(bound) if self._short else Constant(bound, Wide.INTEGER))
+        return apply(Operation.CASE, large, apply(Operation.SQRT, norm) if self.squared else norm)
+
+    def scaled(self) -> list[tuple[str, Scalar]]:
+        """The cut totals, scaled to the norm."""
+        norm = Reference(self.length)
+        fits = apply(Operation.IS_NULL, norm)
         return [
-            (name, apply(Operation.CASE, fits, Reference(name), _times(Reference(name), self.bound, root)))
+            (name, apply(Operation.CASE, fits, Reference(name), _times(Reference(name), self.bound, norm)))
             for name in self.own
         ]
 
@@ -384,6 +471,29 @@ def _times(value: Scalar, bound: int, size: Scalar) -> Scalar:
     """value · bound / size, rounded toward zero."""
     product = apply(Operation.MULTIPLY, as_real(value), real(bound))
     return apply(Operation.TOWARD_ZERO, apply(Operation.DIVIDE, product, size))
+
+
+# Codes
+
+
+def _coded(bounded: Bounded, rows: _Rows) -> _Rows:
+    """The same rows with codes for keys that are one of a few public texts: they are hashed and kept several times."""
+    codes = {
+        name: tuple(sorted(map(str, each.domain.values)))  # so that codes are ordered as their texts are
+        for name, each in zip(rows.keys, bounded.plan.keys, strict=True)
+        if each.domain.type is Type.TEXT and each.domain.values and len(each.domain.values) <= _MOST_CODES
+    }
+    columns = tuple(
+        (name, apply(Operation.CODE, scalar, detail=codes[name]) if name in codes else scalar)
+        for name, scalar in rows.select.columns
+    )
+    return replace(rows, select=replace(rows.select, columns=columns), coded=frozenset(codes))
+
+
+def _decoded(rows: _Rows, statement: Statement) -> Statement:
+    if not rows.coded:
+        return statement
+    return replace(statement, result=Select((*rows.text_keys, *same(rows.values)), statement.result))
 
 
 # Samples
@@ -446,7 +556,8 @@ def _ranking(bounded: Bounded, rows: _Rows, key: int) -> tuple[tuple[str, Select
 
 def _digests(rows: _Rows, key: int, grouped: bool) -> Columns:
     """s, the rank of a group, where groups are chosen; t, that of a row."""
-    keys = [token(Reference(name, "r"), kind) for name, kind in zip(rows.keys, rows.kinds, strict=True)]
+    texts = [of_part("r", scalar) for _, scalar in rows.text_keys]
+    keys = [token(text, kind) for text, kind in zip(texts, rows.kinds, strict=True)]
     values = [token(Reference(name, "r"), Type.INTEGER) for name in rows.telling]
     secret = Constant(str(key), Type.TEXT)
     row = ("t", apply(Operation.DIGEST, secret, *keys, *values))
@@ -475,7 +586,6 @@ def _lost(rows: _Rows, name: str, kept: Scalar) -> Scalar:
 
 
 _LOWERINGS: dict[Strategy, Callable[[Bounded, _Rows], Statement]] = {
-    Strategy.WHOLE: _whole,
     Strategy.REWEIGHT: _reweight,
     Strategy.CLIP_L1: _clip,
     Strategy.CLIP_L2: _clip,
@@ -513,15 +623,13 @@ def _row_values(scaled: Scaled, lowering: RowLowering) -> list[Scalar]:
     """What one row contributes to each coordinate: a whole number, 0 where the predicate or the value is missing."""
     where = scaled.measure.where
     tests = [] if where is None else [lowering.lower(where)]
-    again = scaled.coordinates > 1  # the same steps are added to one total and taken from another
-    return [_row_value(each, tests, lowering, again) for each in scaled.contributions]
+    return [_row_value(each, tests, lowering) for each in scaled.contributions]
 
 
-def _row_value(each: Contribution, tests: list[Scalar], lowering: RowLowering, again: bool) -> Scalar:
+def _row_value(each: Contribution, tests: list[Scalar], lowering: RowLowering) -> Scalar:
     if each.value is None:
         return apply(Operation.CASE, tests[0], whole(1), whole(0)) if tests else whole(1)
     value = lowering.shared(lowering.lower(each.value))
-    counted = steps(each.value, value, each)
-    counted = lowering.shared(counted) if again else counted
+    counted = lowering.shared(steps(each.value, value, each))  # of a mean and a sum: the same ones
     added = apply(Operation.SUBTRACT, whole(each.high), counted) if each.mirrored else counted
     return apply(Operation.CASE, every([*tests, present(value)]), added, whole(0))

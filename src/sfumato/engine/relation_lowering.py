@@ -262,7 +262,7 @@ def _beside(source: Select, lowering: RowLowering, join: nodes.Join, names: Name
     compared = [("=", made, name) for made, name in join.pairs] + list(join.bands)
     ends = [(_COMPARISONS[test], lowering.shared(lowering.lower(made)), name) for test, made, name in compared]
     source = staged(source, lowering)
-    equal = [apply(test, _of("r", made), Reference(name, "j")) for test, made, name in ends]
+    equal = [apply(test, of_part("r", made), Reference(name, "j")) for test, made, name in ends]
     beside = tuple((short, Reference(field.name, "j")) for field, short in names.items() if field.source == join.source)
     public = Join(Table(join.table), "j", every(equal), join.outer)
     return Select(beside, source, joins=(public,), everything=True)
@@ -281,7 +281,7 @@ def staged(source: Select, lowering: RowLowering) -> Select:
     return source
 
 
-def _of(part: str, scalar: Scalar) -> Scalar:
+def of_part(part: str, scalar: Scalar) -> Scalar:
     return Reference(scalar.name, part) if isinstance(scalar, Reference) else scalar
 
 

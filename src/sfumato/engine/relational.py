@@ -93,6 +93,11 @@ class Operation(Enum):
     """Whether the whole text is of a grammar of ``plan.grammars``, which is the detail."""
     READ = auto()
     """A text that is of the grammar of a type, as that type, which is the detail."""
+    CODE = auto()
+    """A text that is one of the detail's, which are sorted, in a form that is grouped by faster; NULL for any other.
+
+    Codes are equal and ordered as their texts are, and CONVERT makes texts of them; a text is its own code too.
+    """
     DIGEST = auto()
     """MD5 of the texts with a bar between them, in hexadecimal; texts that are NULL are left out with their bar."""
 
@@ -137,7 +142,7 @@ class Aggregation(Enum):
     """How the values of a group become one."""
 
     COUNT = auto()
-    """The number of rows; there is no argument."""
+    """The number of rows; of those where the argument is not NULL, if there is one."""
     UNITS = auto()
     """The number of different values, NULL aside."""
     SUM = auto()

@@ -93,6 +93,10 @@ class Spelling(Protocol):
         """So many letters (at least 0) from a position (at least 1) on."""
         ...
 
+    def code(self, x: str, *texts: str) -> str:
+        """A text that is one of these as what is grouped by fastest, ordered alike; the text itself will do."""
+        ...
+
     def digest(self, *texts: str) -> str:
         """MD5, in hexadecimal, of the texts that are not NULL with a bar between them."""
         ...

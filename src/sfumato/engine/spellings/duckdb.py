@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from sfumato.engine.relational import Kind, Wide
-from sfumato.engine.spellings.duckdb_literals import literal, name, real
+from sfumato.engine.spellings.duckdb_literals import listed, literal, name, real
 from sfumato.plan.grammars import ZONED
 from sfumato.plan.intervals import nearest
 from sfumato.policy import Type, Value
@@ -104,6 +104,9 @@ class DuckDBSpelling:
 
     def slice(self, x: str, first: str, count: str) -> str:
         return f"SUBSTR({x}, {first}, {count})"
+
+    def code(self, x: str, *texts: str) -> str:
+        return f"TRY_CAST({x} AS ENUM({listed(texts)}))"
 
     def digest(self, *texts: str) -> str:
         return f"md5(concat_ws('|', {', '.join(texts)}))"
