@@ -89,6 +89,13 @@ class Rows:
         ]
         return bool(owned) and not others
 
+    @property
+    def inside(self) -> Inside:
+        """The rows as a subquery's SELECT sees them."""
+        names = [name for names in self.owners.values() for name in names]
+        every_row = any(isinstance(node, Scan) and node.every_row for node in relations(self.relation))
+        return Inside(self.relation, self.resolve, self.is_unit, None if every_row else next(iter(names), "<id>"))
+
     def _owned(self, qualifier: str | None, name: str) -> list[str]:
         """The aliases under which a name is the unit's."""
         return [
@@ -169,12 +176,12 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
             )
     source = rows(select, catalog, named)
     if select.args.get("group") or select.args.get("having") or aggregates(select):
-        found = per_unit(select, Inside(source.relation, source.resolve, source.is_unit, source.table.id))
+        found = per_unit(select, source.inside)
         _check_levels(found.relation, select)
         return _derived(source, found.relation, found.columns, found.owners)
     columns: dict[str, Expression] = {}
     owners: list[str] = []
-    windows = WindowColumns(Inside(source.relation, source.resolve, source.is_unit, source.table.id))
+    windows = WindowColumns(source.inside)
     for item in select.expressions:
         for name, made in _selected(item, source, windows.read):
             if name.lower() in {each.lower() for each in (*columns, *owners)}:
