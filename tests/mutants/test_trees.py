@@ -32,7 +32,7 @@ MUTANTS = (
         "the first of tied rows is any of them",
         Kind.SENSITIVITY,
         "plan/unit_aggregates.py",
-        "order = (*written, Order(value, descending=False, nulls_first=False))",
+        "order = (*written, *tied)",
         "order = written",
         _ORDER,
     ),

@@ -11,7 +11,7 @@ from plan.described import CATALOG
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
 from sfumato.plan.expressions import Column, Field
-from sfumato.plan.nodes import PerUnit, Window, relations
+from sfumato.plan.nodes import PerUnit, relations
 from sfumato.plan.sql import parse
 from sfumato.plan.unit_measures import UnitMean, UnitMeasure, UnitSum
 from sfumato.plan.warnings import undeclared
@@ -48,16 +48,12 @@ from sfumato.policy import Domain
     ],
 )
 def test_texts_that_mean_the_same_have_the_same_plan(first: str, second: str) -> None:
-    plans = [parse(text, CATALOG).plan for text in (first, second)]
-    named = [node for plan in plans for node in relations(plan.source) if isinstance(node, (PerUnit, Window))]
-    if "LAST" in first:  # the value itself is named once more, which decides nothing
-        assert plans[0].measures[0].result == plans[1].measures[0].result
-    else:
-        assert digest(plans[0]) == digest(plans[1]), named
+    assert digest(parse(first, CATALOG).plan) == digest(parse(second, CATALOG).plan)
 
 
 def test_columns_of_results_are_told_apart() -> None:
-    text = "SELECT SUM(a), SUM(b) FROM (SELECT SUM(age) AS a, SUM(CAST(age AS DOUBLE)) AS b FROM visits GROUP BY patient_id)"
+    inner = "SELECT SUM(age) AS a, SUM(CAST(age AS DOUBLE)) AS b FROM visits GROUP BY patient_id"
+    text = f"SELECT SUM(a), SUM(b) FROM ({inner})"
     (node,) = [each for each in relations(parse(text, CATALOG).plan.source) if isinstance(each, PerUnit)]
     assert [name for name, _ in node.results] == ["SUM(age) per unit", "SUM(age) per unit (2)"]
     assert [made.domain.type.value for _, made in node.results] == ["integer", "real"]
@@ -105,9 +101,7 @@ def test_what_is_told_to_write_is_answered(text: str) -> None:
     with pytest.raises(Unsupported) as refused:
         parse(text, CATALOG)
     fix = str(refused.value.fix)
-    told = re.search(
-        r"write (GROUP BY [^,]+(?:, region)?|OVER \(.*?\)|FIRST\(.*\)|LEAST\(GREATEST.*\)|LEAST\(.*\))", fix
-    )
+    told = re.search(r"write (GROUP BY [^,]+(?:, region)?|OVER \(.*?\)|FIRST\(.*\)|LEAST\(.*\))", fix)
     assert told is not None, fix
     written = told[1].replace("…", "ORDER BY day").replace("<column>", "day").replace("low", "0").replace("high", "9")
     if written.startswith("GROUP BY"):
@@ -122,16 +116,10 @@ def test_what_is_told_to_write_is_answered(text: str) -> None:
 
 
 def test_warnings_about_results() -> None:
-    text = (
-        "SELECT COUNT(*) FROM (SELECT COUNT(*) AS n, FIRST(region ORDER BY day) AS r FROM visits GROUP BY patient_id)"
-    )
+    inner = "SELECT COUNT(*) AS n, FIRST(region ORDER BY day) AS r FROM visits GROUP BY patient_id"
+    text = f"SELECT COUNT(*) FROM ({inner})"
     (beyond,) = undeclared(parse(f"{text} WHERE n >= 20", CATALOG))
-    assert beyond.startswith(
-        "Units whose COUNT(*) per unit lies beyond its range count as at the end of it: no row meets"
-    )
+    assert beyond.startswith("Units whose COUNT(*) per unit lies beyond its range count as at the end of it: no row")
     (unmet,) = undeclared(parse(f"{text} WHERE r = 'up'", CATALOG))
-    assert (
-        unmet
-        == "'up' is not among the declared values of FIRST(region ORDER BY day, region) per unit: no row equals it."
-    )
+    assert unmet.startswith("'up' is not among the declared values of FIRST(region ORDER BY day, region) per unit:")
     assert not undeclared(parse(f"{text} WHERE n >= 3", CATALOG))
