@@ -42,6 +42,17 @@ GROUPED = "SELECT region, COUNT(*) AS n, SUM(cost) AS cost FROM visits GROUP BY 
 MEANS = "SELECT region, COUNT(*) AS n, SUM(cost) AS cost, AVG(cost) AS mean FROM visits GROUP BY region"
 COUNTED = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region"
 CITIES = "SELECT city, COUNT(*) AS n, SUM(cost) AS cost FROM visits GROUP BY city"
+PER_PERSON = (
+    "SELECT AVG(n) AS n, AVG(spent) AS spent FROM "
+    "(SELECT person, COUNT(*) AS n, SUM(cost) AS spent FROM visits GROUP BY person) AS t"
+)
+FIRST = "SELECT person, FIRST(region ORDER BY age) AS region FROM visits GROUP BY person"
+NUMBERED = "SELECT cost, ROW_NUMBER() OVER (PARTITION BY person ORDER BY age) AS place FROM visits"
+TREES = (
+    ("per person: AVG of COUNT, of SUM", PER_PERSON, 2),
+    ("per person by the first region", f"SELECT region, COUNT(*) AS n FROM ({FIRST}) AS t GROUP BY region", None),
+    ("the first visit of each", f"SELECT COUNT(*) AS n, SUM(cost) AS c FROM ({NUMBERED}) AS t WHERE place = 1", None),
+)
 
 
 EVEN = "(hash(i * 7919) % {people})::BIGINT"
@@ -133,6 +144,8 @@ def limited(folder: Path, source: Path, most: int, repeats: int, memory: str | N
         if most == 20:
             found = cpu_seconds(asked(curator, CITIES, delta=1e-11), repeats)
             show("  COUNT, SUM by 2000 unknown groups", found, plain(CITIES), 20)
+        for name, text, target in TREES:
+            show(f"  {name}", cpu_seconds(asked(curator, text), repeats), plain(text), target)
 
 
 def small(folder: Path) -> None:
