@@ -54,7 +54,7 @@ def _rows(seed: int, count: int) -> list[dict[str, Any]]:
     return [
         {
             "who": draw.randrange(12),
-            "city": draw.choice(["bonn", "Ürümqi", "", "x" * 1200, None]),
+            "city": draw.choice(["bonn", "Ürümqi", "", "x" * 1200, "é" * 800, "é" * 1001, None]),
             "cost": draw.choice([0.1, 0.25, -0.0, 0.0, 1e100, None]),
             "day": draw.choice([DAY, DAY + dt.timedelta(1), dt.date(1, 1, 1)]),
             "code": draw.choice([-(2**61), 7, 2**61, None]),

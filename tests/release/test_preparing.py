@@ -150,3 +150,11 @@ def test_a_threshold_pays_for_every_key_of_a_unit() -> None:
     ):
         with pytest.raises(sf.InvalidParameter, match="keys of a unit"):
             Measurement(held, wrong)
+
+
+def test_a_unit_in_too_many_groups_is_refused() -> None:
+    plan = parse("SELECT ward, COUNT(*) FROM visits GROUP BY ward", CATALOG).plan
+    with pytest.raises(sf.Unsupported) as refusal:
+        prepare([found_bounding(plan, Limits(20_000, 20_000, 1))], Price(2, "1e-7"))
+    assert refusal.value.code == "too-many-keys"
+    assert prepare([found_bounding(plan, Limits(20_000, 10, 1))], Price(2, "1e-7"), family=sf.Laplace).selection

@@ -20,7 +20,8 @@ from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate
 from sfumato.privacy.calibration import meets
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 
-_MOST_GROUPS, _MOST_WEIGHTED = 10_000, 200
+MOST_KEYS, MOST_WEIGHT = 10_000, 200
+"""Of one unit: keys that it holds, or weight that it spreads over them."""
 _LEAST_DELTA = Fraction(1, 10**30)
 
 
@@ -70,7 +71,7 @@ class KeyThreshold:
             raise InvalidParameter("delta", delta, "above 0, and epsilon too: an unknown key needs both")
         if promise.delta < _LEAST_DELTA:
             raise InvalidParameter("delta", delta, "at least 1e-30")
-        most = _MOST_WEIGHTED if weighted else _MOST_GROUPS
+        most = MOST_WEIGHT if weighted else MOST_KEYS
         if groups > most:
             raise InvalidParameter("max_groups", max_groups, f"at most {most}")
         relation = Neighbours.of(neighbours)

@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MOST_STEPS
+from sfumato.mechanisms.key_thresholds import MOST_KEYS, MOST_WEIGHT
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.limits import Strategy
@@ -187,6 +188,11 @@ def _selection(bounded: Bounded, epsilon: Fraction | None, delta: Fraction) -> t
     if not bounded.finds or epsilon is None:
         return ()
     holders = Holders(bounded)
+    most = MOST_WEIGHT if holders.weighted else MOST_KEYS
+    if holders.most > most:
+        rule = f"one unit is in at most {most:,} groups that are found in the data; here it may be in {holders.most:,}"
+        fix = "join by columns with fewer equal rows" if holders.weighted else "tighten it, such as .limit(groups=10)"
+        raise Unsupported("too-many-keys", rule, fix=fix)
     return (Measurement(holders, threshold(epsilon, delta, holders.most, holders.weighted, holders.neighbours)),)
 
 
