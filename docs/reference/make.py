@@ -52,11 +52,31 @@ AGGREGATES = (
 """How it is written, what it means, and a question about the example that uses it."""
 
 CLAUSES = (
-    ("FROM table [AS name]", "one private table", "SELECT COUNT(*) FROM flights AS f WHERE f.delay > 0"),
+    ("FROM table [AS name]", "a private table", "SELECT COUNT(*) FROM flights AS f WHERE f.delay > 0"),
     (
         "JOIN public ON a = b, USING (a)",
-        "public tables, INNER or LEFT",
+        "public tables, INNER or LEFT, on either side",
         "SELECT name, COUNT(*) FROM flights JOIN airlines USING (carrier) GROUP BY name",
+    ),
+    (
+        "JOIN public ON x >= low AND x < high",
+        "small public tables of bands",
+        "SELECT COUNT(*) FROM flights JOIN airlines ON origin < airlines.carrier",
+    ),
+    (
+        "JOIN private ON a.id = b.id, USING (id)",
+        "private tables within one unit, INNER or LEFT, with further conditions; a table with itself",
+        "SELECT COUNT(*) FROM flights a JOIN flights b ON a.tailnum = b.tailnum AND a.delay < b.delay",
+    ),
+    (
+        "EXISTS, NOT EXISTS, IN, NOT IN (SELECT …)",
+        "whether the unit has such rows",
+        "SELECT COUNT(*) FROM flights WHERE tailnum NOT IN (SELECT tailnum FROM flights WHERE delay > 60)",
+    ),
+    (
+        "(… UNION ALL …) in FROM",
+        "rows of private tables one after the other",
+        "SELECT COUNT(*) FROM (SELECT delay FROM flights UNION ALL SELECT delay FROM flights WHERE delay > 60)",
     ),
     (
         "WITH, subqueries in FROM",
@@ -90,6 +110,24 @@ REFUSED = (
     ("the id", "SELECT COUNT(*) FROM flights WHERE tailnum = 'N1'", "unit-column", "COUNT(DISTINCT id)"),
     ("MIN, MAX, MEDIAN, …", "SELECT MAX(delay) FROM flights", "aggregate", "COUNT_IF(x > …)"),
     ("windows", "SELECT SUM(delay) OVER () FROM flights", "aggregate", "GROUP BY"),
+    (
+        "a join without the unit",
+        "SELECT COUNT(*) FROM flights a JOIN flights b ON a.delay = b.delay",
+        "join-without-unit",
+        "AND a.id = b.id",
+    ),
+    (
+        "a public table on the preserved side",
+        "SELECT COUNT(*) FROM airlines LEFT JOIN flights USING (carrier)",
+        "public-preserved",
+        "FROM private JOIN public … GROUP BY",
+    ),
+    (
+        "queries as values",
+        "SELECT COUNT(*) FROM flights WHERE delay > (SELECT AVG(delay) FROM flights)",
+        "subquery-value",
+        "the value itself",
+    ),
     ("the clock", "SELECT COUNT(*) FROM flights WHERE day < CURRENT_DATE", "clock", "DATE '2013-08-01'"),
     ("chance", "SELECT COUNT(*) FROM flights WHERE RANDOM() < 0.5", "random", "nothing: noise is ours to add"),
     ("regular expressions", "SELECT COUNT(*) FROM flights WHERE REGEXP_MATCHES(origin, 'J')", "regex", "LIKE"),

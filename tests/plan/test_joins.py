@@ -55,6 +55,7 @@ def plan(text: str, every: str | None = None) -> str:
         (
             "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who AND c.euros > 5)",
             "SELECT COUNT(*) FROM visits WHERE who IN (SELECT who FROM claims WHERE euros > 5)",
+            "SELECT COUNT(*) FROM visits WHERE visits.who IN (SELECT claims.who FROM claims WHERE claims.euros > 5)",
             "SELECT COUNT(*) FROM visits v WHERE NOT NOT EXISTS"
             " (SELECT * FROM claims WHERE euros > 5 AND v.who = who)",
         ),
@@ -63,6 +64,10 @@ def plan(text: str, every: str | None = None) -> str:
             " (SELECT 1 FROM claims c WHERE c.who = v.who AND c.region = v.region)",
             "SELECT COUNT(*) FROM visits WHERE (who, region) NOT IN (SELECT who, region FROM claims)",
             "SELECT COUNT(*) FROM visits v WHERE region NOT IN (SELECT c.region FROM claims c WHERE c.who = v.who)",
+        ),
+        (
+            "SELECT COUNT(*) FROM visits WHERE who IN (SELECT who FROM visits WHERE cost > 5)",
+            "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.who = v.who AND w.cost > 5)",
         ),
         (
             "SELECT COUNT(*) FROM places JOIN visits USING (region)",
@@ -110,10 +115,13 @@ REFUSED = [
      "SELECT COUNT(*) FROM visits WHERE region IN (SELECT region FROM claims WHERE visits.who = claims.who)"),
     ("SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM claims c)", "join-without-unit", "v.who = c.who",
      "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM claims c WHERE v.who = c.who)"),
+    ("SELECT COUNT(*) FROM visits a JOIN claims b ON who = who", "join-without-unit", "a.who = b.who",
+     "SELECT COUNT(*) FROM visits a JOIN claims b ON a.who = b.who"),
     ("SELECT COUNT(*) FROM visits a JOIN visits a ON a.who = a.who", "duplicate-alias", "alias",
      "SELECT COUNT(*) FROM visits a JOIN visits b ON a.who = b.who"),
-    ("SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits WHERE visits.who = visits.who)", "duplicate-alias",
-     "alias", "SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits w WHERE w.who = visits.who)"),
+    ("SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits WHERE visits.who = visits.who)",
+     "join-without-unit", "other is an alias",
+     "SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits w WHERE w.who = visits.who)"),
     ("SELECT COUNT(*) FROM visits v RIGHT JOIN claims c USING (who)", "join-kind", "kept first",
      "SELECT COUNT(*) FROM claims c LEFT JOIN visits v USING (who)"),
     ("SELECT COUNT(*) FROM visits v FULL JOIN claims c USING (who)", "join-kind", "LEFT JOIN",

@@ -164,8 +164,7 @@ def _where(found: Rows, where: exp.Expr | None, catalog: Catalog, named: Named) 
 def _tested(found: Rows, test: Test, catalog: Catalog, named: Named) -> Rows:
     """The rows for which a subquery has rows of the same unit, or has none."""
     inner, parts = _inner(test, catalog, named)
-    # the sides of IN are read each by itself, so both may be the same table; within EXISTS names must tell them apart
-    _check_join(found, {} if test.operands else {alias: {} for alias in inner.scope if alias}, test.node)
+    _check_join(found, {}, test.node)
     right = _apart(inner, found)
 
     def resolve(qualifier: str | None, name: str) -> Expression:

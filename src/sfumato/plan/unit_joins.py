@@ -160,7 +160,7 @@ def matched(
             at,
             "join-without-unit",
             "private tables meet within one unit alone: this would put rows of two people side by side",
-            _missing(f"{names(left)[0]} = {names(right)[0]}", at),
+            _missing(names(left)[0], names(right)[0], at),
         )
     period = left.table.period
     if period is not None and not found.meets(catalog):
@@ -168,7 +168,7 @@ def matched(
             at,
             "join-without-period",
             f"a unit is an id within one {period.every}, and private tables meet within one unit alone",
-            _missing(_period_line(left, right), at),
+            _missing(_period_words(left), _period_words(right), at),
         )
     return found.match()
 
@@ -193,12 +193,16 @@ class _Matching:
                 self._place(call("=", first, second), part[0])
         elif isinstance(part, exp.EQ) and self._equal_units(part.this, part.expression):
             self.unit = True
-        else:
-            self._place(expression(part, self._resolve), part)
+        elif not (isinstance(part, exp.EQ) and _is_unit(right, part.this) and _is_unit(right, part.expression)):
+            self._place(expression(part, self._resolve), part)  # what is left out compares a unit with itself
 
     def _equal_units(self, first: exp.Expr, second: exp.Expr) -> bool:
+        """Whether the unit of one side is compared with that of the other: a name that both know is the second's."""
         left, right = self._sides
-        return any(_is_unit(left, a) and _is_unit(right, b) for a, b in ((first, second), (second, first)))
+        return any(
+            _is_unit(left, a) and not _is_unit(right, a) and _is_unit(right, b)
+            for a, b in ((first, second), (second, first))
+        )
 
     def _place(self, made: Expression, node: exp.Expr) -> None:
         """Where a condition belongs: an equality between the sides, a condition of one of them, or one over both."""
@@ -247,11 +251,14 @@ def names(side: Known) -> list[str]:
     return [f"{alias}.{name}" if alias else name for alias, known in side.owners.items() for name in known]
 
 
-def _missing(line: str, at: exp.Expr) -> str:
-    """Where a line belongs that is missing."""
-    if not isinstance(at, exp.Join):
-        return f"add {line} to the WHERE of the subquery"
-    return f"add AND {line} to ON" if at.args.get("on") or at.args.get("using") else f"write JOIN … ON {line}"
+def _missing(first: str, second: str, at: exp.Expr) -> str:
+    """Where the line belongs that is missing."""
+    line = f"{first} = {second}"
+    if isinstance(at, exp.Join):
+        return f"add AND {line} to ON" if at.args.get("on") or at.args.get("using") else f"write JOIN … ON {line}"
+    if first == second:
+        line = f"{first} = other.{second.rpartition('.')[2]}, where other is an alias of the table there,"
+    return f"add {line} to the WHERE of the subquery"
 
 
 def period_words(table: Described, alias: str = "") -> str:
@@ -262,8 +269,8 @@ def period_words(table: Described, alias: str = "") -> str:
     return column if plain else f"DATE_TRUNC('{table.period.every}', {column})"
 
 
-def _period_line(left: Known, right: Known) -> str:
-    return " = ".join(period_words(side.table, next(iter(side.scope), "")) for side in (left, right))
+def _period_words(side: Known) -> str:
+    return period_words(side.table, next(iter(side.scope), ""))
 
 
 def period_of(table: Described, source: int) -> Expression:
