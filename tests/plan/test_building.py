@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -15,6 +16,8 @@ from sfumato.plan import building
 from sfumato.plan.aggregations import Asked
 from sfumato.plan.building import Selection, Statement
 from sfumato.plan.canonical import digest
+from sfumato.plan.catalog import Described, Period
+from sfumato.plan.limits import Limits
 from sfumato.plan.sql import parse
 
 Step = Callable[[Selection], Selection]
@@ -377,3 +380,36 @@ def test_derived_columns_mean_what_subqueries_do(made: list[str], sign: str) -> 
         return
     statement = built(*steps, where(f"{last} {sign} 3 - {last}"), n=N, s=sf.sum(f"-{last} * 3"))
     assert digest(statement.query) == digest(wanted) == digest(parse(statement.text, CATALOG))
+
+
+def test_windows_over_groups_are_over_columns_of_the_answer() -> None:
+    made = building.select(built(keys=REGION, n=N), ["region"], {"pct": "100.0 * n / SUM(n) OVER ()"})
+    assert made.text == "SELECT region, 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () AS pct FROM visits GROUP BY region"
+
+
+@pytest.mark.parametrize(
+    ("every", "period"),
+    [("day", "{}day"), ("week", "DATE_TRUNC('week', {}day)"), ("month", "DATE_TRUNC('month', {}day)")],
+)
+def test_where_a_unit_is_an_id_within_a_period_it_is_named_by_both(every: str, period: str) -> None:
+    tables = {
+        name: Described(name, VISITS, public=False, id=unit, period=Period("day", every), limits=Limits(10, 4, 3))
+        for name, unit in (("visits", "patient_id"), ("bills", "payer"))
+    }
+    catalog = replace(CATALOG, tables=tables)
+    rows = building.selection(catalog, "visits")
+    mean = building.statement(building.per_unit(rows, (), {"n": N}), (), {"n": sf.mean("n")})
+    by = period.format("")
+    inner = f"SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id, {by}"
+    assert mean.query == parse(f"SELECT AVG(n) AS n FROM ({inner}) AS t", catalog)
+    joined = building.statement(building.join(rows, "bills", None, left=False), (), {"n": N})
+    on = f"v.patient_id = b.payer AND {period.format('v.')} = {period.format('b.')}"
+    assert joined.query == parse(f"SELECT COUNT(*) AS n FROM visits v JOIN bills b ON {on}", catalog)
+
+
+@pytest.mark.parametrize(("via", "code"), [(None, "rows-are-units"), ("stays by stay_id", "no-unit-name")])
+def test_one_row_per_unit_needs_a_name_for_the_unit(via: str | None, code: str) -> None:
+    catalog = replace(CATALOG, tables={"visits": Described("visits", VISITS, public=False, via=via)})
+    with pytest.raises(Unsupported) as refusal:
+        building.per_unit(building.selection(catalog, "visits"), (), {"n": N})
+    assert refusal.value.code == code

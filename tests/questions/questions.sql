@@ -1,4 +1,4 @@
--- Forty questions as people type them, before anyone looked at what can be answered.
+-- Forty questions as people type them, written before joins, per-person subqueries and unknown groups were answered.
 -- A title names the policy in brackets, and says where groups are not declared there.
 
 -- 1. How many flights left each airport? [fleet]

@@ -26,6 +26,7 @@ from sfumato.plan.fragments import (
     called,
     column,
     conjunction,
+    filled,
     identifier,
     meant,
     operand,
@@ -42,6 +43,7 @@ from sfumato.plan.sql import query
 from sfumato.plan.sql_expressions import expression
 from sfumato.plan.text import fragment
 from sfumato.plan.text_positions import nearest
+from sfumato.plan.unit_joins import period_words
 from sfumato.policy import Domain
 
 On = str | Sequence[str] | None
@@ -222,9 +224,22 @@ def _by_unit(source: Selection, right: _Side) -> tuple[list[str], Tree | None, l
     ours, theirs = source.table.id, right.table.id
     if ours is None or theirs is None:
         return [], None, []
-    if ours.lower() == theirs.lower():
+    if ours.lower() == theirs.lower() and source.table.period is None:
         return [ours], None, [ours]
-    return [], exp.EQ(this=column(source.alias, ours), expression=column(right.alias, theirs)), []
+    left = [column(source.alias, ours), *_period(source.table, source.alias)]
+    other = [column(right.alias, theirs), *_period(right.table, right.alias)]
+    pairs = zip(left, other, strict=True)
+    return [], conjunction([exp.EQ(this=here, expression=there) for here, there in pairs]), []
+
+
+def _period(table: Described, alias: str) -> list[Tree]:
+    """What says in which period a row lies, where a unit is an id within a period."""
+    if table.period is None:
+        return []
+    moment = column(alias, table.period.column)
+    if period_words(table) == table.period.column:
+        return [moment]
+    return [filled(read(f"DATE_TRUNC('{table.period.every}', x)"), {"x": moment})]
 
 
 def _derived(source: Selection, name: str) -> bool:
@@ -275,13 +290,23 @@ def per_unit(source: Selection, keys: Sequence[str], asked: Mapping[str, Asked])
     """One row for each unit (and key), with what is asked of its rows."""
     with refused_at(step := f"per {source.table.id or 'unit'}: {_list(keys, asked)}"):
         if source.table.id is None:
-            raise Unsupported("every-row", "every row is a unit here", fix="leave per_unit out")
-        unit, grouped = column(source.alias, source.table.id), keyed(source, keys, {})
+            raise _no_unit(source.table)
+        grouped = keyed(source, keys, {})
+        period = [each for each in _period(source.table, source.alias) if each not in [tree for _, tree in grouped]]
+        unit = column(source.alias, source.table.id)
         results = [called(aggregate(each, source.names), name) for name, each in asked.items()]
         inner = source.selecting([unit, *(called(tree, name) for name, tree in grouped), *results])
-        inner.set("group", exp.Group(expressions=[unit, *(tree.copy() for _, tree in grouped)]))
+        inner.set("group", exp.Group(expressions=[unit, *period, *(tree.copy() for _, tree in grouped)]))
         tree = _from(_subquery(plainly(inner, source.alias), source.alias))
         return source.then(step, tree, owned(source.alias, [*(name for name, _ in grouped), *asked]))
+
+
+def _no_unit(table: Described) -> Unsupported:
+    if table.every_row:
+        rule = "every row is a unit here, so each group by unit would be one row"
+        return Unsupported("rows-are-units", rule, fix="leave per_unit out and use the columns as they are")
+    rule = f"whose row it is has no name of its own in {table.name}"
+    return Unsupported("no-unit-name", rule, fix=f"begin with the table that knows it, and join {table.name}")
 
 
 # Statements
@@ -398,8 +423,11 @@ def select(found: Statement, names: Sequence[str], made: Mapping[str, str]) -> S
 
 
 def _finished(node: Tree, found: Statement) -> Tree:
-    """Names within an aggregate are columns of rows; elsewhere they are columns of the answer first."""
-    aggregates = [part for part in parts(node) if isinstance(part, (exp.AggFunc, exp.Filter))]
+    """Names within an aggregate of rows are columns of rows; elsewhere, and in a window over the groups, they are
+    columns of the answer first.
+    """
+    found_in = [part for part in parts(node) if isinstance(part, (exp.AggFunc, exp.Filter))]
+    aggregates = [part for part in found_in if not isinstance(part.parent, exp.Window)]
     for part in aggregates:
         for each in list(part.iter_expressions()):
             each.replace(meant(each, found.source.names))
