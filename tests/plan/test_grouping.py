@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from plan.described import CATALOG
-from plan.test_sql import outcome
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
 from sfumato.plan.outer import aggregating
 from sfumato.plan.sql import parse
 from sfumato.plan.text import select
 
-BLOCKS = (Path(__file__).parent / "fixtures" / "grouping.sql").read_text().split("\n\n")[1:]
 INNER = "(SELECT region, urgent, COUNT(*) AS n FROM visits GROUP BY region, urgent)"
-
-
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block[:70])
-def test_a_question_means_what_is_written_below_it(block: str) -> None:
-    lines = block.strip().splitlines()
-    text = "\n".join(line for line in lines if not line.startswith("--"))
-    assert outcome(text) == [line.removeprefix("-- ") for line in lines if line.startswith("--")]
 
 
 @pytest.mark.parametrize(

@@ -14,22 +14,13 @@ from questions.asked import HERE, SOURCES, Asked, disagreements, exact, question
 ASKED = questions()
 
 REFUSED = {
-    4: "grouping-sets",
-    6: "function",
-    7: "unknown-keys",
-    13: "unknown-keys",
     21: "aggregate",
     22: "aggregate",
     23: "aggregate",
     24: "aggregate",
     25: "distinct",
-    26: "function",
-    27: "not-by-unit",
-    28: "window",
-    32: "function",
-    36: "grouping-sets",
     38: "aggregate",
-    40: "rows-are-units",
+    40: "noisy-key",
 }
 """The questions that cannot be answered yet, with the code of the refusal: each new capability makes it shorter."""
 

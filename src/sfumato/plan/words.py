@@ -51,8 +51,9 @@ def _named(reference: Reference) -> str:
     """A column's name, after its table's where it is not of the first; quoted where SQL would need it."""
     if not isinstance(reference, Field):
         return str(reference)
-    plain = reference.source == 0 or not reference.table
-    return quoted(reference.name) if plain else f"{quoted(reference.table)}.{quoted(reference.name)}"
+    if not reference.table:  # made in the question, and named by what it is
+        return reference.name
+    return quoted(reference.name) if reference.source == 0 else f"{quoted(reference.table)}.{quoted(reference.name)}"
 
 
 def names(query: Query) -> list[dict[Reference, str]]:
