@@ -39,6 +39,17 @@ cost = {{ type = "real", bounds = [0, 5000], grid = 0.01 }}
 
 GROUPED = "SELECT region, COUNT(*) AS n, SUM(cost) AS cost FROM visits GROUP BY region"
 COUNTED = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region"
+PER_PERSON = (
+    "SELECT AVG(n) AS n, AVG(spent) AS spent FROM "
+    "(SELECT person, COUNT(*) AS n, SUM(cost) AS spent FROM visits GROUP BY person) AS t"
+)
+FIRST = "SELECT person, FIRST(region ORDER BY age) AS region FROM visits GROUP BY person"
+NUMBERED = "SELECT cost, ROW_NUMBER() OVER (PARTITION BY person ORDER BY age) AS place FROM visits"
+TREES = (
+    ("per person: AVG of COUNT, of SUM", PER_PERSON, 2),
+    ("per person by the first region", f"SELECT region, COUNT(*) AS n FROM ({FIRST}) AS t GROUP BY region", None),
+    ("the first visit of each", f"SELECT COUNT(*) AS n, SUM(cost) AS c FROM ({NUMBERED}) AS t WHERE place = 1", None),
+)
 
 
 def make(folder: Path, rows: int) -> Path:
@@ -113,6 +124,8 @@ def large(folder: Path, rows: int, repeats: int, memory: str | None) -> None:
             alone = cpu_seconds(asked(curator, "SELECT COUNT(*) FROM visits"), repeats)
             show("  COUNT, no groups", alone, plain("SELECT COUNT(DISTINCT person) FROM visits"))
             show("  people by 50 groups", cpu_seconds(asked(curator, distinct), repeats), plain(distinct))
+            for name, text, target in TREES:
+                show(f"  {name}", cpu_seconds(asked(curator, text), repeats), plain(text), target)
 
 
 def small(folder: Path) -> None:

@@ -84,6 +84,17 @@ CLAUSES = (
         "WITH late AS (SELECT origin, delay FROM flights WHERE delay > 15) SELECT COUNT(*) FROM late",
     ),
     (
+        "GROUP BY id in a subquery",
+        "one row for each unit: COUNT, SUM, AVG, MIN, MAX, BOOL_OR, BOOL_AND, FIRST, LAST, ARG_MIN, ARG_MAX "
+        "([how](../how-to/per-person.md))",
+        "SELECT AVG(n) FROM (SELECT tailnum, COUNT(*) AS n FROM flights GROUP BY tailnum HAVING COUNT(*) > 1)",
+    ),
+    (
+        "OVER (PARTITION BY id ORDER BY …), QUALIFY in a subquery",
+        "ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE; running COUNT, SUM, AVG, MIN, MAX",
+        "SELECT COUNT(*) FROM (SELECT RANK() OVER (PARTITION BY tailnum ORDER BY day) AS n FROM flights) WHERE n <= 3",
+    ),
+    (
         "WHERE",
         "any condition on one row",
         "SELECT COUNT(*) FROM flights WHERE origin = 'JFK' AND delay BETWEEN 5 AND 50",
@@ -109,7 +120,13 @@ REFUSED = (
     ("rows themselves", "SELECT * FROM flights", "star", "COUNT, SUM, AVG"),
     ("the id", "SELECT COUNT(*) FROM flights WHERE tailnum = 'N1'", "unit-column", "COUNT(DISTINCT id)"),
     ("MIN, MAX, MEDIAN, …", "SELECT MAX(delay) FROM flights", "aggregate", "COUNT_IF(x > …)"),
-    ("windows", "SELECT SUM(delay) OVER () FROM flights", "aggregate", "GROUP BY"),
+    ("windows in the answer", "SELECT SUM(delay) OVER () FROM flights", "window", "a subquery with the window"),
+    (
+        "windows over several units",
+        "SELECT SUM(s) FROM (SELECT SUM(delay) OVER (ORDER BY day) AS s FROM flights)",
+        "not-by-unit",
+        "PARTITION BY id",
+    ),
     (
         "a join without the unit",
         "SELECT COUNT(*) FROM flights a JOIN flights b ON a.delay = b.delay",

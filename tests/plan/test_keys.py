@@ -179,3 +179,11 @@ def test_conditions_hold_where_whole_rows_are_kept() -> None:
         assert set(conditions(Cut(both, 2))) == held
     assert conditions(PerUnit(Filter(left, small[0]), 2, (), (("n", UnitCount(None, 3)),))) == ()
     assert conditions(SemiJoin(Filter(left, small[0]), Filter(right, small[1]), (), None, False)) == (small[0],)
+    by = PerUnit(Filter(left, small[0]), 2, (("x", Column(Field(0, "t", "x"), domain)),), ())
+    assert conditions(by) == (call("<", Column(Field(2, "", "x"), domain), literal(Type.INTEGER, 5)),)
+
+
+def test_keys_of_units_are_narrowed_by_what_their_rows_meet(engine: DuckDB) -> None:
+    inner = "SELECT patient_id, hospital, COUNT(*) AS n FROM visits WHERE hospital <= 3 AND age > 9 GROUP BY ALL"
+    plan = parse(f"SELECT hospital, AVG(n) FROM ({inner}) GROUP BY hospital", CATALOG).plan
+    assert groups(plan.keys, engine.values, conditions(plan.source)) == ((1,), (2,), (3,))

@@ -24,6 +24,9 @@ MORE = (
     " AND v.cost > c.euros GROUP BY c.region",
     "SELECT COUNT(*), SUM(e) FROM visits v LEFT JOIN (SELECT who, COALESCE(euros, 7) AS e FROM claims) c"
     " ON v.who = c.who AND v.region = 'north'",
+    "SELECT v.region, COUNT(*) FROM visits v LEFT JOIN claims c ON v.who = c.who AND c.region = v.region"
+    " WHERE c.euros IS NULL AND v.cost < 9 GROUP BY v.region",
+    "SELECT COUNT(*) FROM visits v LEFT JOIN claims c ON v.who = c.who AND c.euros > 5 WHERE COALESCE(c.euros, 0) < 50",
     "SELECT COUNT(*) FROM visits v WHERE NOT EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who AND v.cost > 3)",
     "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM claims c WHERE c.who = v.who AND v.cost > 3)",
     "SELECT COUNT(*) FROM visits v WHERE NOT EXISTS (SELECT 1 FROM drugs d WHERE d.who = v.who AND d.dose > v.cost)"

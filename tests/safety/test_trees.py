@@ -339,3 +339,15 @@ def test_a_unit_costs_one_row(asked: tuple[Curator, list[Row]]) -> None:
     assert [each.sensitivity.l1 for each in only.measures] == [1, LIMIT, LIMIT - 1, 1]
     with pytest.raises(sf.InvalidParameter, match="at most 1"):
         curator.sql(f"SELECT COUNT(*) FROM ({inner})").limit(rows=2)
+
+
+def test_explained_in_words(asked: tuple[Curator, list[Row]]) -> None:
+    curator, _ = asked
+    inner = "SELECT cost, ROW_NUMBER() OVER (PARTITION BY who, kind ORDER BY day) AS n FROM visits"
+    lines = str(curator.sql(f"SELECT COUNT(*) FROM ({inner}) WHERE n = 1").explain(epsilon=1))
+    assert f"ROW_NUMBER() OVER (PARTITION BY unit, kind ORDER BY day) in [1, {LIMIT + 1}]" in lines
+    assert "every unit has one row" not in lines  # it has one for each kind
+    inner = "SELECT kind, SUM(cost) AS s FROM visits GROUP BY who, kind"
+    lines = str(curator.sql(f"SELECT kind, SUM(s) FROM ({inner}) GROUP BY kind").explain(epsilon=1))
+    assert f"SUM(cost) in [0, {20 * LIMIT}]" in lines
+    assert "one row for each unit and kind" in lines

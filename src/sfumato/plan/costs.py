@@ -5,6 +5,9 @@ one row, from the most letters of its arguments (``functions.declaring``); a col
 length when it is scanned, so no row is dearer than that, whatever it holds. A row of the private table is evaluated
 once beside every row of public tables that it meets.
 
+Rows of one unit that are looked at together are sorted, once for each function: n rows of a unit cost n·log n, and
+no function looks at all rows again for each of them.
+
 *Bound.* With one unit's rows or without them, a question's work differs by at most MOST_STEPS steps and MOST_BYTES
 bytes for every row of that unit (times the few times that a statement reads a row). What an analyst writes cannot make
 one person's row dearer. ∎
@@ -17,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Call, Expression, size, walk
 from sfumato.plan.functions import FUNCTIONS
-from sfumato.plan.nodes import Aggregate, Join, UnitJoin, multiplicity, relations
+from sfumato.plan.nodes import Aggregate, Join, PerUnit, Relation, UnitJoin, Window, multiplicity, relations
 
 MOST_STEPS = 100_000
 """Of one row of the private table in one question; a step is about 3 ns."""
@@ -28,6 +31,7 @@ MOST_PARTS = 20_000
 MOST_MATCHES = 1_000
 """Rows of public tables that one row meets."""
 _JOIN = 20  # steps and bytes, for every row that is met
+_SORT = 100  # for every function of a unit's rows, which may order them
 
 
 def check(plan: Aggregate) -> None:
@@ -40,13 +44,25 @@ def check(plan: Aggregate) -> None:
     if most > MOST_MATCHES:
         rule = f"one row meets at most {MOST_MATCHES:,} rows of other tables; here it could meet {most:,}"
         raise Unsupported("join-multiplicity", rule, fix="join by columns with fewer equal rows")
-    met = _JOIN * sum(isinstance(node, (Join, UnitJoin)) for node in relations(plan.source))
+    met = sum(map(_looked_up, relations(plan.source)))
     if (steps(made) + met) * most > MOST_STEPS:
         rule = f"one row may cost at most {MOST_STEPS:,} steps; this question could take {steps(made) * most:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
     if (held(made) + met) * most > MOST_BYTES:
         rule = f"one row may make at most {MOST_BYTES:,} bytes; this question could make {held(made) * most:,}"
         raise Unsupported("too-costly", rule, fix=_FIX)
+
+
+def _looked_up(node: Relation) -> int:
+    """Steps and bytes of a row for what is looked up beside it, or for its place among others."""
+    match node:
+        case Join() | UnitJoin():
+            return _JOIN
+        case PerUnit(results=results):
+            return _SORT * len(results)
+        case Window(functions=functions):
+            return _SORT * len(functions)
+    return 0
 
 
 _FIX = "declare a smaller max_length for the texts in the policy, use shorter patterns, or ask in several questions"

@@ -14,17 +14,29 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import Unsupported
 from sfumato.plan import calendar, costs
-from sfumato.plan.expressions import Call, Column, Expression, Literal, Reference, columns
+from sfumato.plan.expressions import Call, Column, Expression, Field, Literal, Reference, columns
 from sfumato.plan.hours import by_hour, hourly
 from sfumato.plan.narrowing import Limits, limits, narrowed, rebuilt
-from sfumato.plan.nodes import Bound, Cut, Filter, GroupKey, Join, Relation, SemiJoin, UnitJoin, Window
+from sfumato.plan.nodes import (
+    Bound,
+    Cut,
+    Filter,
+    GroupKey,
+    Join,
+    PerUnit,
+    Relation,
+    SemiJoin,
+    UnitJoin,
+    Window,
+    conjuncts,
+)
 from sfumato.policy import Domain, Type, Value
 
 MOST_GROUPS = 200_000
@@ -138,27 +150,39 @@ def _as_listed(found: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, 
 
 def conditions(relation: Relation) -> tuple[Expression, ...]:
     """What every row of a relation meets: the parts of its conditions that are joined by AND."""
-    waiting: list[Expression] = [node.predicate for node in _kept(relation) if isinstance(node, Filter)]
-    found = []
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, Call) and each.function == "AND":
-            waiting.extend(each.arguments)
-        else:
-            found.append(each)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(_met(relation)))
 
 
-def _kept(relation: Relation) -> Iterator[Relation]:
-    """The relations of which every row of this one holds a whole row, with all columns; each before its input."""
-    waiting = [relation]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if isinstance(node, UnitJoin):
-            waiting += [node.left] if node.outer else [node.right, node.left]
-        elif isinstance(node, (Filter, Join, Cut, Window, SemiJoin, Bound)):
-            waiting.append(node.inputs[0])
+def _met(relation: Relation) -> Iterator[Expression]:
+    match relation:
+        case Filter(input, predicate):
+            yield from reversed(conjuncts(predicate))
+            yield from _met(input)
+        case UnitJoin(left, right, outer=outer):
+            yield from _met(left)
+            yield from () if outer else _met(right)
+        case PerUnit():
+            yield from _of_keys(relation)
+        case Join() | Cut() | Window() | SemiJoin() | Bound():
+            yield from _met(relation.inputs[0])
+
+
+def _of_keys(relation: PerUnit) -> Iterator[Expression]:
+    """What the rows that are grouped meet, where it is about columns that they are grouped by."""
+    named = {
+        key.reference: Column(Field(relation.source, "", name), key.domain)
+        for name, key in relation.keys
+        if isinstance(key, Column)
+    }
+    for each in _met(relation.input):
+        if named.keys() >= columns(each).keys():
+            yield _renamed(each, named)
+
+
+def _renamed(made: Expression, named: Mapping[Reference, Column]) -> Expression:
+    if isinstance(made, Call):
+        return replace(made, arguments=tuple(_renamed(each, named) for each in made.arguments))
+    return named[made.reference] if isinstance(made, Column) else made
 
 
 def _about(part: tuple[Expression, ...], conditions: tuple[Expression, ...]) -> tuple[Expression, ...]:

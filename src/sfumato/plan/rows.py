@@ -119,6 +119,17 @@ class Rows:
         ]
         return bool(owned) and not others
 
+    @property
+    def inside(self) -> Inside:
+        """The rows as a subquery's SELECT sees them."""
+        names = [name for names in self.owners.values() for name in names]
+        every_row = any(isinstance(node, Scan) and node.every_row for node in relations(self.relation))
+        unit = None if every_row else next(iter(names), "<id>")
+        if self.table.period is None:
+            return Inside(self.relation, self.resolve, self.is_unit, unit)
+        period, known = period_words(self.table), periods(self.relation, self.catalog)
+        return Inside(self.relation, self.resolve, self.is_unit, unit, period, known)
+
     def _owned(self, qualifier: str | None, name: str) -> list[str]:
         """The aliases under which a name is the unit's."""
         return [
@@ -259,12 +270,12 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
             )
     source = rows(select, catalog, named)
     if select.args.get("group") or select.args.get("having") or aggregates(select):
-        found = per_unit(select, _inside(source))
+        found = per_unit(select, source.inside)
         _check_levels(found.relation, select)
         return _derived(source, found.relation, found.columns, found.owners)
     columns: dict[str, Expression] = {}
     owners: list[str] = []
-    windows = WindowColumns(_inside(source))
+    windows = WindowColumns(source.inside)
     for item in select.expressions:
         for name, made in _selected(item, source, windows.read):
             if name.lower() in {each.lower() for each in (*columns, *owners)}:
@@ -279,14 +290,6 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
         relation = Filter(windows.relation, predicate)
     _check_levels(relation, select)
     return _derived(source, relation, columns, owners)
-
-
-def _inside(source: Rows) -> Inside:
-    """What stands below a subquery's SELECT."""
-    if source.table.period is None:
-        return Inside(source.relation, source.resolve, source.is_unit, source.table.id)
-    period, known = period_words(source.table), periods(source.relation, source.catalog)
-    return Inside(source.relation, source.resolve, source.is_unit, source.table.id, period, known)
 
 
 def _united(node: exp.SetOperation, catalog: Catalog, named: Named) -> Rows:

@@ -170,13 +170,13 @@ def _arg(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) 
 
 def first(value: Expression, written: tuple[Order, ...], where: Expression | None, *, last: bool) -> UnitFirst:
     """The value of the first row, or of the last; the value itself decides between rows that tie."""
-    order = (*written, Order(value, descending=False, nulls_first=False))
-    if last:
-        order = tuple(turned(each) for each in order)
-    return UnitFirst(value, where, order)
+    by_value = Order(value, descending=False, nulls_first=False)
+    tied = () if value in {each.expression for each in written} else (by_value,)
+    order = (*written, *tied)
+    return UnitFirst(value, where, tuple(map(_turned, order)) if last else order)
 
 
-def turned(order: Order) -> Order:
+def _turned(order: Order) -> Order:
     """The same order from its other end."""
     return replace(order, descending=not order.descending, nulls_first=not order.nulls_first)
 

@@ -1,0 +1,125 @@
+"""Subqueries about one unit's rows: texts that mean the same, ranges, and refusals whose fixes work."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from plan.described import CATALOG
+from sfumato.errors import Unsupported
+from sfumato.plan.canonical import digest
+from sfumato.plan.expressions import Column, Field
+from sfumato.plan.nodes import PerUnit, relations
+from sfumato.plan.sql import parse
+from sfumato.plan.unit_measures import UnitMean, UnitMeasure, UnitSum
+from sfumato.plan.warnings import undeclared
+from sfumato.policy import Domain
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (
+            "SELECT AVG(n) AS a FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) AS t",
+            "WITH c AS (SELECT COUNT(*) AS visits, patient_id AS p FROM visits v GROUP BY v.patient_id) "
+            "SELECT AVG(visits) AS a FROM c",
+        ),
+        (
+            "SELECT SUM(s) AS a FROM (SELECT SUM(age) AS s, COUNT(*) AS n FROM visits GROUP BY patient_id) WHERE n > 1",
+            "SELECT SUM(s) AS a FROM (SELECT SUM(age) AS s FROM visits GROUP BY patient_id HAVING COUNT(*) > 1)",
+        ),
+        (
+            "SELECT AVG(x) AS a FROM (SELECT ARG_MIN(age, day) AS x FROM visits GROUP BY patient_id)",
+            "SELECT AVG(y) AS a FROM (SELECT MIN_BY(age, day) AS y FROM visits GROUP BY patient_id)",
+        ),
+        (
+            "SELECT AVG(x) AS a FROM (SELECT LAST(age ORDER BY day) AS x FROM visits GROUP BY patient_id)",
+            "SELECT AVG(x) AS a FROM (SELECT FIRST(age ORDER BY day DESC NULLS FIRST, age DESC NULLS FIRST) AS x "
+            "FROM visits GROUP BY patient_id)",
+        ),
+        (
+            "SELECT COUNT(*) AS a FROM (SELECT age FROM visits QUALIFY "
+            "ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY day) = 1)",
+            "SELECT COUNT(*) AS a FROM (SELECT ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY day) AS n "
+            "FROM visits) WHERE n = 1",
+        ),
+    ],
+)
+def test_texts_that_mean_the_same_have_the_same_plan(first: str, second: str) -> None:
+    assert digest(parse(first, CATALOG).plan) == digest(parse(second, CATALOG).plan)
+
+
+def test_columns_of_results_are_told_apart() -> None:
+    inner = "SELECT SUM(age) AS a, SUM(CAST(age AS DOUBLE)) AS b FROM visits GROUP BY patient_id"
+    text = f"SELECT SUM(a), SUM(b) FROM ({inner})"
+    (node,) = [each for each in relations(parse(text, CATALOG).plan.source) if isinstance(each, PerUnit)]
+    assert [name for name, _ in node.results] == ["SUM(age) per unit", "SUM(age) per unit (2)"]
+    assert [made.domain.type.value for _, made in node.results] == ["integer", "real"]
+
+
+@pytest.mark.parametrize(
+    ("domain", "cap", "low", "high"),
+    [
+        (Domain("integer", bounds=(0, 9)), 5, 0, 45),
+        (Domain("integer", bounds=(3, 9)), 5, 3, 45),
+        (Domain("integer", bounds=(-9, -3)), 5, -45, -3),
+        (Domain("integer", bounds=(-2, 9)), 5, -10, 45),
+        (Domain("real", bounds=("0.25", 9), grid="0.25"), 3, "0.25", 27),
+        (Domain("real", bounds=("-1.5", "2.25")), 4, -6, 9),
+    ],
+)
+def test_ranges_of_sums(domain: Domain, cap: int, low: object, high: object) -> None:
+    value = Column(Field(0, "t", "x"), domain)
+    assert UnitSum(value, None, cap).domain.range == Domain("real", bounds=(low, high)).range  # type: ignore[arg-type]
+    mean: UnitMeasure = UnitMean(value)
+    assert mean.domain.range == domain.range
+
+
+def test_a_sum_beyond_64_bits_is_refused() -> None:
+    wide = replace(CATALOG.tables["visits"], columns={"x": Domain("integer", bounds=(0, 2**61))})
+    catalog = replace(CATALOG, tables={"visits": wide})
+    with pytest.raises(Unsupported, match="64 bits") as refused:
+        parse("SELECT COUNT(s) FROM (SELECT SUM(x) AS s FROM visits GROUP BY patient_id)", catalog)
+    assert refused.value.code == "unbounded"
+
+
+REFUSED = (
+    "SELECT AVG(n) FROM (SELECT region, COUNT(*) AS n FROM visits GROUP BY region)",
+    "SELECT AVG(n) FROM (SELECT COUNT(*) AS n FROM visits)",
+    "SELECT AVG(s) FROM (SELECT SUM(age) OVER (PARTITION BY region) AS s FROM visits)",
+    "SELECT AVG(s) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY patient_id) AS s FROM visits)",
+    "SELECT AVG(s) FROM (SELECT FIRST(age) AS s FROM visits GROUP BY patient_id)",
+    "SELECT AVG(n) FROM (SELECT LEAST(COUNT(*), 0) AS n FROM visits GROUP BY patient_id)",
+    "SELECT AVG(s) FROM (SELECT SUM(score) AS s FROM visits GROUP BY patient_id)",
+)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_told_to_write_is_answered(text: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        parse(text, CATALOG)
+    fix = str(refused.value.fix)
+    told = re.search(r"write (GROUP BY [^,]+(?:, region)?|OVER \(.*?\)|FIRST\(.*\)|LEAST\(.*\))", fix)
+    assert told is not None, fix
+    written = told[1].replace("…", "ORDER BY day").replace("<column>", "day").replace("low", "0").replace("high", "9")
+    if written.startswith("GROUP BY"):
+        text = text.removesuffix(")").partition(" GROUP BY")[0] + f" {written})"
+    elif written.startswith("OVER"):
+        text = re.sub(r"OVER \(.*?\)", written, text)
+    elif written.startswith("LEAST(GREATEST"):
+        text = text.replace("score", written)
+    else:
+        text = re.sub(r"FIRST\(age\)|LEAST\(COUNT\(\*\), 0\)", written, text)
+    assert parse(text, CATALOG)
+
+
+def test_warnings_about_results() -> None:
+    inner = "SELECT COUNT(*) AS n, FIRST(region ORDER BY day) AS r FROM visits GROUP BY patient_id"
+    text = f"SELECT COUNT(*) FROM ({inner})"
+    (beyond,) = undeclared(parse(f"{text} WHERE n >= 20", CATALOG))
+    assert beyond.startswith("Units whose COUNT(*) per unit lies beyond its range count as at the end of it: no row")
+    (unmet,) = undeclared(parse(f"{text} WHERE r = 'up'", CATALOG))
+    assert unmet.startswith("'up' is not among the declared values of FIRST(region ORDER BY day, region) per unit:")
+    assert not undeclared(parse(f"{text} WHERE n >= 3", CATALOG))
