@@ -89,10 +89,15 @@ PERIODS = {
 }
 
 
-def replayed(seed: int, texts: tuple[str, ...], every: str | None = None) -> int:
-    """How many pairs of totals were compared."""
+FEW = ("", "many rows", "everybody's visits", "ties", "+1 rows")
+"""The tables that break most that can break."""
+
+
+def replayed(seed: int, texts: tuple[str, ...], every: str | None = None, names: tuple[str, ...] | None = None) -> int:
+    """How many pairs of totals were compared, of all tables or of some."""
     random = Random(seed)
-    engines = {name: towns.engine(rows, every) for name, rows in towns.town(random, every).tables().items()}
+    tables = towns.town(random, every).tables()
+    engines = {name: towns.engine(tables[name], every) for name in names or tables}
     try:
         return sum(_compared(f"seed {seed} {every}", random, text, engines) for text in texts)
     finally:
@@ -122,18 +127,18 @@ def _pairs(names: list[str]) -> list[tuple[Neighbours, str, str]]:
 
 @pytest.mark.parametrize("seed", range(1))
 def test_neighbours_differ_by_at_most_the_claim(seed: int) -> None:
-    assert replayed(seed, PATHS + UNITS) > 100
+    assert replayed(seed, PATHS + UNITS, names=FEW) > 100
 
 
 @pytest.mark.parametrize("seed", range(1))
 def test_tables_meet_within_one_unit(seed: int) -> None:
-    assert replayed(seed, ACROSS + TREES) > 100
+    assert replayed(seed, ACROSS + TREES, names=FEW) > 100
 
 
 @pytest.mark.parametrize("every", ["day", "week", "month"])
 def test_a_person_in_one_period_is_the_unit(every: str) -> None:
     """The person who is added has rows in other periods already: limits are of each period by itself."""
-    assert replayed(17, PATHS + PERIODS[every], every) > 100
+    assert replayed(17, PATHS[:3] + PERIODS[every], every, FEW) > 100
 
 
 @pytest.mark.long
