@@ -269,7 +269,11 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
                 "move it to the outermost SELECT",
             )
     source = rows(select, catalog, named)
+    qualify = select.args.get("qualify")
     if select.args.get("group") or select.args.get("having") or aggregates(select):
+        if qualify is not None:
+            rule, fix = "QUALIFY keeps rows by windows over them, not groups", "use HAVING, or a subquery of its own"
+            raise refuse(qualify, "qualify", rule, fix)
         found = per_unit(select, source.inside)
         _check_levels(found.relation, select)
         return _derived(source, found.relation, found.columns, found.owners)
@@ -284,9 +288,10 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
                 columns[name] = made
         owners += _owners(item, source)
     relation = windows.relation
-    qualify = select.args.get("qualify")
     if qualify is not None:
         predicate = windows.condition(qualify, columns)
+        if not windows.functions:
+            raise refuse(qualify, "qualify", "QUALIFY is a condition on what windows find", "use WHERE")
         relation = Filter(windows.relation, predicate)
     _check_levels(relation, select)
     return _derived(source, relation, columns, owners)

@@ -86,6 +86,8 @@ class Windows:
     ) -> WindowFunction:
         inner = node.this
         if type(inner) in _COUNTING:
+            if any(inner.args.values()):
+                raise refuse(node, "window", "a place takes no argument", f"write {inner.sql_name()}() OVER (…)")
             self._check_order(node, order)
             return Place(keys, order, _COUNTING[type(inner)], self.rows + 1)  # the last stands for all later ones
         if isinstance(inner, (exp.Lag, exp.Lead)):
