@@ -15,7 +15,7 @@ import numpy as np
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.questions import Question
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Laplace
 from sfumato.plan.canonical import digest
 from sfumato.plan.nodes import GroupKey
@@ -188,6 +188,12 @@ def degree_histogram(
     found = DegreeHistogram(
         context, ask(f"SELECT node, COUNT(*) AS edges FROM ({parts}) AS ends GROUP BY node"), named, 1
     )
+    if found.question.found:
+        raise Unsupported(
+            "unknown-nodes",
+            "every node is counted, those without edges too, so the values of both ends are declared",
+            fix=f"declare the values of {' and '.join(named)} in the policy",
+        )
     longest = len(found.nodes) - 1 if most is None else whole(most, "most", at_least=1)
     if longest > MOST_DEGREE:
         raise InvalidParameter("most", longest, f"at most {MOST_DEGREE:,}")
