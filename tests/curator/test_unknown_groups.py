@@ -212,3 +212,10 @@ def test_rows_that_a_join_multiplies_are_counted_with_their_weight(tmp_path: Pat
         threshold = ask._prepared(sf.release.requests.Request(**PRICE)).selection
         assert threshold == sf.KeyThreshold(2, "1e-8", 2, weighted=True)
         assert ask.release(**PRICE).column("city") == ["Bonn", "Rome", "Zürich", None]
+
+
+def test_a_receipt_tells_the_delta_that_finding_groups_took(opened: Open) -> None:
+    """Beside Laplace noise too, which needs none: what names keys of the data is never bounded by an ε alone."""
+    answer = opened().sql(BY_CITY).release(**PRICE, mechanism=sf.Laplace)
+    assert answer.receipt is not None
+    assert answer.receipt.guarantee == "ε = 4, δ = 1e-08"

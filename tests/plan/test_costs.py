@@ -16,6 +16,7 @@ from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Column, Field
 from sfumato.plan.functions import call, literal
 from sfumato.plan.keys import groups
+from sfumato.plan.limits import Limits
 from sfumato.plan.sql import parse
 from sfumato.policy import Domain, Type
 
@@ -108,6 +109,36 @@ def test_joins_multiply_the_cost_of_a_row() -> None:
     many = "JOIN hospitals a ON age = a.beds"
     assert code(joined.format(once)) is None
     assert code(joined.format(many)) == "too-costly"
+
+
+def _long(rows: int) -> Catalog:
+    """Visits of which one person may have so many."""
+    visits = Described("visits", VISITS, public=False, id="patient_id", limits=Limits(rows, rows, rows))
+    return Catalog({"visits": visits}, lambda *_: 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) FROM visits a JOIN visits b ON a.patient_id = b.patient_id",
+        "SELECT COUNT(*) FROM visits x JOIN (SELECT a.patient_id, COUNT(*) AS n FROM visits a JOIN visits b"
+        " ON a.patient_id = b.patient_id GROUP BY a.patient_id) y ON x.patient_id = y.patient_id",
+        "SELECT COUNT(*) FROM visits WHERE patient_id IN"
+        " (SELECT a.patient_id FROM visits a JOIN visits b ON a.patient_id = b.patient_id AND a.age > b.age)",
+        "SELECT COUNT(*) FROM visits a WHERE NOT EXISTS"
+        " (SELECT 1 FROM visits b WHERE b.patient_id = a.patient_id AND b.age > a.age)",
+        "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT a.patient_id FROM visits a WHERE EXISTS"
+        " (SELECT 1 FROM visits b WHERE b.patient_id = a.patient_id AND b.age > a.age))",
+    ],
+)
+def test_rows_of_one_unit_meet_few_others_wherever_they_meet(text: str) -> None:
+    """Else one person's rows would cost their square: in a side that is joined, in a test, below a group."""
+    assert code(text, _long(costs.MOST_MATCHES // 4)) is None
+    assert code(text, _long(costs.MOST_MATCHES + 1)) == "join-multiplicity"
+
+
+def test_a_test_by_equality_alone_meets_one_row() -> None:
+    assert code("SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM visits)", _long(10**6)) is None
 
 
 def test_rows_met_in_public_tables_are_capped() -> None:

@@ -5,6 +5,9 @@ one row, from the most letters of its arguments (``functions.declaring``); a col
 length when it is scanned, so no row is dearer than that, whatever it holds. A row of the private table is evaluated
 once beside every row of public tables that it meets.
 
+Where rows of private tables meet, one row meets at most as many of the other side as that side is cut to, at every
+join and at every test by more than equality, wherever in the tree it stands.
+
 Rows of one unit that are looked at together are sorted, once for each function: n rows of a unit cost n·log n, and
 no function looks at all rows again for each of them.
 
@@ -20,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Call, Expression, size, walk
 from sfumato.plan.functions import FUNCTIONS
-from sfumato.plan.nodes import Aggregate, Join, PerUnit, Relation, UnitJoin, Window, multiplicity, relations
+from sfumato.plan.nodes import Aggregate, Join, PerUnit, Relation, SemiJoin, UnitJoin, Window, multiplicity, relations
 
 MOST_STEPS = 100_000
 """Of one row of the private table in one question; a step is about 3 ns."""
@@ -40,7 +43,7 @@ def check(plan: Aggregate) -> None:
     if sum(map(size, made)) > MOST_PARTS:
         rule = f"a question has at most {MOST_PARTS:,} parts after its subqueries are put in place"
         raise Unsupported("too-large", rule, fix="ask in several questions")
-    most = multiplicity(plan.source)
+    most = max(map(_matches, relations(plan.source)))
     if most > MOST_MATCHES:
         rule = f"one row meets at most {MOST_MATCHES:,} rows of other tables; here it could meet {most:,}"
         raise Unsupported("join-multiplicity", rule, fix="join by columns with fewer equal rows")
@@ -53,10 +56,19 @@ def check(plan: Aggregate) -> None:
         raise Unsupported("too-costly", rule, fix=_FIX)
 
 
+def _matches(node: Relation) -> int:
+    """The most rows that one row becomes at a node, or is compared with there: at every node, since what is grouped or
+    tested for further up costs what it cost.
+    """
+    if isinstance(node, SemiJoin) and node.condition is not None:
+        return multiplicity(node.input) * max(1, node.other.most_rows or 1)
+    return multiplicity(node)
+
+
 def _looked_up(node: Relation) -> int:
     """Steps and bytes of a row for what is looked up beside it, or for its place among others."""
     match node:
-        case Join() | UnitJoin():
+        case Join() | UnitJoin() | SemiJoin():
             return _JOIN
         case PerUnit(results=results):
             return _SORT * len(results)

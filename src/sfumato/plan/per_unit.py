@@ -36,6 +36,8 @@ class Inside:
     """Where a unit is an id in a period: what says in SQL in which one a row lies."""
     periods: frozenset[Expression] = frozenset()
     """The expressions that say so."""
+    single: frozenset[Expression] = frozenset()
+    """Those of them that have one value in all rows of a unit."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class _Reading:
     def node(self) -> PerUnit:
         results = sorted((name, measure) for measure, name in self.results.items())
         keys = tuple((name, key) for key, name in self._names.items())
-        single = bool(keys) and self.inside.periods.issuperset(self.keys)
+        single = bool(keys) and self.inside.single.issuperset(self.keys)
         return PerUnit(self.inside.relation, self.source, keys, tuple(results), single)
 
     def read(self, node: exp.Expr, named: dict[str, Expression] | None = None) -> Expression:

@@ -128,7 +128,8 @@ class Rows:
         if self.table.period is None:
             return Inside(self.relation, self.resolve, self.is_unit, unit)
         period, known = period_words(self.table), periods(self.relation, self.catalog)
-        return Inside(self.relation, self.resolve, self.is_unit, unit, period, known)
+        single = periods(self.relation, self.catalog, single=True)
+        return Inside(self.relation, self.resolve, self.is_unit, unit, period, known, single)
 
     def _owned(self, qualifier: str | None, name: str) -> list[str]:
         """The aliases under which a name is the unit's."""

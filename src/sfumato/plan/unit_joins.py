@@ -283,24 +283,36 @@ def period_of(table: Described, source: int) -> Expression:
     return call("DATE_TRUNC", literal(Type.TEXT, every), found)
 
 
-def periods(relation: Relation, catalog: Catalog) -> frozenset[Expression]:
-    """The expressions over a relation that say in which period a row lies."""
+def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> frozenset[Expression]:
+    """The expressions over a relation that say in which period a row lies; where ``single``, those alone that have one
+    value in all rows of a unit.
+
+    A unit's period is read before its column is cleaned. Clamping keeps the days of one period in one period, so within
+    one scan a period has one value; a list of declared values does not, since some days of a period may be missing from
+    it. Over several scans it has one value if all of them clamp alike.
+    """
     if isinstance(relation, Scan):
-        return frozenset((period_of(catalog.tables[relation.table], relation.source),))
+        table = catalog.tables[relation.table]
+        listed = table.period is not None and table.columns[table.period.column].values is not None
+        return frozenset() if single and listed else frozenset((period_of(table, relation.source),))
     if isinstance(relation, PerUnit):
-        known = periods(relation.input, catalog)
+        known = periods(relation.input, catalog, single=single)
         made = {name for name, key in relation.keys if key in known}
         return frozenset(Column(each, domain) for each, domain in relation.columns.items() if each.name in made)
     if isinstance(relation, Union):
-        known_in = [periods(member, catalog) for member in relation.inputs]
-        lists = zip(*(made for _, made in relation.members), strict=True)
-        told = [all(map(set.__contains__, map(set, known_in), each)) for each in lists]
+        known_in = [periods(member, catalog, single=single) for member in relation.inputs]
+        lists = list(zip(*(made for _, made in relation.members), strict=True))
+        told = [
+            all(map(frozenset.__contains__, known_in, each))
+            and (not single or len({made.domain.range for made in each}) == 1)
+            for each in lists
+        ]
         both = zip(relation.columns.items(), told, strict=True)
         return frozenset(Column(each, domain) for (each, domain), told_by in both if told_by)
     if isinstance(relation, UnitJoin) and relation.outer:
-        return periods(relation.left, catalog)
+        return periods(relation.left, catalog, single=single)
     return frozenset().union(
-        *(periods(each, catalog) for each in relation.inputs[: 2 - isinstance(relation, SemiJoin)])
+        *(periods(each, catalog, single=single) for each in relation.inputs[: 2 - isinstance(relation, SemiJoin)])
     )
 
 

@@ -68,7 +68,7 @@ class Prepared:
 
     @property
     def pure(self) -> bool:
-        """Whether an ε alone bounds what it leaks."""
+        """Whether an ε alone bounds what its noise leaks: a choice of groups needs a δ beside it."""
         return all(each.pure for each in self.mechanisms)
 
     def half_widths(self, confidence: Number = "0.95", together: int = 1) -> tuple[Fraction, ...]:
@@ -100,7 +100,8 @@ def prepare(
     least_noise = min(best, key=_noise)
     chosen = least_noise if family is not None or least_noise.pure else _kept_pure(best, least_noise, account)
     # Laplace noise is calibrated to ε alone: whoever reads the label need not fear a δ that nothing uses.
-    return replace(chosen, price=Price(price.epsilon)) if chosen.pure and price.delta else chosen
+    unused = chosen.pure and chosen.selection is None
+    return replace(chosen, price=Price(price.epsilon)) if unused and price.delta else chosen
 
 
 def _suited(options: Sequence[Bounded], family: Family) -> list[Bounded]:
