@@ -73,6 +73,17 @@ def test_limits_stay_when_more_is_added(flights: sf.Curator) -> None:
     assert counts.limits.rows == 100
 
 
+def test_groups_of_which_nothing_is_asked_are_the_declared_values(flights: sf.Curator) -> None:
+    origins = flights.table("flights").group_by("origin")
+    before = flights.budget.spent
+    for ask in (origins.agg(), origins.agg(n=sf.count()).select("origin")):
+        assert ask.text == "SELECT origin FROM flights GROUP BY origin"
+        assert ask.release(epsilon=1).rows == flights.sql(ask.text).release(epsilon=1).rows
+        assert ask.order_by("origin DESC").release().rows == (("LGA",), ("JFK",), ("EWR",))
+        assert "group by origin" in repr(ask)
+    assert flights.budget.spent == before
+
+
 def test_everything_is_frozen_and_a_step_is_a_new_view(flights: sf.Curator) -> None:
     view = flights.table("flights")
     assert view.where("delay > 5") == flights.table("flights").where("delay > 5") != view

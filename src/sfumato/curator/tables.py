@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from sfumato.curator.context import Context
+from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.questions import Question
 from sfumato.plan import building
 from sfumato.plan.aggregations import Asked
@@ -168,16 +169,24 @@ class TableQuestion(Question):
         return self._with(building.select(self._statement, columns, expressions))
 
     def _with(self, statement: Statement) -> TableQuestion:
-        return replace(self, text=statement.text, query=statement.query, _statement=statement)
+        return replace(_question(self._context, statement), limits=self.limits, strategy=self.strategy)
 
     def __repr__(self) -> str:
         free = "  .explain() .error() .price() .limit() are free, .release() asks"
         return f"{_indented(self._statement.steps)}\n{free}"
 
 
+@dataclass(frozen=True, repr=False)
+class TableValues(TableQuestion, DeclaredValues):
+    """Groups of which nothing is asked: they are the declared values, as in SQL, and free."""
+
+
 def _question(context: Context, statement: Statement) -> TableQuestion:
     query = statement.query
-    return TableQuestion(context, statement.text, query, query.plan.limits, _statement=statement)
+    asked = TableQuestion(context, statement.text, query, query.plan.limits, _statement=statement)
+    if query.plan.measures or asked.found:
+        return asked
+    return TableValues(context, statement.text, query, query.plan.limits, _statement=statement)
 
 
 def _indented(steps: tuple[str, ...]) -> str:

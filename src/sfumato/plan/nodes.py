@@ -475,11 +475,6 @@ class Query:
     """What is asked of the rows that the finish shows, from the inside out."""
 
     @property
-    def listing(self) -> bool:
-        """Whether nothing is measured: the answer is what the policy declares."""
-        return not self.plan.measures
-
-    @property
     def outputs(self) -> tuple[Output, ...]:
         """The columns of the answer."""
         return (self.outer[-1].finish if self.outer else self.finish).outputs
