@@ -18,9 +18,11 @@ from sfumato.curator.policy_account import account_name, amend_account, ledger_p
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import TableAuction, auction
+from sfumato.curator.tables import TableView
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.ledger import Ledger, Line
+from sfumato.plan.building import selection
 from sfumato.plan.nodes import Query
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.sql import parse
@@ -97,6 +99,10 @@ class Curator:
         if query.plan.measures or asked.found:
             return asked
         return DeclaredValues(self._context, text, query, query.plan.limits)
+
+    def table(self, name: str, alias: str | None = None) -> TableView:
+        """Begin a question about a table in Python, step by step: the same as in SQL. This is free."""
+        return TableView(self._context, selection(self._catalog, name, alias))
 
     def auction(self, table: str | None = None, column: str | None = None, *, prices: Sequence[Number]) -> TableAuction:
         """Propose to sell a digital good to whoever bid in a column, at one of these public prices. This is free.
