@@ -173,6 +173,25 @@ def test_explain_says_the_shares_and_how_large_a_group_must_be(opened: Open) -> 
     assert sf.Explanation.from_json(ask.explain().to_json()) == ask.explain()
 
 
+def test_what_is_promised_names_the_delta_that_found_the_groups(opened: Open) -> None:
+    curator = opened()
+    for text in (BY_CITY, "SELECT DISTINCT city FROM visits"):
+        ask = curator.sql(text)
+        assert ask.explain(**PRICE).price == "ε = 4, δ = 1e-08"
+        assert ask.release(**PRICE).receipt.guarantee == "ε = 4, δ = 1e-08"
+    declared = curator.sql("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex")
+    assert declared.release(**PRICE).receipt.guarantee == "ε = 4"
+
+
+def test_one_group_of_each_unit_is_shown_surely_from_a_size_on(opened: Open) -> None:
+    said = str(opened().sql(BY_CITY).limit(groups=1).explain(**PRICE))
+    sure = re.search(r"keys of at least (\d+) units, and of fewer by chance", said)
+    likely = re.search(r"a group of (\d+) units is shown with 95 % confidence", said)
+    assert sure is not None
+    assert likely is not None
+    assert int(likely[1]) < int(sure[1])
+
+
 def test_forecasts_and_prices(opened: Open) -> None:
     curator = opened()
     ask = curator.sql(BY_CITY)

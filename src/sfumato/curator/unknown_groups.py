@@ -35,7 +35,7 @@ def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:
         raise Unsupported("unknown-keys", rule, fix=f"{other}: that needs no δ")
     if price.epsilon is None or not price.delta:
         rule = f"the values of {keys} are not declared, and to find them in the data takes an ε and a δ"
-        example = "give a delta, such as release(epsilon=1, delta=1e-9)"
+        example = "give a delta, such as release(epsilon=1, delta=1e-9) or --delta 1e-9"
         raise Unsupported("unknown-keys", rule, fix=f"{example}; or {other}: that needs no δ")
 
 

@@ -201,6 +201,8 @@ class KeyThreshold:
 
     def words(self) -> str:
         promise = f"ε {shown(float(self.epsilon), 6)}, δ {shown(float(self.delta), 6)}"
+        if self._optimal:
+            return f"keys of at least {self.threshold} units, and of fewer by chance, {promise}"
         return f"keys of at least {self.threshold} noisy units, {promise}"
 
     def __repr__(self) -> str:

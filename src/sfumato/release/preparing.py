@@ -99,9 +99,10 @@ def prepare(
         raise _unsuited(options[0].strategy)
     least_noise = min(best, key=_noise)
     chosen = least_noise if family is not None or least_noise.pure else _kept_pure(best, least_noise, account)
+    if not chosen.pure or chosen.selection is not None or not price.delta:  # groups that are found use the δ
+        return chosen
     # Laplace noise is calibrated to ε alone: whoever reads the label need not fear a δ that nothing uses.
-    unused = chosen.pure and chosen.selection is None
-    return replace(chosen, price=Price(price.epsilon)) if unused and price.delta else chosen
+    return replace(chosen, price=Price(price.epsilon))
 
 
 def _suited(options: Sequence[Bounded], family: Family) -> list[Bounded]:
