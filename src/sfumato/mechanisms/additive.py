@@ -319,7 +319,7 @@ def _miss(confidence: Number, k: int) -> float:
 
 
 def _rarely(confidence: Number, k: int) -> float:
-    """The probability with which each of k events that depend on one another may fail."""
+    """Give the probability with which each of k events that depend on one another may fail."""
     return float(1 - exact(confidence, "confidence", CONFIDENCE)) / whole(k, "k", at_least=1) * (1 - 1e-14)
 
 

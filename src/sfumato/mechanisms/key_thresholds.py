@@ -123,7 +123,7 @@ class KeyThreshold:
 
     @property
     def _each(self) -> tuple[Fraction, Fraction]:
-        """The ε and δ of one decision, where each is made by the optimal rule."""
+        """Give the ε and δ of one decision, where each is made by the optimal rule."""
         return self.epsilon / self._moved, self.delta / self._moved
 
     @property

@@ -71,7 +71,7 @@ class Additive(Mechanism, Protocol):
         ...
 
     def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """The half-width that holds all of k sums, of so many noises each, with this confidence."""
+        """Give the half-width that holds all of k sums, of so many noises each, with this confidence."""
         ...
 
     def words(self, unit_value: Fraction = Fraction(1)) -> str:

@@ -16,7 +16,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class AnswerRows:
-    """Keys of the rows, and which groups each is the sum of."""
+    """These are the keys of an answer's rows, and they say which groups each row is the sum of."""
 
     keys: Sequence[GroupKey]
     """None is NULL, and stands for a key that is summed over."""
@@ -36,7 +36,7 @@ class AnswerRows:
         return np.bincount(self.rows, minlength=len(self.keys))
 
     def summed(self, groups: Floats) -> Floats:
-        """A column of groups, as a column of rows."""
+        """Add up a column of groups into a column of rows."""
         return np.bincount(self.rows, weights=groups[self.groups], minlength=len(self.keys)).astype(np.float64)
 
 

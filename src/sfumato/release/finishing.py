@@ -37,7 +37,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Finished:
-    """The answer's columns over all rows, and which rows are shown in which order."""
+    """This holds the answer's columns over all rows, and which rows are shown in which order."""
 
     columns: tuple[Evaluated, ...]
     shown: Places
@@ -77,7 +77,7 @@ def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool)
 
 
 def picks(query: Query) -> bool:
-    """Whether rows are chosen by what their noisy numbers are, or put together."""
+    """Tell whether rows are chosen by what their noisy numbers are, or put together."""
     first = query.finish
     cut = first.having is not None or (bool(first.order) and (first.limit is not None or first.offset > 0))
     return cut or bool(first.windows or query.outer)
@@ -103,7 +103,7 @@ def simultaneous(query: Query, rows: int) -> int:
 def _finished(
     query: Finish, evaluate: Callable[[Expression, dict[Reference, Evaluated]], Evaluated], present: Presence
 ) -> Finished:
-    """HAVING, then windows, then columns, ORDER BY and LIMIT, on rows in their order."""
+    """Apply HAVING, then windows, then columns, ORDER BY and LIMIT, on rows in their order."""
     if query.having is not None:
         present = present.where(truths(evaluate(query.having, {})))
     windows: dict[Reference, Evaluated] = {
@@ -123,7 +123,7 @@ def _finished(
 
 
 def _outside(query: Outer, inner: Finished) -> Finished:
-    """An outer SELECT over the rows that an inner one shows, in their order."""
+    """Apply an outer SELECT over the rows that an inner one shows, in their order."""
     hidden = np.setdiff1d(np.arange(len(inner.sure)), inner.shown)
     order = np.concatenate([inner.shown, hidden])
     here = np.arange(len(order)) < len(inner.shown)

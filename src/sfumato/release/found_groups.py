@@ -1,4 +1,4 @@
-"""The release of a question whose groups are found in the data: which of them may be shown is drawn first."""
+"""Here a question is released whose groups are found in the data: which of them may be shown is drawn first."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def most_keys(reading: FoundTotals) -> int:
 
 
 def crossed(keys: Sequence[GroupKey], reading: FoundTotals) -> tuple[list[GroupKey], Places]:
-    """Every key with all declared values of the others, ordered by the columns as they are grouped by: by value, or as
-    they are declared. And the place that each has when they are taken key by key.
+    """Cross every key with all declared values of the others, ordered by the columns as they are grouped by (by value,
+    or as they are declared), and give the place that each has when they are taken key by key.
     """
     columns: dict[int, tuple[Sequence[Value | None], Places]] = {}
     for number, index in enumerate(reading.found):

@@ -22,14 +22,16 @@ Parts = dict[Expression, Column]
 
 
 def with_key_functions(query: Query, rows: AnswerRows, evaluate: Evaluate) -> tuple[Query, AnswerRows]:
-    """A question with further keys in the place of functions of keys, and rows that have these."""
+    """Rewrite a question with further keys in the place of functions of keys, and rows that have these."""
     made, parts = parted(query)
     keys = _extended(rows.keys, parts, evaluate)
     return made, replace(rows, keys=keys, width=rows.width + len(parts))
 
 
 def parted(query: Query) -> tuple[Query, Parts]:
-    """What is done with noisy numbers, with further keys in the place of functions of keys; and these functions."""
+    """Rewrite what is done with noisy numbers, with further keys in the place of functions of keys; and these
+    functions.
+    """
     found: Parts = {}
     finish, keys = query.finish, len(query.plan.keys)
 
@@ -72,7 +74,7 @@ def _numbers(call: Call) -> bool:
 
 
 def _extended(groups: Sequence[GroupKey], parts: Parts, evaluate: Evaluate) -> Sequence[GroupKey]:
-    """Every key with the values that these functions have of it."""
+    """Extend every key by the values that these functions have of it."""
     if not parts:
         return groups
     found = [_values(part, groups, evaluate) for part in parts]
