@@ -92,7 +92,7 @@ def streams() -> Iterator[None]:
 
 
 def _opened() -> list[str]:
-    """The names of the streams that were closed, which are now open: no file of ours is given their number."""
+    """Open the streams that were closed, and give their names: no file of ours is given their number."""
     closed = [name for name in ("stdout", "stderr") if getattr(sys, name) is None]
     for name in closed:
         setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)

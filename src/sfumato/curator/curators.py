@@ -72,7 +72,7 @@ class Curator:
 
     @property
     def name(self) -> str:
-        """The name of the account: that of the policy's file."""
+        """Give the name of the account: that of the policy's file."""
         return account_name(self.policy)
 
     @property
@@ -106,7 +106,8 @@ class Curator:
         return auction(self._context, table, column, prices)
 
     def degrees(self, table: str, ends: str | Sequence[str], most: int | None = None) -> DegreeHistogram:
-        """A proposal: how many nodes have how many edges, in a table whose rows are edges. This is free.
+        """Propose a histogram of degrees: how many nodes have how many edges, in a table whose rows are edges. This is
+        free.
 
         ``ends`` names the columns of both ends, or of one to count edges that arrive or leave. The nodes are the values
         declared for them. Degrees of ``most`` and above are counted together.
@@ -130,7 +131,7 @@ class Curator:
         return standing_of(self.policy, self._context.account, self._whose(analyst))
 
     def history(self, analyst: str | None = None) -> Iterator[Line]:
-        """Every line of the account, oldest first, or those of an analyst. An analyst is shown their own lines."""
+        """List every line of the account, oldest first, or those of an analyst. An analyst is shown their own lines."""
         return self.ledger.lines(account=self.name, analyst=self._whose(analyst))
 
     def amend(self, policy: Policy | str | os.PathLike[str] | None = None, *, reason: str) -> Line:

@@ -58,7 +58,7 @@ class Forecast:
         return self.columns[name]
 
     def to_json(self) -> str:
-        """The forecast as JSON text; a half-width without an end is "Infinity"."""
+        """Write the forecast as JSON text; a half-width without an end is "Infinity"."""
         return codec.dumps(self)
 
     @classmethod
@@ -67,7 +67,7 @@ class Forecast:
         return codec.loads_as(cls, source)
 
     def parts(self) -> list[str]:
-        """Each column with its half-width, as text."""
+        """Write each column with its half-width, as text."""
         return [f"{name} {shown(width)}" for name, width in self.columns.items()]
 
     def __str__(self) -> str:

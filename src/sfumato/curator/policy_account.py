@@ -28,7 +28,7 @@ def read_policy(policy: Policy | PathOrText) -> Policy:
 
 
 def account_name(policy: Policy) -> str:
-    """The name of a policy's account: that of its file, or of its unit when it has none."""
+    """Give the name of a policy's account: that of its file, or of its unit when it has none."""
     return policy.path.stem if policy.path is not None else policy.unit.name
 
 

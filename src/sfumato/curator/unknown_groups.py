@@ -1,4 +1,4 @@
-"""What is said of groups that nobody declared: what finding them costs, how large they must be, and what needs no δ."""
+"""Much is said of groups that nobody declared: what finding them costs, how large they must be, and what needs no δ."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sfumato.release.prices import Price
 
 
 def names(query: Query, found: tuple[int, ...]) -> str:
-    """The keys whose values are found, as they are written."""
+    """Name the keys whose values are found, as they are written."""
     return ", ".join(words(query.plan.keys[index]) for index in found)
 
 
 def without_delta(query: Query, found: tuple[int, ...], catalog: Catalog) -> str:
-    """How to ask so that no δ is needed: by a public table that lists the values, if there is one."""
+    """Say how to ask so that no δ is needed: by a public table that lists the values, if there is one."""
     read = {each.name for index in found for each in columns(query.plan.keys[index]) if isinstance(each, Field)}
     for table in catalog.tables.values():
         named = sorted(read.intersection(table.columns)) if table.public else []

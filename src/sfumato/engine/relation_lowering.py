@@ -273,7 +273,7 @@ def _beside(source: Select, lowering: RowLowering, join: nodes.Join, names: Name
 
 
 def _renamed(rows: Select, names: Names, unit: bool) -> Select:
-    """Columns called by their places, under the names that are wanted."""
+    """Select columns that are called by their places under the names that are wanted."""
     own = tuple((short, Reference(f"c{index}")) for index, short in enumerate(names.values()))
     return Select((*(same("u") if unit else ()), *own) or (("c", whole(0)),), rows)
 

@@ -312,7 +312,7 @@ class Statement:
 
 
 def references(scalar: Scalar) -> Iterator[str]:
-    """The names that a value of one row refers to."""
+    """List the names that a value of one row refers to."""
     if isinstance(scalar, Reference):
         yield scalar.name
     elif isinstance(scalar, Apply):

@@ -88,7 +88,7 @@ class Spelling(Protocol):
         ...
 
     def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
-        """Without any of these letters at the ends named."""
+        """Strip a text of these letters at the ends named."""
         ...
 
     def slice(self, x: str, first: str, count: str) -> str:
@@ -108,7 +108,7 @@ class Spelling(Protocol):
         ...
 
     def start(self, x: str, unit: str, kind: Type) -> str:
-        """The start of the unit that holds a date or time; weeks start on Monday."""
+        """Find the start of the unit that holds a date or time; weeks start on Monday."""
         ...
 
     def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
@@ -128,7 +128,7 @@ class Spelling(Protocol):
         ...
 
     def listed(self, number: int, kind: Type) -> str:
-        """A SELECT of the values of a list that is a parameter of the statement."""
+        """Write a SELECT of the values of a list that is a parameter of the statement."""
         ...
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:

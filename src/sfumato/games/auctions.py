@@ -93,7 +93,7 @@ class Auction:
 
     @property
     def spacing(self) -> Fraction:
-        """The widest step of the list, from 0 up."""
+        """Give the widest step of the list, from 0 up."""
         return max(b - a for a, b in zip((Fraction(0), *self.prices), self.prices, strict=False))
 
     def error(self, confidence: Number = "0.95") -> float:

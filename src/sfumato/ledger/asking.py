@@ -82,7 +82,7 @@ class Asking:
                 pass  # every transaction says what is unsaid
 
     def _look(self) -> tuple[Row | None, int]:
-        """An answer, and the number of the last line when it was looked for: no writer waits for a long search."""
+        """Find an answer, and the number of the last line when it was looked for: no writer waits for a long search."""
         with self._guarded.reading() as transaction:
             found, seen = self._requested(transaction), transaction.head.number if transaction.head else 0
         if found is None and self._entry.plan and self._entry.data:

@@ -27,7 +27,7 @@ BODY = 1 << 26
 
 
 def name(value: object, what: str) -> str:
-    """A name, id or hash: short, printable, and the only way to write what it shows."""
+    """Check a name, id or hash: short, printable, and the only way to write what it shows."""
     if (
         not isinstance(value, str)
         or not 0 < len(value) <= NAME

@@ -67,7 +67,7 @@ class Ledger:
 
     @property
     def accounts(self) -> tuple[str, ...]:
-        """The names of all accounts, in the order in which they were opened."""
+        """List the names of all accounts, in the order in which they were opened."""
         with self._guarded.reading() as transaction:
             return tuple(row.account for row in transaction.page({"kind": "account-open"}))
 

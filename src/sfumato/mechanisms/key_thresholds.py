@@ -113,7 +113,7 @@ class KeyThreshold:
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise on a count: as many counts may move as one unit holds keys, or two."""
+        """Give the scale of the noise on a count: as many counts may move as one unit holds keys, or two."""
         return self._moved * self.max_groups / self.epsilon
 
     @property

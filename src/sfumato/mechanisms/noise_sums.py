@@ -61,7 +61,7 @@ def gaussian_miss(sigma: float, terms: int, miss: float) -> float:
 
 
 def gaussian_chernoff(sigma: float, terms: int, miss: float) -> float:
-    """A width of the sum by the moments of a Gaussian, which those of the discrete one are no larger than."""
+    """Bound the width of the sum by the moments of a Gaussian, which those of the discrete one are no larger than."""
     return sigma * math.sqrt(2 * terms * math.log(2 / miss)) * (1 + 1e-12)
 
 

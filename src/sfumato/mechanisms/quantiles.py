@@ -108,7 +108,9 @@ class Quantiles:
         return self._released(distinct, np.concatenate([ranks[start], [ranks[-1]]]).astype(np.int64))
 
     def _released(self, distinct: NDArray[np.int64], ranks: NDArray[np.int64]) -> list[int]:
-        """``distinct`` values in order, ``ranks`` the number of rows below each, and at the end the number of all."""
+        """Release the quantiles of ``distinct`` values in order; ``ranks`` is the number of rows below each, and at the
+        end that of all.
+        """
         found: dict[Fraction, int] = {}
         todo = [(self.probabilities, (0, distinct.size), self.bounds, (Fraction(0), Fraction(1)))]
         while todo:

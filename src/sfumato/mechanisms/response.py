@@ -205,7 +205,7 @@ class OptimizedUnaryEncoding:
         return _debiased(rows.sum(0, dtype=np.int64), len(rows), 0.5, 1 / (math.exp(self.epsilon) + 1))
 
     def variance(self, reports: int) -> float:
-        """The promised variance of the count of a rare choice."""
+        """Give the promised variance of the count of a rare choice."""
         many = whole(reports, "reports", at_least=1)
         return many * 4 * math.exp(self.epsilon) / math.expm1(self.epsilon) ** 2
 
@@ -271,7 +271,7 @@ class OptimalLocalHashing:
         return _debiased(supported, len(rows), truth, 1 / self.cells)
 
     def variance(self, reports: int) -> float:
-        """The promised variance of the count of a rare choice."""
+        """Give the promised variance of the count of a rare choice."""
         p, q = RandomizedResponse(self.epsilon, self.cells).truth, 1 / self.cells
         return whole(reports, "reports", at_least=1) * q * (1 - q) / (p - q) ** 2
 

@@ -125,7 +125,7 @@ class SessionReceipt:
 
 
 class Session:
-    """An open series of questions against one secret threshold.
+    """A session is an open series of questions against one secret threshold.
 
     There is one of it: it can neither be copied nor stored nor carried into another process, because a second copy
     with the same secret would answer more than was paid for.

@@ -293,7 +293,7 @@ class Inversion:
 
 
 def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
-    """The sum along Re z = c, made for about this ε and δ."""
+    """Compute the sum along Re z = c, made for about this ε and δ."""
     log_peak = float(moments.log(np.array([c + 0j]))[0].real)
     relative = math.exp(max(-600.0, min(0.0, log_delta - log_peak + c * epsilon)))  # δ beside the largest term
     wrap = _unaliased(moments, c, epsilon, log_delta + math.log(_PRECISION))

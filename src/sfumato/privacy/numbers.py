@@ -225,7 +225,7 @@ def shown(value: float, digits: int = 4) -> str:
 
 
 def percent(share: Number) -> str:
-    """A share from 0 to 1 as people write it: all its digits up to 30, or else six of them, rounded down.
+    """Write a share from 0 to 1 as people write it: all its digits up to 30, or else six of them, rounded down.
 
     >>> percent("0.95"), percent("0.999"), percent("0." + "9" * 27), percent("2/3")
     ('95 %', '99.9 %', '99.9999999999999999999999999 %', '66.666666 %')

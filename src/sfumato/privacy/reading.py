@@ -167,6 +167,6 @@ def _posterior(prior: float, log_odds: float) -> float:
 
 
 def _up_to(share: float, decimals: int) -> str:
-    """A share in per cent that is not below it."""
+    """Write a share in per cent that is not below it."""
     scale = 10**decimals
     return f"{min(100.0, math.ceil(share * 100 * scale * (1 - 2.0**-40)) / scale):.{decimals}f}%"

@@ -1,4 +1,4 @@
-"""The rows of an answer: its groups, or sums of them where it has subtotals."""
+"""The rows of an answer are its groups, or sums of them where it has subtotals."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width
 
 
 def one_row_per_set(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width: int | None = None) -> AnswerRows:
-    """A stand-in for forecasts: for every grouping set its longest sum, of one group taken so many times."""
+    """Make a stand-in for forecasts: for every grouping set its longest sum, of one group taken so many times."""
     width = len(groups[0]) if width is None else width
     whole = answer_rows(sets, groups, width)
     key = (None,) * width

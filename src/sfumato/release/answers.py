@@ -281,7 +281,7 @@ def _arrow(kind: Type, cells: list[Any]) -> pyarrow.Array:
 
 
 def _possible(query: Query) -> dict[str, tuple[float, float]]:
-    """The bounds of every column that is a result and nothing else, where the result has bounds."""
+    """Give the bounds of every column that is a result and nothing else, where the result has bounds."""
     if query.outer:
         return {}
     known: dict[Reference, tuple[Fraction, Fraction] | None] = {
@@ -326,7 +326,7 @@ def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
 
 
 def _ends(columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]]) -> dict[str, list[float | None]]:
-    """The ends of ranges as columns, under names that no column has."""
+    """Write the ends of ranges as columns under names that no column has."""
     found: dict[str, list[float | None]] = {}
     for name in (each for each in columns if each in intervals):
         for place, end in enumerate(("low", "high")):

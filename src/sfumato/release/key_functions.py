@@ -1,4 +1,5 @@
-"""Functions of group keys in an answer, such as UPPER(region): evaluated by the engine on the keys, which are public.
+"""Functions of group keys in an answer are evaluated by the engine on the keys, which are public: UPPER(region), for
+instance.
 
 Noisy numbers are finished here in Python, with a few functions; keys may be given to any function of one row. Each
 such part of an answer is evaluated on the values of the keys it reads, by the engine that would evaluate it on rows,

@@ -23,7 +23,7 @@ class Paying(Protocol):
         ...
 
     def begin(self, seconds: float | None = None, waiting: Callable[[], None] = ...) -> StoredAnswer | None:
-        """The answer if it is known, or None when it has been charged, durably."""
+        """Give the answer if it is known, or None once the release has been charged, durably."""
         ...
 
     def stands(self) -> bool:

@@ -154,12 +154,12 @@ def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
 
 
 def _reach(bounded: Bounded, family: Family) -> float:
-    """The sum of the logarithms of all sensitivities, in the measures' own terms."""
+    """Give the sum of the logarithms of all sensitivities, in the measures' own terms."""
     return sum(math.log(family.norm(each.sensitivity) * each.unit_value) for each in bounded.noised)
 
 
 def _noise(prepared: Prepared) -> float:
-    """The sum of the logarithms of all half-widths: what families of noise are compared by."""
+    """Give the sum of the logarithms of all half-widths: what families of noise are compared by."""
     return sum(math.log(float(max(each, Fraction(1, 10**9)))) for each in prepared.half_widths())
 
 

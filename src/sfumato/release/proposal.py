@@ -53,7 +53,9 @@ class Proposal(Protocol):
         ...
 
     def release(self, *price: Any, **more: Any) -> Any:
-        """The answer with its receipt: charged before the first row is read, and free if it was bought before."""
+        """Give the answer with its receipt: it is charged before the first row is read, and free if it was bought
+        before.
+        """
         ...
 
 

@@ -92,7 +92,7 @@ class Released(Generic[T]):
 
 
 def stored(kind: Kind[X, T], asked: Asked, account: Account) -> Released[T] | None:
-    """An answer already bought to this request, or to the same question on the same data if it is good enough."""
+    """Find an answer already bought to this request, or to the same question on the same data if it is good enough."""
     if asked.request_id is not None:
         found = account.requested(asked.request_id, analyst=asked.analyst, question=asked.question, plan=asked.plan)
         if found is not None:

@@ -79,7 +79,9 @@ class Sources:
         return self._columns[table]
 
     def scan(self, table: str) -> str:
-        """The name of the view whose columns are the declared ones, clean, with ``sf_unit`` where rows have ids."""
+        """Give the name of the view whose columns are the declared ones, clean, with ``sf_unit`` where rows have
+        ids.
+        """
         self._view(table)
         return name(f"sf_{table}")
 
@@ -138,7 +140,7 @@ class Sources:
             self._guarded(prepared, lambda: _one(cursor, statement).execute(prepared))
 
     def copy(self, table: str) -> str:
-        """The name of a copy of a table's clean rows, made now, which stays as it is until it is dropped."""
+        """Copy a table's clean rows now, and give the copy's name; it stays as it is until it is dropped."""
         made = name(f"sf copy {next(self._copies)} of {table}")  # no view can be called so
         self._execute(f"CREATE TABLE {made} AS SELECT * FROM {self.scan(table)}")
         return made

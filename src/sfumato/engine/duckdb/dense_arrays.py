@@ -37,6 +37,6 @@ def values(table: pyarrow.Table, reading: ValueCounts) -> Values:
 
 
 def _parted(table: pyarrow.Table, keys: int) -> tuple[list[Any], Sequence[Integers]]:
-    """The columns of the keys, and the rest as whole numbers."""
+    """Split off the columns of the keys, and give the rest as whole numbers."""
     columns = [in_one_piece(table.column(index)) for index in range(table.num_columns)]
     return columns[:keys], [each.to_numpy() for each in columns[keys:]]

@@ -70,7 +70,7 @@ class StatementReader:
         return Generator(DuckDBSpelling(), self._scan).statement(statement)
 
     def _scan(self, table: str) -> str:
-        """The name of the relation that holds a table's clean rows."""
+        """Give the name of the relation that holds a table's clean rows."""
         return self.sources.scan(table)
 
     def _check_unchanged(self) -> None:

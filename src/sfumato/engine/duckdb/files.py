@@ -116,7 +116,7 @@ def content(files: Files) -> str:
 
 
 def header(path: str, place: str) -> list[str]:
-    """The names in the first record of a CSV file."""
+    """Read the names in the first record of a CSV file."""
     with open(path, "rb") as opened:
         start = opened.read(_HEADER_BYTES).decode("utf-8-sig", errors="replace")
     try:

@@ -63,7 +63,7 @@ class Relation:
 
 
 def folded(column: str) -> str:
-    """A name without its letter case, its accents composed: a file may write é as two letters."""
+    """Write a name without its letter case, its accents composed: a file may write é as two letters."""
     return unicodedata.normalize("NFC", column).lower()
 
 
@@ -119,7 +119,7 @@ def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str
 
 
 def _top_level(nodes: Sequence[tuple[str, int]]) -> list[str]:
-    """The names of the root's children in a schema listed depth first."""
+    """List the names of the root's children in a schema listed depth first."""
     names, open_groups = [], [nodes[0][1]]
     for node, children in nodes[1:]:
         while open_groups[-1] == 0:
