@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).parent.parent / "src/sfumato"
-LATER = "plan engine/duckdb/owners.py"
+LATER = "plan/rows.py plan/unit_joins.py plan/public_joins.py plan/bands.py engine/duckdb/owners.py"
 """Packages and files that are not whole yet."""
 
 ORDERS = """

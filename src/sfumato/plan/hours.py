@@ -1,4 +1,4 @@
-"""Times that are read by the hour: every hour of a range then stands for all its times."""
+"""Some times are read by the hour: every hour of a range then stands for all its times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From text to one SELECT, without ever being hurt by the text."""
+"""A text becomes one SELECT, without ever doing harm."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def select(text: object, parameters: Parameters | None = None) -> exp.Select:
 
 
 def written(text: str, parameters: Parameters | None) -> str:
-    """A question as it is kept and shown to people, with the values of its parameters in their places."""
+    """Write a question as it is kept and shown to people, with the values of its parameters in their places."""
     if parameters is None:
         return text
     _, places = placed(_tokens(text))
@@ -76,7 +76,7 @@ _LISTING = re.compile(r"\s*(SHOW|DESCRIBE|DESC|SUMMARIZE|PRAGMA)\b", re.IGNORECA
 
 
 def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
-    """The one statement in a text, with literals in the place of its parameters."""
+    """Parse the one statement in a text, with literals in the place of its parameters."""
     if not isinstance(text, str):
         raise Unsupported("not-text", "a question is SQL text", fix="give it as one string")
     if len(text) > LONGEST:
@@ -114,7 +114,9 @@ _SCHEMAS = ("main", "public", "sfumato")
 
 
 def _usual(statement: exp.Select) -> exp.Select:
-    """The same in the words that are read: LIMIT for FETCH FIRST, tables without a schema, composed accents."""
+    """Rewrite a statement in the words that are read: LIMIT for FETCH FIRST, tables without a schema, composed
+    accents.
+    """
     named = {each.alias.lower() for each in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
         if table.name.lower() not in named:  # what WITH defines has no schema
