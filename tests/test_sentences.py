@@ -55,6 +55,8 @@ OPENERS = """
 after although as because before how if once since so than that though unless until what whatever when whenever where
 wherever whether which while who whoever whom whose why
 """
+QUESTIONS = "how what whatever where whether which who whoever whose why"
+"""A sentence that begins with one of these is read twice before its verb is found, if it has one."""
 ARTICLES = "a an every his its my of our the their"
 """What follows one of these is no verb: the name, a count, its share."""
 NOUNS_TOO = (
@@ -78,7 +80,7 @@ def is_sentence(text: str) -> bool:
         return False
     if words[0] in ORDERS.split():
         return words[0] not in NOUNS_TOO.split() or words[1:2] not in ([], ["of"])
-    if words[0] in VERBS.split() and words[0] not in PLURALS.split():
+    if (words[0] in VERBS.split() and words[0] not in PLURALS.split()) or words[0] in QUESTIONS.split():
         return False
     opened = next((place for place, each in enumerate(words) if each in OPENERS.split()), len(words))
     verbs, openers = (sum(each in known.split() for each in words[1:]) for known in (VERBS, OPENERS))

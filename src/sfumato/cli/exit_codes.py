@@ -54,7 +54,7 @@ _FAULT = """this is a fault of sfumato itself ({kind} in {module}, line {line})
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Whatever the library refuses ends the command, without a traceback."""
+    """Let whatever the library refuses end the command, without a traceback."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", WeakPrivacy)
         warnings.showwarning = lambda message, *_, **__: warn(str(message))

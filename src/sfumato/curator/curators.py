@@ -77,7 +77,7 @@ class Curator:
 
     @property
     def budget(self) -> Budget:
-        """What may be spent and what has been: of the account, or of the share of the analyst who asks."""
+        """Say what may be spent and what has been: of the account, or of the share of the analyst who asks."""
         return self._context.budgets[-1]
 
     def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
@@ -92,7 +92,7 @@ class Curator:
         return self._asked(written(question, parameters), parse(question, self._catalog, parameters))
 
     def _asked(self, text: str, query: Query) -> Question:
-        """What measures nothing is answered from the policy, unless its groups are found in the data."""
+        """Answer from the policy what measures nothing, unless its groups are found in the data."""
         asked = Question(self._context, text, query, query.plan.limits)
         if query.plan.measures or asked.found:
             return asked
@@ -127,7 +127,7 @@ class Curator:
         return view
 
     def standing(self, analyst: str | None = None) -> Standing:
-        """Where the account stands, or an analyst's share of it. An analyst is told of their own share."""
+        """Tell where the account stands, or an analyst's share of it. An analyst is told of their own share."""
         return standing_of(self.policy, self._context.account, self._whose(analyst))
 
     def history(self, analyst: str | None = None) -> Iterator[Line]:

@@ -27,7 +27,7 @@ _FREE = "ε = 0: from the policy, no row was read"
 
 @dataclass(frozen=True)
 class DeclaredValues(Question):
-    """What columns may hold, as the policy or a public table says: free, and never charged.
+    """These are the values that columns may hold, as the policy or a public table says: free, and never charged.
 
     It lists what is declared, not what rows hold, so it tells nothing about anybody.
     """

@@ -132,7 +132,7 @@ def _widths(
 
 
 def _rounding(expression: Expression, bounded: Bounded, terms: int) -> float:
-    """How far the number that is shown may lie from the one that was drawn.
+    """Say how far the number that is shown may lie from the one that was drawn.
 
     Weighted counts are drawn in parts of one and shown as the nearest whole number, which moves each by up to a half; a
     total is the sum of what is shown.

@@ -47,7 +47,7 @@ def ledger_path(policy: Policy, ledger: PathOrText | None = None) -> Path:
 
 
 def standing(policy: Policy | PathOrText, ledger: PathOrText | None = None, *, analyst: str | None = None) -> Standing:
-    """Where a policy's account stands, or an analyst's share of it; no data are opened, and nothing is written."""
+    """Tell where a policy's account stands, or an analyst's share of it; no data are opened, and nothing is written."""
     declared = read_policy(policy)
     with _account(declared, ledger) as account:
         return standing_of(declared, account, analyst)

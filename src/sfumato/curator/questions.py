@@ -224,7 +224,7 @@ class Question:
 
     @cached_property
     def _most_groups(self) -> int:
-        """How many groups an answer has, or has at most."""
+        """Count the groups that an answer has, or has at most."""
         declared = len(self.groups)
         return declared * most_keys(FoundTotals(self.options[0], self.found, self.groups)) if self.found else declared
 
@@ -277,7 +277,7 @@ class Question:
 
     @cached_property
     def _pure(self) -> dict[tuple[Price, Family | None], Prepared]:
-        """Releases prepared for pure prices: the same each time they are asked for."""
+        """Keep releases prepared for pure prices: they are the same each time they are asked for."""
         return {}
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:

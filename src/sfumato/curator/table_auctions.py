@@ -46,7 +46,9 @@ from sfumato.release.releasing import Progress, Released
 @codec.value("sold")
 @dataclass(frozen=True)
 class Sold:
-    """A price drawn for a curator's table, and a noisy count of the bids at or above it, if some of ε paid for one."""
+    """This is a price drawn for a curator's table, and a noisy count of the bids at or above it, if some of ε paid for
+    one.
+    """
 
     price: Fraction
     buyers: int | None = None
@@ -260,7 +262,7 @@ def _bids(policy: Policy, table: str | None, column: str | None) -> tuple[Table,
 
 
 def _reaching(bid: Column, prices: tuple[Fraction, ...], low: int, high: int) -> Expression:
-    """How many of the prices a bid reaches, found by halving: between ``low`` and ``high`` of them."""
+    """Count the prices that a bid reaches, by halving: between ``low`` and ``high`` of them."""
     if low == high:
         return literal(Type.INTEGER, low)
     middle = (low + high + 1) // 2

@@ -113,7 +113,7 @@ class TableView:
         return _question(self._context, building.statement(self._rows, (), asked))
 
     def __getitem__(self, name: str) -> str:
-        """A column's name as SQL writes it; Tab completes it."""
+        """Write a column's name as SQL writes it; Tab completes it."""
         return self.columns[name]
 
     def _ipython_key_completions_(self) -> list[str]:

@@ -40,13 +40,13 @@ def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:
 
 
 def appearing(threshold: KeyThreshold, confidence: Number = "0.95") -> str:
-    """How large a group must be to be shown."""
+    """Say how large a group must be to be shown."""
     size = int(threshold.error(confidence))
     return f"a group of {size:,} units is shown with {percent(confidence)} confidence, a smaller one less often"
 
 
 def notes(threshold: KeyThreshold, shown: int, most: int) -> tuple[str, ...]:
-    """What an answer says of the groups it shows, from those alone."""
+    """Say what an answer says of the groups it shows, from those alone."""
     found = [f"Groups are found in the data: {appearing(threshold)}."]
     found += ["No group has enough units to be shown."] if not shown else []
     found += [f"An answer has at most {most:,} groups, and there may be more than these."] if shown >= most else []

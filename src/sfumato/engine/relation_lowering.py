@@ -248,12 +248,12 @@ _BASES: dict[type, Base] = {
 
 
 def plain(relation: nodes.Relation) -> bool:
-    """Whether a relation is a chain over a scan, which is read at little cost again and again."""
+    """Tell whether a relation is a chain over a scan, which is read at little cost again and again."""
     return isinstance(_chain(relation)[1], nodes.Scan)
 
 
 def _chain(relation: nodes.Relation) -> tuple[list[nodes.Join | nodes.Filter | nodes.Bound], nodes.Relation]:
-    """The public joins and conditions on top, each before its input, and what they stand on."""
+    """List the public joins and conditions on top, each before its input, and what they stand on."""
     chain = []
     while isinstance(relation, (nodes.Join, nodes.Filter, nodes.Bound)):
         chain.append(relation)

@@ -25,7 +25,7 @@ Kind = Type | Wide
 
 
 class Operation(Enum):
-    """What can be done with values of one row. Every one is total on the arguments that lowering gives it."""
+    """An operation can be done with values of one row. Every one is total on the arguments that lowering gives it."""
 
     EQUAL = auto()
     UNEQUAL = auto()
@@ -278,7 +278,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Exists:
-    """Whether another relation has a row for which the condition holds, or has none."""
+    """This test asks whether another relation has a row for which the condition holds, or has none."""
 
     relation: Relation | Select
     part: str

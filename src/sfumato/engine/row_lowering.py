@@ -156,7 +156,7 @@ class Application:
 
 
 def _never_small(node: Call) -> bool:
-    """Whether a computed real is surely 0 or no smaller than a real may be.
+    """Tell whether a computed real is surely 0 or no smaller than a real may be.
 
     It is when its range ends before 0, when a number is multiplied by one of at least 1 (or divided by at most 1) in
     size, and when one of two numbers that are added is 0 or far from being small: where they nearly cancel the other is

@@ -119,7 +119,7 @@ class ColumnCost:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is lost of one table by a policy's bounds and limits, exactly. PRIVATE."""
+    """An inspection says what is lost of one table by a policy's bounds and limits, exactly. PRIVATE."""
 
     rows: int
     dropped: float
@@ -145,7 +145,7 @@ class Inspector(Protocol):
         ...
 
     def inspect(self, table: str) -> Inspection:
-        """What the policy's bounds and limits cost one private table."""
+        """Find what the policy's bounds and limits cost one private table."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -124,7 +124,7 @@ class Spelling(Protocol):
         ...
 
     def wide_sum(self, x: str, over: str = "") -> str:
-        """The exact sum of whole numbers in a group, wide; or of a window, which is written so."""
+        """Write the exact sum of whole numbers in a group, wide; or of a window, which is written so."""
         ...
 
     def listed(self, number: int, kind: Type) -> str:

@@ -1,4 +1,4 @@
-"""What is found of one unit's rows is lowered here: each result is made from a few totals of the unit's rows.
+"""Results found of one unit's rows are made here from a few totals of these rows.
 
 Rows get columns to take totals of (``rows``), and ranks where the first of them is wanted (``ranks``). How a total is
 taken is left to the caller: of all rows of a group, or of those up to a row in a window. What is made of the totals is

@@ -119,7 +119,7 @@ class WindowLowering:
 
 
 def _turned(each: Scalar | Ordered) -> Ordered:
-    """The same order from its other end."""
+    """Read the same order from its other end."""
     ordered = each if isinstance(each, Ordered) else Ordered(each)
     return Ordered(ordered.scalar, not ordered.descending, not ordered.nulls_first)
 

@@ -102,7 +102,7 @@ class Asking:
         raise short()
 
     def _ahead(self, transaction: Transaction, seen: int) -> Row | UnderWay | None:
-        """What was answered since the last look, or is under way."""
+        """Find what was answered since the last look, or is under way."""
         found = self._requested(transaction)
         again = self._repeated(transaction)
         if self._fresh:

@@ -118,7 +118,7 @@ class KeyThreshold:
 
     @property
     def _moved(self) -> int:
-        """How many units come or go between neighbours."""
+        """Count the units that come or go between neighbours."""
         return 2 if self.neighbours is Neighbours.REPLACE else 1
 
     @property
@@ -128,7 +128,7 @@ class KeyThreshold:
 
     @property
     def threshold(self) -> int:
-        """The least count + noise that passes; for one key per unit, the least count that surely does."""
+        """Find the least count + noise that passes; for one key per unit, the least count that surely does."""
         if self._optimal:
             return len(_keep_cuts(*self._each))
         if self.sigma is not None:
@@ -211,7 +211,7 @@ class KeyThreshold:
 
 
 def _counts(groups: int, neighbours: Neighbours) -> Sensitivity:
-    """What one unit changes of the counts of distinct units."""
+    """Bound what one unit changes of the counts of distinct units."""
     return Sensitivity(groups=groups).for_neighbours(neighbours, signed=False)
 
 

@@ -1,4 +1,4 @@
-"""How far a sum of independent noises of one size can lie from zero: widths of subtotals.
+"""This module bounds how far a sum of independent noises of one size can lie from zero: widths of subtotals.
 
 *Laplace.* Let Y₁ … Yₖ be discrete Laplace noises of scale b, q = e^{−1/b}, and X₁ … Xₖ continuous ones of scale
 b′ = (1 + q)/(2(1 − q)), which is a little more than b. Then for whole w

@@ -88,7 +88,7 @@ class Selection(Mechanism, Protocol):
     """
 
     def choose(self, exact: Any) -> Any:
-        """What is chosen, given the exact scores, values, counts or answers."""
+        """Choose what is chosen, given the exact scores, values, counts or answers."""
         ...
 
     def curve(self) -> Curve:
@@ -117,7 +117,7 @@ class Interactive(Mechanism, Protocol):
         ...
 
     def curve(self) -> Curve:
-        """What the whole series leaks, however long it becomes."""
+        """Bound what the whole series leaks, however long it becomes."""
         ...
 
     def error(self, questions: int, confidence: Number = "0.95") -> float:

@@ -169,7 +169,7 @@ class Session:
 
     @property
     def remaining(self) -> int:
-        """How many times it may still say "above"."""
+        """Say how many times it may still say "above"."""
         return 0 if self._threshold is None else self._mechanism.positives - self._positives
 
     def close(self) -> None:

@@ -1,4 +1,5 @@
-"""What one unit can change is limited in the query by one of these strategies, each with the sensitivity it proves.
+"""One unit can change only so much: the query limits it by one of these strategies, each with the sensitivity it
+proves.
 
 Notation: a unit has at most m rows that count, g groups, c rows in one group; M is the largest size of one row's
 contribution. T = min(m, g·c) rows in all. Every contribution is a whole number of steps.

@@ -35,7 +35,9 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Marginals(Reading[tuple[Integers, ...]]):
-    """One total for every combination of the cells of some attributes, for several sets of attributes at once."""
+    """Marginals have one total for every combination of the cells of some attributes, for several sets of attributes at
+    once.
+    """
 
     cells: tuple[tuple[Value | None, ...], ...]
     """For each key of the plan its cells in order, the one for what is missing or not listed left out: it is last."""

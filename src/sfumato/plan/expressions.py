@@ -161,7 +161,7 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def columns(expression: Expression) -> dict[Reference, Domain]:
-    """The columns an expression reads, in the order of their first use."""
+    """List the columns an expression reads, in the order of their first use."""
     return {node.reference: node.domain for node in walk(expression) if isinstance(node, Column)}
 
 

@@ -264,7 +264,7 @@ def _values(
 
 
 def affordable(world: World) -> bool:
-    """Whether a world may be evaluated, which is free."""
+    """Tell whether a world may be evaluated, which is free."""
     cost = world.combinations * costs.steps((*world.expressions, *world.conditions))
     return world.combinations <= MOST_COMBINATIONS and cost <= MOST_STEPS
 
@@ -329,7 +329,7 @@ def _world(expressions: tuple[Expression, ...], conditions: tuple[Expression, ..
 
 
 def _counted(part: Expression, known: Limits) -> Choices | None:
-    """What a part may be in rows that meet the conditions, if that can be listed."""
+    """List what a part may be in rows that meet the conditions, if that can be listed."""
     limited = _narrowed(part, known)
     return None if limited is None else _own(limited)
 
@@ -374,7 +374,7 @@ def _printed(expression: Expression) -> tuple[Value | None, ...]:
 
 
 def _narrower(domain: Domain) -> str:
-    """What can be grouped by instead."""
+    """Say what can be grouped by instead."""
     if domain.type is Type.TEXT:
         return "say which ones you mean: WHERE x IN ('a', 'b'), or GROUP BY CASE WHEN x = 'a' THEN 'a' ELSE 'other' END"
     if not domain.type.temporal:
@@ -383,7 +383,7 @@ def _narrower(domain: Domain) -> str:
 
 
 def _own(expression: Expression) -> Choices | None:
-    """What an expression can be by itself, if that can be listed."""
+    """List what an expression can be by itself, if that can be listed."""
     found = _starts(expression) or _listed(expression.domain)
     stepped = countable.steps(expression, expression.domain) if found is None else None
     if stepped is None or stepped[1] - stepped[0] >= MOST_COMBINATIONS:

@@ -173,7 +173,7 @@ class Measure(Protocol):
         ...
 
     def estimator(self, step: Fraction, low: int, high: int) -> Estimator:
-        """How the totals are read."""
+        """Say how the totals are read."""
         ...
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:

@@ -531,8 +531,8 @@ def one_sided(made: Expression, *sides: Relation) -> bool:
 
 
 def separable(condition: Expression, left: Relation, right: Relation) -> bool:
-    """Whether two relations may be matched by a condition: each of its parts reads one of them, or compares what is
-    made from one with what is made from the other. Each side is then computed by itself.
+    """Tell whether two relations may be matched by a condition: each of its parts reads one of them, or compares what
+    is made from one with what is made from the other. Each side is then computed by itself.
     """
     return all(
         one_sided(part, left, right)

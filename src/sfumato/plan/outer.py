@@ -144,7 +144,7 @@ class _Building:
 
     @property
     def plain(self) -> bool:
-        """Whether the inner SELECT can do what is asked: no rows are put together, and none were cut before."""
+        """Tell whether the inner SELECT can do what is asked: no rows are put together, and none were cut before."""
         finish = self.inner.finish
         cut = finish.limit is not None or finish.offset or finish.windows or self.inner.outer
         return not (self.grouped or cut or self.select.find(exp.Window) is not None)

@@ -47,7 +47,7 @@ class Place:
 
 
 def placed(tokens: list[Token]) -> tuple[list[Token], list[Place]]:
-    """The words of a question with every parameter written $name, and where they are; ``?`` is the next number."""
+    """Give the words of a question with every parameter written $name, and where they are; ``?`` is the next number."""
     made: list[Token] = []
     places: list[Place] = []
     highest = 0
@@ -85,7 +85,7 @@ def _named(tokens: list[Token], index: int) -> str | None:
 
 
 def literals(places: list[Place], given: Parameters | None) -> dict[str, exp.Expr]:
-    """The literal of every parameter, by name; what is missing, surplus or no value is refused by name."""
+    """Make the literal of every parameter, by name; what is missing, surplus or no value is refused by name."""
     values = _by_name(given)
     asked = {each.name: each for each in reversed(places)}
     for name, place in asked.items():

@@ -365,7 +365,7 @@ class Supports:
 
 @dataclass(frozen=True)
 class Holders:
-    """How many units hold each key that is found, which is what decides whether the key may be shown.
+    """This reads how many units hold each key that is found, which is what decides whether the key may be shown.
 
     One unit is in at most g groups, crossed with declared keys or not, so it holds at most g keys: counts of distinct
     units move by 1 in at most g of them. Where the rows of one unit are counted, they move by at most g in all.
@@ -379,7 +379,7 @@ class Holders:
 
     @property
     def most(self) -> int:
-        """How many keys one unit can hold; or how many rows, where those are counted."""
+        """Bound how many keys one unit can hold; or how many rows, where those are counted."""
         return int(self._scaled.added.total)
 
     @property

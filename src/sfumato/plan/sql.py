@@ -124,7 +124,7 @@ class _Building:
         self._attempt = remembering(source.resolve)
 
     def _shown(self, index: int) -> Domain:
-        """What a key may be in the answer: NULL too in rows of sets that do not have it."""
+        """Say what a key may be in the answer: NULL too in rows of sets that do not have it."""
         domain = self.keys[index].domain
         return replace(domain, nullable=domain.nullable or any(index not in each for each in self.sets))
 
@@ -179,7 +179,7 @@ def _output(item: exp.Expr, building: _Building) -> Output:
 
 
 def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) -> Expression:
-    """An expression over keys and measures: each key or aggregate is a column, the rest is made from them.
+    """Read an expression over keys and measures: each key or aggregate is a column, the rest is made from them.
 
     ``renamed`` says that the answer's own names may stand for what they mean.
     """

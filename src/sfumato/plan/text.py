@@ -56,7 +56,9 @@ TABLES = ""
 
 
 def listing(text: object) -> str | None:
-    """What a text asks to be listed: one table's columns, by its name, or the ``TABLES``; None for any other text."""
+    """Read what a text asks to be listed: one table's columns, by its name, or the ``TABLES``; None for any other
+    text.
+    """
     if not isinstance(text, str) or not _LISTING.match(text):
         return None
     statement = _statement(text, None)
@@ -195,7 +197,7 @@ def _not_sql(error: SqlglotError) -> Unsupported:
 
 
 def fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
-    """A part of a statement of the given kind, read by the same parser and within the same limits."""
+    """Read a part of a statement of the given kind, by the same parser and within the same limits."""
     if not isinstance(text, str) or "\0" in text or not _encodable(text):
         raise Unsupported("not-text", "an expression is SQL text", fix="give it as one string")
     if len(text) > LONGEST:

@@ -22,7 +22,7 @@ def refuse(node: exp.Expr, code: str, rule: str, fix: str) -> Unsupported:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """How a fix for an unknown name goes on: the closest known one, or all of them."""
+    """Say how a fix for an unknown name goes on: the closest known one, or all of them."""
     names = sorted(known)
     close = difflib.get_close_matches(word[:100].lower(), [name.lower() for name in names], n=1)
     if close:

@@ -48,7 +48,7 @@ def unit_measure(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure | N
 
 
 def _capped(node: exp.Least, resolve: Resolve) -> UnitMeasure | None:
-    """LEAST(COUNT(*), 50): a count with a cap that is written."""
+    """Read LEAST(COUNT(*), 50): a count with a cap that is written."""
     parts = [node.this, *node.expressions]
     counts = [each for each in parts if isinstance(_inside(each), (exp.Count, exp.CountIf))]
     others = [each for each in parts if isinstance(each, exp.Literal) and not each.is_string and each.this.isdigit()]
@@ -179,7 +179,7 @@ def first(value: Expression, written: tuple[Order, ...], where: Expression | Non
 
 
 def _turned(order: Order) -> Order:
-    """The same order from its other end."""
+    """Give the same order from its other end."""
     return replace(order, descending=not order.descending, nulls_first=not order.nulls_first)
 
 

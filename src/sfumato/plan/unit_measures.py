@@ -1,5 +1,4 @@
-"""What can be found of one unit's rows: each result is one value for the unit, within a range derived from what is
-declared.
+"""Each result found of one unit's rows is one value for the unit, within a range derived from what is declared.
 
 A result is a function of the unit's own rows, so a relation of results is unit-wise whatever they are; the range is
 what bounds a sum over units. With at most ``cap`` rows counted, a count lies in [0, cap] (in [1, cap] where every row
@@ -48,7 +47,7 @@ class UnitMeasure(Protocol):
 
     @property
     def domain(self) -> Domain:
-        """What the result can be: it is clamped to it."""
+        """Say what the result can be: it is clamped to it."""
         ...
 
     @property
@@ -70,7 +69,7 @@ class _OfValue:
 
     @property
     def nullable(self) -> bool:
-        """Whether a unit whose rows are all there may have no result."""
+        """Tell whether a unit whose rows are all there may have no result."""
         return self.value.domain.nullable or self.where is not None
 
 
@@ -120,12 +119,12 @@ class UnitSum(_OfValue):
 
     @property
     def step(self) -> Fraction:
-        """What is added up is a whole number of these."""
+        """Give the step of which what is added up is a whole number."""
         return _step(self.value, self.cap)
 
     @property
     def held(self) -> tuple[int, int]:
-        """The least and the greatest sum, in steps."""
+        """Bound the least and the greatest sum, in steps."""
         low, high = steps_held(self.value, self.step)
         return min(low, self.cap * low), max(high, self.cap * high)
 

@@ -143,7 +143,7 @@ class _Sentences:
         yield from (self._counted(node, default) for node in walk(key) for default in self._defaults(node))
 
     def _listed(self, made: Expression) -> dict[str, None]:
-        """The private columns read that have declared values and no name for all others."""
+        """List the private columns read that have declared values and no name for all others."""
         return {
             str(node.reference): None
             for node in walk(made)

@@ -26,7 +26,7 @@ _FRAME = "leave the frame out, or write ROWS UNBOUNDED PRECEDING"
 
 @dataclass(frozen=True)
 class Windows:
-    """How windows over one relation's rows are read."""
+    """This reads windows over one relation's rows."""
 
     resolve: Resolve
     is_unit: Callable[[exp.Expr], bool]

@@ -1,4 +1,4 @@
-"""Expressions and measures in words people read: for explanations, receipts and column names."""
+"""Expressions and measures are told in words people read: for explanations, receipts and column names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def words(expression: Expression, names: Mapping[Reference, str] | None = None) 
 
 
 def _named(reference: Reference) -> str:
-    """A column's name, after its table's where it is not of the first; quoted where SQL would need it."""
+    """Write a column's name, after its table's where it is not of the first; quoted where SQL would need it."""
     if not isinstance(reference, Field):
         return str(reference)
     if not reference.table:  # made in the question, and named by what it is
@@ -91,7 +91,7 @@ def _over(window: Over, names: Mapping[Reference, str]) -> str:
 
 
 def measured(measure: Measure) -> str:
-    """What a measure counts or adds up."""
+    """Say what a measure counts or adds up."""
     of = "" if measure.value is None else f" of {words(measure.value)}"
     return measure.name + of + (f" where {words(measure.where)}" if measure.where is not None else "")
 

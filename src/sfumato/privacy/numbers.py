@@ -80,7 +80,7 @@ def whole(value: Number, name: str, *, at_least: int = 0) -> int:
 
 
 def is_infinite(value: object) -> bool:
-    """Whether this is plus infinity, however it is written: an order may be."""
+    """Tell whether this is plus infinity, however it is written: an order may be."""
     if isinstance(value, Decimal):
         return value.is_infinite() and value > 0
     if isinstance(value, str):

@@ -32,7 +32,7 @@ class AnswerRows:
 
     @property
     def terms(self) -> Places:
-        """How many groups each row is the sum of."""
+        """Count the groups that each row is the sum of."""
         return np.bincount(self.rows, minlength=len(self.keys))
 
     def summed(self, groups: Floats) -> Floats:
@@ -41,8 +41,8 @@ class AnswerRows:
 
 
 def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width: int | None = None) -> AnswerRows:
-    """The rows of every grouping set in turn, each set's in the order of its first groups; the groups where there are
-    no sets. A key has ``width`` values, which must be said where there may be no group.
+    """List the rows of every grouping set in turn, each set's in the order of its first groups; the groups where there
+    are no sets. A key has ``width`` values, which must be said where there may be no group.
     """
     width = len(groups[0]) if width is None else width
     every = np.arange(len(groups))

@@ -51,7 +51,7 @@ Evaluate = Callable[[Expression], Evaluated]
 
 
 def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool) -> Finished:
-    """The answer's columns over all rows, and the rows it shows.
+    """Compute the answer's columns over all rows, and choose the rows it shows.
 
     A range holds for its own cell, made of so many noises; or for all cells at once when they are asked for
     together, when rows are picked by what their noisy numbers are, or when several are put together.
@@ -84,7 +84,7 @@ def picks(query: Query) -> bool:
 
 
 def simultaneous(query: Query, rows: int) -> int:
-    """How many noises stand behind all cells of an answer, and behind what picks and adds up its rows.
+    """Count the noises that stand behind all cells of an answer, and behind what picks and adds up its rows.
 
     Each sum of rows has a range of its own, and an aggregate or a window has no more sums than there are rows.
     """

@@ -57,7 +57,7 @@ class FoundGroups:
         return self._drawn(totals[places], groups)
 
     def rehearsal(self) -> Measured:
-        """What becomes of totals at the ends of what they can be, in a group whose keys are missing."""
+        """Try what becomes of totals at the ends of what they can be, in a group whose keys are missing."""
         width = sum(each.coordinates for each in self.batch.bounded.noised)
         ends = np.repeat(np.array([[0], [LARGEST_INTEGER], [-LARGEST_INTEGER]], np.int64), width, axis=1)
         return self._drawn(ends, [(None,) * len(self.batch.bounded.plan.keys)] * len(ends))
@@ -72,7 +72,7 @@ class FoundGroups:
 
 
 def most_keys(reading: FoundTotals) -> int:
-    """How many keys an answer shows at most, from the policy alone: so that it can be written down."""
+    """Count the most keys that an answer shows, from the policy alone: so that it can be written down."""
     plan, others = reading.bounded.plan, len(reading.declared)
     numbers = max(1, len(reading.bounded.noised))
     letters = max(1, sum(plan.keys[index].domain.letters for index in reading.found))

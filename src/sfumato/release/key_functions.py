@@ -62,7 +62,7 @@ def parted(query: Query) -> tuple[Query, Parts]:
 
 
 def _finishes(expression: Expression) -> bool:
-    """Whether every function in it is one that numbers are finished with, and is applied to numbers."""
+    """Tell whether every function in it is one that numbers are finished with, and is applied to numbers."""
     calls = [node for node in walk(expression) if isinstance(node, Call)]
     return all(each.function in FINISHING and (each.function not in _OF_NUMBERS or _numbers(each)) for each in calls)
 

@@ -80,7 +80,7 @@ class KnownGroups:
         return self._drawn(totals, self.groups)
 
     def rehearsal(self) -> Measured:
-        """What becomes of totals at the ends of what they can be, with keys that are the first group's."""
+        """Try what becomes of totals at the ends of what they can be, with keys that are the first group's."""
         width = sum(each.coordinates for each in self.batch.bounded.measures)
         ends = np.array([[end] * width for end in (0, LARGEST_INTEGER, -LARGEST_INTEGER)], np.int64)
         return self._drawn(ends, self.groups[:1] * len(ends))

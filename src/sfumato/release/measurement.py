@@ -88,7 +88,7 @@ class Batch:
 
     @property
     def mechanisms(self) -> tuple[Any, ...]:
-        """What is run, in order."""
+        """List what is run, in order."""
         return tuple(each.mechanism for each in self.measurements)
 
     @property

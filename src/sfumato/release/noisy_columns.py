@@ -303,7 +303,7 @@ def _case(call: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def _chosen(call: Call, test: Bools, yes: Evaluated, no: Evaluated) -> Evaluated:
-    """Which branch is taken was decided by a noisy number, so its range covers both branches."""
+    """Choose a branch: which one was decided by a noisy number, so its range covers both branches."""
     if call.domain.type.numeric:
         a, b = numbers(yes), numbers(no)
         return Numbers(np.where(test, a.value, b.value), np.fmin(a.low, b.low), np.fmax(a.high, b.high))

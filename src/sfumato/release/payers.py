@@ -36,7 +36,7 @@ class Paying(Protocol):
 
 
 class Payer(Protocol):
-    """What a release is charged to, and where its answer is written down."""
+    """A payer is what a release is charged to, and where its answer is written down."""
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying: ...
 

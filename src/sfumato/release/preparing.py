@@ -1,4 +1,4 @@
-"""Choosing bounding, noise and split for a price, from the policy alone: free, no data read.
+"""Bounding, noise and split are chosen for a price from the policy alone: this is free, and no data are read.
 
 Every measure of a question gets an equal share of the price; its noise is calibrated to the sensitivity that the
 bounding proves, and the whole is one release whose curve composes what is actually drawn. Where groups are found in the
@@ -164,7 +164,9 @@ def _noise(prepared: Prepared) -> float:
 
 
 def _calibrated(bounded: Bounded, price: Price, family: Family) -> Batch:
-    """Equal shares of the price: by a closed form where there is one, or all scales grown until it is kept."""
+    """Give each measure an equal share of the price: by a closed form where there is one, or all scales grown until it
+    is kept.
+    """
     count = len(bounded.measures)
     sizes = [family.norm(each.sensitivity) for each in bounded.noised]
     epsilon, rho = (None if each is None else each / count for each in (price.epsilon, price.rho))

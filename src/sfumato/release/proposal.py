@@ -45,7 +45,7 @@ class Proposal(Protocol):
         ...
 
     def error(self, *price: Any, **more: Any) -> Any:
-        """How wrong the answer may be."""
+        """Say how wrong the answer may be."""
         ...
 
     def price(self, within: Any, **more: Any) -> float:
@@ -106,7 +106,7 @@ class Call:
             exact(self.seconds, "seconds", POSITIVE)
 
     def limit(self, otherwise: float | None) -> float | None:
-        """How long reading may take."""
+        """Say how long reading may take."""
         if self.seconds is None:
             return otherwise
         return min(float(exact(self.seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)

@@ -59,7 +59,7 @@ class Kind(Protocol[X, T]):
         ...
 
     def rehearsal(self) -> T:
-        """What ``draw`` would make of totals at the ends of what they can be: no data are needed."""
+        """Try what ``draw`` would make of totals at the ends of what they can be: no data are needed."""
         ...
 
 

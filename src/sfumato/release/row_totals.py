@@ -116,7 +116,7 @@ def _summed(column: Numbers, present: Presence, codes: Places, count: int) -> Nu
 
 
 def _narrowed(column: Numbers, present: Presence, codes: Places, ends: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Where it is sure which rows are added up, their noises add up as independent ones do."""
+    """Narrow the range where it is sure which rows are added up: their noises add up as independent ones do."""
     assert column.sum_width is not None
     low, high = ends
     count = len(low)

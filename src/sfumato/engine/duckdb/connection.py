@@ -255,7 +255,7 @@ class Sources:
         return relation
 
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
-        """The columns in use as a table of the engine's own: what becomes of the original changes nothing."""
+        """Copy the columns in use into a table of the engine's own: what becomes of the original changes nothing."""
         used = {*table.columns, *_naming(table, self.policy)}
         wanted = set(map(relations.folded, used if table.columns else source.names))
         positions = [i for i, each in enumerate(source.names) if relations.folded(each) in wanted]
@@ -320,7 +320,7 @@ class Sources:
         self._columns[table.name] = dict(columns)
 
     def _enforced(self, table: Table, domain: Domain) -> tuple[Domain, str | None]:
-        """What the scan must see to: values found in public data hold already; many texts are an enumeration."""
+        """Say what the scan must see to: values found in public data hold already; many texts are an enumeration."""
         if domain.values is None or not table.columns:
             return replace(domain, values=None), None
         if domain.type is not Type.TEXT:

@@ -104,7 +104,7 @@ class DuckDB(StatementReader):
         return [tuple(_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
 
     def _in_time(self, action: Callable[[], list[Any]]) -> list[Any]:
-        """What the action gives, unless it takes longer than what is free may take."""
+        """Give what the action gives, unless it takes longer than what is free may take."""
         done, thread = Event(), get_ident()
         late: list[bool] = []
 

@@ -76,7 +76,7 @@ def places_among(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[G
 
 
 def _told(key: GroupKey) -> tuple[object, ...]:
-    """A key to look up by: a real, declared or computed, is the double nearest to it."""
+    """Give a key to look up by: a real, declared or computed, is the double nearest to it."""
     return tuple(float(value) if isinstance(value, Fraction) else value for value in key)
 
 

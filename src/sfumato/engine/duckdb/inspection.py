@@ -19,7 +19,7 @@ from sfumato.policy import Domain, File, Policy
 
 
 class DuckDBInspector:
-    """A policy's sources, opened for their owner to look at."""
+    """An inspector has a policy's sources, opened for their owner to look at."""
 
     def __init__(self, policy: Policy) -> None:
         self._sources = Sources(policy)

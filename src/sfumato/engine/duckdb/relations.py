@@ -30,7 +30,7 @@ _CSV = (
 
 @dataclass(frozen=True)
 class Relation:
-    """Where to select from, and each column under the name its source gives it."""
+    """A relation says where to select from, and holds each column under the name its source gives it."""
 
     sql: str
     columns: tuple[tuple[str, Cell], ...]
@@ -132,7 +132,7 @@ def _top_level(nodes: Sequence[tuple[str, int]]) -> list[str]:
 
 
 def of_database(found: files.Files, table: Table, alias: str, place: str, execute: Execute) -> Relation:
-    """A table or view in a DuckDB database, attached read-only."""
+    """Open a table or view in a DuckDB database, attached read-only."""
     attach(found, alias, place, execute)
     if not isinstance(table.source, DatabaseTable):
         names = tables_in(alias, execute)

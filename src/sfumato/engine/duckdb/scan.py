@@ -97,7 +97,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Scan:
-    """How one table is read: where from, which cells as what, and whose rows they are."""
+    """A scan says how one table is read: where from, which cells as what, and whose rows they are."""
 
     source: str
     columns: Mapping[str, tuple[Cell, Domain, str | None]]
@@ -212,7 +212,7 @@ Readings = list[tuple[str, Cell]]
 
 
 def _beyond(kind: Type) -> Readings:
-    """What lies beyond every bound is infinite, as it is in a stored type."""
+    """Make infinite what lies beyond every bound, as it is in a stored type."""
     ends = zip(BEYOND[kind], ("-infinity", "infinity"), strict=True)
     return [(grammar, Cell(f"CAST('{end}' AS {TYPES[kind]})", TYPES[kind])) for grammar, end in ends]
 
@@ -312,7 +312,7 @@ _SMALLEST, _LARGEST = (real(float(each)) for each in (SMALLEST_REAL, LARGEST_REA
 
 
 def inner(low: Fraction, high: Fraction) -> tuple[float, float]:
-    """The least and the largest double inside exact bounds; the nearest double when none is inside."""
+    """Find the least and the largest double inside exact bounds; the nearest double when none is inside."""
     least, largest = above(low), below(high)
     return (least, largest) if least <= largest else (float(low), float(low))
 

@@ -84,7 +84,7 @@ def _divide(x: Expression, y: Expression) -> Made:
 def _divide_whole(x: Expression, y: Expression) -> Made:
     for each in (x, y):
         if each.domain.type is not Type.INTEGER and not is_null(each):
-            raise Unsupported("type-mismatch", "// divides whole numbers", fix="write FLOOR(x / y)")
+            raise Unsupported("type-mismatch", "only whole numbers can be divided by //", fix="write FLOOR(x / y)")
     x, y = (null(Type.INTEGER) if is_null(each) else each for each in (x, y))
     top: Any = x.domain.range
     bottom: Any = y.domain.range
@@ -330,7 +330,7 @@ def _all(pick: Callable[[list[Any]], Any], found: list[Any]) -> Any:
 
 
 def limits(x: Expression) -> Limits:
-    """What is known of either end: GREATEST(x, 0) has a least value though x has no range."""
+    """Say what is known of either end: GREATEST(x, 0) has a least value though x has no range."""
     if x.domain.range is not None:
         return x.domain.range
     if not isinstance(x, Call):

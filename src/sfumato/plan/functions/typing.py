@@ -144,7 +144,7 @@ def midnight(day: object) -> dt.datetime:
 
 
 def moment(found: Literal) -> Literal:
-    """ISO text read as the date or time it writes."""
+    """Read ISO text as the date or time it writes."""
     written = str(found.value)
     try:
         if _DATE.fullmatch(written):
