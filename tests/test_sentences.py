@@ -12,60 +12,58 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 SOURCES = Path(__file__).parent.parent / "src/sfumato"
-CHECKED = """
-audit caching.py cli data errors.py games ledger mechanisms policy privacy safe_text.py
-curator/checking.py curator/policy_account.py curator/standings.py engine/__init__.py engine/data_files.py
-engine/duckdb/__init__.py engine/duckdb/discovery.py engine/duckdb/files.py engine/duckdb/memory.py
-engine/duckdb/spilling.py engine/opening.py engine/spellings/__init__.py engine/spellings/duckdb_literals.py
-plan/__init__.py plan/calendar.py plan/functions/__init__.py plan/functions/casting.py plan/functions/declaring.py
-plan/functions/logic.py plan/functions/textual.py plan/grammars.py plan/intervals.py plan/letters.py plan/narrowing.py
-release/__init__.py release/chart_data.py release/formatting.py release/group_keys.py release/payers.py
-release/plotting.py release/price_lists.py release/prices.py release/purchases.py release/requests.py
-release/text_bars.py release/typed_columns.py
-"""
-"""Packages, and single files of those that are not whole yet."""
+LATER = "plan/rows.py plan/unit_joins.py plan/public_joins.py plan/bands.py engine/duckdb/owners.py"
+"""Packages and files that are not whole yet."""
 
 ORDERS = """
 accept acknowledge add adjust allow answer append apply ask begin bind bound bring build calibrate carry chain change
-charge check choose close combine compare compose compute convert copy count cut decide declare derive describe discard
-divide draft draw drop end enumerate estimate evaluate exchange explain export extend fill find finish follow forget
-free freeze give go guess hand hash hold identify ignore import join keep label leave let list load locate look lower
-make map mark measure meet merge move multiply name narrow note open order parse pass pick play point prepare price
-print propose prove put raise randomise read recognise record refuse register release remember remove repeat replace
-report resolve restore return reverse round run sample save say scale search see select sell send set settle show
-simulate skip solve sort spell split spread start state stop store strip sum switch take tell test throw toss translate
-treat try turn understand undo unite use validate verify wait walk warn widen work wrap write
+charge check choose clamp close collect combine compare compose compute convert copy count cross cut decide declare
+define derive describe discard divide draft draw drop encode end enumerate estimate evaluate exchange explain export
+express extend fill find finish follow forget free freeze give go group guess hand hash hold identify ignore import
+insert join keep label leave let lift limit list load locate look lower make map mark match measure meet merge move
+multiply name narrow note open order parse pass pick play point prepare price print propose prove put quote raise
+randomise rank reach read recognise record refuse register release remember remove repeat replace report resolve
+restore return reverse rewrite round run sample save say scale search see select sell send set settle show simulate
+skip solve sort spell split spread start state stop store strip sum switch take tell test throw toss translate treat
+try turn understand undo unite use validate verify wait walk warn weigh widen work wrap write
 """
 VERBS = """
-accepts add adds allows answer append applies are ask asks assumes be become becomes begin begins belong belongs binds
-bounds breaks brings build builds buys calls can cannot carries carry catches changes charges checks chooses closes
-come comes compares composes computes consists contain contains converts copies cost could count counts cover covers
-decides declares depend depends derives describes did differ differs do does dominates draws drops end ends enters
-estimates exceed exceeds expects explains fall falls find finds fit fits fixes follow follows forgets gain gains gave
-get gets give gives go goes grow grows guards had happen happens has have hide hides hold holds implies imply includes
-is join joins keep keeps know knows lack lacks lead leads leak leaks learns leave leaves let lets lie lies list lists
-live lives look looks lose loses make makes matters maximises may mean means measures meet meets might move moves must
-name names need needs obey obeys occurs open opens overwrites owns pairs pass passes pay pays pick picks play plays
-prevents prices prints protect protects prove proves provides puts raises reach reaches read reads receive receives
-refers refuse refuses registers relates releases remain remains remembers replaces reports require requires rest rests
-return returns rise rises run runs say says see sees selects sell sells send serve serves sets shall share shares
-should show shows sit sits solves spans speak speaks spends split splits stand stands start starts state states stay
-stays stop stops store stores sum sums switch take takes tell tells travel travels treats tries turn turns understands
-use uses validates varies vary wait waits walks want wants was were will win wins would wraps write writes
+accepts add adds allows answer answers append applies are ask asks assumes be become becomes begin begins belong
+belongs binds bounds breaks brings build builds buys calls can cannot carries carry catches changes charges checks
+chooses closes collects come comes compares composes computes consists contain contains converts copies cost could
+count counts cover covers decides declares depend depends derives describes did differ differs divides do does
+dominates draws drops end ends enforces enters estimates exceed exceeds expects explains fall falls find finds fit fits
+fixes follow follows forgets gain gains gave get gets give gives go goes grow grows guards had happen happens has have
+hide hides hold holds identifies implies imply includes is join joins keep keeps know knows lack lacks lead leads leak
+leaks learn learns leave leaves let lets lie lies list lists live lives look looks lose loses lowers make makes matters
+maximises may mean means measures meet meets might move moves must name names need needs nest nests obey obeys occurs
+open opens overwrites owns pairs pass passes pay pays pick picks play plays prevents prices prints protect protects
+prove proves provides puts raises reach reaches read reads receive receives refers refuse refuses registers relates
+releases remain remains remembers rename renames replaces reports require requires rest rests return returns rise rises
+run runs say says see sees selects sell sells send serve serves sets shall share shares should show shows sit sits skip
+skips solves spans speak speaks spends split splits stand stands start starts state states stay stays stop stops store
+stores sum sums switch take takes tell tells travel travels treats tries turn turns understands use uses validates
+varies vary wait waits walks want wants was were will win wins work works would wraps write writes wrote
 """
 OPENERS = """
 after although as because before how if once since so than that though unless until what whatever when whenever where
 wherever whether which while who whoever whom whose why
 """
+QUESTIONS = "how what whatever where whether which who whoever whose why"
+"""A sentence that begins with one of these is read twice before its verb is found, if it has one."""
+ARTICLES = "a an every his its my of our the their"
+"""What follows one of these is no verb: the name, a count, its share."""
 NOUNS_TOO = (
-    "count hash label list map mark measure name note order play point price print record sample share state test"
+    "count express group hash label limit list map mark match measure name note order play point price print quote "
+    "rank record sample share state test"
 )
-PLURALS = "lists names prices releases stores"
+PLURALS = "answers lists names prices releases stores"
 
 
 def first_sentence(docstring: str) -> str:
@@ -82,11 +80,12 @@ def is_sentence(text: str) -> bool:
         return False
     if words[0] in ORDERS.split():
         return words[0] not in NOUNS_TOO.split() or words[1:2] not in ([], ["of"])
-    if words[0] in VERBS.split() and words[0] not in PLURALS.split():
+    if (words[0] in VERBS.split() and words[0] not in PLURALS.split()) or words[0] in QUESTIONS.split():
         return False
     opened = next((place for place, each in enumerate(words) if each in OPENERS.split()), len(words))
     verbs, openers = (sum(each in known.split() for each in words[1:]) for known in (VERBS, OPENERS))
-    return any(each in VERBS.split() for each in words[1:opened]) or (opened == 0 and verbs > openers + 1)
+    main = (each for before, each in pairwise(words[:opened]) if before not in ARTICLES.split())
+    return any(each in VERBS.split() for each in main) or (opened == 0 and verbs > openers + 1)
 
 
 def docstrings(path: Path) -> Iterator[tuple[str, str]]:
@@ -100,8 +99,8 @@ def docstrings(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def files() -> list[Path]:
-    named = [SOURCES / name for name in CHECKED.split()]
-    return [file for each in named for file in ([each] if each.suffix else sorted(each.rglob("*.py")))]
+    later = {file for each in LATER.split() for file in [SOURCES / each, *(SOURCES / each).rglob("*.py")]}
+    return sorted(set(SOURCES.rglob("*.py")) - later)
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(SOURCES)))
@@ -120,6 +119,7 @@ def test_every_docstring_begins_with_a_whole_sentence(path: Path) -> None:
         "The line after which a shell finds the command, unless it does already.",
         "Finds a hash of the content, which may mean to read all of it.",
         "List of names.",
+        "The name as SQL writes it.",
         "P(L > ε).",
     ],
 )
@@ -156,7 +156,7 @@ def rules(path: Path) -> Iterator[tuple[str, str]]:
             rule = node.args[RULE_AT.get(name, 0)]
             parts = rule.values if isinstance(rule, ast.JoinedStr) else [rule]
             text = "".join(str(each.value) if isinstance(each, ast.Constant) else "X" for each in parts)
-            if text != "X":  # named elsewhere
+            if re.search(r"[^X\W]", text):  # else it is named elsewhere
                 yield f"{path.relative_to(SOURCES)}:{node.lineno}", text
 
 

@@ -1,4 +1,4 @@
-"""Sfumato: a trusted curator for tables about people, with differential privacy.
+"""Sfumato is a trusted curator for tables about people, with differential privacy.
 
 import sfumato as sf
 sf.Curve.laplace(scale=2).epsilon(0)
@@ -220,5 +220,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is, also what is imported only when it is named."""
+    """List what there is, also what is imported only when it is named."""
     return [*__all__, "__all__", "__doc__"]

@@ -1,3 +1,3 @@
-"""The version of this software: printed in every receipt."""
+"""The version of this software is printed in every receipt."""
 
 __version__ = "0.1.0"

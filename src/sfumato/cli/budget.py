@@ -34,7 +34,7 @@ class _Budget(click.Group):
     subcommand_metavar="POLICY | amend POLICY --reason TEXT",
 )
 def command() -> None:
-    """What remains of POLICY's budget, per currency, and the largest release it would accept now.
+    """Show what remains of POLICY's budget, per currency, and the largest release it would accept now.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def command() -> None:
 @options.ledger
 @options.as_json
 def show(policy: Path, analyst: str | None, ledger: Path | None, as_json: bool) -> None:
-    """What remains of POLICY's budget, per currency, and the largest release it would accept now."""
+    """Show what remains of POLICY's budget, per currency, and the largest release it would accept now."""
     from sfumato.cli.text_tables import show as show_table
     from sfumato.curator import standing
 

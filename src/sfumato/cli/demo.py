@@ -139,7 +139,7 @@ def command(pause: bool, keep: Path | None) -> None:
 
 
 def tour(policy: Path, *, pause: bool) -> None:
-    """Every part in turn, in one namespace, like a session at the keyboard."""
+    """Run every part in turn, in one namespace, like a session at the keyboard."""
     import datetime
 
     import sfumato

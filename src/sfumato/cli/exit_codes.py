@@ -54,7 +54,7 @@ _FAULT = """this is a fault of sfumato itself ({kind} in {module}, line {line})
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Whatever the library refuses ends the command, without a traceback."""
+    """Let whatever the library refuses end the command, without a traceback."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", WeakPrivacy)
         warnings.showwarning = lambda message, *_, **__: warn(str(message))
@@ -92,7 +92,7 @@ def streams() -> Iterator[None]:
 
 
 def _opened() -> list[str]:
-    """The names of the streams that were closed, which are now open: no file of ours is given their number."""
+    """Open the streams that were closed, and give their names: no file of ours is given their number."""
     closed = [name for name in ("stdout", "stderr") if getattr(sys, name) is None]
     for name in closed:
         setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)

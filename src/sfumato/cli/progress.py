@@ -36,7 +36,7 @@ class ProgressLines:
 
     @contextmanager
     def until_shown(self) -> Iterator[None]:
-        """Around a release and the printing of its answer: a Ctrl-C says whether the answer is stored."""
+        """Tell on a Ctrl-C, around a release and the printing of its answer, whether the answer is stored."""
         try:
             yield
         except KeyboardInterrupt:

@@ -122,7 +122,7 @@ def command(
 
 
 def _lists(text: str) -> bool:
-    """Whether something is listed, for which no price is named."""
+    """Tell whether something is listed, for which no price is named."""
     from sfumato.plan.text import listing
 
     return listing(text) is not None

@@ -11,7 +11,7 @@ _WIDE = 10_000
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[str] = ()) -> None:
-    """Aligned columns with a rule under their names; cells are plain text, whatever they hold."""
+    """Print aligned columns with a rule under their names; cells are plain text, whatever they hold."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

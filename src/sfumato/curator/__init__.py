@@ -1,4 +1,4 @@
-"""The facade: everything that a command line, a server or a notebook needs of a policy, its data and its account.
+"""The facade has everything that a command line, a server or a notebook needs of a policy, its data and its account.
 
 A ``Curator`` opens the data. What needs no data is also a function of a policy: ``standing``, ``history``, ``amend``.
 """

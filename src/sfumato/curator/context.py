@@ -1,4 +1,4 @@
-"""The context that every question of one curator shares: policy, engine, account, time limit, who asks."""
+"""All questions of one curator share a context: policy, engine, account, time limit, who asks."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Context:
 
     @cached_property
     def declared(self) -> str:
-        """The policy's version: the hash of everything declared in it."""
+        """Give the policy's version: the hash of everything declared in it."""
         ids = [] if self.policy.id_type is None else [self.policy.id_type.value]
         return digest(self.policy.unit, [_declared(table) for table in self.policy.tables.values()] + ids)
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
-        """The budgets that must afford a release: the account's, and the analyst's share of it."""
+        """Give the budgets that must afford a release: the account's, and the analyst's share of it."""
         shared = () if self.analyst is None else (self.account.analyst(self.analyst).budget,)
         return (self.account.budget, *shared)
 
@@ -49,6 +49,8 @@ def _declared(table: Table) -> list[object]:
 
 
 def _owner(table: Table) -> object:
-    """Whose its rows are; what was declared before there were paths and periods has the same version as before."""
+    """Say whose a table's rows are; what was declared before there were paths and periods has the same version as
+    before.
+    """
     owner = str(table.id) if isinstance(table.id, Via) else table.id
     return owner if table.period is None else [owner, table.period]

@@ -74,12 +74,12 @@ class Curator:
 
     @property
     def name(self) -> str:
-        """The name of the account: that of the policy's file."""
+        """Give the name of the account: that of the policy's file."""
         return account_name(self.policy)
 
     @property
     def budget(self) -> Budget:
-        """What may be spent and what has been: of the account, or of the share of the analyst who asks."""
+        """Say what may be spent and what has been: of the account, or of the share of the analyst who asks."""
         return self._context.budgets[-1]
 
     def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
@@ -94,7 +94,7 @@ class Curator:
         return self._asked(written(question, parameters), parse(question, self._catalog, parameters))
 
     def _asked(self, text: str, query: Query) -> Question:
-        """What measures nothing is answered from the policy, unless its groups are found in the data."""
+        """Answer from the policy what measures nothing, unless its groups are found in the data."""
         asked = Question(self._context, text, query, query.plan.limits)
         if query.plan.measures or asked.found:
             return asked
@@ -112,7 +112,8 @@ class Curator:
         return auction(self._context, table, column, prices)
 
     def degrees(self, table: str, ends: str | Sequence[str], most: int | None = None) -> DegreeHistogram:
-        """A proposal: how many nodes have how many edges, in a table whose rows are edges. This is free.
+        """Propose a histogram of degrees: how many nodes have how many edges, in a table whose rows are edges. This is
+        free.
 
         ``ends`` names the columns of both ends, or of one to count edges that arrive or leave. The nodes are the values
         declared for them. Degrees of ``most`` and above are counted together.
@@ -132,11 +133,11 @@ class Curator:
         return view
 
     def standing(self, analyst: str | None = None) -> Standing:
-        """Where the account stands, or an analyst's share of it. An analyst is told of their own share."""
+        """Tell where the account stands, or an analyst's share of it. An analyst is told of their own share."""
         return standing_of(self.policy, self._context.account, self._whose(analyst))
 
     def history(self, analyst: str | None = None) -> Iterator[Line]:
-        """Every line of the account, oldest first, or those of an analyst. An analyst is shown their own lines."""
+        """List every line of the account, oldest first, or those of an analyst. An analyst is shown their own lines."""
         return self.ledger.lines(account=self.name, analyst=self._whose(analyst))
 
     def amend(self, policy: Policy | str | os.PathLike[str] | None = None, *, reason: str) -> Line:

@@ -1,4 +1,6 @@
-"""A question that measures nothing is answered from the policy: SELECT DISTINCT, or GROUP BY without an aggregate."""
+"""A question is answered from the policy where it measures nothing: SELECT DISTINCT, or GROUP BY without an
+aggregate.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _FREE = "ε = 0: from the policy, no row was read"
 
 @dataclass(frozen=True)
 class DeclaredValues(Question):
-    """What columns may hold, as the policy or a public table says: free, and never charged.
+    """These are the values that columns may hold, as the policy or a public table says: free, and never charged.
 
     It lists what is declared, not what rows hold, so it tells nothing about anybody.
     """
@@ -45,11 +47,11 @@ class DeclaredValues(Question):
         return Forecast({}, exact(confidence, "confidence", CONFIDENCE), _FREE, True, self.warnings)
 
     def price(self, within: Any = None, *, delta: Number = 0, confidence: Number = "0.95") -> float:  # noqa: ARG002
-        """It costs nothing."""
+        """Say that it costs nothing."""
         return 0.0
 
     def release(self, *, confidence: Number = "0.95", **price: Any) -> Answer:  # noqa: ARG002
-        """The values. Nothing is charged or written down, whatever price is named."""
+        """Give the values. Nothing is charged or written down, whatever price is named."""
         rows = answer_rows((), self.groups, len(self.query.plan.keys))
         made, rows = with_key_functions(self.query, rows, self._context.engine.values)
         shown = finish(made, rows, lambda _: [], joint=False)

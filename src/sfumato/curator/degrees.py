@@ -1,4 +1,5 @@
-"""How many nodes have how many edges: a proposal over a table whose rows are edges, each a unit of its own.
+"""A histogram of degrees says how many nodes have how many edges: a proposal over a table whose rows are edges, each a
+unit of its own.
 
 The nodes are public: they are the values declared for the columns of the ends. What one edge can move is derived from
 the plan that counts edges by node (``plan.readings.GroupSizes``): 4 for undirected edges, 2 for one end alone.
@@ -39,7 +40,7 @@ MOST_DEGREE = 100_000
 @codec.value("degrees")
 @dataclass(frozen=True)
 class Degrees:
-    """A noisy histogram of degrees: ``counts[d]`` nodes have d edges, the last one as many or more."""
+    """Degrees are shown as a noisy histogram: ``counts[d]`` nodes have d edges, the last one as many or more."""
 
     counts: tuple[int, ...]
     noise: Laplace | None = field(default=None, repr=False)
@@ -57,13 +58,13 @@ class Degrees:
         return None if self.noise is None else Fraction(self.noise.error(confidence))
 
     def nonnegative(self) -> Degrees:
-        """The same with numbers below 0 raised to 0: free, since it looks at noisy numbers alone."""
+        """Raise numbers below 0 to 0: this is free, since it looks at noisy numbers alone."""
         return replace(self, counts=tuple(max(0, each) for each in self.counts))
 
 
 @dataclass(frozen=True)
 class _Draw:
-    """The release of a histogram of degrees."""
+    """A histogram of degrees is released as noise on its counts."""
 
     batch: Batch
     reading: GroupTotals
@@ -92,7 +93,7 @@ class _Draw:
 
 @dataclass(frozen=True)
 class DegreeHistogram:
-    """A proposal: only ``release`` spends."""
+    """This is a proposal: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     question: Question = field(repr=False)
@@ -101,7 +102,7 @@ class DegreeHistogram:
 
     @property
     def nodes(self) -> tuple[GroupKey, ...]:
-        """The declared nodes; what is missing is none."""
+        """List the declared nodes; what is missing is no node."""
         return tuple(each for each in self.question.groups if each != (None,))
 
     @property
@@ -109,7 +110,7 @@ class DegreeHistogram:
         return GroupSizes(Totals(self.question.options[0]), self.most)
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
-        """What is done at this price, step by step. Free."""
+        """Say what is done at this price, step by step. This is free."""
         policy, noise = self._context.policy, self._draw(epsilon).noise
         moved, sure = self.reading.sensitivity, percent(exact(confidence, "confidence", CONFIDENCE))
         plan = self.question.query.plan
@@ -129,7 +130,7 @@ class DegreeHistogram:
         return float(self._draw(epsilon).noise.error(confidence))
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:
-        """The least ε at which each number is within this of the exact one, with this confidence. Free."""
+        """Find the least ε at which each number is within this of the exact one, with this confidence. This is free."""
         wanted = exact(within, "within", POSITIVE)
         return float(rounded_up(least(lambda epsilon: self.error(epsilon, confidence) <= wanted, "within")))
 
@@ -143,7 +144,7 @@ class DegreeHistogram:
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> Degrees:
-        """Charges ε and draws the histogram; the same one, at least as accurate, is found again and free."""
+        """Charge ε and draw the histogram; the same one, at least as accurate, is found again and free."""
         exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(epsilon)
         return released(
@@ -172,7 +173,7 @@ class DegreeHistogram:
 def degree_histogram(
     context: Context, ask: Callable[[str], Question], table: str, ends: str | Sequence[str], most: int | None
 ) -> DegreeHistogram:
-    """The proposal for a table of edges; the names are looked up in the policy before they become a question."""
+    """Make the proposal for a table of edges; the names are looked up in the policy before they become a question."""
     named = (ends,) if isinstance(ends, str) else tuple(ends)
     declared = context.policy.tables.get(table)
     if declared is None or declared.public or not declared.every_row:

@@ -68,7 +68,7 @@ class Explanation:
             raise InvalidParameter("operators", self.operators, "a list of at least one operator")
 
     def to_json(self) -> str:
-        """The explanation as JSON text, with a kind and a version."""
+        """Write the explanation as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod
@@ -103,8 +103,8 @@ def explain(
     confidence: Number = "0.95",
     found: tuple[str, str] | None = None,
 ) -> Explanation:
-    """What a question with at most so many groups does at a price; ``found`` says which keys are found in the data and
-    how to do without.
+    """Explain what a question with at most so many groups does at a price; ``found`` says which keys are found in the
+    data and how to do without.
     """
     operators = [*_sources(query, policy), _limit(prepared), _group(query, most, found)]
     operators += [] if found is None else [_select(prepared, *found)]
@@ -166,7 +166,7 @@ def _sources(query: Query, policy: Policy) -> list[Operator]:
 
 
 def _meeting(node: UnitJoin | SemiJoin) -> Operator:
-    """Private tables that meet: within one unit, and by what else."""
+    """Explain how private tables meet: within one unit, and by what else."""
     by = [f"{words(first)} = {words(second)}" for first, second in node.pairs]
     on = " and ".join(["the unit", *by, *([] if node.condition is None else [words(node.condition)])])
     if isinstance(node, SemiJoin):
@@ -219,7 +219,7 @@ def _group(query: Query, groups: int, found: tuple[str, str] | None) -> Operator
 
 
 def _select(prepared: Prepared, keys: str, otherwise: str) -> Operator:
-    """Which values are shown, for what part of the price."""
+    """Explain which values are shown, for what part of the price."""
     threshold, count = prepared.selection, len(prepared.bounded.measures)
     assert threshold is not None
     epsilon = f"1/{count} of ε" if count > 1 else "all of ε"
@@ -234,7 +234,7 @@ def _select(prepared: Prepared, keys: str, otherwise: str) -> Operator:
 def _subtotals(
     scaled: Scaled, mechanism: Additive, rows: AnswerRows, confidence: Number, together: int
 ) -> list[Operator]:
-    """What subtotals add: their noise is that of their groups together."""
+    """Explain what subtotals add: their noise is that of their groups together."""
     if not rows.sums:
         return []
     most = int(rows.terms.max())

@@ -58,7 +58,7 @@ class Forecast:
         return self.columns[name]
 
     def to_json(self) -> str:
-        """The forecast as JSON text; a half-width without an end is "Infinity"."""
+        """Write the forecast as JSON text; a half-width without an end is "Infinity"."""
         return codec.dumps(self)
 
     @classmethod
@@ -67,7 +67,7 @@ class Forecast:
         return codec.loads_as(cls, source)
 
     def parts(self) -> list[str]:
-        """Each column with its half-width, as text."""
+        """Write each column with its half-width, as text."""
         return [f"{name} {shown(width)}" for name, width in self.columns.items()]
 
     def __str__(self) -> str:
@@ -132,7 +132,7 @@ def _widths(
 
 
 def _rounding(expression: Expression, bounded: Bounded, terms: int) -> float:
-    """How far the number that is shown may lie from the one that was drawn.
+    """Say how far the number that is shown may lie from the one that was drawn.
 
     Weighted counts are drawn in parts of one and shown as the nearest whole number, which moves each by up to a half; a
     total is the sum of what is shown.

@@ -32,7 +32,7 @@ _FREE = "free: from the policy alone, no data are read"
 @codec.value("listing")
 @dataclass(frozen=True)
 class Listing:
-    """Rows of public text: an answer that is there already. ``release`` gives it, and spends nothing."""
+    """A listing is rows of public text: an answer that is there already. ``release`` gives it, and spends nothing."""
 
     question: str
     columns: tuple[str, ...]
@@ -62,7 +62,7 @@ class Listing:
         return 0.0
 
     def release(self, **_: Any) -> Listing:
-        """The listing itself, whatever price is named: nothing is charged."""
+        """Give the listing itself, whatever price is named: nothing is charged."""
         return self
 
     def column(self, name: str) -> list[str]:
@@ -102,7 +102,7 @@ class Listing:
 
 
 def listed(question: str, table: str, policy: Policy, catalog: Catalog) -> Listing:
-    """The tables of a policy, or the columns of one of them."""
+    """List the tables of a policy, or the columns of one of them."""
     if table == TABLES:
         rows = tuple((each.name, *_about(policy, each)) for each in catalog.tables.values())
         return Listing(question, ("table", "kind", "about"), rows)

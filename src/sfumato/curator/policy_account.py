@@ -28,7 +28,7 @@ def read_policy(policy: Policy | PathOrText) -> Policy:
 
 
 def account_name(policy: Policy) -> str:
-    """The name of a policy's account: that of its file, or of its unit when it has none."""
+    """Give the name of a policy's account: that of its file, or of its unit when it has none."""
     return policy.path.stem if policy.path is not None else policy.unit.name
 
 
@@ -47,7 +47,7 @@ def ledger_path(policy: Policy, ledger: PathOrText | None = None) -> Path:
 
 
 def standing(policy: Policy | PathOrText, ledger: PathOrText | None = None, *, analyst: str | None = None) -> Standing:
-    """Where a policy's account stands, or an analyst's share of it; no data are opened, and nothing is written."""
+    """Tell where a policy's account stands, or an analyst's share of it; no data are opened, and nothing is written."""
     declared = read_policy(policy)
     with _account(declared, ledger) as account:
         return standing_of(declared, account, analyst)

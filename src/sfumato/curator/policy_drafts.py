@@ -1,4 +1,4 @@
-"""Drafting a policy for a file of data: what is there to declare, and writing the declarations down."""
+"""A policy for a file of data is drafted from what is there to declare, and the declarations are written down."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from sfumato.policy.drafting import drafted
 
 
 def tables_to_declare(data: Path) -> list[str]:
-    """The names of the tables in a database; none for files of another kind."""
+    """List the names of the tables in a database; none for files of another kind."""
     return tables(data)
 
 
 def columns_to_declare(data: Path, relation: str | None) -> dict[str, Type | None]:
-    """The columns of a table that a question can name, with their types where the file says them. No row is read."""
+    """List the columns of a table that a question can name, with their types where the file says them. No row is
+    read.
+    """
     found = schema(data, relation)
     if not found:
         raise InvalidPolicy(

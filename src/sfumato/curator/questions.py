@@ -1,4 +1,4 @@
-"""A question as a proposal: what it costs and how wrong it will be is free; only ``release`` spends."""
+"""A question is a proposal: what it costs and how wrong it will be is free; only ``release`` spends."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SMALL_DELTA = Fraction(1, 10**9)
 
 @dataclass(frozen=True)
 class Question:
-    """One question to a curator, understood but not yet asked."""
+    """This is one question to a curator, understood but not yet asked."""
 
     _context: Context = field(repr=False)
     text: str
@@ -57,13 +57,13 @@ class Question:
 
     @cached_property
     def found(self) -> tuple[int, ...]:
-        """The places of the keys whose values nobody declared: those are found in the data."""
+        """Give the places of the keys whose values nobody declared: those are found in the data."""
         plan = self.query.plan
         return undeclared_keys(plan.keys, conditions(plan.source)) if plan.keys else ()
 
     @cached_property
     def groups(self) -> tuple[GroupKey, ...]:
-        """Every combination of what the other keys can be: from the policy, whatever the data hold."""
+        """List every combination of what the other keys can be: from the policy, whatever the data hold."""
         plan, engine, seconds = self.query.plan, self._context.engine, self._context.seconds
         keys = tuple(key for index, key in enumerate(plan.keys) if index not in self.found)
         if not keys:
@@ -82,12 +82,12 @@ class Question:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What the answer may miss because nobody declared it: from the policy alone, free."""
+        """Say what the answer may miss because nobody declared it: from the policy alone, and free."""
         return undeclared(self.query)
 
     @cached_property
     def options(self) -> tuple[Bounded, ...]:
-        """The sound ways to limit what one unit changes."""
+        """List the sound strategies to limit what one unit changes."""
         rows = len(self.groups) * max(1, len(self.query.finish.sets))
         if rows * len(self.query.plan.measures) > MOST_NUMBERS:
             raise Unsupported(
@@ -124,7 +124,7 @@ class Question:
         rows_per_group: int | None = None,
         strategy: Strategy | str | None = None,
     ) -> Self:
-        """The same question with tighter limits for one unit: less noise, more bias."""
+        """Ask the same question with tighter limits for one unit: less noise, more bias."""
         if self.table.every_row:
             raise InvalidParameter("limit", rows or groups, "left out: every row is a unit")
         chosen = self.strategy
@@ -148,7 +148,9 @@ class Question:
         confidence: Number = "0.95",
         mechanism: Family | None = None,
     ) -> Explanation:
-        """Operator by operator, what happens and what it costs; at ε = 1 when no price is named. Free."""
+        """Explain operator by operator what happens and what it costs; at ε = 1 when no price is named. This is
+        free.
+        """
         request = Request(epsilon, delta, rho, within, confidence, mechanism)
         if not request.named:
             request = replace(request, epsilon=1, delta=request.delta or _SMALL_DELTA if self.found else request.delta)
@@ -222,13 +224,13 @@ class Question:
 
     @cached_property
     def _most_groups(self) -> int:
-        """How many groups an answer has, or has at most."""
+        """Count the groups that an answer has, or has at most."""
         declared = len(self.groups)
         return declared * most_keys(FoundTotals(self.options[0], self.found, self.groups)) if self.found else declared
 
     @cached_property
     def identity(self) -> str:
-        """The hash of what is measured: equal for questions that differ only in what is done with the numbers."""
+        """Give the hash of what is measured: equal for questions that differ only in what is done with the numbers."""
         listed = hashlib.sha256(repr(self.groups).encode()).hexdigest()  # a text of their own: there may be many
         parts = (self.query.plan, self.limits, self.strategy, listed, self._context.declared)
         return digest(*parts, "found", self.found) if self.found else digest(*parts)
@@ -252,7 +254,7 @@ class Question:
         return answer(self.query, finished, paper, said)
 
     def _prepared(self, request: Request) -> Prepared:
-        """The release at the price that is named, or at the least that is accurate enough."""
+        """Prepare the release at the price that is named, or at the least that is accurate enough."""
         if request.within is not None:
             return self._at(Price(self._least_price(request), request.delta), request.mechanism)
         return self._at(request.price, request.mechanism)
@@ -275,7 +277,7 @@ class Question:
 
     @cached_property
     def _pure(self) -> dict[tuple[Price, Family | None], Prepared]:
-        """Releases prepared for pure prices: the same each time they are asked for."""
+        """Keep releases prepared for pure prices: they are the same each time they are asked for."""
         return {}
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:

@@ -46,7 +46,9 @@ from sfumato.release.releasing import Progress, Released
 @codec.value("sold")
 @dataclass(frozen=True)
 class Sold:
-    """A price drawn for a curator's table, and a noisy count of the bids at or above it, if some of ε paid for one."""
+    """This is a price drawn for a curator's table, and a noisy count of the bids at or above it, if some of ε paid for
+    one.
+    """
 
     price: Fraction
     buyers: int | None = None
@@ -62,7 +64,7 @@ class Sold:
         object.__setattr__(self, "price", exact(self.price, "price", POSITIVE))
 
     def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
-        """Where the revenue lies, with this confidence."""
+        """Say where the revenue lies, with this confidence."""
         if self.buyers is None or self.counter is None:
             return None
         reach = int(self.counter.error(confidence))
@@ -71,7 +73,7 @@ class Sold:
 
 @dataclass(frozen=True)
 class PriceDraw:
-    """The release of an auction: a price selected by revenue, and perhaps a noisy count of the bids that reach it."""
+    """An auction is released as a price selected by revenue, and perhaps a noisy count of the bids that reach it."""
 
     batch: Batch
     groups: tuple[GroupKey, ...]
@@ -95,7 +97,7 @@ class PriceDraw:
 
     @property
     def counter(self) -> Measurement | None:
-        """The measurement of the count, if there is one."""
+        """Give the measurement of the count, if there is one."""
         return self.batch.measurements[1] if len(self.batch.measurements) > 1 else None
 
     def error(self, confidence: Number) -> float:
@@ -135,12 +137,12 @@ class TableAuction:
 
     @property
     def weights(self) -> Thresholds:
-        """The prices, in units in which all are whole, and how many of them the bids of each group reach."""
+        """Express the prices in units in which all are whole, and how many of them the bids of each group reach."""
         reached = tuple(int(level) for (level,) in self.question.groups)  # type: ignore[arg-type]
         return Thresholds(tuple(int(price * self.unit) for price in self.prices), reached)
 
     def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> Explanation:
-        """What the auction does at this price, step by step. Free."""
+        """Explain what the auction does at this price, step by step. This is free."""
         policy, draw = self._context.policy, self._draw(epsilon, counting)
         plan, sure = self.bounded.plan, f"with {percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
         choice, *counted = draw.batch.measurements
@@ -167,12 +169,12 @@ class TableAuction:
         return self._draw(epsilon, counting).error(confidence)
 
     def price(self, within: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
-        """The least ε at which the revenue is within this of the best, with this confidence. Free."""
+        """Find the least ε at which the revenue is within this of the best, with this confidence. This is free."""
         wanted = exact(within, "within", POSITIVE)
         return float(rounded_up(least(lambda epsilon: self.error(epsilon, counting, confidence) <= wanted, "within")))
 
     def batch(self, epsilon: Number, counting: Number = 0) -> Batch:
-        """What is measured at this price: the choice, and the count if some of ε pays for one."""
+        """Say what is measured at this price: the choice, and the count if some of ε pays for one."""
         total, share = exact(epsilon, "epsilon", POSITIVE), exact(counting, "counting", BELOW_ONE)
         totals, weights = Totals(self.bounded), self.weights
         scores = LinearScores(totals, weights)
@@ -194,7 +196,7 @@ class TableAuction:
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> Sold:
-        """Charges ε and draws the price.
+        """Charge ε and draw the price.
 
         The same auction on the same data, at least as accurate, was paid for once: it is found again, free.
         ``seconds`` and ``progress`` are the curator's unless they are given for this call.
@@ -213,7 +215,7 @@ class TableAuction:
 
     @property
     def identity(self) -> str:
-        """The hash of the auction: no count of the same bids is mistaken for it."""
+        """Give the hash of the auction: no count of the same bids is mistaken for it."""
         return digest("auction", self.question.identity, self.prices)
 
     def _draw(self, epsilon: Number, counting: Number) -> PriceDraw:
@@ -260,7 +262,7 @@ def _bids(policy: Policy, table: str | None, column: str | None) -> tuple[Table,
 
 
 def _reaching(bid: Column, prices: tuple[Fraction, ...], low: int, high: int) -> Expression:
-    """How many of the prices a bid reaches, found by halving: between ``low`` and ``high`` of them."""
+    """Count the prices that a bid reaches, by halving: between ``low`` and ``high`` of them."""
     if low == high:
         return literal(Type.INTEGER, low)
     middle = (low + high + 1) // 2

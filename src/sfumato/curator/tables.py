@@ -1,4 +1,4 @@
-"""Questions put together in Python: a table's rows, step by step, then groups and what is asked of each."""
+"""Questions can be put together in Python: a table's rows, step by step, then groups and what is asked of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from sfumato.privacy.numbers import text
 
 @dataclass(frozen=True, repr=False)
 class Columns:
-    """The columns that can be named at one step: Tab lists them, and ``columns.region`` is how SQL writes its name."""
+    """These are the columns that can be named at one step: Tab lists them, and ``columns.region`` is how SQL writes its
+    name.
+    """
 
     _domains: dict[str, Domain]
 
@@ -29,7 +31,7 @@ class Columns:
         return self[name]
 
     def __getitem__(self, name: str) -> str:
-        """The name as SQL writes it, in quotes where it needs them."""
+        """Write the name as SQL writes it, in quotes where it needs them."""
         if name not in self._domains:
             raise KeyError(name)
         return written(name)
@@ -53,7 +55,7 @@ class Columns:
 
 @dataclass(frozen=True, repr=False)
 class TableView:
-    """A view of one table's rows: each method gives a new view with one step more, and reads no data.
+    """This is a view of one table's rows: each method gives a new view with one step more, and reads no data.
 
     Conditions and expressions are SQL, read by the parser that reads whole questions; what cannot be answered is
     refused at its step. ``agg`` gives the question.
@@ -64,7 +66,7 @@ class TableView:
 
     @property
     def columns(self) -> Columns:
-        """The columns that can be named now, with their types and ranges."""
+        """List the columns that can be named now, with their types and ranges."""
         return Columns(self._rows.columns)
 
     def where(self, condition: str) -> TableView:
@@ -112,7 +114,7 @@ class TableView:
         return _question(self._context, building.statement(self._rows, (), asked))
 
     def __getitem__(self, name: str) -> str:
-        """A column's name as SQL writes it; Tab completes it."""
+        """Write a column's name as SQL writes it; Tab completes it."""
         return self.columns[name]
 
     def _ipython_key_completions_(self) -> list[str]:
@@ -129,7 +131,7 @@ class TableView:
 
 @dataclass(frozen=True, repr=False)
 class GroupedView:
-    """A view whose rows are grouped: ``agg`` says what to ask of every group."""
+    """The rows of this view are grouped: ``agg`` says what to ask of every group."""
 
     _view: TableView
     _keys: Keys
@@ -145,7 +147,7 @@ class GroupedView:
 
 @dataclass(frozen=True, repr=False)
 class TableQuestion(Question):
-    """A question that was put together in Python: one like any other, to which more may still be added.
+    """This question was put together in Python: it is one like any other, to which more may still be added.
 
     What is added works on noisy numbers, and is free.
     """
@@ -195,7 +197,7 @@ def _indented(steps: tuple[str, ...]) -> str:
 
 
 def _told(domain: Domain) -> str:
-    """What is known of a column, in words."""
+    """Say what is known of a column, in words."""
     known = domain.type.value
     if domain.values is not None:
         known += f", one of {len(domain.values)} values"

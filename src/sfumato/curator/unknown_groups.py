@@ -1,4 +1,4 @@
-"""What is said of groups that nobody declared: what finding them costs, how large they must be, and what needs no δ."""
+"""Much is said of groups that nobody declared: what finding them costs, how large they must be, and what needs no δ."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sfumato.release.prices import Price
 
 
 def names(query: Query, found: tuple[int, ...]) -> str:
-    """The keys whose values are found, as they are written."""
+    """Name the keys whose values are found, as they are written."""
     return ", ".join(words(query.plan.keys[index]) for index in found)
 
 
 def without_delta(query: Query, found: tuple[int, ...], catalog: Catalog) -> str:
-    """How to ask so that no δ is needed: by a public table that lists the values, if there is one."""
+    """Say how to ask so that no δ is needed: by a public table that lists the values, if there is one."""
     read = {each.name for index in found for each in columns(query.plan.keys[index]) if isinstance(each, Field)}
     for table in catalog.tables.values():
         named = sorted(read.intersection(table.columns)) if table.public else []
@@ -40,13 +40,13 @@ def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:
 
 
 def appearing(threshold: KeyThreshold, confidence: Number = "0.95") -> str:
-    """How large a group must be to be shown."""
+    """Say how large a group must be to be shown."""
     size = int(threshold.error(confidence))
     return f"a group of {size:,} units is shown with {percent(confidence)} confidence, a smaller one less often"
 
 
 def notes(threshold: KeyThreshold, shown: int, most: int) -> tuple[str, ...]:
-    """What an answer says of the groups it shows, from those alone."""
+    """Say what an answer says of the groups it shows, from those alone."""
     found = [f"Groups are found in the data: {appearing(threshold)}."]
     found += ["No group has enough units to be shown."] if not shown else []
     found += [f"An answer has at most {most:,} groups, and there may be more than these."] if shown >= most else []

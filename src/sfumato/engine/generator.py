@@ -39,13 +39,13 @@ Scan = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Generator:
-    """SQL in one dialect, over the scans of one set of sources."""
+    """A generator writes SQL in one dialect, over the scans of one set of sources."""
 
     spelling: Spelling
     scan: Scan
 
     def statement(self, statement: Statement) -> str:
-        """A whole statement: one SELECT, after the stages it names."""
+        """Write a whole statement: one SELECT, after the stages it names."""
         stages = [f"{name} AS ({self.select(select)})" for name, select in statement.stages]
         return (f"WITH {', '.join(stages)} " if stages else "") + self.select(statement.result)
 
@@ -61,7 +61,7 @@ class Generator:
         return text if select.having is None else f"{text} HAVING {self.scalar(select.having)}"
 
     def scalar(self, scalar: Scalar) -> str:
-        """A value of one row, of a group or of a partition."""
+        """Write a value of one row, of a group or of a partition."""
         match scalar:
             case Reference(name, part):
                 return self.spelling.name(name) if part is None else f"{part}.{self.spelling.name(name)}"
@@ -121,7 +121,7 @@ class Generator:
         return f"{total.aggregation.name}({argument}){over}"
 
     def _shifted(self, beside: Beside) -> str:
-        """With the default written out where there is none, as every dialect reads it."""
+        """Write a value of another row, with the default written out where there is none, as every dialect reads it."""
         function = "LAG" if beside.places < 0 else "LEAD"
         default = "" if beside.default is None else f", {self.scalar(beside.default)}"
         over = self._over(beside.partition, beside.order)
@@ -162,7 +162,7 @@ def _suffix(test: str) -> Writer:
 
 
 def _case(_: Spelling, *written: str) -> str:
-    """Pairs of a test and a value, and what else there is: NULL if nothing is given."""
+    """Write pairs of a test and a value, and what else there is: NULL if nothing is given."""
     pairs = zip(written[::2], written[1::2], strict=False)
     otherwise = f"ELSE {written[-1]} " if len(written) % 2 else ""
     return f"CASE {' '.join(f'WHEN {test} THEN {value}' for test, value in pairs)} {otherwise}END"

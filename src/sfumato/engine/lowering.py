@@ -66,7 +66,9 @@ _MOST_CODES = 256
 
 
 def statement(bounded: Bounded, key: int) -> Statement:
-    """The statement whose rows are (key…, total…), one for each group that has a row; ``key`` decides the sample."""
+    """Make the statement whose rows are (key…, total…), one for each group that has a row; ``key`` decides the
+    sample.
+    """
     relations = RelationLowering(key)
     limited = _limited(bounded, _rows(bounded, relations), key)
     return replace(limited, stages=(*relations.stages, *limited.stages))
@@ -82,7 +84,7 @@ def _limited(bounded: Bounded, rows: _Rows, key: int) -> Statement:
 
 
 def found(reading: FoundTotals, key: int) -> Statement:
-    """The same where keys are found: totals of 64 bits, and the last one counts who holds a key.
+    """Make the statement where keys are found: totals of 64 bits, and the last one counts who holds a key.
 
     Where a unit may hold one key together with several values of the others, it is counted once: such counts are rows
     of their own, in which the other keys are NULL and all other totals are zero.
@@ -97,7 +99,7 @@ def found(reading: FoundTotals, key: int) -> Statement:
 
 
 def marginals(reading: Marginals, key: int) -> Statement:
-    """The total of every combination of cells that some row is in, of 64 bits."""
+    """Add up the total of every combination of cells that some row is in, of 64 bits."""
     relations = RelationLowering(key)
     rows = _rows(reading.bounded, relations)
     totals = _limited(reading.bounded, rows, key)
@@ -105,7 +107,7 @@ def marginals(reading: Marginals, key: int) -> Statement:
 
 
 def values(reading: ValueCounts, key: int) -> Statement:
-    """For every group and value how many of the rows that count have it: the value is one more key.
+    """Count for every group and value how many of the rows that count have it: the value is one more key.
 
     Limits are those of the groups themselves, so rows are ranked before they are told apart by their values.
     """
@@ -122,14 +124,14 @@ def values(reading: ValueCounts, key: int) -> Statement:
 
 
 def _held(rows: _Rows, totals: Statement) -> Statement:
-    """The same with totals within what 64 bits hold: cutting moves two totals no further apart."""
+    """Keep totals within what 64 bits hold: cutting moves two totals no further apart."""
     low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
     held = tuple((name, narrow(clamped(wide(Reference(name)), low, high))) for name in rows.values)
     return replace(totals, result=Select((*same(rows.keys), *held), totals.result))
 
 
 def distinct(world: World) -> Statement:
-    """The different results of expressions on every combination of public values: no table is read.
+    """List the different results of expressions on every combination of public values: no table is read.
 
     The values of each list of choices are a parameter of the statement, in their order.
     """
@@ -162,7 +164,7 @@ def _choices(world: World) -> list[Relation]:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Every row that counts, as (unit, key…, value…); without the unit where every row is one."""
+    """These are the rows that count, as (unit, key…, value…); without the unit where every row is one."""
 
     select: Select
     keys: tuple[str, ...]
@@ -179,17 +181,17 @@ class _Rows:
 
     @property
     def telling(self) -> list[str]:
-        """The values that tell rows of a group apart."""
+        """Give the values that tell rows of a group apart."""
         return [name for name in self.values if name not in self.ones]
 
     @property
     def exact(self) -> tuple[str, ...]:
-        """Columns for a unit's totals as they are, beside those that are clipped, where totals are corrected."""
+        """Give columns for a unit's totals as they are, beside those that are clipped, where totals are corrected."""
         return () if self.maximal or not self.keys else tuple(f"w{name[1:]}" for name in self.values)
 
     @property
     def text_keys(self) -> Columns:
-        """The keys, codes as the texts they stand for."""
+        """Give the keys, with codes as the texts they stand for."""
         texts = {name: apply(Operation.CONVERT, Reference(name), detail=(Type.TEXT,)) for name in self.coded}
         return tuple((name, texts.get(name, Reference(name))) for name in self.keys)
 
@@ -215,7 +217,7 @@ def _whole(rows: _Rows) -> Statement:
 
 
 def _added_up(rows: _Rows) -> tuple[Select, dict[str, Scalar]]:
-    """The rows without whose they are, and the total of each value in a group of them.
+    """Add up each value in the groups of rows, without whose they are.
 
     Values that are equal in every row are added up once. The total of high − x is high as often as x is there, less the
     total of x: the same whole number, for which nothing needs to be added up again.
@@ -241,7 +243,9 @@ def _added_up(rows: _Rows) -> tuple[Select, dict[str, Scalar]]:
 
 
 def _mirrored(scalar: Scalar) -> tuple[Scalar, Scalar, int] | None:
-    """Of "high − x where a test holds, else 0": "x where it holds, else 0", what is there where it holds, and high."""
+    """Split "high − x where a test holds, else 0" into "x where it holds, else 0", what is there where it holds, and
+    high.
+    """
     match scalar:
         case Apply(Operation.CASE, (test, Apply(Operation.SUBTRACT, (Constant(int(high)), x)), Constant(0) as nothing)):
             value = apply(Operation.CASE, test, x, nothing)
@@ -253,7 +257,7 @@ def _mirrored(scalar: Scalar) -> tuple[Scalar, Scalar, int] | None:
 
 
 def _reweight(bounded: Bounded, rows: _Rows) -> Statement:
-    """Every row as it is, less what the rows of units with more than m count too much."""
+    """Count every row as it is, less what the rows of units with more than m count too much."""
     most = bounded.limits.rows
     excess = [
         (name, _sum(_excess(Reference(name), most, bits)))
@@ -265,26 +269,26 @@ def _reweight(bounded: Bounded, rows: _Rows) -> Statement:
 
 
 def _excess(value: Scalar, most: int, bits: int) -> Scalar:
-    """What a row counts, rounded toward zero, less what it counts as it is."""
+    """Give what a row counts, rounded toward zero, less what it counts as it is."""
     weighted = apply(Operation.DIVIDE_WHOLE, apply(Operation.MULTIPLY, value, whole(most << bits)), Reference("n"))
     return apply(Operation.SUBTRACT, weighted, apply(Operation.MULTIPLY, value, whole(1 << bits)))
 
 
 def _heavy(rows: _Rows, most: int) -> tuple[str, Select]:
-    """The units with more rows than this, and how many they have."""
+    """Find the units with more rows than this, and how many they have."""
     count = Total(Aggregation.COUNT)
     having = apply(Operation.GREATER, count, whole(most))
     return "h", Select((*same("u"), ("n", count)), rows.select, grouped=("u",), having=having)
 
 
 def _beyond(rows: _Rows, columns: Columns) -> Select:
-    """The rows of those units."""
+    """Select the rows of those units."""
     same_unit = apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "h"))
     return Select(columns, rows.select, joins=(Join(Named("h"), "h", same_unit),))
 
 
 def _corrected(bounded: Bounded, rows: _Rows, stages: Stages, correction: Select) -> Statement:
-    """Totals of all rows as they are, plus a correction per group."""
+    """Add up the totals of all rows as they are, plus a correction per group."""
     source, sums = (rows.select, _unit_counts(rows)) if rows.maximal else _added_up(rows)
     bits = _bits(bounded)
     plain = tuple((name, _finer(sums[name], bits[int(name[1:])])) for name in rows.values)
@@ -295,12 +299,12 @@ def _corrected(bounded: Bounded, rows: _Rows, stages: Stages, correction: Select
 
 
 def _finer(total: Scalar, bits: int) -> Scalar:
-    """A total in 2^-bits of a step."""
+    """Express a total in 2^-bits of a step."""
     return apply(Operation.MULTIPLY, wide(total), Constant(1 << bits, Wide.INTEGER))
 
 
 def _unit_counts(rows: _Rows) -> dict[str, Scalar]:
-    """Totals where units are counted."""
+    """Count units rather than rows."""
     return {name: _plain_total(rows, name) for name in rows.values}
 
 
@@ -312,7 +316,7 @@ def _plain_total(rows: _Rows, name: str) -> Scalar:
 
 
 def _clip(bounded: Bounded, rows: _Rows) -> Statement:
-    """First per group to c rows' worth, then over all groups to the norm.
+    """Cut each unit's totals, first per group to what c rows may count, then over all groups to the norm.
 
     A unit with no more rows than may count in one group is within every norm: where rows are added up, only the units
     with more are looked at group by group.
@@ -347,7 +351,9 @@ def _unit_mosts(bounded: Bounded) -> list[int]:
 
 
 def _unit_totals(rows: _Rows, source: Select, most: Sequence[int]) -> tuple[str, Select]:
-    """Each unit's totals in each group, and beside those that are cut to 64 bits the exact ones to correct by."""
+    """Add up each unit's totals in each group, and beside those that are cut to 64 bits the exact ones to correct
+    by.
+    """
     names = ("u", *rows.keys)
     totals = [(name, _unit_total(rows, name, each)) for name, each in zip(rows.values, most, strict=True)]
     totals += [
@@ -359,7 +365,7 @@ def _unit_totals(rows: _Rows, source: Select, most: Sequence[int]) -> tuple[str,
 
 
 def _unit_total(rows: _Rows, name: str, most: int) -> Scalar:
-    """A unit's total in one group, within what can be scaled; no table gives more than ``most``."""
+    """Add up a unit's total in one group, within what can be scaled; no table gives more than ``most``."""
     if name in rows.maximal:
         return Total(Aggregation.MAX, Reference(name))
     if name in rows.ones and most <= _LARGEST:
@@ -370,7 +376,7 @@ def _unit_total(rows: _Rows, name: str, most: int) -> Scalar:
 
 
 def _cut(rows: _Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Select:
-    """Units' totals cut to what may count in a group, and as they are: computed twice rather than kept."""
+    """Cut units' totals to what may count in a group, and as they are: computed twice rather than kept."""
     capped = [each for part in scaling for each in part.capped()]
     exact = tuple(
         (name, Reference(name if each > _LARGEST else value))
@@ -380,13 +386,13 @@ def _cut(rows: _Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Selec
 
 
 def _norms(cut: Select, scaling: Sequence[_Scaling]) -> tuple[str, Select]:
-    """What each unit is scaled by."""
+    """Find what each unit is scaled by."""
     norms = Select((*same("u"), *(part.norm() for part in scaling)), cut, grouped=("u",))
     return "n", Select((*same("u"), *((part.length, part.beyond()) for part in scaling)), norms)
 
 
 def _measured(rows: _Rows, cut: Select, scaling: Sequence[_Scaling]) -> Select:
-    """What is cut, beside what its unit is scaled by."""
+    """Give what is cut, beside what its unit is scaled by."""
     own = same((*rows.keys, *rows.values, *rows.exact), "r")
     lengths = same((part.length for part in scaling), "n")
     same_unit = apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "n"))
@@ -395,7 +401,7 @@ def _measured(rows: _Rows, cut: Select, scaling: Sequence[_Scaling]) -> Select:
 
 @dataclass(frozen=True)
 class _Scaling:
-    """How one measure's coordinates are cut in each group and scaled over all of them."""
+    """This says how one measure's coordinates are cut in each group and scaled over all of them."""
 
     own: tuple[str, ...]
     length: str
@@ -419,7 +425,7 @@ class _Scaling:
         return cls(own, f"n{number}", measure.size * per_group, measure.bits, bound, squared)
 
     def capped(self) -> Columns:
-        """A unit's totals in one group, scaled to at most c rows' worth."""
+        """Scale a unit's totals in one group to at most what c rows may count."""
         size = self._size()
         fits = apply(Operation.AT_MOST, size, whole(self.most))
         cut = []
@@ -430,7 +436,7 @@ class _Scaling:
         return tuple(cut)
 
     def norm(self) -> tuple[str, Scalar]:
-        """Exact, so that it does not depend on the order of groups."""
+        """Compute the norm exactly, so that it does not depend on the order of groups."""
         if self.squared:
             held = len(self.own) * (self.most << self.bits) ** 2 <= _LARGEST
             each = [Reference(name) if held else wide(Reference(name)) for name in self.own]
@@ -438,7 +444,7 @@ class _Scaling:
         return self.length, narrow(_sum(self._size())) if self._short else _sum(self._size())
 
     def beyond(self) -> Scalar:
-        """The norm as a real where it is too large, else NULL."""
+        """Give the norm as a real where it is too large, else NULL."""
         length = Reference(self.length)
         norm = as_real(length) if self._short else real_of_wide(length)
         bound = self.bound**2 if self.squared else self.bound
@@ -446,7 +452,7 @@ class _Scaling:
         return apply(Operation.CASE, large, apply(Operation.SQRT, norm) if self.squared else norm)
 
     def scaled(self) -> list[tuple[str, Scalar]]:
-        """The cut totals, scaled to the norm."""
+        """Scale the cut totals to the norm."""
         norm = Reference(self.length)
         fits = apply(Operation.IS_NULL, norm)
         return [
@@ -456,7 +462,7 @@ class _Scaling:
 
     @property
     def _short(self) -> bool:
-        """Whether 64 bits hold the norm, whatever groups there are."""
+        """Tell whether 64 bits hold the norm, whatever groups there are."""
         return not self.squared and (self.most << self.bits) * MOST_GROUPS <= _LARGEST
 
     def _size(self) -> Scalar:
@@ -468,7 +474,7 @@ def _added(scalars: Sequence[Scalar]) -> Scalar:
 
 
 def _times(value: Scalar, bound: int, size: Scalar) -> Scalar:
-    """value · bound / size, rounded toward zero."""
+    """Compute value · bound / size, rounded toward zero."""
     product = apply(Operation.MULTIPLY, as_real(value), real(bound))
     return apply(Operation.TOWARD_ZERO, apply(Operation.DIVIDE, product, size))
 
@@ -477,7 +483,7 @@ def _times(value: Scalar, bound: int, size: Scalar) -> Scalar:
 
 
 def _coded(bounded: Bounded, rows: _Rows) -> _Rows:
-    """The same rows with codes for keys that are one of a few public texts: they are hashed and kept several times."""
+    """Replace by codes the keys that are one of a few public texts: they are hashed and kept several times."""
     codes = {
         name: tuple(sorted(map(str, each.domain.values)))  # so that codes are ordered as their texts are
         for name, each in zip(rows.keys, bounded.plan.keys, strict=True)
@@ -500,13 +506,13 @@ def _decoded(rows: _Rows, statement: Statement) -> Statement:
 
 
 def _sample(bounded: Bounded, rows: _Rows, key: int) -> Statement:
-    """Every row as it is, less those of units beyond a limit that are not kept."""
+    """Count every row as it is, less those of units beyond a limit that are not kept."""
     heavy, ranked, kept = _ranking(bounded, rows, key)
     return _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))
 
 
 def _crossed(bounded: Bounded, rows: _Rows, found: Sequence[str], key: int) -> Statement:
-    """The same sample grouped twice: by all keys, and by those that are found to count who holds them."""
+    """Group the same sample twice: by all keys, and by those that are found to count who holds them."""
     heavy, ranked, kept = _ranking(bounded, rows, key)
     *own, holder = rows.values
     by_all = replace(rows, values=tuple(own), maximal=rows.maximal - {holder})
@@ -524,7 +530,7 @@ def _crossed(bounded: Bounded, rows: _Rows, found: Sequence[str], key: int) -> S
 
 
 def _ranking(bounded: Bounded, rows: _Rows, key: int) -> tuple[tuple[str, Select], Select, Scalar]:
-    """The stage of units beyond a limit, their rows with their ranks, and which of them are kept.
+    """Make the stage of units beyond a limit, their rows with their ranks, and which of them are kept.
 
     Rows are ranked by the digest of the key and of what they are. First the groups are chosen, then the rows in each,
     then the rows in all; a limit that the others imply is not looked at.
@@ -555,7 +561,7 @@ def _ranking(bounded: Bounded, rows: _Rows, key: int) -> tuple[tuple[str, Select
 
 
 def _digests(rows: _Rows, key: int, grouped: bool) -> Columns:
-    """s, the rank of a group, where groups are chosen; t, that of a row."""
+    """Compute s, the rank of a group, where groups are chosen; and t, that of a row."""
     texts = [of_part("r", scalar) for _, scalar in rows.text_keys]
     keys = [token(text, kind) for text, kind in zip(texts, rows.kinds, strict=True)]
     values = [token(Reference(name, "r"), Type.INTEGER) for name in rows.telling]
@@ -565,7 +571,7 @@ def _digests(rows: _Rows, key: int, grouped: bool) -> Columns:
 
 
 def _dropped(rows: _Rows, ranked: Select | Named, kept: Scalar) -> Select:
-    """What is not kept, counted against the totals; a unit of whose rows in a group none is kept no longer counts."""
+    """Count what is not kept against the totals; a unit of whose rows in a group none is kept no longer counts."""
     if not rows.maximal:
         lost = tuple((name, _sum(apply(Operation.NEGATE, Reference(name)))) for name in rows.values)
         return Select((*same(rows.keys), *lost), ranked, where=(apply(Operation.NOT, kept),), grouped=rows.keys)
@@ -620,7 +626,9 @@ def _rows(bounded: Bounded, relations: RelationLowering) -> _Rows:
 
 
 def _row_values(scaled: Scaled, lowering: RowLowering) -> list[Scalar]:
-    """What one row contributes to each coordinate: a whole number, 0 where the predicate or the value is missing."""
+    """Give what one row contributes to each coordinate: a whole number, 0 where the predicate or the value is
+    missing.
+    """
     where = scaled.measure.where
     tests = [] if where is None else [lowering.lower(where)]
     return [_row_value(each, tests, lowering) for each in scaled.contributions]

@@ -20,7 +20,7 @@ def open_engine(policy: Policy, memory: str | None = None) -> Engine:
 
 
 def open_inspector(policy: Policy) -> Inspector:
-    """What shows an owner the exact cost of a policy's bounds and limits. PRIVATE."""
+    """Open what shows an owner the exact cost of a policy's bounds and limits. PRIVATE."""
     return inspection.DuckDBInspector(policy)
 
 

@@ -61,32 +61,36 @@ Names = Mapping[Field, str]
 
 @dataclass(frozen=True)
 class Flat:
-    """Rows as one select: what is read of them, how expressions over them are lowered, and which of them count."""
+    """Rows are flat when one select gives them: what is read of them, how expressions over them are lowered, and which
+    of them count.
+    """
 
     select: Select
     lowering: RowLowering
     tests: tuple[Scalar, ...]
 
     def selected(self, made: Columns, tests: Iterable[Scalar] = ()) -> Select:
-        """These columns of the rows that count, after what they share is computed."""
+        """Select these columns of the rows that count, after what they share is computed."""
         return Select(made, staged(self.select, self.lowering), where=(*self.tests, *tests))
 
 
 class RelationLowering:
-    """Lowers the relations of one statement, and collects the stages that come before it."""
+    """This lowers the relations of one statement, and collects the stages that come before it."""
 
     def __init__(self, key: int) -> None:
         self._key = key
         self.stages: list[tuple[str, Select]] = []
 
     def stage(self, select: Select) -> Named:
-        """The same rows, computed once under a name."""
+        """Compute these rows once under a name."""
         name = f"p{len(self.stages)}"
         self.stages.append((name, select))
         return Named(name)
 
     def flat(self, relation: nodes.Relation, above: Iterable[Expression], *, unit: bool) -> Flat:
-        """The rows of a relation with the columns that these expressions read, and the unit where it is wanted."""
+        """Lower the rows of a relation with the columns that these expressions read, and the unit where it is
+        wanted.
+        """
         chain, base = _chain(relation)
         read = _fields((*(each for node in chain for each in node.expressions), *above))
         names = {field: f"c{index}" for index, field in enumerate(read)}
@@ -103,7 +107,7 @@ class RelationLowering:
         return _BASES[type(base)](self, base, names, unit)
 
     def _rows(self, relation: nodes.Relation, read: Iterable[Field]) -> Select:
-        """A relation's rows as (u, c…), the columns called by their places."""
+        """Lower a relation's rows as (u, c…), the columns called by their places."""
         wanted = [Column(field, relation.columns[field]) for field in read]
         flat = self.flat(relation, wanted, unit=True)
         made = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(wanted))
@@ -115,7 +119,7 @@ class RelationLowering:
         return Select((*found, *own) or (("c", whole(0)),), Table(base.table))
 
     def cut(self, base: nodes.Cut, names: Names, unit: bool) -> Select:
-        """The rows of units within the limit as they are, and of the others the rows of the smallest ranks."""
+        """Keep the rows of units within the limit as they are, and of the others the rows of the smallest ranks."""
         rows = self.stage(self._rows(base.input, names))
         count = Total(Aggregation.COUNT)
         over = apply(Operation.GREATER, count, whole(base.rows))
@@ -133,7 +137,7 @@ class RelationLowering:
         return _renamed(Select(same(("u", *short)), Union((within, kept))), names, unit)
 
     def per_unit(self, base: nodes.PerUnit, names: Names, unit: bool) -> Select:
-        """One row for each unit and key: totals of the unit's rows, and what is made of them."""
+        """Make one row for each unit and key: totals of the unit's rows, and what is made of them."""
         results = [(Field(base.source, "", name), measure) for name, measure in base.results]
         wanted = [(field, measure) for field, measure in results if field in names]
         keys = [key for _, key in base.keys]
@@ -155,7 +159,7 @@ class RelationLowering:
         return Select((*(same("u") if unit else ()), *made) or (("c", whole(0)),), units)
 
     def window(self, base: nodes.Window, names: Names, unit: bool) -> Select:
-        """Every row with what windows find for it; rows that tie are ordered by all that is read of them."""
+        """Give every row with what windows find for it; rows that tie are ordered by all that is read of them."""
         wanted = [(Field(base.source, "", name), made) for name, made in base.functions]
         functions = {field: made for field, made in wanted if field in names}
         through = {field: short for field, short in names.items() if field not in functions}
@@ -172,7 +176,7 @@ class RelationLowering:
         return Select((*(same("u") if unit else ()), *made) or (("c", whole(0)),), rows)
 
     def unit_join(self, base: nodes.UnitJoin, names: Names, unit: bool) -> Select:
-        """Both sides side by side, under equality of the unit."""
+        """Put both sides side by side, under equality of the unit."""
         left, right, on = self._matched(base, names)
         mine = base.left.columns
         made = tuple((short, Reference(short, "r" if field in mine else "j")) for field, short in names.items())
@@ -180,14 +184,14 @@ class RelationLowering:
         return Select((*found, *made) or (("c", whole(0)),), left, joins=(Join(right, "j", on, base.outer),))
 
     def semi_join(self, base: nodes.SemiJoin, names: Names, unit: bool) -> Select:
-        """The rows of the input for which the other side has a match, or has none."""
+        """Keep the rows of the input for which the other side has a match, or has none."""
         left, right, on = self._matched(base, names)
         found = (("u", Reference("u", "r")),) if unit else ()
         made = (*found, *same(names.values(), "r")) or (("c", whole(0)),)
         return Select(made, left, where=(Exists(right, "j", on, base.anti),))
 
     def _matched(self, base: nodes.UnitJoin | nodes.SemiJoin, names: Names) -> tuple[Select, Select, Scalar]:
-        """Two sides, each with its own of the columns wanted and what it is matched by, and when they match."""
+        """Prepare two sides, each with its own of the columns wanted and what it is matched by, and when they match."""
         mine = base.inputs[0].columns
         matching: tuple[list[Expression], list[Expression]] = ([], [])
 
@@ -244,12 +248,12 @@ _BASES: dict[type, Base] = {
 
 
 def plain(relation: nodes.Relation) -> bool:
-    """Whether a relation is a chain over a scan, which is read at little cost again and again."""
+    """Tell whether a relation is a chain over a scan, which is read at little cost again and again."""
     return isinstance(_chain(relation)[1], nodes.Scan)
 
 
 def _chain(relation: nodes.Relation) -> tuple[list[nodes.Join | nodes.Filter | nodes.Bound], nodes.Relation]:
-    """The public joins and conditions on top, each before its input, and what they stand on."""
+    """List the public joins and conditions on top, each before its input, and what they stand on."""
     chain = []
     while isinstance(relation, (nodes.Join, nodes.Filter, nodes.Bound)):
         chain.append(relation)
@@ -258,7 +262,7 @@ def _chain(relation: nodes.Relation) -> tuple[list[nodes.Join | nodes.Filter | n
 
 
 def _beside(source: Select, lowering: RowLowering, join: nodes.Join, names: Names) -> Select:
-    """Every row beside its matches in a public table."""
+    """Put every row beside its matches in a public table."""
     compared = [("=", made, name) for made, name in join.pairs] + list(join.bands)
     ends = [(_COMPARISONS[test], lowering.shared(lowering.lower(made)), name) for test, made, name in compared]
     source = staged(source, lowering)
@@ -269,13 +273,13 @@ def _beside(source: Select, lowering: RowLowering, join: nodes.Join, names: Name
 
 
 def _renamed(rows: Select, names: Names, unit: bool) -> Select:
-    """Columns called by their places, under the names that are wanted."""
+    """Select columns that are called by their places under the names that are wanted."""
     own = tuple((short, Reference(f"c{index}")) for index, short in enumerate(names.values()))
     return Select((*(same("u") if unit else ()), *own) or (("c", whole(0)),), rows)
 
 
 def staged(source: Select, lowering: RowLowering) -> Select:
-    """The source, with what is shared computed in a stage for each level."""
+    """Compute what is shared by expressions over a source in a stage for each level."""
     for level in lowering.stages():
         source = Select(tuple(level), source, everything=True)
     return source
@@ -286,23 +290,25 @@ def of_part(part: str, scalar: Scalar) -> Scalar:
 
 
 def _fields(expressions: Iterable[Expression]) -> list[Field]:
-    """The columns of tables that expressions read, each once."""
+    """List the columns of tables that expressions read, each once."""
     found: Iterator[Any] = (reference for each in expressions for reference in columns(each))
     return list(dict.fromkeys(reference for reference in found if isinstance(reference, Field)))
 
 
 def same(names: Iterable[str], part: str | None = None) -> Columns:
-    """Columns as they are."""
+    """Select columns as they are."""
     return tuple((name, Reference(name, part)) for name in names)
 
 
 def every(tests: Sequence[Scalar]) -> Scalar:
-    """Whether all of the tests hold."""
+    """Say that all of the tests hold."""
     return tests[0] if len(tests) == 1 else Apply(Operation.AND, tuple(tests))
 
 
 def token(scalar: Scalar, kind: Type) -> Scalar:
-    """A value as text. A real has no text that engines share, so it is told by its 2^20ths: ties are broken anyway."""
+    """Write a value as text. A real has no text that engines share, so it is told by its 2^20ths: ties are broken
+    anyway.
+    """
     if kind is Type.TEXT:
         return scalar
     if kind is Type.BOOLEAN:

@@ -16,7 +16,7 @@ from sfumato.policy import Type, Value
 
 
 class Wide(Enum):
-    """Exact whole numbers beyond 64 bits, in which sums are formed."""
+    """Wide numbers are exact whole numbers beyond 64 bits, in which sums are formed."""
 
     INTEGER = "wide integer"
 
@@ -25,7 +25,7 @@ Kind = Type | Wide
 
 
 class Operation(Enum):
-    """What can be done with values of one row. Every one is total on the arguments that lowering gives it."""
+    """An operation can be done with values of one row. Every one is total on the arguments that lowering gives it."""
 
     EQUAL = auto()
     UNEQUAL = auto()
@@ -115,7 +115,7 @@ class Operation(Enum):
 
 @dataclass(frozen=True)
 class Reference:
-    """A column of what is selected from; of one of its parts, if that is named."""
+    """A reference names a column of what is selected from; of one of its parts, if that is named."""
 
     name: str
     part: str | None = None
@@ -123,7 +123,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Constant:
-    """A public value; None is NULL."""
+    """A constant is a public value; None is NULL."""
 
     value: Value | None
     kind: Kind
@@ -131,7 +131,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Apply:
-    """An operation on values of one row."""
+    """This applies an operation to values of one row."""
 
     operation: Operation
     arguments: tuple[Scalar, ...]
@@ -139,7 +139,7 @@ class Apply:
 
 
 class Aggregation(Enum):
-    """How the values of a group become one."""
+    """An aggregation says how the values of a group become one."""
 
     COUNT = auto()
     """The number of rows; of those where the argument is not NULL, if there is one."""
@@ -154,7 +154,7 @@ class Aggregation(Enum):
 
 @dataclass(frozen=True)
 class Total:
-    """One number for a group of rows."""
+    """A total is one number for a group of rows."""
 
     aggregation: Aggregation
     argument: Scalar | None = None
@@ -164,7 +164,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Ordered:
-    """What rows are ordered by, where it is not from the least to the greatest with NULLs last."""
+    """This says what rows are ordered by, where it is not from the least to the greatest with NULLs last."""
 
     scalar: Scalar
     descending: bool = False
@@ -172,7 +172,7 @@ class Ordered:
 
 
 class Place(Enum):
-    """How the rows of a partition are numbered, from 1."""
+    """This says how the rows of a partition are numbered, from 1."""
 
     ROW_NUMBER = auto()
     RANK = auto()
@@ -183,7 +183,7 @@ class Place(Enum):
 
 @dataclass(frozen=True)
 class Rank:
-    """The place of a row among those of its partition; NULLs come last unless it is said otherwise."""
+    """A rank is the place of a row among those of its partition; NULLs come last unless it is said otherwise."""
 
     partition: tuple[Scalar, ...]
     order: tuple[Scalar | Ordered, ...]
@@ -191,7 +191,7 @@ class Rank:
 
 
 class Frame(Enum):
-    """Which rows of a partition are looked at."""
+    """A frame says which rows of a partition are looked at."""
 
     PEERS = auto()
     """Those up to the row and those that tie with it."""
@@ -202,7 +202,7 @@ class Frame(Enum):
 
 @dataclass(frozen=True)
 class Over:
-    """A total of the rows of a frame, for every row."""
+    """This is a total of the rows of a frame, for every row."""
 
     total: Total
     partition: tuple[Scalar, ...]
@@ -212,7 +212,7 @@ class Over:
 
 @dataclass(frozen=True)
 class Beside:
-    """The value in the row so many places later in its partition, or earlier where that is below 0."""
+    """This is the value in the row so many places later in its partition, or earlier where that is below 0."""
 
     scalar: Scalar
     places: int
@@ -227,21 +227,21 @@ Scalar = Reference | Constant | Apply | Total | Rank | Over | Beside
 
 @dataclass(frozen=True)
 class Table:
-    """The clean scan of a table of the policy."""
+    """This reads the clean scan of a table of the policy."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Named:
-    """An earlier stage of the statement."""
+    """This reads an earlier stage of the statement."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Listed:
-    """One column, called ``x``: the public values of a list handed over beside the statement, and NULL."""
+    """A list has one column, called ``x``: the public values that are handed over beside the statement, and NULL."""
 
     number: int
     """The place of the list among all, from 1."""
@@ -250,7 +250,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Span:
-    """One column, called ``x``: so many whole numbers, days or hours from the first on, and NULL."""
+    """A span has one column, called ``x``: so many whole numbers, days or hours from the first on, and NULL."""
 
     first: Constant
     count: int
@@ -258,7 +258,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Union:
-    """The rows of all, equal ones as often as they occur; columns are matched by place."""
+    """A union has the rows of all its members, equal ones as often as they occur; columns are matched by place."""
 
     members: tuple[Select, ...]
 
@@ -268,7 +268,7 @@ Relation = Table | Named | Listed | Span | Union
 
 @dataclass(frozen=True)
 class Join:
-    """Rows beside those of another relation for which the condition holds; without one, beside all."""
+    """A join puts rows beside those of another relation for which the condition holds; without one, beside all."""
 
     relation: Relation | Select
     part: str
@@ -278,7 +278,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Exists:
-    """Whether another relation has a row for which the condition holds, or has none."""
+    """This test asks whether another relation has a row for which the condition holds, or has none."""
 
     relation: Relation | Select
     part: str
@@ -288,7 +288,7 @@ class Exists:
 
 @dataclass(frozen=True)
 class Select:
-    """Columns over the rows of a relation: what is kept of them, and how they are grouped."""
+    """A select gives columns over the rows of a relation: what is kept of them, and how they are grouped."""
 
     columns: tuple[tuple[str, Scalar], ...]
     source: Relation | Select
@@ -305,14 +305,14 @@ class Select:
 
 @dataclass(frozen=True)
 class Statement:
-    """Named stages, each of which may use those before it, and the result."""
+    """A statement has named stages, each of which may use those before it, and the result."""
 
     stages: tuple[tuple[str, Select], ...]
     result: Select
 
 
 def references(scalar: Scalar) -> Iterator[str]:
-    """The names that a value of one row refers to."""
+    """List the names that a value of one row refers to."""
     if isinstance(scalar, Reference):
         yield scalar.name
     elif isinstance(scalar, Apply):

@@ -36,7 +36,7 @@ _FARTHEST_EXPONENT = 400
 
 
 class RowLowering:
-    """Lowers expressions over the same rows, and collects the values that are computed in stages before them."""
+    """This lowers expressions over the same rows, and collects the values that are computed in stages before them."""
 
     def __init__(self, columns: Mapping[expressions.Reference, Scalar]) -> None:
         self.columns = dict(columns)
@@ -45,7 +45,7 @@ class RowLowering:
         self._staged = 0
 
     def lower(self, expression: Expression) -> Scalar:
-        """The scalar of an expression."""
+        """Write the scalar of an expression."""
         if isinstance(expression, Column):
             return self._guarded(self.columns[expression.reference], expression.domain)
         if isinstance(expression, Literal):
@@ -55,7 +55,7 @@ class RowLowering:
         )
 
     def shared(self, scalar: Scalar) -> Scalar:
-        """The same value, computed once: what is neither a column nor a literal gets a stage and a name."""
+        """Compute a value once: what is neither a column nor a literal gets a stage and a name."""
         if not isinstance(scalar, Apply):
             return scalar
         if scalar not in self._names:
@@ -65,14 +65,14 @@ class RowLowering:
         return Reference(self._names[scalar])
 
     def stages(self) -> list[list[tuple[str, Scalar]]]:
-        """The values shared since the last call, each level after those it refers to."""
+        """Take the values shared since the last call, each level after those it refers to."""
         pending = [(name, scalar) for scalar, name in list(self._names.items())[self._staged :]]
         self._staged = len(self._names)
         levels = sorted({self._levels[name] for name, _ in pending})
         return [[each for each in pending if self._levels[each[0]] == level] for level in levels]
 
     def _guarded(self, scalar: Scalar, domain: Domain) -> Scalar:
-        """NULL for what is no number or no date, where no declared range rules it out."""
+        """Give NULL for what is no number or no date, where no declared range rules it out."""
         if domain.range is not None:
             return scalar
         if domain.type is Type.REAL:
@@ -80,14 +80,16 @@ class RowLowering:
         return self.dated(scalar, *_CALENDAR[domain.type], domain.type) if domain.type.temporal else scalar
 
     def limited(self, scalar: Scalar) -> Scalar:
-        """A real that may have left its range: 0 below 2^-500 in size, NULL above 2^500 and where it is no number."""
+        """Limit a real that may have left its range: 0 below 2^-500 in size, NULL above 2^500 and where it is no
+        number.
+        """
         x = self.shared(scalar)
         size = apply(Operation.ABS, x)
         inside = apply(Operation.BETWEEN, size, real(SMALLEST_REAL), real(LARGEST_REAL))
         return _case(inside, x, apply(Operation.LESS, size, real(SMALLEST_REAL)), real(0), otherwise=missing(Type.REAL))
 
     def dated(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
-        """NULL for what lies outside."""
+        """Give NULL for dates outside the calendar."""
         x = self.shared(scalar)
         return _case(_within(x, low, high, kind), x, otherwise=missing(kind))
 
@@ -109,7 +111,7 @@ def present(x: Scalar) -> Scalar:
 
 
 def choice(test: Scalar, yes: Constant, no: Constant) -> Scalar:
-    """One public value or the other; NULL where the test is."""
+    """Choose one public value or the other; NULL where the test is."""
     return apply(Operation.CASE, test, yes, apply(Operation.NOT, test), no, Constant(None, yes.kind))
 
 
@@ -119,7 +121,7 @@ def _case(*pairs: Scalar, otherwise: Scalar | None = None) -> Apply:
 
 @dataclass(frozen=True)
 class Application:
-    """A call that is lowered, with its arguments lowered already."""
+    """An application is a call that is lowered, with its arguments lowered already."""
 
     rows: RowLowering
     node: Call
@@ -130,22 +132,22 @@ class Application:
         return self.node.domain.type
 
     def written(self, place: int) -> Any:
-        """The value of an argument that the function's rule wants written out."""
+        """Give the value of an argument that the function's rule wants written out."""
         argument = self.node.arguments[place]
         assert isinstance(argument, Literal)
         return argument.value
 
     def shared(self, place: int = 0) -> Scalar:
-        """An argument that is used more than once."""
+        """Compute once an argument that is used more than once."""
         return self.rows.shared(self.arguments[place])
 
     def limited(self, computed: Scalar) -> Scalar:
-        """A computed real, limited unless it surely is a real already."""
+        """Limit a computed real, unless it surely is a real already."""
         proved = self.node.domain.range is not None and _never_small(self.node)
         return computed if proved else self.rows.limited(computed)
 
     def divisor(self) -> Scalar:
-        """The second argument, NULL where it is 0."""
+        """Give the second argument, NULL where it is 0."""
         kind, found = self.node.arguments[1].domain.type, intervals.ends(self.node.arguments[1].domain)
         if found is not None and not found[0] <= 0 <= found[1]:
             return self.arguments[1]
@@ -154,7 +156,7 @@ class Application:
 
 
 def _never_small(node: Call) -> bool:
-    """Whether a computed real is surely 0 or no smaller than a real may be.
+    """Tell whether a computed real is surely 0 or no smaller than a real may be.
 
     It is when its range ends before 0, when a number is multiplied by one of at least 1 (or divided by at most 1) in
     size, and when one of two numbers that are added is 0 or far from being small: where they nearly cancel the other is
@@ -178,7 +180,7 @@ _FAR = Fraction(1, 2**400)
 
 
 def _size(expression: Expression) -> Fraction:
-    """The least size that a value has if it is not 0."""
+    """Give the least size that a value has if it is not 0."""
     if isinstance(expression, Call) and expression.function == "CAST":
         return Fraction(expression.arguments[0].domain.type in (Type.INTEGER, Type.BOOLEAN))
     found = intervals.ends(expression.domain)
@@ -246,7 +248,7 @@ def _divide_whole(call: Application) -> Scalar:
 
 
 def _signed(x: Scalar) -> Scalar:
-    """−1, 0 or 1."""
+    """Give the sign of a number as −1, 0 or 1."""
     return apply(Operation.CONVERT, apply(Operation.SIGN, x), detail=(Type.INTEGER,))
 
 
@@ -263,14 +265,14 @@ def _round(call: Application) -> Scalar:
 
 
 def _round_whole(x: Scalar, step: int) -> Scalar:
-    """The nearest multiple of a power of ten, halves away from 0."""
+    """Round to the nearest multiple of a power of ten, halves away from 0."""
     half = apply(Operation.MULTIPLY, _signed(x), whole(step // 2))
     steps = apply(Operation.DIVIDE_WHOLE, apply(Operation.ADD, x, half), whole(step))
     return apply(Operation.MULTIPLY, steps, whole(step))
 
 
 def _defined(operation: Operation, test: Operation) -> Lowering:
-    """A function of the numbers from 0 on, or above it; NULL elsewhere."""
+    """Apply a function of the numbers from 0 on, or above it; NULL elsewhere."""
 
     def lowering(call: Application) -> Scalar:
         found = intervals.ends(call.node.arguments[0].domain)
@@ -283,7 +285,7 @@ def _defined(operation: Operation, test: Operation) -> Lowering:
 
 
 def _near(exponent: Scalar) -> Scalar:
-    """Whether a power of e is surely a double."""
+    """Tell whether a power of e is surely a double."""
     return apply(Operation.BETWEEN, exponent, real(-_FARTHEST_EXPONENT), real(_FARTHEST_EXPONENT))
 
 
@@ -327,7 +329,7 @@ def _bucket(call: Application) -> Scalar:
 
 
 def _cut(call: Application, made: Scalar) -> Scalar:
-    """Texts made longer than any may be are cut; how long they get is known before."""
+    """Cut a text that may become longer than any may be; how long it gets is known before."""
     longer = FUNCTIONS[call.node.function].held(call.node) > 4 * LONGEST
     return apply(Operation.SLICE, made, whole(1), whole(LONGEST)) if longer else made
 
@@ -359,7 +361,9 @@ def _upper(call: Application) -> Scalar:
 
 
 def _substr(call: Application) -> Scalar:
-    """Letters from a position on: below 0 it counts from the end, and before the first letter there are none."""
+    """Take the letters from a position on: below 0 it counts from the end, and before the first letter there are
+    none.
+    """
     x, start, rows = call.shared(0), call.shared(1), call.rows
     length = apply(Operation.LENGTH, x)
     from_end = apply(Operation.ADD, length, whole(1), start)
@@ -372,7 +376,7 @@ def _substr(call: Application) -> Scalar:
 
 
 def _at_least(scalar: Scalar, least: int) -> Scalar:
-    """Not GREATEST, which passes over NULL."""
+    """Take the greater of two numbers, not by GREATEST, which passes over NULL."""
     return _case(apply(Operation.LESS, scalar, whole(least)), whole(least), otherwise=scalar)
 
 
@@ -413,7 +417,7 @@ def _strftime(call: Application) -> Scalar:
 
 
 def _shown(x: Scalar, letter: date_formats.Letter) -> Scalar:
-    """A part of a date: its last digits, zeros before them, or its place in a list of names of one width."""
+    """Write a part of a date: its last digits, zeros before them, or its place in a list of names of one width."""
     number = apply(Operation.PART, x, detail=(letter.part,))
     if letter.names:
         every = Constant("".join(each.ljust(letter.width) for each in letter.names), Type.TEXT)
@@ -432,7 +436,7 @@ def _trunc(call: Application) -> Scalar:
 
 
 def _add(call: Application) -> Scalar:
-    """Dates that would leave the calendar are NULL before they are moved."""
+    """Move a date by an interval; those that would leave the calendar are NULL before they are moved."""
     amount, unit, x = call.written(1), call.written(2), call.shared()
     moved = apply(Operation.MOVED, x, detail=(amount, unit, call.kind))
     if call.node.domain.range is not None:
@@ -458,7 +462,7 @@ _SECONDS = {"hour": 3600, "minute": 60, "second": 1}
 
 
 def _counted(unit: str, x: Scalar) -> Scalar:
-    """How many units began before, from a fixed origin."""
+    """Count the units that began before, from a fixed origin."""
     if unit in _SECONDS:
         return apply(Operation.DIVIDE_WHOLE, apply(Operation.SECONDS, x), whole(_SECONDS[unit]))
     years = apply(Operation.MULTIPLY, apply(Operation.PART, x, detail=("year",)), whole(_PER_YEAR[unit]))
@@ -483,7 +487,7 @@ def _cast(call: Application) -> Scalar:
 
 
 def _read(rows: RowLowering, x: Scalar, kind: Type) -> Scalar:
-    """A text by our own grammar; what is infinite there is NULL here."""
+    """Read a text by our own grammar; what is infinite there is NULL here."""
     if kind is Type.BOOLEAN:
         no, yes = (_matches(x, each) for each in (FALSE, TRUE))
         return _case(no, Constant(False, kind), yes, Constant(True, kind), otherwise=missing(kind))
@@ -505,7 +509,7 @@ def _matches(x: Scalar, grammar: str) -> Scalar:
 
 
 def _whole(x: Scalar) -> Scalar:
-    """Whether a double is a whole number that 64 bits hold, or below 2^-500 in size and so 0.
+    """Tell whether a double is a whole number that 64 bits hold, or below 2^-500 in size and so 0.
 
     What is left of a size beside the whole number below it is exact: a double less its floor is a double.
     """

@@ -19,7 +19,7 @@ from sfumato.policy import Domain
 
 @dataclass(frozen=True)
 class Data:
-    """Data as an engine identifies them: where they are, and what tells whether they are the same. PRIVATE."""
+    """An engine identifies data by where they are, and by what tells whether they are the same. PRIVATE."""
 
     address: str
     """The real path of a file, or any other address."""
@@ -81,11 +81,11 @@ class Engine(Reader, Protocol):
     """An engine answers these calls, of which ``read`` alone reads private rows."""
 
     def catalog(self) -> Catalog:
-        """The tables and columns that questions may refer to."""
+        """List the tables and columns that questions may refer to."""
         ...
 
     def values(self, world: World) -> Sequence[GroupKey]:
-        """The distinct results of expressions on declared values; no table is read."""
+        """List the distinct results of expressions on declared values; no table is read."""
         ...
 
     def hold(self) -> Snapshot:
@@ -93,11 +93,11 @@ class Engine(Reader, Protocol):
         ...
 
     def identity(self) -> str:
-        """The version of the data that were opened: equal data as opened have equal texts."""
+        """Identify the version of the data that were opened: equal data as opened have equal texts."""
         ...
 
     def data(self, *, public: bool) -> tuple[Data, ...]:
-        """The data that the rows of all public, or of all private, tables come from."""
+        """Identify the data that the rows of all public, or of all private, tables come from."""
         ...
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class Engine(Reader, Protocol):
 
 @dataclass(frozen=True)
 class ColumnCost:
-    """Shares of the counted rows in which a column's cell is not what the source says. PRIVATE."""
+    """A column's cost is the shares of the counted rows in which its cell is not what the source says. PRIVATE."""
 
     clamped: float
     """Moved to a bound, cut to its most letters, or made the value that stands for what is not declared."""
@@ -119,7 +119,7 @@ class ColumnCost:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is lost of one table by a policy's bounds and limits, exactly. PRIVATE."""
+    """An inspection says what is lost of one table by a policy's bounds and limits, exactly. PRIVATE."""
 
     rows: int
     dropped: float
@@ -137,15 +137,15 @@ class Inspector(Protocol):
     """An inspector shows exact figures to the owner alone; nothing an analyst can reach may open one."""
 
     def columns(self, table: str) -> Mapping[str, Domain]:
-        """The columns that may be asked about."""
+        """List the columns that may be asked about."""
         ...
 
     def fingerprint(self, table: str) -> str:
-        """A hash of the table's content. PRIVATE unless the table is public."""
+        """Hash the table's content. PRIVATE unless the table is public."""
         ...
 
     def inspect(self, table: str) -> Inspection:
-        """What the policy's bounds and limits cost one private table."""
+        """Find what the policy's bounds and limits cost one private table."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -10,7 +10,7 @@ from sfumato.policy import Type, Value
 
 
 class Spelling(Protocol):
-    """How one dialect writes the forms in which dialects differ.
+    """A spelling says how one dialect writes the forms in which dialects differ.
 
     Arguments and results are SQL; a method may name an argument more than once only if that is cheap, since a long
     argument is staged before. Whatever the arguments hold, what is written fails for no row.
@@ -22,113 +22,115 @@ class Spelling(Protocol):
     """What ends a subselect that is to be computed once, not merged into what selects from it."""
 
     def name(self, identifier: str) -> str:
-        """A quoted identifier: any text is safe."""
+        """Quote an identifier: any text is safe."""
         ...
 
     def constant(self, value: Value | None, kind: Kind) -> str:
-        """A public value as a literal of its kind; a real is the double nearest to it."""
+        """Write a public value as a literal of its kind; a real is the double nearest to it."""
         ...
 
     def nearest(self, x: str) -> str:
-        """A double as the nearest 64-bit whole number, ties to even."""
+        """Round a double to the nearest 64-bit whole number, ties to even."""
         ...
 
     def toward_zero(self, x: str) -> str:
-        """A double as a 64-bit whole number, rounded toward zero."""
+        """Convert a double to a 64-bit whole number, rounded toward zero."""
         ...
 
     def floor(self, x: str) -> str:
-        """The next whole double below, of any double."""
+        """Round to the next whole double below, of any double."""
         ...
 
     def ceiling(self, x: str) -> str:
-        """The next whole double above, of any double."""
+        """Round to the next whole double above, of any double."""
         ...
 
     def truncate(self, x: str) -> str:
-        """The next whole double toward zero, of any double."""
+        """Round to the next whole double toward zero, of any double."""
         ...
 
     def half_away(self, x: str) -> str:
-        """The nearest whole double, halves away from zero, of any double."""
+        """Round to the nearest whole double, halves away from zero, of any double."""
         ...
 
     def divide_whole(self, x: str, y: str) -> str:
-        """The quotient of two whole numbers toward zero; the second is not 0."""
+        """Divide two whole numbers, rounding toward zero; the second is not 0."""
         ...
 
     def least(self, *xs: str) -> str:
-        """The least, passing over NULL."""
+        """Take the least, passing over NULL."""
         ...
 
     def greatest(self, *xs: str) -> str:
-        """The greatest, passing over NULL."""
+        """Take the greatest, passing over NULL."""
         ...
 
     def like(self, x: str, pattern: str) -> str:
-        """Whether a text matches a pattern in which nothing is an escape."""
+        """Tell whether a text matches a pattern in which nothing is an escape."""
         ...
 
     def matches(self, x: str, grammar: str) -> str:
-        """Whether a whole text matches a regular expression of the common kind."""
+        """Tell whether a whole text matches a regular expression of the common kind."""
         ...
 
     def read(self, x: str, kind: Type) -> str:
-        """A text that matches the grammar of a type, spaces around it and all, as that type; a time's zone counts."""
+        """Read a text that matches the grammar of a type, spaces around it and all, as a value of that type; a time's
+        zone counts.
+        """
         ...
 
     def lower(self, x: str) -> str:
-        """In small letters, one for one, as ``plan.letters`` says."""
+        """Write a text in small letters, one for one, as ``plan.letters`` says."""
         ...
 
     def upper(self, x: str) -> str:
-        """In capital letters, one for one; a letter without a single capital stays."""
+        """Write a text in capital letters, one for one; a letter without a single capital stays."""
         ...
 
     def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
-        """Without any of these letters at the ends named."""
+        """Strip a text of these letters at the ends named."""
         ...
 
     def slice(self, x: str, first: str, count: str) -> str:
-        """So many letters (at least 0) from a position (at least 1) on."""
+        """Take so many letters (at least 0) from a position (at least 1) on."""
         ...
 
     def code(self, x: str, *texts: str) -> str:
-        """A text that is one of these as what is grouped by fastest, ordered alike; the text itself will do."""
+        """Write a text that is one of these as what is grouped by fastest, ordered alike; the text itself will do."""
         ...
 
     def digest(self, *texts: str) -> str:
-        """MD5, in hexadecimal, of the texts that are not NULL with a bar between them."""
+        """Compute the MD5, in hexadecimal, of the texts that are not NULL with a bar between them."""
         ...
 
     def part(self, x: str, part: str) -> str:
-        """A part of a date or time as a 64-bit whole number: Sunday is 0, weeks are ISO's."""
+        """Read a part of a date or time as a 64-bit whole number: Sunday is 0, weeks are ISO's."""
         ...
 
     def start(self, x: str, unit: str, kind: Type) -> str:
-        """The start of the unit that holds a date or time; weeks start on Monday."""
+        """Find the start of the unit that holds a date or time; weeks start on Monday."""
         ...
 
     def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
-        """So many units later, at the month's end at the latest; the result lies in the calendar."""
+        """Move a date or time by so many units, at the month's end at the latest; the result lies in the calendar."""
         ...
 
     def days(self, first: str, last: str) -> str:
-        """The days from one date or time to another, whatever the hour."""
+        """Count the days from one date or time to another, whatever the hour."""
         ...
 
     def seconds(self, x: str) -> str:
-        """Whole seconds of a date or time since the year 1 began."""
+        """Count the whole seconds of a date or time since the year 1 began."""
         ...
 
     def wide_sum(self, x: str, over: str = "") -> str:
-        """The exact sum of whole numbers in a group, wide; or of a window, which is written so."""
+        """Write the exact sum of whole numbers in a group, wide; or of a window, which is written so."""
         ...
 
     def listed(self, number: int, kind: Type) -> str:
-        """A SELECT of the values of a list that is a parameter of the statement."""
+        """Write a SELECT of the values of a list that is a parameter of the statement."""
         ...
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
-        """A SELECT of so many whole numbers, days (of a date) or hours (of a time), from the first on."""
+        """Write a SELECT of so many whole numbers, days (of a date) or hours (of a time), from the first on."""
         ...

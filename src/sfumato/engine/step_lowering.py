@@ -26,14 +26,17 @@ def as_real(scalar: Scalar) -> Scalar:
 
 
 def real_of_wide(scalar: Scalar) -> Scalar:
-    """The double nearest to a whole number of at most 100 bits: by halves, whose conversion is exact everywhere."""
+    """Find the double nearest to a whole number of at most 100 bits: by halves, whose conversion is exact
+    everywhere.
+    """
     half = Constant(_HALF, Wide.INTEGER)
     high, low = (as_real(narrow(apply(each, scalar, half))) for each in (Operation.DIVIDE_WHOLE, Operation.REMAINDER))
     return apply(Operation.ADD, apply(Operation.MULTIPLY, high, real(_HALF)), low)
 
 
 def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
-    """A value as a whole number of steps from an origin, rounded to the nearest, ties to even, within [low, high].
+    """Write a value as a whole number of steps from an origin, rounded to the nearest, ties to even, within [low,
+    high].
 
     A column is clamped at the scan; what is computed from columns is clamped here before it becomes a whole number, and
     after: a sum is bounded, and no conversion fails, whatever a range or a rounding missed.

@@ -1,4 +1,4 @@
-"""What is found of one unit's rows: each result in terms of a few totals, which are taken of the unit's rows.
+"""Results found of one unit's rows are made here from a few totals of these rows.
 
 Rows get columns to take totals of (``rows``), and ranks where the first of them is wanted (``ranks``). How a total is
 taken is left to the caller: of all rows of a group, or of those up to a row in a window. What is made of the totals is
@@ -48,7 +48,7 @@ _ONE, _ZERO = whole(1), whole(0)
 
 
 class UnitLowering:
-    """Lowers what is found of a unit's rows, and collects the columns that rows need for it."""
+    """This lowers what is found of a unit's rows, and collects the columns that rows need for it."""
 
     def __init__(self, lowering: RowLowering, partition: tuple[Scalar, ...]) -> None:
         self.lowering, self._partition = lowering, partition
@@ -57,16 +57,16 @@ class UnitLowering:
 
     @property
     def rows(self) -> tuple[tuple[str, Scalar], ...]:
-        """Columns to compute of every row."""
+        """List the columns to compute of every row."""
         return tuple((name, scalar) for scalar, name in self._rows.items())
 
     @property
     def ranks(self) -> tuple[tuple[str, Scalar], ...]:
-        """Places of rows, in terms of these columns."""
+        """List the places of rows, in terms of these columns."""
         return tuple((name, rank) for rank, name in self._ranks.items())
 
     def column(self, scalar: Scalar) -> Reference:
-        """The column of a row that holds this."""
+        """Name the column of a row that holds this."""
         return Reference(self._rows.setdefault(scalar, f"a{len(self._rows)}"))
 
     def clear_ranks(self) -> None:
@@ -76,22 +76,22 @@ class UnitLowering:
         return Reference(self._ranks.setdefault(rank, f"b{len(self._ranks)}"))
 
     def ordered(self, order: Order) -> Ordered:
-        """A column of the rows to order by."""
+        """Give a column of the rows to order by."""
         key = as_ordered(self.lowering.lower(order.expression), order.expression.domain.type)
         return Ordered(self.column(key), order.descending, order.nulls_first)
 
     def result(self, measure: UnitMeasure, take: Take) -> Scalar:
-        """What a measure finds, from totals that are taken so."""
+        """Lower what a measure finds, from totals that are taken as given."""
         return _RESULTS[type(measure)](self, measure, take)
 
     def _counted(self, measure: UnitMeasure, value: Scalar) -> Scalar:
-        """A value in the rows that count, NULL in the others."""
+        """Keep a value in the rows that count, NULL in the others."""
         if measure.where is None:
             return value
         return apply(Operation.CASE, self.lowering.lower(measure.where), value)
 
     def _in_steps(self, measure: UnitSum | UnitMean) -> Reference:
-        """The value as whole steps; NULL where it is missing or the row does not count."""
+        """Write the value as whole steps; NULL where it is missing or the row does not count."""
         value, step = self.lowering.shared(self.lowering.lower(measure.value)), measure.step
         low, high = steps_held(measure.value, step)
         counted = steps(measure.value, value, Contribution(measure.value, step, 0, low, high))
@@ -126,7 +126,7 @@ class UnitLowering:
         return apply(Operation.CASE, present(total), mean, missing(Type.REAL))
 
     def _of(self, column: Reference) -> Scalar:
-        """What a column of the rows is computed from."""
+        """Find what a column of the rows is computed from."""
         return next(scalar for scalar, name in self._rows.items() if name == column.name)
 
     def least(self, measure: UnitLeast, take: Take) -> Scalar:
@@ -149,7 +149,7 @@ class UnitLowering:
         return apply(Operation.EQUAL, take(Total(Aggregation.MIN, self.column(value))), _ONE)
 
     def first(self, measure: UnitFirst, take: Take) -> Scalar:
-        """The one value of the row whose place is 1 among those that count, which are placed before the others."""
+        """Give the one value of the row whose place is 1 among those that count, which are placed before the others."""
         kind = measure.domain.type
         value = self.column(as_ordered(self.lowering.lower(measure.value), kind))
         order: list[Scalar | Ordered] = [self.ordered(each) for each in measure.order]
@@ -166,12 +166,14 @@ class UnitLowering:
 
 
 def as_ordered(scalar: Scalar, kind: Type) -> Scalar:
-    """A value that every engine can order: truth as 0 or 1."""
+    """Give a value that every engine can order: truth as 0 or 1."""
     return choice(scalar, _ONE, _ZERO) if kind is Type.BOOLEAN else scalar
 
 
 def as_result(scalar: Scalar, value: Expression | None, domain: Domain) -> Scalar:
-    """One of the ordered values, as it was; within the domain where that is more than a column's own."""
+    """Turn one of the ordered values back into what it was; within the domain where that is more than a column's
+    own.
+    """
     if domain.type is Type.BOOLEAN:
         return apply(Operation.EQUAL, scalar, _ONE)
     if isinstance(value, Column) or domain.range is None:

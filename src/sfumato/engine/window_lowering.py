@@ -1,4 +1,4 @@
-"""Functions over a unit's rows in an order, as windows of the relational form.
+"""Functions over a unit's rows in an order become windows of the relational form.
 
 What is written decides first; then every column that is read of the rows, and every value that a function here is made
 from. Rows that still tie are equal in all that anybody sees of them, so either may come first. Functions in which tied
@@ -42,7 +42,9 @@ Orders = tuple[Scalar | Ordered, ...]
 
 @dataclass
 class WindowLowering:
-    """Lowers windows over the same rows, and collects what is computed of the rows in stages before their results."""
+    """This lowers windows over the same rows, and collects what is computed of the rows in stages before their
+    results.
+    """
 
     lowering: RowLowering
     read: tuple[Reference, ...]
@@ -54,7 +56,7 @@ class WindowLowering:
         self.unit = UnitLowering(self.lowering, ())
 
     def results(self, functions: Mapping[Field, WindowFunction]) -> dict[Field, Scalar]:
-        """What each function finds, over the last stage."""
+        """Give what each function finds, over the last stage."""
         for function in functions.values():  # once to know all the values that the functions read
             self._result(function)
         self.ties = (*self.read, *(Reference(name) for name, _ in self.unit.rows))
@@ -64,7 +66,7 @@ class WindowLowering:
 
     @property
     def stages(self) -> list[tuple[tuple[str, Scalar], ...]]:
-        """Columns to compute one after the other."""
+        """List the columns to compute one after the other."""
         made = (self.unit.ranks, tuple((name, window) for window, name in self.found.items()))
         return [stage for stage in made if stage]
 
@@ -98,7 +100,7 @@ class WindowLowering:
         return as_result(beside, function.value if default is None else None, function.domain)
 
     def end(self, function: windows.End) -> Scalar:
-        """The one value of the row whose place is 1, from whichever end."""
+        """Take the one value of the row whose place is 1, from whichever end."""
         partition = self._partition(function)
         if function.peers:
             partition += tuple(self.unit.ordered(each).scalar for each in function.order)
@@ -117,7 +119,7 @@ class WindowLowering:
 
 
 def _turned(each: Scalar | Ordered) -> Ordered:
-    """The same order from its other end."""
+    """Read the same order from its other end."""
     ordered = each if isinstance(each, Ordered) else Ordered(each)
     return Ordered(ordered.scalar, not ordered.descending, not ordered.nulls_first)
 

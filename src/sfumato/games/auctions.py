@@ -49,7 +49,7 @@ class Sale:
         return float(self.best) - self.auction.error(confidence)
 
     def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
-        """Where the revenue lies, from the noisy count: safe to publish."""
+        """Say where the revenue lies, from the noisy count: safe to publish."""
         noise = self.auction.counter
         if self.buyers is None or noise is None:
             return None
@@ -77,7 +77,7 @@ class Auction:
 
     @property
     def curve(self) -> Curve:
-        """What the price, and the count if there is one, leak about one bidder, under replace neighbours."""
+        """Give what the price, and the count if there is one, leak about one bidder, under replace neighbours."""
         if self.counter is None:
             return self.price_curve
         change = Sensitivity(per_group=self.per_bidder, neighbours=Neighbours.REPLACE)
@@ -93,7 +93,7 @@ class Auction:
 
     @property
     def spacing(self) -> Fraction:
-        """The widest step of the list, from 0 up."""
+        """Give the widest step of the list, from 0 up."""
         return max(b - a for a, b in zip((Fraction(0), *self.prices), self.prices, strict=False))
 
     def error(self, confidence: Number = "0.95") -> float:
@@ -189,7 +189,7 @@ def _counted(counts: Any, bids: int) -> NDArray[np.int64]:
 
 
 def _reached(prices: tuple[Fraction, ...], bids: Any) -> NDArray[np.int64]:
-    """How many of the prices each bid reaches; refusals show no bid.
+    """Count the prices that each bid reaches; refusals show no bid.
 
     A float reaches a price iff it reaches the least float that means at least that price; other numbers are compared
     exactly.

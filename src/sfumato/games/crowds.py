@@ -77,7 +77,7 @@ class Crowd:
         return np.bincount(self._chosen(profile), minlength=self.actions).astype(np.int64)
 
     def alternatives(self, profile: Any) -> tuple[list[float], list[list[float]]]:
-        """What everybody gets, and would get by every action."""
+        """Compute what everybody gets, and would get by every action."""
         chosen = self._chosen(profile)
         loads = self.loads(chosen)
         arriving = self.payoffs[:, np.arange(self.actions), np.minimum(loads, self.players - 1)]

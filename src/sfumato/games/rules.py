@@ -35,7 +35,7 @@ class Rule(Protocol):
 
     @property
     def anonymous(self) -> bool:
-        """Whether exchanging the reports of two players changes nothing for the others."""
+        """Tell whether exchanging the reports of two players changes nothing for the others."""
 
     def law(self, reports: tuple[int, ...]) -> Law: ...
 

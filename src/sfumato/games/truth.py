@@ -1,4 +1,4 @@
-"""How much can be gained by misreporting, beside what privacy allows.
+"""This module computes how much can be gained by misreporting, beside what privacy allows.
 
 Theorem. If the outcome's law moves by at most τ in total variation when one report is replaced, and utilities lie
 in [0, 1] and depend on the report only through the outcome, no misreport gains or costs more than τ. For a
@@ -98,8 +98,9 @@ class Truthfulness:
 
 
 def bounds(curve: Curve | None, coalition: int = 1) -> dict[str, float]:
-    """The largest gain from misreporting that a curve allows a coalition of k; one stated for add-remove neighbours is
-    first turned into one for replace, at about twice its ε."""
+    """Bound the largest gain from misreporting that a curve allows a coalition of k; one stated for add-remove
+    neighbours is first turned into one for replace, at about twice its ε.
+    """
     if curve is None:
         return {}
     if not isinstance(curve, Curve):
@@ -115,7 +116,7 @@ def bounds(curve: Curve | None, coalition: int = 1) -> dict[str, float]:
 
 
 def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, samples: int = 2000) -> Truthfulness:
-    """The largest gain that any player, alone or in a coalition of k, gets from misreporting.
+    """Find the largest gain that any player, alone or in a coalition of k, gets from misreporting.
 
     ``mechanism`` is a selection (it then chooses by welfare), a rule such as ``exactly_truthful`` gives, or a function
     from the tuple of reports to exact probabilities. All cases are enumerated when there are at most 200,000, players

@@ -92,7 +92,9 @@ class Account:
         return self._opening.budget.cost(curve)
 
     def recomputed(self, line: Line) -> Cost | None:
-        """What a line of this account must have cost or held, from what it says was run; None where it says nothing."""
+        """Compute what a line of this account must have cost or held, from what it says was run; None where it says
+        nothing.
+        """
         return None if line.curve is None else self.cost(line.curve)
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
@@ -234,7 +236,7 @@ class Account:
 
     @property
     def version(self) -> int:
-        """Which version of the data is joined, as readers may be told: how often they have changed."""
+        """Say which version of the data is joined, as readers may be told: how often they have changed."""
         return joined_sources.version(self.sources)
 
     # ── tabs ───────────────────────────────────────────────────────────────────────────────────

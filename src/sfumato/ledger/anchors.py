@@ -87,7 +87,7 @@ class Anchor:
             raise
 
     def holds(self, transaction: Transaction) -> bool:
-        """Whether the ledger still contains the anchored line, or its owner has accepted that it does not."""
+        """Tell whether the ledger still contains the anchored line, or its owner has accepted that it does not."""
         return (
             self.number == 0
             or transaction.has(self.number, self.hash)

@@ -82,7 +82,7 @@ class Asking:
                 pass  # every transaction says what is unsaid
 
     def _look(self) -> tuple[Row | None, int]:
-        """An answer, and the number of the last line when it was looked for: no writer waits for a long search."""
+        """Find an answer, and the number of the last line when it was looked for: no writer waits for a long search."""
         with self._guarded.reading() as transaction:
             found, seen = self._requested(transaction), transaction.head.number if transaction.head else 0
         if found is None and self._entry.plan and self._entry.data:
@@ -102,7 +102,7 @@ class Asking:
         raise short()
 
     def _ahead(self, transaction: Transaction, seen: int) -> Row | UnderWay | None:
-        """What was answered since the last look, or is under way."""
+        """Find what was answered since the last look, or is under way."""
         found = self._requested(transaction)
         again = self._repeated(transaction)
         if self._fresh:

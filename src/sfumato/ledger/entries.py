@@ -27,7 +27,7 @@ BODY = 1 << 26
 
 
 def name(value: object, what: str) -> str:
-    """A name, id or hash: short, printable, and the only way to write what it shows."""
+    """Check a name, id or hash: short, printable, and the only way to write what it shows."""
     if (
         not isinstance(value, str)
         or not 0 < len(value) <= NAME
@@ -120,7 +120,7 @@ class Entry:
 
     @property
     def interactive(self) -> bool:
-        """Whether hidden state stays open between the answers of what is run."""
+        """Tell whether hidden state stays open between the answers of what is run."""
         return any(mechanism.interactive for mechanism in self.mechanisms)
 
     @property
@@ -170,7 +170,7 @@ class Line:
 
     @property
     def curve(self) -> Curve | None:
-        """What was run leaks this, computed again from this line alone; None where a line says nothing of that."""
+        """Compute the curve of what was run again, from this line alone; None where a line says nothing of that."""
         parts = charged.read(self.parts)
         return charged.curve(parts) if parts else None
 

@@ -82,7 +82,7 @@ def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str], large
 
 
 def _json(records: Iterator[Record], handle: int) -> None:
-    """A list with one line of text per line of the ledger."""
+    """Write a list with one line of text per line of the ledger."""
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write("[")
         for index, found in enumerate(records):

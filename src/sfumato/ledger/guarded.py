@@ -77,7 +77,7 @@ class GuardedStore:
         return {"body": body}
 
     def stored(self, row: Row) -> StoredAnswer:
-        """The answer that a line holds, or refers to."""
+        """Read the answer that a line holds, or refers to."""
         body = self.store.bodies.read(row.file) if row.file else row.body
         if body is None:
             raise LedgerDamaged(row.number, LOST, fix="bring the file back from a backup, or ask afresh: fresh=True")

@@ -23,7 +23,7 @@ from sfumato.privacy import Cost, Curve
 
 
 class Tab:
-    """An open hold. It belongs to the process that opened it, and ends with it."""
+    """A tab is an open hold. It belongs to the process that opened it, and ends with it."""
 
     def __init__(self, guarded: GuardedStore, opening: Line, price: Callable[[Curve], Cost]) -> None:
         self.opening = opening

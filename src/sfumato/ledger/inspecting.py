@@ -41,7 +41,7 @@ def newest(store: Store) -> Verification:
 
 
 def everything(store: Store) -> Verification:
-    """Every line, and the store itself; the first fault is named."""
+    """Check every line, and the store itself; the first fault is named."""
     try:
         last = _last(store)
         processes = min(len(os.sched_getaffinity(0)), last // PART)

@@ -43,7 +43,7 @@ class Data(Protocol):
 
     @property
     def file(self) -> str:
-        """What all names of one file share: its device and inode."""
+        """Give what all names of one file share: its device and inode."""
         ...
 
     @property

@@ -28,7 +28,8 @@ _PAGE = 1000
 
 
 class Ledger:
-    """An append-only, hash-chained record of every charge and answer, in one file; large answers are files beside it.
+    """A ledger is an append-only, hash-chained record of every charge and answer, in one file; large answers are files
+    beside it.
 
     Safe from threads and processes, and across fork. A charge is checked and written in one exclusive transaction and
     is on disk when it returns.
@@ -67,7 +68,7 @@ class Ledger:
 
     @property
     def accounts(self) -> tuple[str, ...]:
-        """The names of all accounts, in the order in which they were opened."""
+        """List the names of all accounts, in the order in which they were opened."""
         with self._guarded.reading() as transaction:
             return tuple(row.account for row in transaction.page({"kind": "account-open"}))
 
@@ -174,7 +175,7 @@ class Ledger:
             return tuple(Line.of(row) for row in rows)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """A copy of this moment under a new name, taken while others go on."""
+        """Make a copy of this moment under a new name, taken while others go on."""
         self._guarded.store.backup(path)
 
     def export(self, form: str, path: str | os.PathLike[str]) -> None:

@@ -19,7 +19,7 @@ def this_process() -> str:
 
 
 def alive(name: str) -> bool | None:
-    """Whether the process of this name still runs; None where that cannot be known."""
+    """Tell whether the process of this name still runs; None where that cannot be known."""
     boot, space, number, start = name.split(" ")
     here = _named(os.getpid()).split(" ")
     if _UNKNOWN in (boot, here[0]):

@@ -33,7 +33,7 @@ def _read(text: str) -> int | None:
 
 
 class Spending(NamedTuple):
-    """What was spent, and the sum of what open tabs hold, in units of 1e-30.
+    """This is what was spent, and the sum of what open tabs hold, in units of 1e-30.
 
     A hold without a bound in the pure currency cannot be taken back out of a sum: ``unbounded`` counts these.
     """

@@ -240,7 +240,7 @@ class SQLiteStore:
         return None if found == "ok" else "its pages or indexes contradict each other"
 
     def backup(self, place: object) -> None:
-        """A copy of one moment, whole and private, under a name that must be new."""
+        """Make a copy of one moment, whole and private, under a name that must be new."""
         target = local_files.resolve(place)
         if target.exists():
             raise LedgerUnavailable(

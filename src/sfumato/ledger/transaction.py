@@ -33,7 +33,9 @@ _NO_COLUMNS: Where = {}
 
 
 class Transaction:
-    """What may be read and written inside one transaction. Every line it trusts, it has checked against its seal."""
+    """A transaction says what may be read and written inside it. Every line it trusts, it has checked against its
+    seal.
+    """
 
     def __init__(self, rows: Rows, origin: str) -> None:
         self._rows = rows

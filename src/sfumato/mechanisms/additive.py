@@ -110,7 +110,9 @@ class Laplace:
         return steps * (self.grid or Fraction(1))
 
     def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """The same for k sums of so many noises each, which may share noises (``noise_sums``; a union bound)."""
+        """Find the half-width for k sums of so many noises each, which may share noises (``noise_sums``; a union
+        bound).
+        """
         width = noise_sums.laplace_width(float(max(self.sizes)), terms, _rarely(confidence, k))
         return width * (self.grid or Fraction(1))
 
@@ -204,7 +206,9 @@ class Gaussian:
         return _gaussian_width(sigma, beta) * (self.grid or Fraction(1))
 
     def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """The same for k sums of so many noises each, which may share noises (``noise_sums``; a union bound)."""
+        """Find the half-width for k sums of so many noises each, which may share noises (``noise_sums``; a union
+        bound).
+        """
         miss, sigma = _rarely(confidence, k), float(max(self.sizes))
         one = noise_sums.gaussian_miss(sigma, terms, miss)
         width = math.ceil(noise_sums.gaussian_chernoff(sigma, terms, miss))
@@ -319,7 +323,7 @@ def _miss(confidence: Number, k: int) -> float:
 
 
 def _rarely(confidence: Number, k: int) -> float:
-    """The probability with which each of k events that depend on one another may fail."""
+    """Give the probability with which each of k events that depend on one another may fail."""
     return float(1 - exact(confidence, "confidence", CONFIDENCE)) / whole(k, "k", at_least=1) * (1 - 1e-14)
 
 

@@ -31,7 +31,7 @@ _MOST_KEYS = 1 << 16
 
 
 class Stream:
-    """An endless run of random bytes, for one caller at a time."""
+    """A stream is an endless run of random bytes, for one caller at a time."""
 
     def __init__(self) -> None:
         self._process = -1

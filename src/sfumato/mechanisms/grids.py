@@ -152,7 +152,7 @@ def _restored(steps: Integers, grid: Fraction | None) -> NDArray[np.float64]:
 
 
 def _added(steps: Integers, noise: Integers) -> Integers:
-    """The sum, held at the ends of int64 instead of wrapping."""
+    """Add up, and hold the sum at the ends of int64 instead of wrapping."""
     total = steps + noise
     wrapped = ((steps ^ total) & (noise ^ total)) < 0
     if wrapped.any():

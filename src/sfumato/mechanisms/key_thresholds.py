@@ -113,22 +113,22 @@ class KeyThreshold:
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise on a count: as many counts may move as one unit holds keys, or two."""
+        """Give the scale of the noise on a count: as many counts may move as one unit holds keys, or two."""
         return self._moved * self.max_groups / self.epsilon
 
     @property
     def _moved(self) -> int:
-        """How many units come or go between neighbours."""
+        """Count the units that come or go between neighbours."""
         return 2 if self.neighbours is Neighbours.REPLACE else 1
 
     @property
     def _each(self) -> tuple[Fraction, Fraction]:
-        """The ε and δ of one decision, where each is made by the optimal rule."""
+        """Give the ε and δ of one decision, where each is made by the optimal rule."""
         return self.epsilon / self._moved, self.delta / self._moved
 
     @property
     def threshold(self) -> int:
-        """The least count + noise that passes; for one key per unit, the least count that surely does."""
+        """Find the least count + noise that passes; for one key per unit, the least count that surely does."""
         if self._optimal:
             return len(_keep_cuts(*self._each))
         if self.sigma is not None:
@@ -213,7 +213,7 @@ class KeyThreshold:
 
 
 def _counts(groups: int, neighbours: Neighbours) -> Sensitivity:
-    """What one unit changes of the counts of distinct units."""
+    """Bound what one unit changes of the counts of distinct units."""
     return Sensitivity(groups=groups).for_neighbours(neighbours, signed=False)
 
 

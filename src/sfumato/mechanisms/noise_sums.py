@@ -1,4 +1,4 @@
-"""How far a sum of independent noises of one size can lie from zero: widths of subtotals.
+"""This module bounds how far a sum of independent noises of one size can lie from zero: widths of subtotals.
 
 *Laplace.* Let Y₁ … Yₖ be discrete Laplace noises of scale b, q = e^{−1/b}, and X₁ … Xₖ continuous ones of scale
 b′ = (1 + q)/(2(1 − q)), which is a little more than b. Then for whole w
@@ -39,7 +39,7 @@ _RAREST = 1e-12
 
 @lru_cache(maxsize=4096)
 def laplace_width(scale: float, terms: int, miss: float) -> int:
-    """A whole w with P(|sum of so many discrete Laplace noises| > w) ≤ miss."""
+    """Find a whole w with P(|sum of so many discrete Laplace noises| > w) ≤ miss."""
     bound = math.ceil(_laplace_chernoff(scale, terms, miss))
     if miss < _RAREST:
         return bound
@@ -50,8 +50,8 @@ def laplace_width(scale: float, terms: int, miss: float) -> int:
 
 @lru_cache(maxsize=4096)
 def gaussian_miss(sigma: float, terms: int, miss: float) -> float:
-    """How rarely one discrete Gaussian noise of σ√terms may lie outside so that the sum does so no more than ``miss``;
-    0 where that is not known.
+    """Say how rarely one discrete Gaussian noise of σ√terms may lie outside so that the sum does so no more than
+    ``miss``; 0 where that is not known.
     """
     if sigma < 0.5:
         return 0.0
@@ -61,12 +61,12 @@ def gaussian_miss(sigma: float, terms: int, miss: float) -> float:
 
 
 def gaussian_chernoff(sigma: float, terms: int, miss: float) -> float:
-    """A width of the sum by the moments of a Gaussian, which those of the discrete one are no larger than."""
+    """Bound the width of the sum by the moments of a Gaussian, which those of the discrete one are no larger than."""
     return sigma * math.sqrt(2 * terms * math.log(2 / miss)) * (1 + 1e-12)
 
 
 def _laplace_chernoff(scale: float, terms: int, miss: float) -> float:
-    """The least of (kψ(s) + ln(2/miss))/s over many s below 1/scale: each of them is a bound."""
+    """Find the least of (kψ(s) + ln(2/miss))/s over many s below 1/scale: each of them is a bound."""
     slopes = np.concatenate([np.geomspace(1e-9, 0.5, 400), 1 - np.geomspace(1e-9, 0.5, 400)]) / scale
     gone = -math.expm1(-1 / scale)  # 1 − q
     rising, falling = -np.expm1(slopes - 1 / scale), -np.expm1(-slopes - 1 / scale)
@@ -75,7 +75,7 @@ def _laplace_chernoff(scale: float, terms: int, miss: float) -> float:
 
 
 def _waiting_tail(reach: float, terms: int) -> float:
-    """P(|sum of so many continuous Laplace variables of scale 1| > reach), rounded up."""
+    """Bound P(|sum of so many continuous Laplace variables of scale 1| > reach) from above."""
     most = min(terms, math.ceil(reach + 40 * math.sqrt(reach) + 60))  # beyond it Poisson(reach) has no mass to speak of
     events = np.arange(most)
     logs = events * math.log(reach) - reach - _log_factorials(most) if reach > 0 else np.where(events == 0, 0, -np.inf)
@@ -88,7 +88,7 @@ def _log_factorials(count: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=256)
 def _few_tails(terms: int, most: int) -> NDArray[np.float64]:
-    """P(N ≤ terms − 1 − j) for j below ``most``: ½ for j = 0, less one probability of N for each further."""
+    """Compute P(N ≤ terms − 1 − j) for j below ``most``: ½ for j = 0, less one probability of N for each further."""
     tails = terms - np.arange(1, most)  # N = terms − 1, terms − 2, …
     first = math.lgamma(2 * terms - 1) - 2 * math.lgamma(terms) - (2 * terms - 1) * math.log(2)  # ln P(N = terms − 1)
     steps = np.log(2.0) + np.log(tails[:-1]) - np.log(tails[:-1] + terms - 1)  # P(N = n − 1) = P(N = n)·2n/(n + k − 1)
@@ -97,7 +97,7 @@ def _few_tails(terms: int, most: int) -> NDArray[np.float64]:
 
 
 def _least(holds: Callable[[float], bool], high: float) -> float:
-    """A number at which a property of all large numbers holds, hardly above the least."""
+    """Find a number at which a property of all large numbers holds, hardly above the least."""
     low = 0.0
     while high - low > 1e-9 * high:
         middle = (low + high) / 2

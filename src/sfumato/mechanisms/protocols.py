@@ -71,7 +71,7 @@ class Additive(Mechanism, Protocol):
         ...
 
     def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
-        """The half-width that holds all of k sums, of so many noises each, with this confidence."""
+        """Give the half-width that holds all of k sums, of so many noises each, with this confidence."""
         ...
 
     def words(self, unit_value: Fraction = Fraction(1)) -> str:
@@ -88,7 +88,7 @@ class Selection(Mechanism, Protocol):
     """
 
     def choose(self, exact: Any) -> Any:
-        """What is chosen, given the exact scores, values, counts or answers."""
+        """Choose what is chosen, given the exact scores, values, counts or answers."""
         ...
 
     def curve(self) -> Curve:
@@ -117,7 +117,7 @@ class Interactive(Mechanism, Protocol):
         ...
 
     def curve(self) -> Curve:
-        """What the whole series leaks, however long it becomes."""
+        """Bound what the whole series leaks, however long it becomes."""
         ...
 
     def error(self, questions: int, confidence: Number = "0.95") -> float:

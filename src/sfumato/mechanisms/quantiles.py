@@ -83,8 +83,8 @@ class Quantiles:
             raise InvalidParameter("epsilon", epsilon, "between 1e-9 and 1000 for each row a unit may have")
 
     def choose(self, values: Any) -> list[int]:
-        """The quantiles of a sorted list of whole numbers, in the order of their probabilities; values outside the
-        bounds are clamped.
+        """Choose the quantiles of a sorted list of whole numbers, in the order of their probabilities; values outside
+        the bounds are clamped.
         """
         array = grids.to_steps(grids.as_numbers(values, None, "values"), None)
         if array.ndim != 1 or (array.size and not np.all(array[:-1] <= array[1:])):
@@ -108,7 +108,9 @@ class Quantiles:
         return self._released(distinct, np.concatenate([ranks[start], [ranks[-1]]]).astype(np.int64))
 
     def _released(self, distinct: NDArray[np.int64], ranks: NDArray[np.int64]) -> list[int]:
-        """``distinct`` values in order, ``ranks`` the number of rows below each, and at the end the number of all."""
+        """Release the quantiles of ``distinct`` values in order; ``ranks`` is the number of rows below each, and at the
+        end that of all.
+        """
         found: dict[Fraction, int] = {}
         todo = [(self.probabilities, (0, distinct.size), self.bounds, (Fraction(0), Fraction(1)))]
         while todo:
@@ -280,7 +282,7 @@ def _rounded(chance: Fraction) -> Fraction:
 
 
 def _distances(under: NDArray[np.int64], upto: NDArray[np.int64], share: Fraction, count: int) -> NDArray[Any]:
-    """How far share·count lies outside [under, upto], in whole units of 1/denominator, as large as they get."""
+    """Measure how far share·count lies outside [under, upto], in whole units of 1/denominator, as large as they get."""
     unit, target = share.denominator, share.numerator * count
     rows = np.int64 if (int(upto[-1]) + 1) * unit + target < 1 << 62 else object
     return np.maximum(np.maximum(under.astype(rows) * unit - target, target - upto.astype(rows) * unit), 0)

@@ -35,7 +35,7 @@ class Estimate:
     standard_errors: Floats
 
     def interval(self, confidence: Number = "0.95") -> tuple[Floats, Floats]:
-        """Normal intervals for each count: the noise alone, not who happened to be asked."""
+        """Give normal intervals for each count: the noise alone, not who happened to be asked."""
         width = _normal_width(1.0, confidence, 1) * self.standard_errors
         return self.counts - width, self.counts + width
 
@@ -148,7 +148,7 @@ class RandomizedResponse:
         return _debiased(found, int(found.sum()), p, (1 - p) / (self.choices - 1))
 
     def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
-        """The half-width of one estimated count among this many reports, when few hold the answer."""
+        """Estimate the half-width of one estimated count among this many reports, when few hold the answer."""
         q = (1 - self.truth) / (self.choices - 1)
         many = whole(reports, "reports", at_least=1)
         return _normal_width(math.sqrt(many * q * (1 - q)) / (self.truth - q), confidence, k)
@@ -205,7 +205,7 @@ class OptimizedUnaryEncoding:
         return _debiased(rows.sum(0, dtype=np.int64), len(rows), 0.5, 1 / (math.exp(self.epsilon) + 1))
 
     def variance(self, reports: int) -> float:
-        """The promised variance of the count of a rare choice."""
+        """Give the promised variance of the count of a rare choice."""
         many = whole(reports, "reports", at_least=1)
         return many * 4 * math.exp(self.epsilon) / math.expm1(self.epsilon) ** 2
 
@@ -271,7 +271,7 @@ class OptimalLocalHashing:
         return _debiased(supported, len(rows), truth, 1 / self.cells)
 
     def variance(self, reports: int) -> float:
-        """The promised variance of the count of a rare choice."""
+        """Give the promised variance of the count of a rare choice."""
         p, q = RandomizedResponse(self.epsilon, self.cells).truth, 1 / self.cells
         return whole(reports, "reports", at_least=1) * q * (1 - q) / (p - q) ** 2
 
@@ -305,7 +305,7 @@ def _debiased(found: NDArray[Any], total: int, p: float, q: float) -> Estimate:
 
 
 def _normal_width(deviation: float, confidence: Number, k: int) -> float:
-    """A union bound over k normal estimates."""
+    """Take a union bound over k normal estimates."""
     from statistics import NormalDist
 
     miss = float((1 - exact(confidence, "confidence", CONFIDENCE)) / (2 * whole(k, "k", at_least=1)))

@@ -125,7 +125,7 @@ class SessionReceipt:
 
 
 class Session:
-    """An open series of questions against one secret threshold.
+    """A session is an open series of questions against one secret threshold.
 
     There is one of it: it can neither be copied nor stored nor carried into another process, because a second copy
     with the same secret would answer more than was paid for.
@@ -169,7 +169,7 @@ class Session:
 
     @property
     def remaining(self) -> int:
-        """How many times it may still say "above"."""
+        """Say how many times it may still say "above"."""
         return 0 if self._threshold is None else self._mechanism.positives - self._positives
 
     def close(self) -> None:

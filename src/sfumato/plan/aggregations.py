@@ -1,4 +1,4 @@
-"""What a question that is put together in Python asks of the rows of a group."""
+"""These aggregates can be asked of the rows of a group in a question that is put together in Python."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Aggregation:
             raise InvalidParameter("of", self.of, f'what to ask it of: sf.{self.name}("cost")')
 
     def tree(self, names: Names) -> Tree:
-        """The aggregate as a part of a statement in which these names are known."""
+        """Write the aggregate as a part of a statement in which these names are known."""
         written = _ROWS if self.of is None else _WRITTEN[self.name]
         given = {"x": self.of, "w": self.where}
         arguments = {name: meant(read(text), names) for name, text in given.items() if text is not None}
@@ -50,7 +50,7 @@ Asked = Aggregation | str
 
 
 def aggregate(asked: Asked, names: Names) -> Tree:
-    """What is asked, as a tree in which these names are known."""
+    """Write what is asked as a tree in which these names are known."""
     if not isinstance(asked, (Aggregation, str)):
         raise InvalidParameter("agg", asked, "aggregations, such as sf.count(), or SQL over aggregates")
     return asked.tree(names) if isinstance(asked, Aggregation) else meant(read(asked), names)
@@ -72,5 +72,5 @@ def sum(of: str, *, where: str | None = None) -> Aggregation:
 
 
 def mean(of: str, *, where: str | None = None) -> Aggregation:
-    """Average an expression over rows; it has known bounds."""
+    """Ask for the average of an expression over rows; it has known bounds."""
     return Aggregation("mean", of, where)

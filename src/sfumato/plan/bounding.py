@@ -1,4 +1,5 @@
-"""What one unit can change: the ways to limit it in the query, each with the sensitivity it proves.
+"""One unit can change only so much: the query limits it by one of these strategies, each with the sensitivity it
+proves.
 
 Notation: a unit has at most m rows that count, g groups, c rows in one group; M is the largest size of one row's
 contribution. T = min(m, g·c) rows in all. Every contribution is a whole number of steps.
@@ -35,7 +36,7 @@ _FRACTION_BITS = 20
 
 @dataclass(frozen=True)
 class Scaled:
-    """A measure in whole steps: each row's contribution is a whole number in [low, high]."""
+    """A measure is scaled to whole steps: each row's contribution is a whole number in [low, high]."""
 
     measure: Measure
     step: Fraction
@@ -51,43 +52,43 @@ class Scaled:
 
     @property
     def contributions(self) -> tuple[Contribution, ...]:
-        """What a row adds to each total."""
+        """List what a row adds to each total."""
         return self.measure.contributions(self.step, self.low, self.high)
 
     @property
     def coordinates(self) -> int:
-        """How many totals there are in a group."""
+        """Count the totals in a group."""
         return self.estimator.coordinates
 
     @property
     def estimator(self) -> Estimator:
-        """How the totals, in the measure's own terms, become a number."""
+        """Say how the totals, in the measure's own terms, become a number."""
         return self.measure.estimator(self.step, self.low, self.high)
 
     @property
     def middle(self) -> tuple[Fraction, ...]:
-        """What a row in the middle of its range adds to each total, in the measure's own terms."""
+        """Give what a row in the middle of its range adds to each total, in the measure's own terms."""
         return self.measure.middle(self.step, self.low, self.high)
 
     @property
     def size(self) -> int:
-        """The largest contribution of one row: for a mean, to its two sums together."""
+        """Give the largest contribution of one row: for a mean, to its two sums together."""
         return self.measure.size(self.low, self.high)
 
     @property
     def signed(self) -> bool:
-        """Whether contributions to a total have both signs."""
+        """Tell whether contributions to a total have both signs."""
         return any(each.low < 0 < each.high for each in self.contributions)
 
     @property
     def unit_value(self) -> Fraction:
-        """What one whole number in the totals is worth."""
+        """Say what one whole number in the totals is worth."""
         return self.step / 2**self.bits
 
 
 @dataclass(frozen=True)
 class Bounded:
-    """A plan whose rows are bounded: what the engine computes, and what one unit can change."""
+    """The rows of such a plan are bounded: this says what the engine computes, and what one unit can change."""
 
     plan: Aggregate
     measures: tuple[Scaled, ...]
@@ -96,12 +97,12 @@ class Bounded:
 
     @property
     def noised(self) -> tuple[Scaled, ...]:
-        """The measures whose totals are released with noise."""
+        """List the measures whose totals are released with noise."""
         return self.measures[:-1] if self.finds else self.measures
 
     @property
     def bound(self) -> Bound:
-        """The node under the aggregate, which limits what one unit contributes."""
+        """Give the node under the aggregate, which limits what one unit contributes."""
         found = self.plan.source
         assert isinstance(found, Bound)
         return found
@@ -112,7 +113,7 @@ class Bounded:
 
     @property
     def every_row(self) -> bool:
-        """Whether the rows of the private table are the units."""
+        """Tell whether the rows of the private table are the units."""
         return any(isinstance(node, Scan) and node.every_row for node in relations(self.plan.source))
 
     @property
@@ -121,7 +122,9 @@ class Bounded:
 
 
 def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ...]:
-    """Every sound way to limit one unit in this plan, cheapest first; where the plan limits it already, that one."""
+    """List every sound strategy to limit one unit in this plan, cheapest first; where the plan limits it already, that
+    one.
+    """
     most = whole_rows(plan.source)
     once = any(measure.once_per_unit for measure in plan.measures)
     if most is not None and (most == 1 or not once):
@@ -137,8 +140,9 @@ def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ..
 
 
 def whole_rows(relation: Relation) -> int | None:
-    """The most rows of one unit where they count as they are: one, one beside its matches in public tables, or one of
-    each part of a union."""
+    """Give the most rows of one unit where they count as they are: one, one beside its matches in public tables, or one
+    of each part of a union.
+    """
     if relation.most_rows == 1:
         return 1
     if isinstance(relation, (Filter, Window, SemiJoin)):
@@ -153,7 +157,7 @@ def whole_rows(relation: Relation) -> int | None:
 
 
 def found_bounding(plan: Aggregate, limits: Limits) -> Bounded:
-    """The sound way where groups are found in the data: a unit's rows are sampled, so that it is in at most g groups
+    """Bound the rows where groups are found in the data: a unit's rows are sampled, so that it is in at most g groups
     and no more of them can show that it is there. One more measure counts who holds a key.
 
     A vector over unknown groups has no length; what two units together can move is at most 2g of its parts.
@@ -167,7 +171,7 @@ def found_bounding(plan: Aggregate, limits: Limits) -> Bounded:
 
 
 def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:
-    """The same, with sensitivities stated for these neighbours."""
+    """State the sensitivities for these neighbours."""
     return replace(
         bounded,
         measures=tuple(replace(each, sensitivity=_for_neighbours(each, neighbours)) for each in bounded.measures),
@@ -175,7 +179,9 @@ def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:
 
 
 def _for_neighbours(scaled: Scaled, neighbours: Neighbours) -> Sensitivity:
-    """Two units instead of one, in a vector that is no longer for it."""
+    """State the sensitivity for neighbours: two units may change instead of one, in a vector that is no longer for
+    it.
+    """
     found = scaled.sensitivity.for_neighbours(neighbours, signed=scaled.signed)
     length = min(found.groups, scaled.sensitivity.groups)
     total = min(found.total, Fraction(math.isqrt(length * int(found.squares))))  # of whole numbers, by Cauchy–Schwarz
@@ -183,7 +189,7 @@ def _for_neighbours(scaled: Scaled, neighbours: Neighbours) -> Sensitivity:
 
 
 def _bounded(plan: Aggregate, strategy: Strategy, limits: Limits, groups: int) -> Bounded:
-    """The rewrite: a Bound is put between the aggregate and its rows."""
+    """Rewrite a plan: a Bound is put between the aggregate and its rows."""
     effective = replace(limits, groups=min(limits.groups, groups))
     measures = tuple(_scaled(each, strategy, effective, groups) for each in plan.measures)
     return Bounded(replace(plan, source=Bound(plan.source, strategy, effective)), measures)
@@ -214,7 +220,7 @@ def _sensitivity(strategy: Strategy, size: int, limits: Limits, coordinates: int
 
 
 def longest(per_group: int, total: int) -> int:
-    """The largest Σv² with every |v| ≤ per_group and Σ|v| ≤ total: no unit within its limits is longer."""
+    """Find the largest Σv² with every |v| ≤ per_group and Σ|v| ≤ total: no unit within its limits is longer."""
     full, rest = divmod(total, per_group)
     return full * per_group**2 + rest**2
 

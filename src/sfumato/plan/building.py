@@ -1,4 +1,4 @@
-"""A statement put together step by step in Python: the same tree that the SQL parser makes of a text.
+"""A statement can be put together step by step in Python: it is the same tree that the SQL parser makes of a text.
 
 A ``Selection`` is FROM, JOIN and WHERE; a ``Statement`` adds GROUP BY, aggregates, HAVING, ORDER BY and LIMIT. What
 people write as strings is read by the SQL parser, part by part, and put into the tree as a tree: no text is ever
@@ -52,7 +52,9 @@ On = str | Sequence[str] | None
 
 @dataclass(frozen=True)
 class Selection:
-    """Rows under construction: a statement's FROM, JOIN and WHERE, and the columns that can be named after it."""
+    """A selection is rows under construction: a statement's FROM, JOIN and WHERE, and the columns that can be named
+    after it.
+    """
 
     catalog: Catalog = field(repr=False, compare=False)
     table: Described = field(repr=False, compare=False)
@@ -66,37 +68,37 @@ class Selection:
 
     @property
     def rows(self) -> Rows:
-        """The typed rows of all steps so far; refused as SQL is."""
+        """Read the typed rows of all steps so far; they are refused as in SQL."""
         return rows(self.selecting([exp.Star()]), self.catalog, {})
 
     @property
     def columns(self) -> dict[str, Domain]:
-        """Every column that can be named, with what is known of it."""
+        """List every column that can be named, with what is known of it."""
         known = self.rows
         return {shown: expression(tree.copy(), known.resolve).domain for shown, tree in self.names.values()}
 
     @property
     def every(self) -> list[Tree]:
-        """Every column, and the one that says whose row it is, for a subquery."""
+        """List every column, and the one that says whose row it is, for a subquery."""
         unit = self.table.id
         first = [column(self.alias, unit)] if unit is not None and unit.lower() not in self.names else []
         return [*first, *(called(tree, shown) for shown, tree in self.names.values())]
 
     def selecting(self, items: Sequence[Tree]) -> exp.Select:
-        """The statement so far, with these columns."""
+        """Make a statement of all steps so far, with these columns."""
         tree = self.tree.copy()
         tree.set("expressions", [each.copy() for each in items])
         return plainly(tree, self.alias)
 
     def then(self, step: str, tree: exp.Select, names: Names | None = None) -> Selection:
-        """One step further, if SQL allows it."""
+        """Go one step further, if SQL allows it."""
         made = replace(self, tree=tree, names=self.names if names is None else names, steps=(*self.steps, step))
         made.rows  # noqa: B018 - refuses what is not understood
         return made
 
 
 def selection(catalog: Catalog, name: str, alias: str | None = None) -> Selection:
-    """All rows of one private table."""
+    """Start with all rows of one private table."""
     with refused_at(f"table {told(name)}"):
         table = _table(catalog, name)
         known = table.name if alias is None else alias
@@ -125,7 +127,7 @@ def _named(table: Described, alias: str) -> exp.Table:
 
 
 def where(source: Selection, text: str) -> Selection:
-    """The rows that meet a condition."""
+    """Keep the rows that meet a condition."""
     with refused_at(step := f"where {told(text)}"):
         tree = source.tree.copy()
         before = [] if tree.args.get("where") is None else [tree.args["where"].this]
@@ -134,7 +136,7 @@ def where(source: Selection, text: str) -> Selection:
 
 
 def derive(source: Selection, name: str, text: str) -> Selection:
-    """One column more: an expression over one row, or a function over a window of a unit's rows."""
+    """Add one column more: an expression over one row, or a function over a window of a unit's rows."""
     with refused_at(step := f"derive {name} = {told(text)}"):
         made = meant(read(text), source.names)
         identifier(name)
@@ -151,7 +153,7 @@ def _windowed(source: Selection, name: str, made: Tree, step: str) -> Selection:
 
 
 def _around(source: Selection, items: Sequence[Tree]) -> exp.Select:
-    """A statement about the rows of a subquery, which is called as the table was."""
+    """Make a statement about the rows of a subquery, which is called as the table was."""
     return _from(_subquery(source.selecting(items), source.alias))
 
 
@@ -168,7 +170,7 @@ def _alias(name: str) -> exp.TableAlias:
 
 @dataclass(frozen=True)
 class _Side:
-    """The right side of a join."""
+    """This is the right side of a join."""
 
     table: Described
     alias: str
@@ -177,7 +179,7 @@ class _Side:
 
 
 def join(source: Selection, other: Selection | str, on: On, *, left: bool) -> Selection:
-    """Beside each row the rows of another table that match it; with ``left``, rows without a match are kept."""
+    """Put beside each row the rows of another table that match it; with ``left``, rows without a match are kept."""
     name = other.alias if isinstance(other, Selection) else told(other)
     said = "" if on is None else f" on {told(on if isinstance(on, str) else ', '.join(map(str, on)))}"
     with refused_at(step := f"{'left join' if left else 'join'} {name}{said}"):
@@ -207,7 +209,7 @@ def _side(catalog: Catalog, other: Selection | str) -> _Side:
 
 
 def _matching(source: Selection, right: _Side, on: On) -> tuple[list[str], Tree | None, list[str]]:
-    """The columns of USING or the condition of ON, and the names that are the same on both sides."""
+    """Read the columns of USING or the condition of ON, and the names that are the same on both sides."""
     if on is None:
         return _by_unit(source, right)
     found = [read(each) for each in ([on] if isinstance(on, str) else on)]
@@ -233,7 +235,7 @@ def _by_unit(source: Selection, right: _Side) -> tuple[list[str], Tree | None, l
 
 
 def _period(table: Described, alias: str) -> list[Tree]:
-    """What says in which period a row lies, where a unit is an id within a period."""
+    """Write what says in which period a row lies, where a unit is an id within a period."""
     if table.period is None:
         return []
     moment = column(alias, table.period.column)
@@ -243,7 +245,7 @@ def _period(table: Described, alias: str) -> list[Tree]:
 
 
 def _derived(source: Selection, name: str) -> bool:
-    """Whether a name stands for something else than a column that is called so."""
+    """Tell whether a name stands for something else than a column that is called so."""
     known = source.names.get(name.lower())
     return known is not None and not (isinstance(known[1], exp.Column) and known[1].name.lower() == name.lower())
 
@@ -255,7 +257,7 @@ def _equal(name: str, source: Selection, right: _Side) -> Tree:
 
 
 def _both_sides(source: Selection, right: _Side, same: Sequence[str]) -> Names:
-    """The names after a join: those of columns of both sides have to be told apart by their table, as in SQL."""
+    """List the names after a join: those of columns of both sides have to be told apart by their table, as in SQL."""
     shared = {name.lower() for name in same}
     ours, theirs = source.names, {key: each for key, each in right.names.items() if key not in shared}
     twice = ours.keys() & theirs.keys()
@@ -267,7 +269,7 @@ def _both_sides(source: Selection, right: _Side, same: Sequence[str]) -> Names:
 
 
 def union_all(source: Selection, other: Selection) -> Selection:
-    """The rows of two views about the same units, one after the other, with the columns that both have."""
+    """Put the rows of two views about the same units one after the other, with the columns that both have."""
     with refused_at(step := f"union all {other.alias}"):
         shared = [shown for key, (shown, _) in source.names.items() if key in other.names]
         members = [_alike(each, shared) for each in (source, other)]
@@ -277,7 +279,7 @@ def union_all(source: Selection, other: Selection) -> Selection:
 
 
 def _alike(source: Selection, shared: Sequence[str]) -> exp.Select:
-    """A member of a union: its columns in the order of the others', whose row it is first."""
+    """Make a member of a union: its columns in the order of the others', whose row it is first."""
     names = [name for name in shared if source.table.id is None or name.lower() != source.table.id.lower()]
     first = [] if source.table.id is None else [column(source.alias, source.table.id)]
     return source.selecting([*first, *(called(source.names[name.lower()][1], name) for name in names)])
@@ -287,7 +289,7 @@ def _alike(source: Selection, shared: Sequence[str]) -> exp.Select:
 
 
 def per_unit(source: Selection, keys: Sequence[str], asked: Mapping[str, Asked]) -> Selection:
-    """One row for each unit (and key), with what is asked of its rows."""
+    """Make one row for each unit (and key), with what is asked of its rows."""
     with refused_at(step := f"per {source.table.id or 'unit'}: {_list(keys, asked)}"):
         if source.table.id is None:
             raise _no_unit(source.table)
@@ -316,7 +318,7 @@ Keys = tuple[tuple[str, Tree], ...]
 
 @dataclass(frozen=True)
 class Statement:
-    """A whole question under construction: rows, keys, and what is asked of every group."""
+    """A statement is a whole question under construction: rows, keys, and what is asked of every group."""
 
     source: Selection
     keys: Keys = field(repr=False)
@@ -331,7 +333,7 @@ class Statement:
 
     @property
     def tree(self) -> exp.Select:
-        """The statement as the SQL parser would give it."""
+        """Give the statement as the SQL parser would give it."""
         made = self.source.selecting([called(self.results[name.lower()][1], name) for name in self.outputs])
         if self.keys:
             made.set("group", exp.Group(expressions=[tree.copy() for _, tree in self.keys]))
@@ -347,18 +349,18 @@ class Statement:
 
     @property
     def query(self) -> Query:
-        """What it means, or a refusal: decided as for a text."""
+        """Say what it means, or refuse it: this is decided as for a text."""
         with refused_at(self.steps[-1]):
             return query(self.tree, self.source.catalog)
 
     @property
     def text(self) -> str:
-        """The statement as SQL, for people and receipts."""
+        """Write the statement as SQL, for people and receipts."""
         return self.tree.sql(dialect="duckdb")
 
 
 def keyed(source: Selection, keys: Sequence[str], made: Mapping[str, str]) -> Keys:
-    """The keys of GROUP BY: columns, and expressions under a name."""
+    """Read the keys of GROUP BY: columns, and expressions under a name."""
     with refused_at(f"group by {_list(keys, made)}"):
         found = [(name, read(name)) for name in keys]
         for name, tree in found:
@@ -375,7 +377,7 @@ def keyed(source: Selection, keys: Sequence[str], made: Mapping[str, str]) -> Ke
 
 
 def statement(source: Selection, keys: Keys, asked: Mapping[str, Asked]) -> Statement:
-    """The question that asks these aggregates of every group."""
+    """Make the question that asks these aggregates of every group."""
     grouped = [f"group by {', '.join(name for name, _ in keys)}"] if keys else []
     with refused_at(step := f"measure {_list((), asked)}"):
         results = {name.lower(): (name, tree) for name, tree in keys}
@@ -389,7 +391,7 @@ def statement(source: Selection, keys: Keys, asked: Mapping[str, Asked]) -> Stat
 
 
 def having(found: Statement, text: str) -> Statement:
-    """The groups whose noisy numbers meet a condition."""
+    """Keep the groups whose noisy numbers meet a condition."""
     with refused_at(step := f"having {told(text)}"):
         before = [] if found.condition is None else [found.condition]
         condition = conjunction([*before, _finished(read(text), found)])
@@ -397,19 +399,19 @@ def having(found: Statement, text: str) -> Statement:
 
 
 def order_by(found: Statement, texts: Sequence[str]) -> Statement:
-    """The groups in the order of these columns, each with ASC or DESC."""
+    """Show the groups in the order of these columns, each with ASC or DESC."""
     with refused_at(step := f"order by {', '.join(map(told, texts))}"):
         order = tuple(_finished(fragment(text, exp.Ordered), found) for text in texts)
         return replace(found, order=order, steps=(*found.steps, step))
 
 
 def head(found: Statement, most: int, skipped: int) -> Statement:
-    """The first so many groups."""
+    """Show the first so many groups."""
     return replace(found, most=most, skipped=skipped, steps=(*found.steps, f"at most {most} rows"))
 
 
 def select(found: Statement, names: Sequence[str], made: Mapping[str, str]) -> Statement:
-    """The columns that are shown: some of those there are, and arithmetic over them."""
+    """Choose the columns that are shown: some of those there are, and arithmetic over them."""
     with refused_at(step := f"select {_list(names, made)}"):
         for name in names:
             if not isinstance(name, str) or name.lower() not in found.results:

@@ -38,7 +38,7 @@ def between(unit: str, start: dt.date, end: dt.date) -> int:
 
 
 def truncated(unit: str, moment: Moment) -> Moment:
-    """The start of the year, month, … that holds the moment."""
+    """Find the start of the year, month, … that holds the moment."""
     if isinstance(moment, dt.datetime):
         if unit in _SECONDS:
             return dt.datetime.min + dt.timedelta(seconds=count(unit, moment) * _SECONDS[unit])

@@ -1,4 +1,4 @@
-"""One text for every plan that means the same, and its hash."""
+"""One text stands for all plans that mean the same, and has a hash."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSION = 4
 
 
 def digest(*parts: object) -> str:
-    """The hash of frozen nodes and plain values."""
+    """Hash frozen nodes and plain values."""
     known: dict[int, str] = {}
     return _hashed([VERSION, [_written(part, known) for part in parts]])
 

@@ -1,4 +1,4 @@
-"""What a question may refer to: the public face of the tables."""
+"""The catalog says what a question may refer to: it is the public face of the tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sfumato.policy import Domain, Policy, Table, Via
 
 @dataclass(frozen=True)
 class Period:
-    """The part of a unit that is not its id: the rows of one day, week or month are a unit of their own."""
+    """A period is the part of a unit that is not its id: the rows of one day, week or month are a unit of their own."""
 
     column: str
     """The column of this table that it is read from."""
@@ -22,7 +22,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Described:
-    """A table as analysts see it."""
+    """This is a table as analysts see it."""
 
     name: str
     columns: Mapping[str, Domain]
@@ -44,7 +44,7 @@ class Described:
 
 
 def described(policy: Policy, name: str, columns: Mapping[str, Domain]) -> Described:
-    """A table of a policy as analysts see it, with the columns that questions may name."""
+    """Describe a table of a policy as analysts see it, with the columns that questions may name."""
     table, column = policy.tables[name], policy.period_column(name)
     period = None if column is None else Period(column, str(policy.unit.period))
     via = str(table.id) if isinstance(table.id, Via) else None
@@ -54,12 +54,12 @@ def described(policy: Policy, name: str, columns: Mapping[str, Domain]) -> Descr
 
 
 def _id(table: Table, policy: Policy) -> str:
-    """The name of the id at the end of a path."""
+    """Find the name of the id at the end of a path."""
     return _id(policy.tables[table.id.via], policy) if isinstance(table.id, Via) else str(table.id)
 
 
 def _unknown(table: str, *_: object) -> int:
-    """Of an engine that cannot tell."""
+    """Refuse for an engine that cannot tell."""
     raise Unsupported("bands", f"rows of {table} are found by equal columns here", fix="join by equality")
 
 

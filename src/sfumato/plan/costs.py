@@ -1,4 +1,5 @@
-"""What a question costs at most, from its text and the policy: decided before anything is charged or evaluated.
+"""A question has a highest cost, which follows from its text and the policy: it is decided before anything is charged
+or evaluated.
 
 Functions are total in value, and here in cost too. Each declares the most steps it takes and the most bytes it makes on
 one row, from the most letters of its arguments (``functions.declaring``); a column of texts is cut at its declared
@@ -38,7 +39,7 @@ _SORT = 100  # for every function of a unit's rows, which may order them
 
 
 def check(plan: Aggregate) -> None:
-    """Raises ``Unsupported`` for a question whose rows might cost too much."""
+    """Raise ``Unsupported`` for a question whose rows might cost too much."""
     made = list(expressions(plan))
     if sum(map(size, made)) > MOST_PARTS:
         rule = f"a question has at most {MOST_PARTS:,} parts after its subqueries are put in place"
@@ -66,7 +67,7 @@ def _matches(node: Relation) -> int:
 
 
 def _looked_up(node: Relation) -> int:
-    """Steps and bytes of a row for what is looked up beside it, or for its place among others."""
+    """Count the steps and bytes of a row for what is looked up beside it, or for its place among others."""
     match node:
         case Join() | UnitJoin() | SemiJoin():
             return _JOIN
@@ -81,19 +82,19 @@ _FIX = "declare a smaller max_length for the texts in the policy, use shorter pa
 
 
 def expressions(plan: Aggregate) -> Iterator[Expression]:
-    """Every expression that is evaluated on private rows."""
+    """List every expression that is evaluated on private rows."""
     for node in relations(plan.source):
         yield from node.expressions
     yield from plan.expressions
 
 
 def steps(made: Iterable[Expression]) -> int:
-    """The most steps that evaluating these on one row takes."""
+    """Count the most steps that evaluating these on one row takes."""
     return sum(FUNCTIONS[node.function].steps(node) for node in _calls(made))
 
 
 def held(made: Iterable[Expression]) -> int:
-    """The most bytes that evaluating these on one row makes."""
+    """Count the most bytes that evaluating these on one row makes."""
     return sum(FUNCTIONS[node.function].held(node) for node in _calls(made))
 
 

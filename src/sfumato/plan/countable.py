@@ -1,4 +1,4 @@
-"""Parts of a key whose values can be counted though the column they read cannot: whole steps of a bounded real.
+"""Parts of a key can be countable though the column they read is not: whole steps of a bounded real.
 
 A real has too many values to be listed, but FLOOR, ROUND or CAST(… AS INTEGER) of one within bounds has few. Where a
 column is read only through such parts, each of them stands for a column of its own: what the key makes of their values
@@ -23,7 +23,7 @@ _LARGEST = 2**53
 
 
 def steps(part: Expression, domain: Domain) -> tuple[int, int, Fraction] | None:
-    """The first and the last multiple, and of what, that a part is which rounds a real within bounds; else None."""
+    """Give the first and the last multiple, and of what, of a part that rounds a real within bounds; else None."""
     if not isinstance(part, Call) or domain.bounds is None or domain.type is not Type.REAL:
         return None
     if part.function in ("FLOOR", "CEIL", "TRUNC"):
@@ -44,7 +44,7 @@ Counts = Callable[[Expression], bool]
 def parted(
     expressions: tuple[Expression, ...], counts: Counts
 ) -> tuple[tuple[Expression, ...], dict[Expression, Column]]:
-    """The expressions with columns in the place of their countable parts, and these parts.
+    """Rewrite the expressions with columns in the place of their countable parts, and these parts.
 
     It is done for every real without listed values that is read in no other way.
     """
@@ -59,8 +59,8 @@ def parted(
 
 
 def _without(made: Expression, column: Reference, counts: Counts, found: dict[Expression, Column]) -> Expression | None:
-    """An expression in which the innermost countable parts that read the column are columns; None when it is read in
-    another way. ``found`` takes up the parts.
+    """Rewrite an expression so that the innermost countable parts that read the column are columns; None when it is
+    read otherwise. ``found`` takes up the parts.
     """
     if column not in columns(made):
         return made

@@ -1,4 +1,4 @@
-"""What STRFTIME writes: a few letters, each a part of a date in digits of fixed width or an English name.
+"""STRFTIME writes a few letters, each a part of a date in digits of fixed width or an English name.
 
 Every engine can keep to that: a part is a whole number, its digits are those of the number with zeros before it, and a
 name is looked up by its number. Texts can be told apart again, so that groups named by them stand in the order of time
@@ -23,7 +23,9 @@ LONGEST = 100
 
 @dataclass(frozen=True)
 class Letter:
-    """A part of a date as text: in ``width`` digits, the last ones of the number, or as one of ``names``, from 1 on."""
+    """A letter writes a part of a date as text: in ``width`` digits, the last ones of the number, or as one of
+    ``names``, from 1 on.
+    """
 
     part: str
     width: int
@@ -57,7 +59,7 @@ CLOCK = ("hour", "minute", "second")
 
 
 def pieces(written: str) -> tuple[str | Letter, ...]:
-    """A format as the texts and letters it is made of; a refusal names the letters that are known."""
+    """Split a format into the texts and letters it is made of; a refusal names the letters that are known."""
     if len(written) > LONGEST:
         raise Unsupported("date-format", f"a format has at most {LONGEST} letters", fix="write a shorter one")
     found: list[str | Letter] = []
@@ -75,12 +77,12 @@ def pieces(written: str) -> tuple[str | Letter, ...]:
 
 
 def parts(written: str) -> frozenset[str]:
-    """The parts of a date that a format shows."""
+    """List the parts of a date that a format shows."""
     return frozenset(each.part for each in pieces(written) if isinstance(each, Letter))
 
 
 def order(written: str, text: str) -> tuple[int, ...]:
-    """What puts the texts of one format in order: the numbers they show, the coarser ones first.
+    """Say what puts the texts of one format in order: the numbers they show, the coarser ones first.
 
     >>> order("%d %b %Y", "31 Jan 2024") < order("%d %b %Y", "01 Feb 2024")
     True

@@ -1,4 +1,4 @@
-"""Readings that are more than totals of groups: marginals as dense arrays, and the values of each group in order.
+"""Some readings are more than totals of groups: marginals as dense arrays, and the values of each group in order.
 
 *Marginals.* The keys of the plan are attributes whose cells are public, in the order of the policy; a last cell of each
 holds rows whose value is missing or not listed, so every row is in one cell of every marginal. All marginals are read
@@ -35,7 +35,9 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Marginals(Reading[tuple[Integers, ...]]):
-    """One total for every combination of the cells of some attributes, for several sets of attributes at once."""
+    """Marginals have one total for every combination of the cells of some attributes, for several sets of attributes at
+    once.
+    """
 
     cells: tuple[tuple[Value | None, ...], ...]
     """For each key of the plan its cells in order, the one for what is missing or not listed left out: it is last."""
@@ -62,11 +64,11 @@ class Marginals(Reading[tuple[Integers, ...]]):
             raise InvalidParameter("bounded", "a key that cannot be missing", "keys under which every row counts")
 
     def shape(self, attributes: tuple[int, ...]) -> tuple[int, ...]:
-        """How many cells each of these attributes has."""
+        """Count the cells of each of these attributes."""
         return tuple(len(self.cells[place]) + 1 for place in attributes)
 
     def counted(self, codes: Places, totals: Integers) -> tuple[Integers, ...]:
-        """Every marginal, from rows (place of the cell of each key) and their totals."""
+        """Count every marginal, from rows (place of the cell of each key) and their totals."""
         return tuple(self._marginal(codes, totals, each) for each in self.sets)
 
     def _marginal(self, codes: Places, totals: Integers, attributes: tuple[int, ...]) -> Integers:
@@ -79,7 +81,7 @@ class Marginals(Reading[tuple[Integers, ...]]):
 
 @dataclass(frozen=True)
 class Marginal:
-    """One of the marginals that were read, as noise is added to it."""
+    """This is one of the marginals that were read, as noise is added to it."""
 
     marginals: Marginals
     index: int
@@ -90,7 +92,7 @@ class Marginal:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """What one unit can change: all that it contributes, and that may be in one cell."""
+        """Bound what one unit can change: all that it contributes, and that may be in one cell."""
         (scaled,), cells = self.bounded.measures, self.marginals.shape(self.marginals.sets[self.index])
         added = Sensitivity(1, scaled.added.total)
         if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:
@@ -99,13 +101,13 @@ class Marginal:
         return moved if math.prod(cells) > 1 else Sensitivity(1, moved.per_group, neighbours=Neighbours.REPLACE)
 
     def of(self, exact: Any) -> Integers:
-        """The cells in one row, from all marginals as they were read."""
+        """Put the cells into one row, from all marginals as they were read."""
         return exact[self.index].reshape(-1)
 
 
 @dataclass(frozen=True)
 class Values:
-    """The different values of each group's rows, in rising order, with how many rows have each. PRIVATE."""
+    """These are the different values of each group's rows, in rising order, with how many rows have each. PRIVATE."""
 
     group: Places
     """For each value the place of its group; they rise,"""
@@ -116,7 +118,8 @@ class Values:
 
 @dataclass(frozen=True)
 class ValueCounts(Reading[Values]):
-    """How often each value occurs in each group, of rows that are there: what ranks and histograms are made of.
+    """This reads how often each value occurs in each group, of rows that are there: what ranks and histograms are made
+    of.
 
     The plan's first measure adds up the value, and its second counts the rows that have one.
     """
@@ -131,5 +134,5 @@ class ValueCounts(Reading[Values]):
 
     @property
     def counted(self) -> Scaled:
-        """The count of rows: how far one unit moves any number of ranks is how far it moves this."""
+        """Give the count of rows: how far one unit moves any number of ranks is how far it moves this."""
         return self.bounded.measures[1]

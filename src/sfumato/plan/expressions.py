@@ -1,4 +1,4 @@
-"""Expressions over one row as typed, frozen nodes: a column, a literal, a call of an allow-listed function.
+"""Expressions over one row are typed, frozen nodes: a column, a literal, a call of an allow-listed function.
 
 Every node carries its domain, computed by the function's own rule when the node is made, so a bound can never
 outlive the value it was declared for.
@@ -16,8 +16,8 @@ from sfumato.privacy import codec
 @codec.value("field")
 @dataclass(frozen=True)
 class Field:
-    """A column of a relation that is read. What adds columns is numbered in the order in which the plan meets it, from
-    0; the table is empty for a column that is computed.
+    """A field is a column of a relation that is read. What adds columns is numbered in the order in which the plan
+    meets it, from 0; the table is empty for a column that is computed.
     """
 
     source: int
@@ -31,7 +31,7 @@ class Field:
 @codec.value("key")
 @dataclass(frozen=True)
 class Key:
-    """A key of the groups, by its place among them."""
+    """This is a key of the groups, by its place among them."""
 
     index: int
 
@@ -39,7 +39,7 @@ class Key:
 @codec.value("result")
 @dataclass(frozen=True)
 class Result:
-    """The noisy result of a measure, by its place among them."""
+    """This is the noisy result of a measure, by its place among them."""
 
     index: int
     noises: int = field(default=1, compare=False)
@@ -49,7 +49,9 @@ class Result:
 @codec.value("summed-over")
 @dataclass(frozen=True)
 class SummedOver:
-    """Whether a row is a subtotal over all values of a key: 1 if so, else 0. This is what GROUPING(key) says."""
+    """This says whether a row is a subtotal over all values of a key: 1 if so, else 0. It is what GROUPING(key)
+    says.
+    """
 
     index: int
 
@@ -57,7 +59,7 @@ class SummedOver:
 @codec.value("shown-column")
 @dataclass(frozen=True)
 class Shown:
-    """A column of the noisy rows that an outer SELECT reads, by its place."""
+    """This is a column of the noisy rows that an outer SELECT reads, by its place."""
 
     index: int
     noises: int = field(default=1, compare=False)
@@ -67,7 +69,7 @@ class Shown:
 @codec.value("windowed")
 @dataclass(frozen=True)
 class Windowed:
-    """A function of a noisy row among others, by its place among the windows of a SELECT."""
+    """This is a function of a noisy row among others, by its place among the windows of a SELECT."""
 
     index: int
     noises: int = field(default=1, compare=False)
@@ -80,7 +82,7 @@ Reference = Field | Key | Result | SummedOver | Shown | Windowed
 @codec.value("column")
 @dataclass(frozen=True)
 class Column:
-    """A column of what the expression is evaluated on."""
+    """This is a column of what the expression is evaluated on."""
 
     reference: Reference
     domain: Domain
@@ -89,7 +91,7 @@ class Column:
 @codec.value("literal")
 @dataclass(frozen=True)
 class Literal:
-    """A value written in the question; None is NULL."""
+    """A literal is a value written in the question; None is NULL."""
 
     value: Value | None
     domain: Domain
@@ -98,7 +100,8 @@ class Literal:
 @codec.value("call")
 @dataclass(frozen=True)
 class Call:
-    """An allow-listed function applied to expressions: made by ``functions.call`` alone, which finds its domain.
+    """A call is an allow-listed function applied to expressions: it is made by ``functions.call`` alone, which finds
+    its domain.
 
     Its size, its depth and its hash are found once, when it is made: expressions share parts, and a question could
     otherwise make us count the same part again and again.
@@ -131,7 +134,7 @@ Expression = Column | Literal | Call
 @codec.value("order")
 @dataclass(frozen=True)
 class Order:
-    """An expression by whose values rows are ordered."""
+    """Rows are ordered by the values of this expression."""
 
     expression: Expression
     descending: bool
@@ -139,7 +142,7 @@ class Order:
 
 
 def size(expression: Expression) -> int:
-    """How many nodes an expression has."""
+    """Count the nodes of an expression."""
     return expression.size if isinstance(expression, Call) else 1
 
 
@@ -148,7 +151,7 @@ def depth(expression: Expression) -> int:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """The node and everything under it, each before what it is made of."""
+    """List the node and everything under it, each before what it is made of."""
     waiting = [expression]
     while waiting:
         found = waiting.pop()
@@ -158,18 +161,18 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def columns(expression: Expression) -> dict[Reference, Domain]:
-    """The columns an expression reads, in the order of their first use."""
+    """List the columns an expression reads, in the order of their first use."""
     return {node.reference: node.domain for node in walk(expression) if isinstance(node, Column)}
 
 
 def of_keys(expression: Expression) -> bool:
-    """Whether an expression reads keys of groups and nothing else: it is public, whatever is done with it."""
+    """Tell whether an expression reads keys of groups and nothing else: it is public, whatever is done with it."""
     read = columns(expression)
     return bool(read) and all(isinstance(each, Key) for each in read)
 
 
 def noises(expression: Expression) -> int:
-    """How many noises stand behind an expression over noisy rows: a mean is made of two."""
+    """Count the noises that stand behind an expression over noisy rows: a mean is made of two."""
     return sum(getattr(each, "noises", 0) for each in columns(expression))
 
 

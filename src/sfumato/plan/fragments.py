@@ -1,4 +1,6 @@
-"""Parts of a statement as trees: what their names stand for, how they are put together, where they are refused."""
+"""Parts of a statement are trees: this says what their names stand for, how they are put together, where they are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _TOLD = 100
 
 @contextmanager
 def refused_at(step: str) -> Iterator[None]:
-    """Refusals of a statement that is put together say at which step, since there is no text to point at."""
+    """Say at which step a statement that is put together is refused, since there is no text to point at."""
     try:
         yield
     except RecursionError:
@@ -33,18 +35,18 @@ def refused_at(step: str) -> Iterator[None]:
 
 
 def told(text: object) -> str:
-    """What somebody wrote, on one line and cut short."""
+    """Show what somebody wrote, on one line and cut short."""
     plain = printable(" ".join(str(text).split()))
     return plain if len(plain) <= _TOLD else f"{plain[: _TOLD - 1]}…"
 
 
 def read(text: object) -> Tree:
-    """An expression or a condition."""
+    """Read an expression or a condition."""
     return fragment(text, exp.Condition)
 
 
 def meant(node: Tree, names: Names, untouched: Collection[int] = ()) -> Tree:
-    """The same part of a statement with what its names stand for in their places.
+    """Rewrite a part of a statement, with what its names stand for in their places.
 
     Queries within it have names of their own. Parts whose ids are ``untouched`` are not looked into.
     """
@@ -63,14 +65,14 @@ def meant(node: Tree, names: Names, untouched: Collection[int] = ()) -> Tree:
 
 
 def filled(pattern: Tree, arguments: Mapping[str, Tree]) -> Tree:
-    """A pattern of our own with trees in the places of its columns."""
+    """Fill a pattern of our own with trees in the places of its columns."""
     for part in list(pattern.find_all(exp.Column)):
         part.replace(arguments[part.name].copy())
     return pattern
 
 
 def parts(node: Tree, untouched: Collection[int] = ()) -> list[Tree]:
-    """A node and all below it but what is within another query."""
+    """List a node and all below it but what is within another query."""
 
     def closed(part: Tree) -> bool:
         return (part is not node and isinstance(part, exp.Query)) or id(part) in untouched
@@ -83,13 +85,13 @@ def size(node: Tree) -> int:
 
 
 def operand(tree: Tree) -> Tree:
-    """A copy that can stand beside any operator."""
+    """Make a copy that can stand beside any operator."""
     whole = (exp.Column, exp.Literal, exp.Paren, exp.Count, exp.Sum, exp.Avg)
     return tree.copy() if isinstance(tree, whole) else exp.Paren(this=tree.copy())
 
 
 def conjunction(conditions: Sequence[Tree]) -> Tree | None:
-    """All of them: a AND b AND c, flat as it is typed."""
+    """Join all of them by AND: a AND b AND c, flat as it is typed."""
     made: Tree | None = None
     for each in (one for condition in conditions for one in _conjuncts(condition)):
         made = each if made is None else exp.And(this=made, expression=each)
@@ -103,14 +105,14 @@ def _conjuncts(condition: Tree) -> list[Tree]:
 
 
 def identifier(name: object) -> exp.Identifier:
-    """A name as SQL has it, in quotes where it needs them."""
+    """Write a name as SQL has it, in quotes where it needs them."""
     if not isinstance(name, str) or not name or "\0" in name or any("\ud800" <= each <= "\udfff" for each in name):
         raise Unsupported("not-text", "a name is plain text", fix="write letters, such as visits")
     return exp.to_identifier(name, quoted=True if name.upper() in _KEYWORDS else None)
 
 
 def written(name: str) -> str:
-    """A name as people write it in SQL."""
+    """Write a name as people write it in SQL."""
     return identifier(name).sql(dialect="duckdb")
 
 
@@ -119,14 +121,14 @@ def column(table: str, name: str) -> exp.Column:
 
 
 def called(tree: Tree, name: str) -> Tree:
-    """A column of SELECT under a name."""
+    """Put a column of SELECT under a name."""
     if isinstance(tree, exp.Column) and tree.name == name:
         return tree.copy()
     return exp.Alias(this=tree.copy(), alias=identifier(name))
 
 
 def owned(alias: str, columns: Collection[str]) -> dict[str, tuple[str, Tree]]:
-    """The names of a table's columns."""
+    """List the names of a table's columns."""
     return {name.lower(): (name, column(alias, name)) for name in columns}
 
 

@@ -35,7 +35,7 @@ Items = tuple[exp.Expr, ...]
 
 @dataclass(frozen=True)
 class Grouping:
-    """All keys of a question, and the sets of them that rows are shown for, by their places."""
+    """A grouping has all keys of a question, and the sets of them that rows are shown for, by their places."""
 
     keys: tuple[Expression, ...] = ()
     sets: tuple[tuple[int, ...], ...] = ()
@@ -43,7 +43,7 @@ class Grouping:
 
 
 def grouping(select: exp.Select, source: Rows) -> Grouping:
-    """What GROUP BY means."""
+    """Say what GROUP BY means."""
     group = select.args.get("group")
     if select.args.get("distinct"):
         _check_distinct(select)
@@ -101,12 +101,12 @@ def _sets(group: exp.Group, select: exp.Select) -> list[Items]:
 
 
 def _groups(item: exp.Expr) -> bool:
-    """Whether GROUP BY ALL groups by an item: a column, or made from some, and no aggregate."""
+    """Tell whether GROUP BY ALL groups by an item: a column, or made from some, and no aggregate."""
     return item.find(exp.AggFunc, exp.Window) is None and item.find(exp.Column) is not None
 
 
 def _listed(item: exp.Expr, group: exp.Group) -> list[Items]:
-    """The sets that one item of GROUP BY stands for."""
+    """List the sets that one item of GROUP BY stands for."""
     if isinstance(item, exp.GroupingSets):
         found = [each for part in item.expressions for each in _listed(part, group)]
     elif isinstance(item, exp.Rollup):
@@ -126,7 +126,7 @@ def _listed(item: exp.Expr, group: exp.Group) -> list[Items]:
 
 
 def _together(item: exp.Expr) -> Items:
-    """(a, b) is two keys, () none."""
+    """Read (a, b) as two keys, and () as none."""
     if isinstance(item, exp.Tuple):
         return tuple(item.expressions)
     return (item.unnest(),)
@@ -137,7 +137,7 @@ def _too_many(group: exp.Group) -> Exception:
 
 
 def _meant(node: exp.Expr, select: exp.Select, source: Rows) -> exp.Expr:
-    """What a GROUP BY item stands for: an ordinal, an output's alias, or itself."""
+    """Find what a GROUP BY item stands for: an ordinal, an output's alias, or itself."""
     item: exp.Expr | None = None
     if isinstance(node, exp.Literal) and not node.is_string:
         index = int(node.this) if node.this.isdigit() else 0
@@ -154,5 +154,5 @@ def _meant(node: exp.Expr, select: exp.Select, source: Rows) -> exp.Expr:
 
 
 def names_column(node: exp.Column, source: Rows) -> bool:
-    """Whether a column of the table is called so, whatever the answer's columns are called."""
+    """Tell whether a column of the table is called so, whatever the answer's columns are called."""
     return any(node.name.lower() == name.lower() for names in source.scope.values() for name in names)

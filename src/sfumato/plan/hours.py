@@ -1,4 +1,4 @@
-"""Times that are read by the hour: every hour of a range then stands for all its times."""
+"""Some times are read by the hour: every hour of a range then stands for all its times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PARTS = frozenset(["year", "quarter", "month", "week", "day", "dow", "isodow", 
 
 
 def hourly(column: Column, expressions: tuple[Expression, ...]) -> bool:
-    """Whether a time is read only through what stays the same within every hour."""
+    """Tell whether a time is read only through what stays the same within every hour."""
     uses = steady = 0
     for made in expressions:
         for node in walk(made):
@@ -35,8 +35,8 @@ def _hour_or_coarser(node: Call) -> bool:
 
 
 def by_hour(condition: Expression, column: Column) -> Expression | None:
-    """A condition on an hour's start that holds there wherever this one holds at some time of the hour; None when none
-    is known. AND and OR are monotone, so each of their parts may be replaced by one that holds more often.
+    """Find a condition on an hour's start that holds there wherever this one holds at some time of the hour; None when
+    none is known. AND and OR are monotone, so each of their parts may be replaced by one that holds more often.
     """
     if hourly(column, (condition,)):
         return condition

@@ -1,4 +1,4 @@
-"""The groups of a question, from what is declared: every key is there whatever the data say.
+"""The groups of a question follow from what is declared: every key is there whatever the data say.
 
 A key's values are found by evaluating its expression on every combination of the declared values of the columns it
 reads, when there are few; else from the range rule. Keys that read the same columns are found together, so that no
@@ -50,7 +50,7 @@ MOST_STARTS = 10_000
 
 @dataclass(frozen=True)
 class Span:
-    """So many whole numbers, days or hours one after another: told by the first, not written out."""
+    """A span is so many whole numbers, days or hours one after another: it is told by the first, not written out."""
 
     first: int | dt.date | dt.datetime
     count: int
@@ -72,8 +72,8 @@ Choices = tuple[Value, ...] | Span
 
 @dataclass(frozen=True)
 class World:
-    """Every combination of a few columns' declared values and NULL that meets the conditions, and the expressions to
-    evaluate on it.
+    """A world is every combination of a few columns' declared values and NULL that meets the conditions, and the
+    expressions to evaluate on it.
     """
 
     choices: tuple[tuple[Reference, Domain, Choices], ...]
@@ -99,8 +99,8 @@ Part = tuple[tuple[int, ...], list[GroupKey]]
 def groups(
     keys: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...] = ()
 ) -> tuple[GroupKey, ...]:
-    """Every key of the answer that rows meeting the conditions can have, in a fixed order; one empty key when nothing
-    is grouped.
+    """List every key of the answer that rows meeting the conditions can have, in a fixed order; one empty key when
+    nothing is grouped.
     """
     known = limits(conditions)
     parts: list[Part] = []
@@ -121,7 +121,7 @@ def groups(
 
 
 def undeclared(keys: tuple[Expression, ...], conditions: tuple[Expression, ...] = ()) -> tuple[int, ...]:
-    """The places of the keys whose values neither the policy nor a condition lists: they are found in the data."""
+    """List the places of the keys whose values neither the policy nor a condition lists: they are found in the data."""
     known = limits(conditions)
     return tuple(index for index, key in enumerate(keys) if not _is_listed(key, known))
 
@@ -140,7 +140,7 @@ def _joined(
     conditions: tuple[Expression, ...],
     known: Limits,
 ) -> list[Part]:
-    """Parts that a condition reads together become one, where few enough combinations are to be tried."""
+    """Join the parts that a condition reads together, where few enough combinations are to be tried."""
     reads = [{name for index in members for name in columns(keys[index])} for members, _ in parts]
     linking = [columns(each) for each in _about(keys, conditions)]
     joined: list[Part] = []
@@ -154,7 +154,7 @@ def _joined(
 
 
 def _as_listed(found: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, ...]:
-    """In the order in which each part lists its keys, without what it does not list."""
+    """Put keys in the order in which each part lists its keys, without what it does not list."""
     places = [
         (members, {tuple(map(told, key)): place for place, key in enumerate(values)}) for members, values in parts
     ]
@@ -166,7 +166,7 @@ def _as_listed(found: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, 
 
 
 def conditions(relation: Relation) -> tuple[Expression, ...]:
-    """What every row of a relation meets: the parts of its conditions that are joined by AND."""
+    """List what every row of a relation meets: the parts of its conditions that are joined by AND."""
     return tuple(dict.fromkeys(_met(relation)))
 
 
@@ -185,7 +185,7 @@ def _met(relation: Relation) -> Iterator[Expression]:
 
 
 def _of_keys(relation: PerUnit) -> Iterator[Expression]:
-    """What the rows that are grouped meet, where it is about columns that they are grouped by."""
+    """List what the rows that are grouped meet, where it is about columns that they are grouped by."""
     named = {
         key.reference: Column(Field(relation.source, "", name), key.domain)
         for name, key in relation.keys
@@ -203,7 +203,7 @@ def _renamed(made: Expression, named: Mapping[Reference, Column]) -> Expression:
 
 
 def _about(part: tuple[Expression, ...], conditions: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """The conditions that read columns of these keys and no others."""
+    """Choose the conditions that read columns of these keys and no others."""
     names = {name for each in part for name in columns(each)}
     return tuple(each for each in conditions if (read := columns(each)) and names.issuperset(read))
 
@@ -224,7 +224,7 @@ def _arranged(
 
 
 def _together(reads: Sequence[Collection[Reference]]) -> list[tuple[int, ...]]:
-    """Indices, those that share columns (directly or through others) side by side."""
+    """Group indices, those that share columns (directly or through others) side by side."""
     parts: list[tuple[set[Reference], list[int]]] = []
     for index, found in enumerate(reads):
         names, members = set(found), [index]
@@ -264,7 +264,7 @@ def _values(
 
 
 def affordable(world: World) -> bool:
-    """Whether a world may be evaluated, which is free."""
+    """Tell whether a world may be evaluated, which is free."""
     cost = world.combinations * costs.steps((*world.expressions, *world.conditions))
     return world.combinations <= MOST_COMBINATIONS and cost <= MOST_STEPS
 
@@ -283,7 +283,7 @@ def _narrowed(key: Expression, known: Limits) -> Expression | None:
 
 
 def _ordered(found: Sequence[GroupKey], expressions: Sequence[Expression]) -> list[GroupKey]:
-    """By value, without NULL where there is no group for it."""
+    """Sort keys by value, without NULL where there is no group for it."""
     orders = [_order(each) for each in expressions]
     if not any(made.domain.nullable for made in expressions) and not any(orders):
         return sorted(key for key in found if None not in key)
@@ -296,7 +296,7 @@ def _ordered(found: Sequence[GroupKey], expressions: Sequence[Expression]) -> li
 
 
 def _order(key: Expression) -> Order | None:
-    """What puts a key's values in order; None where they do so themselves. Dates in words stand as time goes by."""
+    """Say what puts a key's values in order; None where they do so themselves. Dates in words stand as time goes by."""
     if not isinstance(key, Call) or key.function != "STRFTIME":
         return None
     form = key.arguments[1]
@@ -305,7 +305,7 @@ def _order(key: Expression) -> Order | None:
 
 
 def _product(expressions: Sequence[Expression]) -> list[GroupKey]:
-    """Every combination of what each key can be by itself."""
+    """List every combination of what each key can be by itself."""
     printed = [_printed(each) for each in expressions]
     if math.prod(map(len, printed)) > MOST_GROUPS:
         raise _too_many()
@@ -313,7 +313,8 @@ def _product(expressions: Sequence[Expression]) -> list[GroupKey]:
 
 
 def _world(expressions: tuple[Expression, ...], conditions: tuple[Expression, ...], known: Limits) -> World | None:
-    """Every combination of what the columns, or countable parts of reals, may hold; None when that is not declared.
+    """List every combination of what the columns, or countable parts of reals, may hold; None when that is not
+    declared.
 
     Conditions that read a column which is no longer read only leave out groups: they are left out themselves.
     """
@@ -328,7 +329,7 @@ def _world(expressions: tuple[Expression, ...], conditions: tuple[Expression, ..
 
 
 def _counted(part: Expression, known: Limits) -> Choices | None:
-    """What a part may be in rows that meet the conditions, if that can be listed."""
+    """List what a part may be in rows that meet the conditions, if that can be listed."""
     limited = _narrowed(part, known)
     return None if limited is None else _own(limited)
 
@@ -339,7 +340,7 @@ def _declared(
     known: Limits,
     parts: tuple[tuple[Reference, Domain, Choices], ...] = (),
 ) -> World | None:
-    """Every combination of what columns may hold, and of what these parts may be."""
+    """List every combination of what columns may hold, and of what these parts may be."""
     read = {reference: domain for each in expressions for reference, domain in columns(each).items()}
     choices = list(parts)
     for reference, domain in read.items():
@@ -361,7 +362,7 @@ def _declared(
 
 
 def _printed(expression: Expression) -> tuple[Value | None, ...]:
-    """A key's values from its own domain."""
+    """List a key's values from its own domain."""
     found = _own(expression)
     if found is None:
         raise Unsupported(
@@ -373,7 +374,7 @@ def _printed(expression: Expression) -> tuple[Value | None, ...]:
 
 
 def _narrower(domain: Domain) -> str:
-    """What can be grouped by instead."""
+    """Say what can be grouped by instead."""
     if domain.type is Type.TEXT:
         return "say which ones you mean: WHERE x IN ('a', 'b'), or GROUP BY CASE WHEN x = 'a' THEN 'a' ELSE 'other' END"
     if not domain.type.temporal:
@@ -382,7 +383,7 @@ def _narrower(domain: Domain) -> str:
 
 
 def _own(expression: Expression) -> Choices | None:
-    """What an expression can be by itself, if that can be listed."""
+    """List what an expression can be by itself, if that can be listed."""
     found = _starts(expression) or _listed(expression.domain)
     stepped = countable.steps(expression, expression.domain) if found is None else None
     if stepped is None or stepped[1] - stepped[0] >= MOST_COMBINATIONS:
@@ -392,7 +393,7 @@ def _own(expression: Expression) -> Choices | None:
 
 
 def _starts(expression: Expression) -> Choices | None:
-    """Every start of a month, a week, … in the range of what is cut to it."""
+    """List every start of a month, a week, … in the range of what is cut to it."""
     if not isinstance(expression, Call) or expression.function != "DATE_TRUNC" or expression.domain.bounds is None:
         return None
     unit = expression.arguments[0]
@@ -437,7 +438,7 @@ def _hours(domain: Domain) -> Choices | None:
 
 
 def sorting(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:
-    """NULL last; numbers as numbers."""
+    """Sort NULL last, and numbers as numbers."""
     return tuple(
         (value is None, 0 if value is None else told(value) if order is None else order(str(value)))
         for value, order in zip(key, orders or [None] * len(key), strict=True)
@@ -445,5 +446,5 @@ def sorting(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[b
 
 
 def told(value: Value | None) -> Value | float | None:
-    """A real as the double that the engine tells it by."""
+    """Give a real as the double that the engine tells it by."""
     return float(value) if isinstance(value, Fraction) else value

@@ -1,4 +1,4 @@
-"""How much of one unit may count, and by which strategy that is enforced: ``bounding`` proves what each one costs."""
+"""Limits say how much of one unit may count, and a strategy enforces them: ``bounding`` proves what each one costs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfumato.privacy.numbers import whole
 
 
 class Strategy(Enum):
-    """How the limits of one unit are enforced in the query."""
+    """A strategy says how the limits of one unit are enforced in the query."""
 
     WHOLE = "whole"
     REWEIGHT = "reweight"
@@ -23,19 +23,19 @@ class Strategy(Enum):
 
     @property
     def order(self) -> int | None:
-        """The norm it cuts a unit's contributions to; None where it is good for either."""
+        """Name the norm it cuts a unit's contributions to; None where it is good for either."""
         return {Strategy.CLIP_L1: 1, Strategy.CLIP_L2: 2}.get(self)
 
     @property
     def fractional(self) -> bool:
-        """Whether it scales contributions, which then are fractions of a row."""
+        """Tell whether it scales contributions, which then are fractions of a row."""
         return self in (Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2)
 
 
 @codec.value("limits")
 @dataclass(frozen=True)
 class Limits:
-    """At most so many rows, groups, and rows in one group, of one unit."""
+    """Limits are at most so many rows, groups, and rows in one group, of one unit."""
 
     rows: int
     groups: int
@@ -49,7 +49,7 @@ class Limits:
     def tighten(
         self, rows: int | None, groups: int | None, rows_per_group: int | None, largest: Limits | None = None
     ) -> Limits:
-        """The same or smaller limits; larger ones are refused: the policy's are the owner's.
+        """Take the same or smaller limits; larger ones are refused: the policy's are the owner's.
 
         Where a tree proves more than its default limits allow, they may be raised to the ``largest``.
         """
@@ -62,11 +62,11 @@ class Limits:
         return Limits(found.rows, min(found.groups, found.rows), min(found.rows_per_group, found.rows))
 
     def at_most(self, rows: int) -> Limits:
-        """The same where a unit has at most so many rows."""
+        """Narrow the limits where a unit has at most so many rows."""
         return Limits(min(self.rows, rows), min(self.groups, rows), min(self.rows_per_group, rows))
 
     def larger(self, other: Limits) -> Limits:
-        """The larger of each limit."""
+        """Take the larger of each limit."""
         return Limits(
             max(self.rows, other.rows),
             max(self.groups, other.groups),
@@ -74,7 +74,7 @@ class Limits:
         )
 
     def beside(self, other: Limits) -> Limits:
-        """Of rows of two relations together."""
+        """Give the limits of rows of two relations together."""
         return Limits(self.rows + other.rows, self.groups + other.groups, self.rows_per_group + other.rows_per_group)
 
     @property
@@ -82,7 +82,7 @@ class Limits:
         return min(self.rows, self.groups * self.rows_per_group)
 
     def of_measure(self, measure: Measure) -> Limits:
-        """What of one unit counts in a measure: its rows, or the unit itself once in every group."""
+        """Say what of one unit counts in a measure: its rows, or the unit itself once in every group."""
         return Limits(self.groups, self.groups, 1) if measure.once_per_unit else self
 
 

@@ -1,4 +1,4 @@
-"""The aggregates that can be measured: each says here all that the rest of the system needs to know of it.
+"""These aggregates can be measured: each says here all that the rest of the system needs to know of it.
 
 A measure turns the rows of a group into one or two whole totals, its *coordinates*. It says how large a row's
 contribution can be (from which ``bounding`` derives what one unit can change), what an engine adds up, how noisy totals
@@ -32,7 +32,9 @@ _DOUBLE = 2**52
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one row adds to one total: a whole number, and nothing where the value is missing or the test fails."""
+    """A contribution is what one row adds to one total: a whole number, and nothing where the value is missing or the
+    test fails.
+    """
 
     value: Expression | None = None
     """What is added up; None where every row adds one."""
@@ -48,7 +50,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number per group with the range that holds the exact one; NaN is NULL."""
+    """An estimate is a number per group with the range that holds the exact one; NaN is NULL."""
 
     value: Floats
     low: Floats
@@ -59,7 +61,9 @@ class Estimate:
 
 
 class Estimator(Protocol):
-    """How noisy totals become a number: stored with them, so that they can be read years later."""
+    """An estimator says how noisy totals become a number: it is stored with them, so that they can be read years
+    later.
+    """
 
     coordinates: ClassVar[int]
     """How many totals, and so how many noises, stand behind one number."""
@@ -67,7 +71,7 @@ class Estimator(Protocol):
     """Whether the number of several groups together is the sum of theirs."""
 
     def estimate(self, totals: Sequence[Floats], width: float | Floats) -> Estimate:
-        """The number and its range, given totals in the measure's own terms that are each within ±width."""
+        """Estimate the number and its range, given totals in the measure's own terms that are each within ±width."""
         ...
 
 
@@ -121,7 +125,7 @@ class Ratio:
 
 
 class Measure(Protocol):
-    """What is asked of the rows of every group."""
+    """A measure is what is asked of the rows of every group."""
 
     once_per_unit: ClassVar[bool]
     """A unit counts once in a group, however many rows it has there."""
@@ -134,53 +138,53 @@ class Measure(Protocol):
 
     @property
     def where(self) -> Expression | None:
-        """Which rows count; all of them when there is no test."""
+        """Say which rows count; all of them when there is no test."""
         ...
 
     @property
     def value(self) -> Expression | None:
-        """What is added up; None where rows or units are counted."""
+        """Say what is added up; None where rows or units are counted."""
         ...
 
     @property
     def result(self) -> Domain:
-        """What is known of the noisy number: its type; noise knows no bounds."""
+        """Say what is known of the noisy number: its type; noise knows no bounds."""
         ...
 
     @property
     def possible(self) -> tuple[Fraction, Fraction] | None:
-        """The range of the exact number whatever the data hold; None where it grows with the rows."""
+        """Give the range of the exact number whatever the data hold; None where it grows with the rows."""
         ...
 
     def step(self, rows: int) -> Fraction:
-        """The natural step of the value, made coarser until so many rows are a moderate number of steps."""
+        """Give the natural step of the value, made coarser until so many rows are a moderate number of steps."""
         ...
 
     def held(self, step: Fraction) -> tuple[int, int]:
-        """The least and the greatest number of steps of one row's value."""
+        """Give the least and the greatest number of steps of one row's value."""
         ...
 
     def size(self, low: int, high: int) -> int:
-        """The largest contribution of one row to all coordinates together."""
+        """Give the largest contribution of one row to all coordinates together."""
         ...
 
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
-        """What an engine adds up."""
+        """List what an engine adds up."""
         ...
 
     def estimator(self, step: Fraction, low: int, high: int) -> Estimator:
-        """How the totals are read."""
+        """Say how the totals are read."""
         ...
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
-        """What a row in the middle of its range adds to every coordinate, for forecasts."""
+        """Give what a row in the middle of its range adds to every coordinate, for forecasts."""
         ...
 
 
 @codec.value("count")
 @dataclass(frozen=True)
 class Count:
-    """The number of rows where the predicate holds; of all rows without one."""
+    """This counts the rows where the predicate holds; all rows without one."""
 
     where: Expression | None = None
     once_per_unit: ClassVar[bool] = False
@@ -222,7 +226,7 @@ class Count:
 @codec.value("distinct-units")
 @dataclass(frozen=True)
 class Distinct(Count):
-    """The number of units with a row where the predicate holds."""
+    """This counts the units with a row where the predicate holds."""
 
     once_per_unit: ClassVar[bool] = True
     name: ClassVar[str] = "units"
@@ -231,7 +235,7 @@ class Distinct(Count):
 @codec.value("sum")
 @dataclass(frozen=True)
 class Sum:
-    """The sum of a bounded value over the rows where the predicate holds."""
+    """This is the sum of a bounded value over the rows where the predicate holds."""
 
     value: Expression
     where: Expression | None = None
@@ -271,7 +275,7 @@ class Sum:
 @codec.value("mean")
 @dataclass(frozen=True)
 class Mean:
-    """The mean of a bounded value, measured as two sums: Σ(x − low) and Σ(high − x).
+    """This is the mean of a bounded value, measured as two sums: Σ(x − low) and Σ(high − x).
 
     Together a row contributes high − low to the two, wherever its value lies: half the variance of a sum and a count
     that share the price evenly.
@@ -318,7 +322,7 @@ class Mean:
 
 
 def value_range(value: Expression) -> tuple[Fraction, Fraction]:
-    """The declared or derived range of what is added up."""
+    """Give the declared or derived range of what is added up."""
     found = value.domain.range
     if found is None:
         raise InvalidParameter("value", value.domain, "an expression with a finite range")

@@ -1,4 +1,5 @@
-"""What a row that meets a condition can hold: ranges of columns and of what is made of them, from the plan alone.
+"""A condition says what a row that meets it can hold: ranges of columns and of what is made of them, from the plan
+alone.
 
 *Claim.* Where a condition holds, every expression that ``limits`` names is there (not NULL) and lies within its limit.
 A comparison with a literal holds only where both sides are there. AND holds where all its parts do, so limits meet; OR

@@ -1,4 +1,4 @@
-"""A question as a typed, frozen tree: what is measured about the rows, and what is done with the noisy numbers.
+"""A question is a typed, frozen tree: what is measured about the rows, and what is done with the noisy numbers.
 
     Query
     ├── plan: Aggregate             touches private rows; everything in it is bounded, priced and charged
@@ -44,7 +44,7 @@ Columns = Mapping[Field, Domain]
 @codec.value("scan")
 @dataclass(frozen=True)
 class Scan:
-    """The rows of a private table."""
+    """A scan has the rows of a private table."""
 
     table: str
     every_row: bool
@@ -70,7 +70,7 @@ class Scan:
 @codec.value("join")
 @dataclass(frozen=True)
 class Join:
-    """Every row beside its matches in a public table, of which there are at most ``multiplicity``."""
+    """A join puts every row beside its matches in a public table, of which there are at most ``multiplicity``."""
 
     input: Relation
     table: str
@@ -119,7 +119,7 @@ class Join:
 @codec.value("filter")
 @dataclass(frozen=True)
 class Filter:
-    """The rows for which a predicate holds."""
+    """A filter keeps the rows for which a predicate holds."""
 
     input: Relation
     predicate: Expression
@@ -148,7 +148,7 @@ class Filter:
 
 
 def _first_rows(node: Filter) -> int | None:
-    """How many rows of a unit there are at most where a condition keeps those that ROW_NUMBER counts first.
+    """Count the most rows of a unit where a condition keeps those that ROW_NUMBER counts first.
 
     Places over all of a unit's rows are different up to the last that is told apart, and nothing between the window and
     the condition makes rows more.
@@ -173,7 +173,8 @@ def _first_rows(node: Filter) -> int | None:
 @codec.value("cut")
 @dataclass(frozen=True)
 class Cut:
-    """At most so many rows of each unit: those whose keyed digest, over every column that is read above, is smallest.
+    """A cut keeps at most so many rows of each unit: those whose keyed digest, over every column that is read above, is
+    smallest.
 
     Rows of equal digest are ordered by the values themselves, so what still ties is equal and either may be kept.
     """
@@ -206,8 +207,8 @@ class Cut:
 @codec.value("per-unit")
 @dataclass(frozen=True)
 class PerUnit:
-    """One row for each unit, or for each unit and key: GROUP BY the unit. No row is dropped inside; every result is
-    clamped to a range that is derived from what is declared.
+    """This makes one row for each unit, or for each unit and key: GROUP BY the unit. No row is dropped inside; every
+    result is clamped to a range that is derived from what is declared.
     """
 
     input: Relation
@@ -244,7 +245,9 @@ class PerUnit:
 @codec.value("window")
 @dataclass(frozen=True)
 class Window:
-    """Every row with columns that are found from the rows of its unit, or of its unit and keys, in an order."""
+    """A window gives every row columns that are found from the rows of its unit, or of its unit and keys, in an
+    order.
+    """
 
     input: Relation
     source: int
@@ -280,9 +283,9 @@ class Window:
 @codec.value("unit-join")
 @dataclass(frozen=True)
 class UnitJoin:
-    """Rows of two private relations side by side, where both are of one unit, the pairs are equal and the condition
-    holds. A NULL equals nothing. Each side holds a known number of rows of a unit (``cut``): what a person's rows cost
-    is then bounded.
+    """This puts rows of two private relations side by side, where both are of one unit, the pairs are equal and the
+    condition holds. A NULL equals nothing. Each side holds a known number of rows of a unit (``cut``): what a person's
+    rows cost is then bounded.
     """
 
     left: Relation
@@ -304,7 +307,7 @@ class UnitJoin:
 
     @property
     def joined(self) -> Columns:
-        """The columns of the right; where a row may have no match they may be missing."""
+        """List the columns of the right; where a row may have no match they may be missing."""
         return {
             reference: replace(domain, nullable=domain.nullable or self.outer)
             for reference, domain in self.right.columns.items()
@@ -327,8 +330,8 @@ class UnitJoin:
 @codec.value("semi-join")
 @dataclass(frozen=True)
 class SemiJoin:
-    """The rows for which another private relation has a row of the same unit with equal pairs for which the condition
-    holds; or those for which it has none. A NULL equals nothing, and empties nothing.
+    """This keeps the rows for which another private relation has a row of the same unit with equal pairs for which the
+    condition holds; or those for which it has none. A NULL equals nothing, and empties nothing.
 
     Where there is a condition, the other relation holds a known number of rows of a unit (``cut``).
     """
@@ -363,7 +366,7 @@ class SemiJoin:
 @codec.value("union")
 @dataclass(frozen=True)
 class Union:
-    """The rows of several relations of one kind of unit, one after the other: UNION ALL."""
+    """A union has the rows of several relations of one kind of unit, one after the other: UNION ALL."""
 
     members: tuple[tuple[Relation, tuple[Expression, ...]], ...]
     """Each with what its columns are, in the order of the union's."""
@@ -400,7 +403,7 @@ class Union:
 @codec.value("bound")
 @dataclass(frozen=True)
 class Bound:
-    """What of each unit's rows counts, by a strategy that keeps it within limits."""
+    """A bound says what of each unit's rows counts, by a strategy that keeps it within limits."""
 
     input: Relation
     strategy: Strategy
@@ -437,7 +440,7 @@ def _given(condition: Expression | None) -> tuple[Expression, ...]:
 @codec.value("aggregate")
 @dataclass(frozen=True)
 class Aggregate:
-    """The only node that reads private rows into numbers."""
+    """This is the only node that reads private rows into numbers."""
 
     source: Relation
     keys: tuple[Expression, ...]
@@ -445,23 +448,25 @@ class Aggregate:
 
     @property
     def table(self) -> str:
-        """The private table that comes first."""
+        """Name the private table that comes first."""
         return next(node.table for node in relations(self.source) if isinstance(node, Scan))
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """What is evaluated on the rows of the source: keys and what is measured."""
+        """List what is evaluated on the rows of the source: keys and what is measured."""
         measured = (each for measure in self.measures for each in (measure.where, measure.value) if each is not None)
         return (*self.keys, *measured)
 
     @property
     def limits(self) -> Limits:
-        """The limits of one unit unless others are asked for."""
+        """Give the limits of one unit unless others are asked for."""
         return self.source.limits
 
     @property
     def largest_limits(self) -> Limits:
-        """The limits that may be asked for: what the tree proves, where it proves something, and else the policy's."""
+        """Give the limits that may be asked for: what the tree proves, where it proves something, and else the
+        policy's.
+        """
         most = self.source.most_rows
         return self.limits if most is None else self.limits.larger(Limits(most, most, most))
 
@@ -476,12 +481,12 @@ class Query:
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """The columns of the answer."""
+        """List the columns of the answer."""
         return (self.outer[-1].finish if self.outer else self.finish).outputs
 
 
 def relations(relation: Relation) -> Iterator[Relation]:
-    """The relation and everything under it, each before what it is made from."""
+    """List the relation and everything under it, each before what it is made from."""
     waiting = [relation]
     while waiting:
         found = waiting.pop()
@@ -490,12 +495,12 @@ def relations(relation: Relation) -> Iterator[Relation]:
 
 
 def tables(relation: Relation) -> tuple[str, ...]:
-    """The tables whose rows a relation is made from, private and public, each once."""
+    """List the tables whose rows a relation is made from, private and public, each once."""
     return tuple(dict.fromkeys(node.table for node in relations(relation) if isinstance(node, (Scan, Join))))
 
 
 def multiplicity(relation: Relation) -> int:
-    """The most rows that one row of a private table becomes; what a union holds counts as made from one table."""
+    """Count the most rows that one row of a private table becomes; what a union holds counts as made from one table."""
     match relation:
         case Join(input, multiplicity=most):
             return multiplicity(input) * most
@@ -509,20 +514,20 @@ def multiplicity(relation: Relation) -> int:
 
 
 def conjuncts(condition: Expression | None) -> list[Expression]:
-    """The parts that are joined by AND."""
+    """List the parts that are joined by AND."""
     if isinstance(condition, Call) and condition.function == "AND":
         return [each for part in condition.arguments for each in conjuncts(part)]
     return [] if condition is None else [condition]
 
 
 def one_sided(made: Expression, *sides: Relation) -> bool:
-    """Whether an expression reads columns of one of the relations alone."""
+    """Tell whether an expression reads columns of one of the relations alone."""
     return any(side.columns.keys() >= columns(made).keys() for side in sides)
 
 
 def separable(condition: Expression, left: Relation, right: Relation) -> bool:
-    """Whether two relations may be matched by a condition: each of its parts reads one of them, or compares what is
-    made from one with what is made from the other. Each side is then computed by itself.
+    """Tell whether two relations may be matched by a condition: each of its parts reads one of them, or compares what
+    is made from one with what is made from the other. Each side is then computed by itself.
     """
     return all(
         one_sided(part, left, right)
@@ -539,18 +544,18 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "BETWEEN")
 
 
 def cut(relation: Relation) -> Relation:
-    """The relation with a known number of rows of each unit: cut to its limit unless the tree proves as few."""
+    """Give the relation with a known number of rows of each unit: cut to its limit unless the tree proves as few."""
     most, allowed = relation.most_rows, relation.limits.rows
     return relation if most is not None and most <= allowed else Cut(relation, allowed)
 
 
 def next_source(relation: Relation) -> int:
-    """A number that no node of the tree has."""
+    """Find a number that no node of the tree has."""
     return 1 + max(node.source for node in relations(relation) if isinstance(node, _Numbered))
 
 
 def renumbered(part: Any, by: int) -> Any:
-    """The same relation, expression or column with every source's number raised: two trees then have none in common."""
+    """Raise every source's number in a relation, expression or column: two trees then have none in common."""
     if isinstance(part, Field):
         return replace(part, source=part.source + by)
     if isinstance(part, tuple):

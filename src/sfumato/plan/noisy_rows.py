@@ -1,4 +1,4 @@
-"""What is done with noisy rows: they are public, so all of it is free.
+"""Noisy rows are public, so all that is done with them is free.
 
 A Finish makes the answer's columns from keys and results, groups by groups. With ``sets`` (ROLLUP, CUBE, GROUPING SETS)
 the rows are those of every set in turn: a row of a coarser set is the sum of the groups it is made of, so totals agree.
@@ -16,7 +16,7 @@ from sfumato.privacy import codec
 @codec.value("output")
 @dataclass(frozen=True)
 class Output:
-    """One column of the answer, over keys and results."""
+    """An output is one column of the answer, over keys and results."""
 
     name: str
     expression: Expression
@@ -25,7 +25,7 @@ class Output:
 @codec.value("row-total")
 @dataclass(frozen=True)
 class RowTotal:
-    """An aggregate over noisy rows: COUNT, SUM, AVG, MIN or MAX."""
+    """This is an aggregate over noisy rows: COUNT, SUM, AVG, MIN or MAX."""
 
     function: str
     argument: Expression | None = None
@@ -36,7 +36,9 @@ class RowTotal:
 @codec.value("over")
 @dataclass(frozen=True)
 class Over:
-    """A function of a noisy row among the rows that are equal in ``partition``: an aggregate of them, or its rank."""
+    """This is a function of a noisy row among the rows that are equal in ``partition``: an aggregate of them, or its
+    rank.
+    """
 
     function: str
     argument: Expression | None = None
@@ -61,7 +63,7 @@ class Finish:
 @codec.value("outer")
 @dataclass(frozen=True)
 class Outer:
-    """A SELECT over the rows of another one.
+    """This is a SELECT over the rows of another one.
 
     Where it groups them or adds them up, its finish is over its own keys and totals; else over the columns it reads.
     """

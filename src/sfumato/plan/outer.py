@@ -1,4 +1,4 @@
-"""An outer SELECT over one that aggregates: all it reads are noisy rows, so it costs nothing.
+"""An outer SELECT stands over one that aggregates: all it reads are noisy rows, so it costs nothing.
 
 Where it only picks, computes and orders, it leaves no node: its columns are written over those of the inner SELECT, and
 its WHERE is a HAVING. So two texts that mean the same are the same question. Where it adds rows up, puts them side by
@@ -32,7 +32,7 @@ _TOTALS: tuple[type[exp.Expr], ...] = (exp.Filter, *ROW_TOTALS)
 
 
 def aggregating(select: exp.Select, catalog: Catalog) -> exp.Select | None:
-    """The SELECT below this one whose noisy rows it reads; None where it reads rows of tables."""
+    """Find the SELECT below this one whose noisy rows it reads; None where it reads rows of tables."""
     source = select.args.get("from_")
     if source is None or select.args.get("joins"):
         return None
@@ -43,7 +43,7 @@ def aggregating(select: exp.Select, catalog: Catalog) -> exp.Select | None:
 
 
 def _below(node: exp.Expr, select: exp.Select) -> exp.Select | None:
-    """The SELECT that a subquery or the name of a common table expression stands for, with what it may name."""
+    """Find the SELECT that a subquery or the name of a common table expression stands for, with what it may name."""
     known = list(select.args["with_"].expressions) if select.args.get("with_") else []
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
         return _naming(node.this, known)
@@ -55,7 +55,9 @@ def _below(node: exp.Expr, select: exp.Select) -> exp.Select | None:
 
 
 def _naming(select: exp.Select, known: list[exp.Expr]) -> exp.Select:
-    """The same SELECT with those of the common table expressions around it that it names, and those that they name."""
+    """Give the same SELECT with those of the common table expressions around it that it names, and those that they
+    name.
+    """
     made = select.copy()
     wanted = {each.name.lower() for each in made.find_all(exp.Table)}
     kept: list[exp.Expr] = []
@@ -70,7 +72,7 @@ def _naming(select: exp.Select, known: list[exp.Expr]) -> exp.Select:
 
 
 def aggregates(select: exp.Select) -> bool:
-    """Whether it groups rows or adds them up itself."""
+    """Tell whether it groups rows or adds them up itself."""
     if select.args.get("group") or select.args.get("having") or select.args.get("distinct"):
         return True
     inside = [node for item in select.expressions for node in item.find_all(exp.AggFunc)]
@@ -85,7 +87,7 @@ def _windowed(node: exp.Expr) -> bool:
 
 
 def _of_units(select: exp.Select, catalog: Catalog) -> bool:
-    """Whether it groups by the unit: such rows are private."""
+    """Tell whether it groups by the unit: such rows are private."""
     group = select.args.get("group")
     if group is None:
         return False
@@ -105,7 +107,7 @@ def _of_units(select: exp.Select, catalog: Catalog) -> bool:
 
 
 def over_noisy_rows(select: exp.Select, inner: Query) -> Query:
-    """The question that an outer SELECT makes of the one below it."""
+    """Make the question that an outer SELECT makes of the one below it."""
     if len(inner.outer) >= MOST_OUTER:
         raise refuse(select, "too-deep", f"at most {MOST_OUTER} SELECTs stand upon one another", "put some together")
     if any(value and part not in _CLAUSES for part, value in select.args.items()):
@@ -128,7 +130,7 @@ _CLAUSES = {"expressions", "from_", "where", "with_", "group", "having", "order"
 
 
 class _Building:
-    """The totals and windows found so far, while the columns of an outer SELECT are read."""
+    """This collects totals and windows while the columns of an outer SELECT are read."""
 
     def __init__(self, select: exp.Select, inner: Query) -> None:
         self.select, self.inner = select, inner
@@ -142,7 +144,7 @@ class _Building:
 
     @property
     def plain(self) -> bool:
-        """Whether the inner SELECT can do what is asked: no rows are put together, and none were cut before."""
+        """Tell whether the inner SELECT can do what is asked: no rows are put together, and none were cut before."""
         finish = self.inner.finish
         cut = finish.limit is not None or finish.offset or finish.windows or self.inner.outer
         return not (self.grouped or cut or self.select.find(exp.Window) is not None)
@@ -209,7 +211,7 @@ class _Building:
         return names.index(name.lower()) if name.lower() in names else None
 
     def _column(self, part: exp.Expr, _: Read) -> Expression | None:
-        """A column of the inner SELECT, as its expression or as what it shows."""
+        """Read a column of the inner SELECT, as its expression or as what it shows."""
         if not isinstance(part, exp.Column):
             return None
         place = self._place(part.name)
@@ -225,7 +227,7 @@ class _Building:
         return made if self.plain else Column(Shown(place, noises(made)), made.domain)
 
     def _finishing(self, part: exp.Expr, read: Read) -> Expression | None:
-        """A column, or where rows are put together a key, a total or a window."""
+        """Read a column, or where rows are put together a key, a total or a window."""
         if isinstance(part, exp.Window):
             made, domain = over(part, lambda each: self._read(each, self._finishing_no_window))
             return self.windows.setdefault(made, Column(Windowed(len(self.windows)), domain))

@@ -1,4 +1,4 @@
-"""Values that are given beside a question, for its ``?``, ``$1``, ``$name`` and ``:name``.
+"""Values can be given beside a question, for its ``?``, ``$1``, ``$name`` and ``:name``.
 
 A value becomes a literal of the parsed question, of the value's own type; it is never made text and read again, so no
 value can change what is asked. The question is the one with the literal written in: the same plan, the same stored
@@ -33,7 +33,7 @@ _ENDS |= {TokenType.R_BRACKET, TokenType.R_BRACE}
 
 @dataclass(frozen=True)
 class Place:
-    """Where a question names a parameter."""
+    """This is where a question names a parameter."""
 
     name: str
     first: int
@@ -47,7 +47,7 @@ class Place:
 
 
 def placed(tokens: list[Token]) -> tuple[list[Token], list[Place]]:
-    """The words of a question with every parameter written $name, and where they are; ``?`` is the next number."""
+    """Give the words of a question with every parameter written $name, and where they are; ``?`` is the next number."""
     made: list[Token] = []
     places: list[Place] = []
     highest = 0
@@ -71,7 +71,7 @@ def placed(tokens: list[Token]) -> tuple[list[Token], list[Place]]:
 
 
 def _named(tokens: list[Token], index: int) -> str | None:
-    """The name of the parameter that begins here, empty for ``?``; None where none begins."""
+    """Read the name of the parameter that begins here, empty for ``?``; None where none begins."""
     token = tokens[index]
     if token.token_type is TokenType.PLACEHOLDER:
         return ""
@@ -85,7 +85,7 @@ def _named(tokens: list[Token], index: int) -> str | None:
 
 
 def literals(places: list[Place], given: Parameters | None) -> dict[str, exp.Expr]:
-    """The literal of every parameter, by name; what is missing, surplus or no value is refused by name."""
+    """Make the literal of every parameter, by name; what is missing, surplus or no value is refused by name."""
     values = _by_name(given)
     asked = {each.name: each for each in reversed(places)}
     for name, place in asked.items():
@@ -112,7 +112,9 @@ def _by_name(given: Parameters | None) -> dict[str, Any]:
 
 
 def bound(statement: exp.Expr, places: list[Place], values: Mapping[str, exp.Expr]) -> exp.Expr:
-    """The statement with literals in the place of its parameters; a parameter that stands for no value is refused."""
+    """Put literals into the statement in the place of its parameters; a parameter that stands for no value is
+    refused.
+    """
     found = [node for node in statement.find_all(exp.Placeholder) if node.name in values]
     if len(found) != len(places) or not all(map(_is_value, found)):
         rule = "a parameter stands for a value, never for a name"
@@ -127,7 +129,7 @@ def _is_value(node: exp.Expr) -> bool:
 
 
 def written(text: str, places: list[Place], values: Mapping[str, exp.Expr]) -> str:
-    """The question as it is kept and shown to people, with the literals written in; it is not read again."""
+    """Write the question as it is kept and shown to people, with the literals written in; it is not read again."""
     return "".join(_pieces(text, places, values))
 
 
@@ -181,7 +183,7 @@ def _moment(written: str, kind: str) -> exp.Expr:
 
 
 def _number(value: Any) -> exp.Expr | None:
-    """A number as its digits; one below 0 is the opposite of its size, as where it is written."""
+    """Write a number as its digits; one below 0 is the opposite of its size, as where it is written."""
     if not isinstance(value, (int, float, Decimal, Fraction)) or not math.isfinite(value):
         return None
     size = abs(value)
@@ -193,7 +195,7 @@ def _number(value: Any) -> exp.Expr | None:
 
 
 def _decimal(size: Fraction) -> str | None:
-    """A fraction that has an end in decimal digits."""
+    """Write a fraction that has an end in decimal digits."""
     if size.denominator == 1:
         return str(size.numerator)
     for places in range(1, 100):

@@ -1,4 +1,4 @@
-"""What a subquery finds of a unit's rows: one row for each unit where it is grouped, or columns from windows."""
+"""A subquery finds something of a unit's rows: one row for each unit where it is grouped, or columns from windows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_WINDOWS = 20
 
 @dataclass(frozen=True)
 class Inside:
-    """What stands below a subquery's SELECT: its rows, and how their columns are named."""
+    """This stands below a subquery's SELECT: its rows, and how their columns are named."""
 
     relation: Relation
     resolve: Resolve
@@ -50,13 +50,13 @@ class Selected:
 
 
 def aggregates(select: exp.Select) -> list[exp.Expr]:
-    """The aggregates of a SELECT that stand in no window."""
+    """List the aggregates of a SELECT that stand in no window."""
     walks = (item.walk(prune=lambda each: isinstance(each, exp.Window)) for item in select.expressions)
     return [node for walk in walks for node in walk if is_aggregate(node)]
 
 
 def per_unit(select: exp.Select, inside: Inside) -> Selected:
-    """One row for each unit that a subquery's rows are of."""
+    """Make one row for each unit that a subquery's rows are of."""
     if inside.unit is None:
         rule = "every row is a unit here, so each group by unit would be one row"
         raise refuse(select, "rows-are-units", rule, "leave out GROUP BY and use the columns as they are")
@@ -90,7 +90,7 @@ def per_unit(select: exp.Select, inside: Inside) -> Selected:
 
 
 def _grouped(select: exp.Select, inside: Inside) -> list[exp.Expr]:
-    """What GROUP BY names: columns, items of SELECT by alias or number, or all that is no aggregate."""
+    """Read what GROUP BY names: columns, items of SELECT by alias or number, or all that is no aggregate."""
     group = select.args.get("group")
     if group is None:
         return []
@@ -128,7 +128,7 @@ def _key(node: exp.Expr, inside: Inside) -> Expression:
 
 @dataclass
 class _Reading:
-    """The results found so far, while a subquery's columns are read."""
+    """This collects results while a subquery's columns are read."""
 
     inside: Inside
     keys: list[Expression]
@@ -149,7 +149,7 @@ class _Reading:
         return PerUnit(self.inside.relation, self.source, keys, tuple(results), single)
 
     def read(self, node: exp.Expr, named: dict[str, Expression] | None = None) -> Expression:
-        """An expression over keys and results; ``named`` are columns of the subquery that may be named too."""
+        """Read an expression over keys and results; ``named`` are columns of the subquery that may be named too."""
 
         def own(part: exp.Expr, _: object) -> Expression | None:
             measure = self._measure(part)
@@ -197,13 +197,13 @@ class _Reading:
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """A name that no other column has."""
+    """Find a name that no other column has."""
     return next(each for each in (name, *(f"{name} ({n})" for n in range(2, 10_000))) if each not in taken)
 
 
 @dataclass
 class WindowColumns:
-    """The window functions found so far, while the columns of a row-wise subquery are read."""
+    """This collects window functions while the columns of a row-wise subquery are read."""
 
     inside: Inside
     functions: dict[WindowFunction, str] = field(default_factory=dict)
@@ -222,12 +222,12 @@ class WindowColumns:
 
     @property
     def relation(self) -> Relation:
-        """The rows with the columns found."""
+        """Give the rows with the columns found."""
         functions = sorted((name, function) for function, name in self.functions.items())
         return Window(self.inside.relation, self._source, tuple(functions)) if functions else self.inside.relation
 
     def read(self, node: exp.Expr, named: Mapping[str, Expression] | None = None) -> Expression:
-        """An expression over a row and what windows find for it."""
+        """Read an expression over a row and what windows find for it."""
 
         def own(part: exp.Expr, _: object) -> Expression | None:
             if isinstance(part, exp.Window):
@@ -240,7 +240,7 @@ class WindowColumns:
         return reading(node, own)
 
     def condition(self, qualify: exp.Qualify, named: Mapping[str, Expression]) -> Expression:
-        """What QUALIFY says of a row; it may name the subquery's own columns."""
+        """Read what QUALIFY says of a row; it may name the subquery's own columns."""
         predicate = self.read(qualify.this, {name.lower(): made for name, made in named.items()})
         if predicate.domain.type is not Type.BOOLEAN:
             raise refuse(qualify, "type-mismatch", "QUALIFY is true or false", "compare a place with a number")

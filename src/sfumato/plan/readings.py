@@ -1,4 +1,4 @@
-"""What is read exactly, as frozen values; each says how far one unit can move it.
+"""Readings are exact, as frozen values; each says how far one unit can move it.
 
 An engine is asked for a ``Reading``: a bounded plan and what of it is read, in one pass. What a mechanism sees is a
 view of what the engine gave: one measure's columns, or a linear transform of them. Its sensitivity is derived from what
@@ -52,28 +52,30 @@ _LARGEST = (1 << 62) - 1
 
 @dataclass(frozen=True)
 class Reading(Generic[E]):
-    """What an engine reads exactly of a bounded plan; its type says what the engine gives."""
+    """A reading is what an engine reads exactly of a bounded plan; its type says what the engine gives."""
 
     bounded: Bounded
 
 
 @dataclass(frozen=True)
 class GroupTotals(Reading[Integers]):
-    """Totals of groups that are known beforehand: a row for each group in this order, a column for each coordinate of
-    each measure. A group without rows has zeros.
+    """These are totals of groups that are known beforehand: a row for each group in this order, a column for each
+    coordinate of each measure. A group without rows has zeros.
     """
 
     groups: tuple[GroupKey, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many groups and how many coordinates there are."""
+        """Count the groups and the coordinates."""
         return len(self.groups), sum(each.coordinates for each in self.bounded.measures)
 
 
 @dataclass(frozen=True)
 class Found:
-    """Keys that rows have, and the totals of their groups, exactly. PRIVATE: which keys there are is private too."""
+    """These are the keys that rows have, and the totals of their groups, exactly. PRIVATE: which keys there are is
+    private too.
+    """
 
     holders: Integers
     """For each key, how many units have a row that counts."""
@@ -86,7 +88,9 @@ class Found:
     totals: Integers
 
     def of(self, keys: Places, declared: int) -> Integers:
-        """The totals of these keys, each with all declared values of the others in order; zeros where no row is."""
+        """Give the totals of these keys, each with all declared values of the others in order; zeros where no row
+        is.
+        """
         place = np.full(len(self.holders), -1, np.intp)
         place[keys] = np.arange(len(keys))
         at = place[self.key]
@@ -98,7 +102,7 @@ class Found:
 
 @dataclass(frozen=True)
 class FoundTotals(Reading[Found]):
-    """Totals of groups that are found in the data, where the values of some keys are not declared.
+    """These are totals of groups that are found in the data, where the values of some keys are not declared.
 
     The last measure of the plan counts who holds a key: for each combination of the values of the keys that are found,
     whatever the others are, the units with a row that counts.
@@ -111,7 +115,7 @@ class FoundTotals(Reading[Found]):
 
     @property
     def others(self) -> tuple[int, ...]:
-        """The places of the other keys."""
+        """List the places of the other keys."""
         return tuple(index for index in range(len(self.bounded.plan.keys)) if index not in self.found)
 
 
@@ -122,25 +126,25 @@ class View(Protocol):
     def bounded(self) -> Bounded: ...
 
     def of(self, totals: Integers) -> Integers:
-        """The exact values, from the totals of every measure of the plan."""
+        """Give the exact values, from the totals of every measure of the plan."""
         ...
 
 
 @dataclass(frozen=True)
 class Totals:
-    """The whole totals of one measure: for every group, its coordinates."""
+    """These are the whole totals of one measure: for every group, its coordinates."""
 
     bounded: Bounded
     measure: int = 0
 
     @property
     def scaled(self) -> Scaled:
-        """The measure in whole steps."""
+        """Give the measure in whole steps."""
         return self.bounded.measures[self.measure]
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """What one unit can change, under the neighbours that the plan was bounded for."""
+        """Bound what one unit can change, under the neighbours that the plan was bounded for."""
         return self.scaled.sensitivity
 
     def of(self, totals: Integers) -> Integers:
@@ -149,37 +153,39 @@ class Totals:
 
 
 class Weights(Protocol):
-    """A whole-number matrix: one row for each candidate, one column for each group."""
+    """Weights are a whole-number matrix: one row for each candidate, one column for each group."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many candidates and how many groups there are."""
+        """Count the candidates and the groups."""
         ...
 
     @property
     def column_spread(self) -> int:
-        """The largest difference within a column that has a 0 added."""
+        """Find the largest difference within a column that has a 0 added."""
         ...
 
     @property
     def row_spread(self) -> int:
-        """The largest difference within a row that has a 0 added."""
+        """Find the largest difference within a row that has a 0 added."""
         ...
 
     @property
     def chain(self) -> bool:
-        """Whether the columns, and one of zeros before them, can be ordered so that none falls in any row."""
+        """Tell whether the columns, and one of zeros before them, can be ordered so that none falls in any row."""
         ...
 
     def scores(self, counts: Integers) -> Integers:
-        """Every candidate's score. Counts beyond what 64 bits hold are cut, which moves no two further apart."""
+        """Compute every candidate's score. Counts beyond what 64 bits hold are cut, which moves no two further
+        apart.
+        """
         ...
 
 
 @codec.value("weight-matrix")
 @dataclass(frozen=True)
 class Matrix:
-    """Weights that are written out, row by row."""
+    """A matrix has weights that are written out, row by row."""
 
     rows: tuple[tuple[int, ...], ...]
 
@@ -217,7 +223,8 @@ class Matrix:
 @codec.value("weight-thresholds")
 @dataclass(frozen=True)
 class Thresholds:
-    """Candidate h scores ``values[h]`` for every row of a group that reaches it: p·#{bids ≥ p}, for instance.
+    """Thresholds let candidate h score ``values[h]`` for every row of a group that reaches it: p·#{bids ≥ p}, for
+    instance.
 
     The values rise. ``reached[g]`` says how many of the candidates, from the first on, the rows of group g reach. The
     columns are a chain by construction: who reaches more candidates scores for all that others score for.
@@ -253,7 +260,7 @@ class Thresholds:
         return True
 
     def supports(self, counts: Integers) -> Integers:
-        """How many rows reach each candidate."""
+        """Count the rows that reach each candidate."""
         exactly, most = np.zeros(len(self.values) + 1, np.int64), _LARGEST // counts.size
         np.add.at(exactly, np.array(self.reached), np.clip(counts, -most, most))
         return np.cumsum(exactly[::-1])[::-1][1:]
@@ -264,7 +271,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class LinearTotals:
-    """Whole-number combinations of one total per group, to which noise is added."""
+    """These are whole-number combinations of one total per group, to which noise is added."""
 
     totals: Totals
     weights: Matrix
@@ -278,7 +285,7 @@ class LinearTotals:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """What one unit can change: see the theorem of combinations above."""
+        """Bound what one unit can change: see the theorem of combinations above."""
         moved, columns = self.totals.sensitivity, list(zip(*self.weights.rows, strict=True))
         return Sensitivity(
             len(self.weights.rows),
@@ -299,7 +306,7 @@ def _require_one_total(totals: Totals) -> None:
 
 @dataclass(frozen=True)
 class LinearScores:
-    """Scores of candidates as a whole-number linear transform of one total per group."""
+    """These are scores of candidates as a whole-number linear transform of one total per group."""
 
     totals: Totals
     weights: Weights
@@ -315,12 +322,12 @@ class LinearScores:
 
     @property
     def neighbours(self) -> Neighbours:
-        """The relation that the spread is stated for."""
+        """Name the relation that the spread is stated for."""
         return self.totals.sensitivity.neighbours
 
     @property
     def spread(self) -> Fraction:
-        """How much further one unit can move one score up than another: see the theorem above."""
+        """Bound how much further one unit can move one score up than another: see the theorem above."""
         moved, scaled = self.totals.sensitivity, self.totals.scaled
         most = moved.total * self.weights.column_spread
         if self.neighbours is Neighbours.REPLACE and self.weights.chain and not scaled.signed:
@@ -333,7 +340,8 @@ class LinearScores:
 
 @dataclass(frozen=True)
 class Supports:
-    """How many rows reach each candidate, of which one number is measured: that of a candidate chosen before.
+    """This reads how many rows reach each candidate, of which one number is measured: that of a candidate chosen
+    before.
 
     Every row reaches a candidate or not, so one unit moves the number by at most its contribution, whichever candidate
     it is, and by no more when it is replaced.
@@ -357,7 +365,7 @@ class Supports:
 
 @dataclass(frozen=True)
 class Holders:
-    """How many units hold each key that is found, which is what decides whether the key may be shown.
+    """This reads how many units hold each key that is found, which is what decides whether the key may be shown.
 
     One unit is in at most g groups, crossed with declared keys or not, so it holds at most g keys: counts of distinct
     units move by 1 in at most g of them. Where the rows of one unit are counted, they move by at most g in all.
@@ -371,12 +379,12 @@ class Holders:
 
     @property
     def most(self) -> int:
-        """How many keys one unit can hold; or how many rows, where those are counted."""
+        """Bound how many keys one unit can hold; or how many rows, where those are counted."""
         return int(self._scaled.added.total)
 
     @property
     def weighted(self) -> bool:
-        """Whether one unit can count more than once in one key."""
+        """Tell whether one unit can count more than once in one key."""
         return self._scaled.added.per_group > 1
 
     @property
@@ -384,14 +392,14 @@ class Holders:
         return self._scaled.sensitivity.neighbours
 
     def of(self, totals: Integers) -> Integers:
-        """The counts as they were found, one for each key."""
+        """Give the counts as they were found, one for each key."""
         return totals
 
 
 @dataclass(frozen=True)
 class GroupSizes:
-    """How many of the groups have each total, from 0 to ``most`` or more: where edges are counted by their nodes, the
-    histogram of degrees.
+    """This reads how many of the groups have each total, from 0 to ``most`` or more: where edges are counted by their
+    nodes, the histogram of degrees.
 
     *Claim.* A unit that changes the totals of k groups moves the histogram by at most 2k in all and by at most k in one
     place. *Proof.* A group is in one place of the histogram. When its total changes it leaves one place and enters

@@ -1,4 +1,4 @@
-"""Why an expression is refused, and the nearest thing that works."""
+"""A refused expression is told why, with the nearest thing that works."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _NAMES = {
 
 
 def refusal(node: exp.Expr) -> Unsupported:
-    """What to say about a part of the question that is not understood."""
+    """Make the refusal of a part of the question that is not understood."""
     for classes, (code, rule, fix) in _CLASSES:
         if isinstance(node, classes):
             return Unsupported(code, rule, fix=fix)

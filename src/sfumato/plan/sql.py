@@ -1,4 +1,4 @@
-"""A SELECT over one private table as a query: what is measured, and what is done with the noisy numbers."""
+"""A SELECT over one private table becomes a query: what is measured, and what is done with the noisy numbers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _query(select: exp.Select, catalog: Catalog) -> Query:
 
 
 def _measuring(select: exp.Select, catalog: Catalog) -> Query:
-    """The query of a SELECT that reads rows of tables."""
+    """Read the query of a SELECT that reads rows of tables."""
     for part, value in select.args.items():
         if value and part not in _CLAUSES:
             raise refuse(
@@ -110,7 +110,7 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
 
 
 class _Building:
-    """The keys and the measures found so far, while the answer's columns are read."""
+    """This collects keys and measures while the answer's columns are read."""
 
     def __init__(self, source: Rows, grouped: Grouping, aggregated: bool) -> None:
         self.source, self.keys, self.sets = source, grouped.keys, grouped.sets
@@ -124,12 +124,12 @@ class _Building:
         self._attempt = remembering(source.resolve)
 
     def _shown(self, index: int) -> Domain:
-        """What a key may be in the answer: NULL too in rows of sets that do not have it."""
+        """Say what a key may be in the answer: NULL too in rows of sets that do not have it."""
         domain = self.keys[index].domain
         return replace(domain, nullable=domain.nullable or any(index not in each for each in self.sets))
 
     def measure(self, found: Measure) -> Column:
-        """The column of a measure: equal measures are measured once."""
+        """Find the column of a measure: equal measures are measured once."""
         return self.measures.setdefault(found, Column(Result(len(self.measures), found.noises), found.result))
 
     def key(self, node: exp.Expr, attempt: Callable[[exp.Expr], Expression | None] | None = None) -> Column | None:
@@ -140,7 +140,7 @@ class _Building:
         return None if made is None else self._named.get(made)
 
     def grouping(self, node: exp.Expr) -> Expression:
-        """GROUPING(a, b): one binary digit for each key, 1 where a row is a subtotal over it."""
+        """Read GROUPING(a, b): one binary digit for each key, 1 where a row is a subtotal over it."""
         found = [self.key(each) for each in node.expressions]
         if not found or None in found or len(found) > _MOST_BITS:
             rule = f"GROUPING takes keys of GROUP BY, at most {_MOST_BITS}"
@@ -154,7 +154,7 @@ class _Building:
         return made
 
     def renamed(self) -> Callable[[exp.Expr], Expression | None]:
-        """Reads parts over rows where the answer's own names stand for what they were read from."""
+        """Read parts over rows where the answer's own names stand for what they were read from."""
 
         def resolve(qualifier: str | None, name: str) -> Expression:
             given = None if qualifier is not None else self.outputs.get(name.lower())
@@ -179,7 +179,7 @@ def _output(item: exp.Expr, building: _Building) -> Output:
 
 
 def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) -> Expression:
-    """An expression over keys and measures: each key or aggregate is a column, the rest is made from them.
+    """Read an expression over keys and measures: each key or aggregate is a column, the rest is made from them.
 
     ``renamed`` says that the answer's own names may stand for what they mean.
     """
@@ -277,7 +277,7 @@ def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, 
 
 
 def _countable(table: Described) -> str:
-    """How units are counted in a table."""
+    """Say how units are counted in a table."""
     if table.every_row:
         return "use COUNT(*): every row is a unit here"
     if table.id is None:

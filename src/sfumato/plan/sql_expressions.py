@@ -1,4 +1,4 @@
-"""SQL text's expressions as ours: a table of what is understood; everything else is refused with its place.
+"""Expressions of SQL text become ours by a table of what is understood; everything else is refused with its place.
 
 The parser rewrites what people type into its own classes and sets flags on them, so every class below names the parts
 it reads: a part that is set and not named is refused, never dropped.
@@ -36,7 +36,7 @@ def expression(node: Node, resolve: Resolve) -> Expression:
 
 
 def reading(node: Node, own: Own) -> Expression:
-    """The same, with a say in it: ``own`` reads the parts it knows by itself, such as columns, and is asked first."""
+    """Read parts with a say in it: ``own`` reads the parts it knows by itself, such as columns, and is asked first."""
     if _depth(node) > DEEPEST:
         raise located(Unsupported("too-deep", f"at most {DEEPEST} levels are read", fix="use IN, or a subquery"), node)
 
@@ -50,7 +50,7 @@ def reading(node: Node, own: Own) -> Expression:
 
 
 def remembering(resolve: Resolve) -> Callable[[Node], Expression | None]:
-    """Reads parts of one text, each once; None for those that are not understood, such as aggregates."""
+    """Read parts of one text, each once; None for those that are not understood, such as aggregates."""
     known: dict[int, Expression | None] = {}
 
     def read(part: Node) -> Expression:
@@ -72,7 +72,7 @@ def remembering(resolve: Resolve) -> Callable[[Node], Expression | None]:
 
 
 def located(error: Unsupported, node: Node) -> Unsupported:
-    """The refusal with the place of the node, unless it already has one."""
+    """Give a refusal the place of the node, unless it already has one."""
     if error.line is not None:
         return error
     line, column = position(node)
@@ -81,7 +81,7 @@ def located(error: Unsupported, node: Node) -> Unsupported:
 
 
 def position(node: Node) -> tuple[int | None, int | None]:
-    """Line and column, from 1, where the node begins, or what is nearest to it."""
+    """Give the line and column, from 1, where the node begins, or what is nearest to it."""
     within = [_start(each) for each in node.walk()]
     found = [each for each in within if each is not None]
     if found:
@@ -97,7 +97,7 @@ def _start(node: Node) -> tuple[int, int] | None:
 
 
 def _depth(node: Node) -> int:
-    """Levels below the node, counted without recursion; a chain of AND, OR or || is one."""
+    """Count the levels below the node, counted without recursion; a chain of AND, OR or || is one."""
     deepest, stack = 0, [(node, 1)]
     while stack:
         found, depth = stack.pop()
@@ -111,7 +111,7 @@ _CHAINS = (exp.And, exp.Or, exp.DPipe)
 
 
 def _operands(node: Node) -> list[Node]:
-    """a AND b AND c as three, in order."""
+    """Give a AND b AND c as three, in order."""
     found: list[Node] = []
     stack = [node]
     while stack:
@@ -181,7 +181,7 @@ def _null(_: exp.Null, __: Read) -> Expression:
 
 
 def _plain(name: str, *parts: str) -> tuple[Reader, frozenset[str]]:
-    """A class whose parts are the function's arguments in order; one may be a list, the last may be missing."""
+    """Read a class whose parts are the function's arguments in order; one may be a list, the last may be missing."""
 
     def reader(node: Node, read: Read) -> Expression:
         return call(name, *(read(each) for each in _parts(node, parts)))
@@ -249,7 +249,7 @@ def _is(node: exp.Is, read: Read) -> Expression:
         return call("IS NULL", read(node.this))
     if isinstance(tested, exp.Boolean):
         return call("IS TRUE" if tested.this else "IS FALSE", read(node.this))
-    raise Unsupported("is", "IS is followed by NULL, TRUE or FALSE", fix="compare with =")
+    raise Unsupported("is", "only NULL, TRUE or FALSE can follow IS", fix="compare with =")
 
 
 def _case(node: exp.Case, read: Read) -> Expression:
@@ -259,7 +259,9 @@ def _case(node: exp.Case, read: Read) -> Expression:
         return call("CASE", *(read(each) for pair in pairs for each in pair), *default)
     operand = read(node.this)
     if size(operand) > _LARGEST_OPERAND:
-        raise Unsupported("case-operand", "what stands after CASE must be simple", fix="name it in a subquery first")
+        raise Unsupported(
+            "case-operand", "CASE can compare only a simple expression", fix="name it in a subquery first"
+        )
     tested = [each for when, then in pairs for each in (call("=", operand, read(when)), read(then))]
     return call("CASE", *tested, *default)
 
@@ -298,7 +300,9 @@ def _between(node: exp.Between, read: Read) -> Expression:
 
 
 def _distinct(differ: bool) -> tuple[Reader, frozenset[str]]:
-    """IS [NOT] DISTINCT FROM: a comparison in which two missing values are equal, and the answer never is missing."""
+    """Read IS [NOT] DISTINCT FROM: a comparison in which two missing values are equal, and the answer never is
+    missing.
+    """
 
     def reader(node: Node, read: Read) -> Expression:
         x, y = read(node.this), read(node.expression)
@@ -316,7 +320,7 @@ def _moved(node: exp.DateAdd, read: Read) -> Expression:
 
 
 def _contains(node: exp.Contains, read: Read) -> Expression:
-    """A pattern that is LIKE's where no letter of it means more there; else it is seen by taking it out."""
+    """Read a pattern as LIKE's where no letter of it means more there; else it is seen by taking it out."""
     x, part = read(node.this), read(node.expression)
     sought = str(written(part, Type.TEXT, "the text to find"))
     if not sought or not {"%", "_"}.intersection(sought):
@@ -352,7 +356,7 @@ def _unit(node: Node) -> str:
 
 
 def _sum(name: str, sign: int) -> tuple[Reader, frozenset[str]]:
-    """+ and −, of numbers or of a date and an interval."""
+    """Read + and −, of numbers or of a date and an interval."""
 
     def reader(node: Node, read: Read) -> Expression:
         if isinstance(node.expression, exp.Interval):

@@ -1,4 +1,6 @@
-"""Expressions over noisy rows, from SQL: which functions may be applied to them, aggregates of them and windows."""
+"""Expressions over noisy rows are read from SQL: which functions may be applied to them, aggregates of them and
+windows.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ def check_finishing(made: Expression, node: exp.Expr) -> None:
 
 
 def row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
-    """An aggregate over noisy rows, and what is known of it."""
+    """Read an aggregate over noisy rows, and what is known of it."""
     where, inner = None, node
     if isinstance(node, exp.Filter):
         where, inner = read(node.expression.this), node.this
@@ -61,7 +63,7 @@ def row_total(node: exp.Expr, read: Read) -> tuple[RowTotal, Domain]:
 
 
 def over(node: exp.Window, read: Read) -> tuple[Over, Domain]:
-    """A window over noisy rows, and what is known of it."""
+    """Read a window over noisy rows, and what is known of it."""
     for part, value in node.args.items():
         if value and part not in ("this", "partition_by", "order", "over"):
             rule = "a window over noisy rows is OVER ([PARTITION BY …] [ORDER BY …])"

@@ -1,4 +1,4 @@
-"""From text to one SELECT, without ever being hurt by the text."""
+"""A text becomes one SELECT, without ever doing harm."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def select(text: object, parameters: Parameters | None = None) -> exp.Select:
 
 
 def written(text: str, parameters: Parameters | None) -> str:
-    """A question as it is kept and shown to people, with the values of its parameters in their places."""
+    """Write a question as it is kept and shown to people, with the values of its parameters in their places."""
     if parameters is None:
         return text
     _, places = placed(_tokens(text))
@@ -56,7 +56,9 @@ TABLES = ""
 
 
 def listing(text: object) -> str | None:
-    """What a text asks to be listed: one table's columns, by its name, or the ``TABLES``; None for any other text."""
+    """Read what a text asks to be listed: one table's columns, by its name, or the ``TABLES``; None for any other
+    text.
+    """
     if not isinstance(text, str) or not _LISTING.match(text):
         return None
     statement = _statement(text, None)
@@ -76,7 +78,7 @@ _LISTING = re.compile(r"\s*(SHOW|DESCRIBE|DESC|SUMMARIZE|PRAGMA)\b", re.IGNORECA
 
 
 def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
-    """The one statement in a text, with literals in the place of its parameters."""
+    """Parse the one statement in a text, with literals in the place of its parameters."""
     if not isinstance(text, str):
         raise Unsupported("not-text", "a question is SQL text", fix="give it as one string")
     if len(text) > LONGEST:
@@ -114,7 +116,9 @@ _SCHEMAS = ("main", "public", "sfumato")
 
 
 def _usual(statement: exp.Select) -> exp.Select:
-    """The same in the words that are read: LIMIT for FETCH FIRST, tables without a schema, composed accents."""
+    """Rewrite a statement in the words that are read: LIMIT for FETCH FIRST, tables without a schema, composed
+    accents.
+    """
     named = {each.alias.lower() for each in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
         if table.name.lower() not in named:  # what WITH defines has no schema
@@ -193,7 +197,7 @@ def _not_sql(error: SqlglotError) -> Unsupported:
 
 
 def fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
-    """A part of a statement of the given kind, read by the same parser and within the same limits."""
+    """Read a part of a statement of the given kind, by the same parser and within the same limits."""
     if not isinstance(text, str) or "\0" in text or not _encodable(text):
         raise Unsupported("not-text", "an expression is SQL text", fix="give it as one string")
     if len(text) > LONGEST:

@@ -1,4 +1,4 @@
-"""Refusals of whole statements: placed in the text, with the nearest thing that works."""
+"""Refusals of whole statements are placed in the text, with the nearest thing that works."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sfumato.safe_text import printable
 
 
 def refuse(node: exp.Expr, code: str, rule: str, fix: str) -> Unsupported:
-    """The refusal of a node where it begins."""
+    """Refuse a node where it begins."""
     line, column = position(node)
     return Unsupported(code, rule, fix=fix, line=line, column=column)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """How a fix for an unknown name goes on: the closest known one, or all of them."""
+    """Say how a fix for an unknown name goes on: the closest known one, or all of them."""
     names = sorted(known)
     close = difflib.get_close_matches(word[:100].lower(), [name.lower() for name in names], n=1)
     if close:
@@ -31,7 +31,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as it is written in SQL: within quotes where it needs them.
+    """Write a name as it is written in SQL: within quotes where it needs them.
 
     >>> quoted("age"), quoted("Total Cost €")
     ('age', '"Total Cost €"')
@@ -45,7 +45,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def shown(node: exp.Expr) -> str:
-    """The analyst's own text of a node, cut short."""
+    """Show the analyst's own text of a node, cut short."""
     try:
         text = printable(node.name if isinstance(node, exp.Literal) else node.sql(dialect="duckdb"))
     except (ValueError, RecursionError):

@@ -1,4 +1,6 @@
-"""SQL's aggregates over one unit's rows, as measures: what a subquery that is grouped by the unit may find of it."""
+"""SQL's aggregates over one unit's rows become measures: a subquery that is grouped by the unit may find these of
+it.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,12 @@ _HARMLESS = {"this", "expression", "big_int"}
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a part of the text finds one value from several rows."""
+    """Tell whether a part of the text finds one value from several rows."""
     return isinstance(node, (exp.Filter, exp.AggFunc, exp.IgnoreNulls, exp.First, exp.Last))
 
 
 def unit_measure(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure | None:
-    """The measure that a part of a subquery is, or None; at most so many rows of a unit count."""
+    """Read the measure that a part of a subquery is, or None; at most so many rows of a unit count."""
     if isinstance(node, exp.Least):
         return _capped(node, resolve)
     if not is_aggregate(node):
@@ -46,7 +48,7 @@ def unit_measure(node: exp.Expr, resolve: Resolve, rows: int) -> UnitMeasure | N
 
 
 def _capped(node: exp.Least, resolve: Resolve) -> UnitMeasure | None:
-    """LEAST(COUNT(*), 50): a count with a cap that is written."""
+    """Read LEAST(COUNT(*), 50): a count with a cap that is written."""
     parts = [node.this, *node.expressions]
     counts = [each for each in parts if isinstance(_inside(each), (exp.Count, exp.CountIf))]
     others = [each for each in parts if isinstance(each, exp.Literal) and not each.is_string and each.this.isdigit()]
@@ -104,12 +106,12 @@ def _count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: 
 
 
 def both(first: Expression | None, second: Expression) -> Expression:
-    """The two tests together."""
+    """Join the two tests by AND."""
     return second if first is None else call("AND", *sorted((first, second), key=repr))
 
 
 def _value(node: exp.Expr, resolve: Resolve) -> Expression:
-    """What an aggregate of one value is about."""
+    """Read what an aggregate of one value is about."""
     if not isinstance(node.this, exp.Expr) or isinstance(node.this, (exp.Distinct, exp.Order, exp.Star)):
         raise refuse(node, "aggregate", f"{shown(node)} is not found of one unit's rows", f"use {_WANTED}")
     return expression(node.this, resolve)
@@ -161,7 +163,7 @@ def _first(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int
 
 
 def _arg(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
-    """ARG_MIN(x, y): x where y is least, of the rows that have both."""
+    """Read ARG_MIN(x, y): x where y is least, of the rows that have both."""
     value, key = expression(node.this, resolve), expression(node.expression, resolve)
     there = both(call("NOT", call("IS NULL", key)), call("NOT", call("IS NULL", value)))
     most = isinstance(node, exp.ArgMax)
@@ -169,7 +171,7 @@ def _arg(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) 
 
 
 def first(value: Expression, written: tuple[Order, ...], where: Expression | None, *, last: bool) -> UnitFirst:
-    """The value of the first row, or of the last; the value itself decides between rows that tie."""
+    """Read the value of the first row, or of the last; the value itself decides between rows that tie."""
     by_value = Order(value, descending=False, nulls_first=False)
     tied = () if value in {each.expression for each in written} else (by_value,)
     order = (*written, *tied)
@@ -177,12 +179,12 @@ def first(value: Expression, written: tuple[Order, ...], where: Expression | Non
 
 
 def _turned(order: Order) -> Order:
-    """The same order from its other end."""
+    """Give the same order from its other end."""
     return replace(order, descending=not order.descending, nulls_first=not order.nulls_first)
 
 
 def orders(node: exp.Order, resolve: Resolve) -> tuple[Order, ...]:
-    """What an ORDER BY inside an aggregate or a window says."""
+    """Read what an ORDER BY inside an aggregate or a window says."""
     found = []
     for each in node.expressions:
         if not isinstance(each, exp.Ordered) or each.args.get("with_fill"):

@@ -1,5 +1,4 @@
-"""What can be found of one unit's rows: each result is one value for the unit, within a range derived from what is
-declared.
+"""Each result found of one unit's rows is one value for the unit, within a range derived from what is declared.
 
 A result is a function of the unit's own rows, so a relation of results is unit-wise whatever they are; the range is
 what bounds a sum over units. With at most ``cap`` rows counted, a count lies in [0, cap] (in [1, cap] where every row
@@ -31,35 +30,35 @@ _FINE = 2**48
 
 
 class UnitMeasure(Protocol):
-    """What is found of the rows of one unit."""
+    """A unit measure is what is found of the rows of one unit."""
 
     name: ClassVar[str]
     """What SQL calls it."""
 
     @property
     def where(self) -> Expression | None:
-        """Which rows count; all of them when there is no test."""
+        """Say which rows count; all of them when there is no test."""
         ...
 
     @property
     def value(self) -> Expression | None:
-        """What it is about; None where rows are counted."""
+        """Say what it is about; None where rows are counted."""
         ...
 
     @property
     def domain(self) -> Domain:
-        """What the result can be: it is clamped to it."""
+        """Say what the result can be: it is clamped to it."""
         ...
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """What is evaluated on the unit's rows."""
+        """List what is evaluated on the unit's rows."""
         ...
 
 
 @dataclass(frozen=True)
 class _OfValue:
-    """What is found of one value of each row."""
+    """These measures are found of one value of each row."""
 
     value: Expression
     where: Expression | None = None
@@ -70,14 +69,14 @@ class _OfValue:
 
     @property
     def nullable(self) -> bool:
-        """Whether a unit whose rows are all there may have no result."""
+        """Tell whether a unit whose rows are all there may have no result."""
         return self.value.domain.nullable or self.where is not None
 
 
 @codec.value("unit-count")
 @dataclass(frozen=True)
 class UnitCount:
-    """The number of a unit's rows, at most the cap."""
+    """This is the number of a unit's rows, at most the cap."""
 
     where: Expression | None
     cap: int
@@ -99,7 +98,7 @@ class UnitCount:
 @codec.value("unit-distinct")
 @dataclass(frozen=True)
 class UnitDistinct(_OfValue):
-    """The number of different values in a unit's rows, NULL aside, at most the cap."""
+    """This is the number of different values in a unit's rows, NULL aside, at most the cap."""
 
     cap: int = 1
     name: ClassVar[str] = "COUNT DISTINCT"
@@ -113,19 +112,19 @@ class UnitDistinct(_OfValue):
 @codec.value("unit-sum")
 @dataclass(frozen=True)
 class UnitSum(_OfValue):
-    """The sum of a bounded value over a unit's rows; NULL where no row has one."""
+    """This is the sum of a bounded value over a unit's rows; NULL where no row has one."""
 
     cap: int = 1
     name: ClassVar[str] = "SUM"
 
     @property
     def step(self) -> Fraction:
-        """What is added up is a whole number of these."""
+        """Give the step of which what is added up is a whole number."""
         return _step(self.value, self.cap)
 
     @property
     def held(self) -> tuple[int, int]:
-        """The least and the greatest sum, in steps."""
+        """Bound the least and the greatest sum, in steps."""
         low, high = steps_held(self.value, self.step)
         return min(low, self.cap * low), max(high, self.cap * high)
 
@@ -146,7 +145,7 @@ class UnitSum(_OfValue):
 @codec.value("unit-mean")
 @dataclass(frozen=True)
 class UnitMean(_OfValue):
-    """The mean of a bounded value over a unit's rows; NULL where no row has one."""
+    """This is the mean of a bounded value over a unit's rows; NULL where no row has one."""
 
     name: ClassVar[str] = "AVG"
 
@@ -163,7 +162,7 @@ class UnitMean(_OfValue):
 @codec.value("unit-least")
 @dataclass(frozen=True)
 class UnitLeast(_OfValue):
-    """The least value in a unit's rows; NULL where no row has one."""
+    """This is the least value in a unit's rows; NULL where no row has one."""
 
     name: ClassVar[str] = "MIN"
 
@@ -175,7 +174,7 @@ class UnitLeast(_OfValue):
 @codec.value("unit-greatest")
 @dataclass(frozen=True)
 class UnitGreatest(_OfValue):
-    """The greatest value in a unit's rows; NULL where no row has one."""
+    """This is the greatest value in a unit's rows; NULL where no row has one."""
 
     name: ClassVar[str] = "MAX"
 
@@ -187,7 +186,7 @@ class UnitGreatest(_OfValue):
 @codec.value("unit-any")
 @dataclass(frozen=True)
 class UnitAny(_OfValue):
-    """Whether a test holds in one of a unit's rows; NULL where it is NULL in all of them."""
+    """This tells whether a test holds in one of a unit's rows; NULL where it is NULL in all of them."""
 
     name: ClassVar[str] = "BOOL_OR"
 
@@ -199,7 +198,7 @@ class UnitAny(_OfValue):
 @codec.value("unit-all")
 @dataclass(frozen=True)
 class UnitAll(_OfValue):
-    """Whether a test fails in none of a unit's rows; NULL where it is NULL in all of them."""
+    """This tells whether a test fails in none of a unit's rows; NULL where it is NULL in all of them."""
 
     name: ClassVar[str] = "BOOL_AND"
 
@@ -211,7 +210,8 @@ class UnitAll(_OfValue):
 @codec.value("unit-first")
 @dataclass(frozen=True)
 class UnitFirst(_OfValue):
-    """The value in the first of a unit's rows by an order; of rows that tie in it, the first by the value itself.
+    """This is the value in the first of a unit's rows by an order; of rows that tie in it, the first by the value
+    itself.
 
     The last row is the first of the order turned around.
     """
@@ -230,13 +230,13 @@ class UnitFirst(_OfValue):
 
 
 def steps_held(value: Expression, step: Fraction) -> tuple[int, int]:
-    """The least and the greatest number of steps of one value."""
+    """Give the least and the greatest number of steps of one value."""
     low, high = value_range(value)
     return math.floor(low / step), math.ceil(high / step)
 
 
 def _step(value: Expression, rows: int) -> Fraction:
-    """The declared grid, or a power of two so fine that nothing is lost; coarser until sums are doubles."""
+    """Take the declared grid, or a power of two so fine that nothing is lost; coarser until sums are doubles."""
     if value.domain.type is Type.INTEGER:
         return Fraction(1)
     largest = max(map(abs, value_range(value))) * rows or Fraction(1)

@@ -1,4 +1,4 @@
-"""What a question may miss because nobody declared it, told from the policy and the plan alone.
+"""A question may miss something because nobody declared it: that is told from the policy and the plan alone.
 
 A cell that is none of its column's declared values is missing (NULL) once it is scanned, unless the column names an
 ``other``. So a condition that such a cell would meet loses its row, a group that is not there for NULL loses it too,
@@ -28,8 +28,8 @@ _MOST = 10
 
 
 def undeclared(query: Query) -> tuple[str, ...]:
-    """Sentences about literals that no row equals, and about rows that conditions and groups leave out or take for
-    others.
+    """Write sentences about literals that no row equals, and about rows that conditions and groups leave out or take
+    for others.
     """
     plan, finish = query.plan, query.finish
     told = _Sentences(frozenset(node.source for node in relations(plan.source) if isinstance(node, Join)))
@@ -46,7 +46,7 @@ def undeclared(query: Query) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Sentences:
-    """What is said about the expressions of one question."""
+    """This collects what is said about the expressions of one question."""
 
     public: frozenset[int]
     """The numbers of public tables, whose own columns are known in full."""
@@ -64,7 +64,7 @@ class _Sentences:
                 yield from self._beyond(node, name, operand, values)
 
     def _beyond(self, test: Call, name: str, operand: Expression, values: Sequence[Any]) -> Iterator[str]:
-        """A comparison that reaches beyond the range of what is compared."""
+        """Find a comparison that reaches beyond the range of what is compared."""
         low, high = operand.domain.bounds or (None, None)
         first, last = values[0], values[-1]
         never = {"<": first <= low, "<=": first < low, ">": first >= high, ">=": first > high}.get(
@@ -83,7 +83,7 @@ class _Sentences:
             yield f"{held}: {met} {words(test)}."
 
     def conditions(self, made: Expression, *, positive: bool) -> Iterator[str]:
-        """What each condition leaves out; ``positive`` unless it stands under a NOT."""
+        """Say what each condition leaves out; ``positive`` unless it stands under a NOT."""
         if not isinstance(made, Call):
             return
         if made.function in _TESTS:
@@ -95,7 +95,7 @@ class _Sentences:
             yield from self.conditions(each, positive=turned)
 
     def _lost(self, test: Call, positive: bool) -> Iterator[str]:
-        """An undeclared value equals no declared one, so only a plain equality is right about it."""
+        """Say what is lost: an undeclared value equals no declared one, so only a plain equality is right about it."""
         plain = all(isinstance(each, (Column, Literal)) for each in test.arguments)
         if test.function in _EQUAL and positive and plain:
             return
@@ -107,7 +107,9 @@ class _Sentences:
                 yield f"Rows whose {column} is not among its declared values never meet {shown}, and are left out."
 
     def taken(self, made: Expression) -> Iterator[str]:
-        """What conditions take undeclared values for; equality with other values is right about them all the same."""
+        """Say what conditions take undeclared values for; equality with other values is right about them all the
+        same.
+        """
         waiting: list[tuple[Expression, Call | None]] = [(made, None)]
         while waiting:
             node, test = waiting.pop()
@@ -119,7 +121,7 @@ class _Sentences:
             waiting.extend((each, inner) for each in reversed(node.arguments))
 
     def _defaults(self, made: Expression) -> list[Literal]:
-        """What is written for a missing value of a column with declared values."""
+        """Find what is written for a missing value of a column with declared values."""
         if not isinstance(made, Call) or made.function != "COALESCE" or not self._listed(made):
             return []
         return [each for each in made.arguments[1:] if isinstance(each, Literal) and each.value is not None][:1]
@@ -141,7 +143,7 @@ class _Sentences:
         yield from (self._counted(node, default) for node in walk(key) for default in self._defaults(node))
 
     def _listed(self, made: Expression) -> dict[str, None]:
-        """The private columns read that have declared values and no name for all others."""
+        """List the private columns read that have declared values and no name for all others."""
         return {
             str(node.reference): None
             for node in walk(made)
@@ -154,7 +156,7 @@ class _Sentences:
         }
 
     def _missed(self, made: Expression) -> dict[str, None]:
-        """Those of them that are not replaced by another value where they are missing."""
+        """Keep those of them that are not replaced by another value where they are missing."""
         if never_null(made) and not (isinstance(made, Call) and made.function == "IS NULL"):
             return {}
         if not isinstance(made, Call):
@@ -163,7 +165,9 @@ class _Sentences:
 
 
 def _of_rows(made: Sequence[Expression], keys: Sequence[Expression]) -> list[Expression]:
-    """What stands above the aggregate, with what each key is of a row in its place; not where that would be long."""
+    """Rewrite what stands above the aggregate, with what each key is of a row in its place; not where that would be
+    long.
+    """
     found = [_placed(each, keys) for each in made]
     return found if sum(map(size, found)) <= MOST_PARTS else []
 
@@ -177,20 +181,20 @@ def _placed(made: Expression, keys: Sequence[Expression]) -> Expression:
 
 
 def _of_fields(operand: Expression) -> bool:
-    """Whether it is made from columns of tables alone: results have no declared range."""
+    """Tell whether it is made from columns of tables alone: results have no declared range."""
     read = columns(operand)
     return bool(read) and all(isinstance(each, Field) for each in read)
 
 
 def _column(operand: Expression) -> Column | None:
-    """The column that is compared, as it is or as a wider type."""
+    """Find the column that is compared, as it is or as a wider type."""
     inner = operand.arguments[0] if isinstance(operand, Call) and operand.function == "CAST" else operand
     wider = inner.domain.type in (Type.INTEGER, Type.DATE) and operand.domain.type in (Type.REAL, Type.TIMESTAMP)
     return inner if isinstance(inner, Column) and (inner is operand or wider) else None
 
 
 def _unknown(domain: Domain, value: Any) -> bool:
-    """Whether what has this domain never equals the value."""
+    """Tell whether what has this domain never equals the value."""
     if domain.values is not None:
         return value not in domain.values
     return domain.bounds is not None and not domain.bounds[0] <= value <= domain.bounds[1]

@@ -1,4 +1,4 @@
-"""SQL's window functions over one unit's rows, as values of ``windows``."""
+"""SQL's window functions over one unit's rows become values of ``windows``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FRAME = "leave the frame out, or write ROWS UNBOUNDED PRECEDING"
 
 @dataclass(frozen=True)
 class Windows:
-    """How windows over one relation's rows are read."""
+    """This reads windows over one relation's rows."""
 
     resolve: Resolve
     is_unit: Callable[[exp.Expr], bool]
@@ -40,7 +40,7 @@ class Windows:
     """The expressions that say so."""
 
     def read(self, node: exp.Window) -> WindowFunction:
-        """The function that a part of a subquery is."""
+        """Read the function that a part of a subquery is."""
         for part, value in node.args.items():
             if value and part not in _PARTS:
                 rule = "a window is written out where it is used"

@@ -1,4 +1,4 @@
-"""Functions over a unit's rows in an order: OVER (PARTITION BY unit … ORDER BY …), with one value for every row.
+"""Functions over a unit's rows in an order are OVER (PARTITION BY unit … ORDER BY …), with one value for every row.
 
 A partition is made of rows of one unit, so every value is a function of that unit's rows. Rows are ordered as written
 and then by every column that is read of them: rows that still tie are equal, and the order in which an engine meets
@@ -20,7 +20,7 @@ from sfumato.privacy import codec
 
 
 class Frame(Enum):
-    """Which rows of a partition a running total is of."""
+    """A frame says which rows of a partition a running total is of."""
 
     PEERS = "range"
     """Those up to the row, and those that tie with it in what is written."""
@@ -31,11 +31,11 @@ class Frame(Enum):
 
 
 class WindowFunction(Protocol):
-    """What is found for every row, from its partition."""
+    """A window function finds something for every row, from its partition."""
 
     @property
     def keys(self) -> tuple[Expression, ...]:
-        """What rows of one partition share beside their unit."""
+        """List what rows of one partition share beside their unit."""
         ...
 
     @property
@@ -46,12 +46,12 @@ class WindowFunction(Protocol):
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """What is evaluated on the rows."""
+        """List what is evaluated on the rows."""
         ...
 
 
 class Counting(Enum):
-    """How rows are numbered from 1."""
+    """This says how rows are numbered from 1."""
 
     ROW_NUMBER = "ROW_NUMBER"
     RANK = "RANK"
@@ -71,14 +71,14 @@ class _Over:
 @codec.value("window-place")
 @dataclass(frozen=True)
 class Place(_Over):
-    """The place of a row in its partition; whatever is later than the cap counts as at it."""
+    """This is the place of a row in its partition; whatever is later than the cap counts as at it."""
 
     counting: Counting
     cap: int
 
     @property
     def distinct(self) -> bool:
-        """Whether rows of one unit have different places, up to the cap."""
+        """Tell whether rows of one unit have different places, up to the cap."""
         return self.counting is Counting.ROW_NUMBER and not self.keys
 
     @property
@@ -89,7 +89,9 @@ class Place(_Over):
 @codec.value("window-shifted")
 @dataclass(frozen=True)
 class Shifted(_Over):
-    """The value in the row so many places later, or earlier where that is below 0; the default where there is none."""
+    """This is the value in the row so many places later, or earlier where that is below 0; the default where there is
+    none.
+    """
 
     value: Expression
     places: int
@@ -110,7 +112,7 @@ class Shifted(_Over):
 @codec.value("window-end")
 @dataclass(frozen=True)
 class End(_Over):
-    """The value in the first or the last row: of the partition, or of the rows that tie with this one."""
+    """This is the value in the first or the last row: of the partition, or of the rows that tie with this one."""
 
     value: Expression
     last: bool
@@ -128,7 +130,7 @@ class End(_Over):
 @codec.value("window-running")
 @dataclass(frozen=True)
 class Running(_Over):
-    """What is found of the rows of a frame."""
+    """This is what is found of the rows of a frame."""
 
     measure: UnitMeasure
     frame: Frame

@@ -1,4 +1,4 @@
-"""Expressions and measures in words people read: for explanations, receipts and column names."""
+"""Expressions and measures are told in words people read: for explanations, receipts and column names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sfumato.privacy.numbers import shown, text
 
 
 def words(expression: Expression, names: Mapping[Reference, str] | None = None) -> str:
-    """An expression as SQL, columns called by these names where they have one."""
+    """Write an expression as SQL, columns called by these names where they have one."""
     if isinstance(expression, Column):
         return (names or {}).get(expression.reference) or _named(expression.reference)
     if not isinstance(expression, Call):
@@ -48,7 +48,7 @@ def words(expression: Expression, names: Mapping[Reference, str] | None = None) 
 
 
 def _named(reference: Reference) -> str:
-    """A column's name, after its table's where it is not of the first; quoted where SQL would need it."""
+    """Write a column's name, after its table's where it is not of the first; quoted where SQL would need it."""
     if not isinstance(reference, Field):
         return str(reference)
     if not reference.table:  # made in the question, and named by what it is
@@ -57,7 +57,7 @@ def _named(reference: Reference) -> str:
 
 
 def names(query: Query) -> list[dict[Reference, str]]:
-    """What the columns of the Finish of a query stand for, and then of each outer SELECT."""
+    """Say what the columns of the Finish of a query stand for, and then of each outer SELECT."""
     keys: dict[Reference, str] = {Key(index): words(key) for index, key in enumerate(query.plan.keys)}
     keys |= {SummedOver(index): f"GROUPING({words(key)})" for index, key in enumerate(query.plan.keys)}
     results: dict[Reference, str] = {Result(index): measured(each) for index, each in enumerate(query.plan.measures)}
@@ -73,7 +73,7 @@ def names(query: Query) -> list[dict[Reference, str]]:
 
 
 def row_total(total: RowTotal, names: Mapping[Reference, str]) -> str:
-    """An aggregate of noisy rows."""
+    """Write an aggregate of noisy rows."""
     of = "*" if total.argument is None else words(total.argument, names)
     return f"{total.function}({of})" + (f" where {words(total.where, names)}" if total.where is not None else "")
 
@@ -91,13 +91,13 @@ def _over(window: Over, names: Mapping[Reference, str]) -> str:
 
 
 def measured(measure: Measure) -> str:
-    """What a measure counts or adds up."""
+    """Say what a measure counts or adds up."""
     of = "" if measure.value is None else f" of {words(measure.value)}"
     return measure.name + of + (f" where {words(measure.where)}" if measure.where is not None else "")
 
 
 def unit_words(measure: UnitMeasure) -> str:
-    """What is found of one unit's rows, as SQL."""
+    """Write what is found of one unit's rows as SQL."""
     match measure:
         case UnitCount():
             found = "COUNT(*)"
@@ -111,7 +111,7 @@ def unit_words(measure: UnitMeasure) -> str:
 
 
 def window_words(function: WindowFunction) -> str:
-    """What is found for every row of a unit, as SQL."""
+    """Write what is found for every row of a unit as SQL."""
     match function:
         case Place(counting=counting):
             found = f"{counting.value}()"
@@ -129,7 +129,7 @@ def window_words(function: WindowFunction) -> str:
 
 
 def ordering(order: Order) -> str:
-    """What rows are ordered by, as SQL."""
+    """Write what rows are ordered by as SQL."""
     nulls = " NULLS FIRST" if order.nulls_first else ""
     return f"{words(order.expression)}{' DESC' if order.descending else ''}{nulls}"
 
@@ -151,14 +151,14 @@ def limits(allowed: Limits) -> str:
 
 
 def enforced(bounded: Bounded) -> str:
-    """The limits of one unit that a bounding keeps: weighting a unit's rows down limits their number in all."""
+    """Give the limits of one unit that a bounding keeps: weighting a unit's rows down limits their number in all."""
     if bounded.strategy is Strategy.REWEIGHT:
         return f"≤ {many(bounded.limits.rows, 'row')} of one unit, in all groups together"
     return limits(bounded.limits)
 
 
 def bounds(scaled: Scaled) -> str | None:
-    """The range of what is added up, as it is enforced; None for a count."""
+    """Give the range of what is added up, as it is enforced; None for a count."""
     value = scaled.measure.value
     if value is None:
         return None
@@ -167,5 +167,5 @@ def bounds(scaled: Scaled) -> str | None:
 
 
 def many(count: int, what: str) -> str:
-    """A number of things: 1 row, 2 rows."""
+    """Write a number of things: 1 row, 2 rows."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -98,7 +98,7 @@ class Domain:
             object.__setattr__(self, "grid", _real(exact(self.grid, "grid", POSITIVE), "grid"))
 
     def __hash__(self) -> int:
-        """Of a long list the ends alone: it is asked for again and again."""
+        """Hash only the ends of a long list: the hash is asked for again and again."""
         ends = self.values and (len(self.values), self.values[0], self.values[-1])
         return hash((self.type, self.bounds, ends, self.grid, self.nullable, self.max_length, self.other))
 

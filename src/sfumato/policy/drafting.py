@@ -89,7 +89,7 @@ def _section(title: str, keys: Mapping[str, Any]) -> str:
 
 
 def _key(name: str) -> str:
-    """A key as it is written in TOML: quoted unless it is of plain letters, digits, _ and -."""
+    """Write a key in TOML: quoted unless it is of plain letters, digits, _ and -."""
     return name if _BARE.fullmatch(name) else _toml(name)
 
 

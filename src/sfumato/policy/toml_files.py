@@ -100,7 +100,7 @@ def _unit(written: Mapping[str, Any], tables: Mapping[str, Table]) -> PrivacyUni
 
 
 def _period(unit: Mapping[str, Any]) -> tuple[str, str] | tuple[None, None]:
-    """The column and the length of the periods of a unit, if it has any."""
+    """Read the column and the length of the periods of a unit, if it has any."""
     if "period" not in unit:
         return None, None
     written = _section(unit, "period", "unit", _PERIOD)

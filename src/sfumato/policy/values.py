@@ -254,7 +254,7 @@ class Policy:
         _check_periods(self.unit, self.tables)
 
     def period_column(self, table: str) -> str | None:
-        """The column that says in which period a row of a private table lies, where the unit has one."""
+        """Name the column that says in which period a row of a private table lies, where the unit has one."""
         declared = self.tables[table]
         return None if self.unit.period is None or declared.public else declared.period or self.unit.period_column
 
@@ -278,8 +278,8 @@ _KEPT = "sf_"
 
 
 def is_name(name: object) -> bool:
-    """Whether a table or a column may be called so: by visible letters and spaces, which mean the same wherever they
-    are printed, and not as what is generated.
+    """Tell whether a table or a column may be called so: by visible letters and spaces, which mean the same wherever
+    they are printed, and not as what is generated.
     """
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
         return False
@@ -323,7 +323,7 @@ def placed(place: str, make: Callable[[], T]) -> T:
 
 
 def _whose(written: object, place: str) -> str | Via | None:
-    """A table's id as it may be written, as what it is."""
+    """Read a table's id, in each form that it may be written in."""
     if isinstance(written, (list, tuple)):
         raise InvalidPolicy(
             "a row with two owners has no unit: to take one of them away would take rows from the other",
@@ -376,7 +376,7 @@ def _check_paths(tables: Mapping[str, Table]) -> None:
 
 
 def _steps(table: Table, tables: Mapping[str, Table]) -> Iterator[Via]:
-    """The hops from a table to the one that has ids, nearest first."""
+    """List the hops from a table to the one that has ids, nearest first."""
     at: Table | None = table
     while at is not None and isinstance(at.id, Via):
         yield at.id
@@ -420,11 +420,11 @@ def _check_period(table: Table, column: str | None, unit: PrivacyUnit, place: st
 
 
 def _period_column(written: object, place: str) -> str | None:
-    """The column that a table names as its own."""
+    """Name the column that a table names as its own."""
     if isinstance(written, Mapping):
         if "every" in written:
             raise InvalidPolicy(
-                "how long a period is, is declared once for all tables",
+                "the length of a period is declared once for all tables",
                 place=f"{place}.every",
                 fix='write period = { column = "day", every = "day" } in [unit], and here { column = "<date>" }',
             )
@@ -436,7 +436,7 @@ def _period_column(written: object, place: str) -> str | None:
 
 
 def _id_type(written: Any) -> Type | None:
-    """The type that ids are declared as."""
+    """Name the type that ids are declared as."""
     names = [each.value for each in ID_TYPES]
     if written is None or written in ID_TYPES:
         return written

@@ -47,7 +47,7 @@ def _units(value: object, name: str) -> int:
 
 
 def _sum(a: int | None, b: int | None) -> int | None:
-    """What one of two does not state, their sum does not."""
+    """Add two numbers; what one of them does not state, their sum does not."""
     return None if a is None or b is None else a + b
 
 
@@ -77,11 +77,13 @@ class Cost:
 
     @property
     def nothing(self) -> bool:
-        """Whether this is no cost at all: where the max-divergence is 0 every Rényi divergence is, stated or not."""
+        """Tell whether this is no cost at all: where the max-divergence is 0 every Rényi divergence is, stated or
+        not.
+        """
         return self.pure == 0 and not self.renyi and not self.failure
 
     def __add__(self, other: Cost) -> Cost:
-        """Both releases: what is unbounded or missing in one of them stays so."""
+        """Add up the costs of both releases: what is unbounded or missing in one of them stays so."""
         if self.nothing or other.nothing:
             return other if self.nothing else self
         return Cost(_sum(self.pure, other.pure), _sum(self.renyi, other.renyi), self.failure + other.failure)
@@ -95,7 +97,9 @@ class Cost:
         return {**found, "failure": from_units(self.failure)}
 
     def covers(self, other: Cost) -> bool:
-        """Whether the other cost fits into this one in every component; one that only one of them states never fits."""
+        """Tell whether the other cost fits into this one in every component; one that only one of them states never
+        fits.
+        """
         if other.nothing:
             return True
         pure = self.pure is None or (other.pure is not None and other.pure <= self.pure)
@@ -211,7 +215,7 @@ class Budget:
         return total.failure <= allowed.failure and fits
 
     def refusal(self, cost: Cost, place: str = "the account", *others: Budget) -> Overspent:
-        """Why a cost is not admitted, with what would be, here and by the ``others`` who must afford it too."""
+        """Say why a cost is not admitted, with what would be, here and by the ``others`` who must afford it too."""
         largest = min(each.largest_pure() for each in (self, *others))
         return Overspent(cost.amounts, self.remaining, largest, place=place)
 

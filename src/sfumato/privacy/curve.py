@@ -120,8 +120,8 @@ class Curve:
 
     @classmethod
     def randomized_response(cls, epsilon: Number, choices: int = 2) -> Curve:
-        """Each unit's own answer, randomised (Warner 1965): the number of reports is public, so replace neighbours
-        only.
+        """State what each unit's own answer leaks when it is randomised (Warner 1965): the number of reports is public,
+        so replace neighbours only.
         """
         return cls([(ResponseLoss(exact(epsilon, "epsilon", NONNEGATIVE), choices), 1)], Neighbours.REPLACE)
 
@@ -296,7 +296,7 @@ def _pure(loss: Loss) -> float | Fraction:
 
 
 def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
-    """All these releases together; ``(curve, count)`` stands for count independent releases of one kind.
+    """Compose the curves of all these releases; ``(curve, count)`` stands for count independent releases of one kind.
 
     Parameters fixed in advance: an analyst who picks the next release after seeing answers is an account's
     business (``Budget``), not this function's.
@@ -318,7 +318,7 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
 
 
 def counted(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, int]]:
-    """A list of curves, or pairs of a curve and a count, as such pairs; what is neither is refused."""
+    """Turn a list of curves, or pairs of a curve and a count, into such pairs; what is neither is refused."""
     found = []
     for item in _sequence(curves, "curves"):
         pair = tuple(item) if isinstance(item, (tuple, list)) else (item, 1)

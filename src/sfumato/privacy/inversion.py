@@ -154,7 +154,7 @@ class Moments:
         return total
 
     def rounding(self, z: Real) -> Real:
-        """What rounding may do to ln M at |z|: every factor within a few units in the last place of its size."""
+        """Bound what rounding may do to ln M at |z|: every factor within a few units in the last place of its size."""
         size = self.count + self.magnitude * (z + 1) + self.gaussian * z * (z + 1) / 2 + 8
         return _ROUNDING * size
 
@@ -293,7 +293,7 @@ class Inversion:
 
 
 def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
-    """The sum along Re z = c, made for about this ε and δ."""
+    """Compute the sum along Re z = c, made for about this ε and δ."""
     log_peak = float(moments.log(np.array([c + 0j]))[0].real)
     relative = math.exp(max(-600.0, min(0.0, log_delta - log_peak + c * epsilon)))  # δ beside the largest term
     wrap = _unaliased(moments, c, epsilon, log_delta + math.log(_PRECISION))
@@ -336,7 +336,7 @@ def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inve
 
 
 def _widened(inversion: Inversion) -> Inversion:
-    """The same sum with the second smoothing, which makes every term smaller beside the largest."""
+    """Compute the same sum with the second smoothing, which makes every term smaller beside the largest."""
     more = (_WIDER**2 - 1) * inversion.smoothing**2 / 2
     c = inversion.c
     z = c + 1j * inversion.heights

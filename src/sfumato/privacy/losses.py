@@ -683,7 +683,9 @@ def _excess(b: float, y: float, order: float) -> float:
 
 
 def sum_above(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
-    """Σ count·value: exact for a few kinds, each rounded up to 1e-30 for many (their denominators would explode)."""
+    """Compute Σ count·value: exact for a few kinds, each rounded up to 1e-30 for many (their denominators would
+    explode).
+    """
     known = []
     for value, count in values:
         if value is None:

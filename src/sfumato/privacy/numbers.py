@@ -80,7 +80,7 @@ def whole(value: Number, name: str, *, at_least: int = 0) -> int:
 
 
 def is_infinite(value: object) -> bool:
-    """Whether this is plus infinity, however it is written: an order may be."""
+    """Tell whether this is plus infinity, however it is written: an order may be."""
     if isinstance(value, Decimal):
         return value.is_infinite() and value > 0
     if isinstance(value, str):
@@ -225,7 +225,7 @@ def shown(value: float, digits: int = 4) -> str:
 
 
 def percent(share: Number) -> str:
-    """A share from 0 to 1 as people write it: all its digits up to 30, or else six of them, rounded down.
+    """Write a share from 0 to 1 as people write it: all its digits up to 30, or else six of them, rounded down.
 
     >>> percent("0.95"), percent("0.999"), percent("0." + "9" * 27), percent("2/3")
     ('95 %', '99.9 %', '99.9999999999999999999999999 %', '66.666666 %')

@@ -116,6 +116,6 @@ def _adaptive(
 
 
 def _totals(amounts: list[float], items: list[tuple[Curve, int]]) -> Real:
-    """Running sums over all releases, rounded up."""
+    """Sum up all releases so far, after each of them, rounded up."""
     each = [count * amount for amount, (_, count) in zip(amounts, items, strict=True)]
     return np.cumsum(np.array(each, dtype=float)) * _UP

@@ -31,7 +31,7 @@ def aligned(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
 
 
 def normalised(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
-    """Two distributions over the same outcomes, each divided by its sum, which may miss 1 by rounding: for reading a
+    """Divide two distributions over the same outcomes, each by its sum, which may miss 1 by rounding: for reading a
     definition, not for stating what a release leaks.
     """
     first, second = joined(p, q)

@@ -29,7 +29,9 @@ _UP = 1 + 2.0**-45  # what is computed here is known to far better than this
 @codec.value("reading")
 @dataclass(frozen=True)
 class Reading:
-    """How far anyone's belief about one unit can move, whatever else they know (Kasiviswanathan & Smith 2014)."""
+    """A reading says how far anyone's belief about one unit can move, whatever else they know (Kasiviswanathan & Smith
+    2014).
+    """
 
     epsilon: float
     """Except with probability ``delta`` the odds that the unit is in the data (where membership is public: that a value
@@ -76,7 +78,7 @@ def reading(
     neighbours: Neighbours | str | None = None,
     false_positive_rate: Number = "0.05",
 ) -> Reading:
-    """A guarantee, or a curve, read for one person who was believed with probability ``prior`` to be or to have
+    """Read a guarantee, or a curve, for one person who was believed with probability ``prior`` to be or to have
     something.
 
     What is said about beliefs holds except with probability ``delta``. It can be left out for what is pure, where
@@ -137,7 +139,7 @@ def _usual(curve: Curve, swapped: Curve | None) -> Fraction:
 
 
 def _log_odds(curve: Curve | None, share: Fraction) -> float:
-    """The least ε − ln(1 − δ(ε)/share): what the loss stays below, except with this probability.
+    """Find the least ε − ln(1 − δ(ε)/share): what the loss stays below, except with this probability.
 
     Any ε gives a bound. The best is searched for by what δ(ε) is of the share, in thirds of its log-odds.
     """
@@ -167,6 +169,6 @@ def _posterior(prior: float, log_odds: float) -> float:
 
 
 def _up_to(share: float, decimals: int) -> str:
-    """A share in per cent that is not below it."""
+    """Write a share in per cent that is not below it."""
     scale = 10**decimals
     return f"{min(100.0, math.ceil(share * 100 * scale * (1 - 2.0**-40)) / scale):.{decimals}f}%"

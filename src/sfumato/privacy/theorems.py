@@ -227,8 +227,9 @@ def chernoff_additive(samples: int, deviation: Number) -> float:
 
 
 def chernoff_multiplicative(samples: int, mean: Number, ratio: Number) -> float:
-    """The mean S of m independent variables in {0, 1} with expectation μ: P(S > (1+r)μ) ≤ e^{−mμr²/3}; for a
-    negative ratio P(S < (1−|r|)μ) ≤ e^{−mμr²/2} (Dwork & Roth 2014, Thm 3.2)."""
+    """Bound the tail of the mean S of m independent variables in {0, 1} with expectation μ: P(S > (1+r)μ) ≤
+    e^{−mμr²/3}; for a negative ratio P(S < (1−|r|)μ) ≤ e^{−mμr²/2} (Dwork & Roth 2014, Thm 3.2).
+    """
     m, mu = whole(samples, "samples", at_least=1), float(exact(mean, "mean", PROBABILITY))
     r = float(exact(ratio, "ratio", _UNIT_RATIO))
     return min(1.0, math.exp(-m * mu * r * r / (3 if r >= 0 else 2)) * _UP)

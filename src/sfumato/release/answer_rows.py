@@ -1,4 +1,4 @@
-"""The rows of an answer: its groups, or sums of them where it has subtotals."""
+"""The rows of an answer are its groups, or sums of them where it has subtotals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class AnswerRows:
-    """Keys of the rows, and which groups each is the sum of."""
+    """These are the keys of an answer's rows, and they say which groups each row is the sum of."""
 
     keys: Sequence[GroupKey]
     """None is NULL, and stands for a key that is summed over."""
@@ -32,17 +32,17 @@ class AnswerRows:
 
     @property
     def terms(self) -> Places:
-        """How many groups each row is the sum of."""
+        """Count the groups that each row is the sum of."""
         return np.bincount(self.rows, minlength=len(self.keys))
 
     def summed(self, groups: Floats) -> Floats:
-        """A column of groups, as a column of rows."""
+        """Add up a column of groups into a column of rows."""
         return np.bincount(self.rows, weights=groups[self.groups], minlength=len(self.keys)).astype(np.float64)
 
 
 def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width: int | None = None) -> AnswerRows:
-    """The rows of every grouping set in turn, each set's in the order of its first groups; the groups where there are
-    no sets. A key has ``width`` values, which must be said where there may be no group.
+    """List the rows of every grouping set in turn, each set's in the order of its first groups; the groups where there
+    are no sets. A key has ``width`` values, which must be said where there may be no group.
     """
     width = len(groups[0]) if width is None else width
     every = np.arange(len(groups))
@@ -61,7 +61,7 @@ def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width
 
 
 def one_row_per_set(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width: int | None = None) -> AnswerRows:
-    """A stand-in for forecasts: for every grouping set its longest sum, of one group taken so many times."""
+    """Make a stand-in for forecasts: for every grouping set its longest sum, of one group taken so many times."""
     width = len(groups[0]) if width is None else width
     whole = answer_rows(sets, groups, width)
     key = (None,) * width

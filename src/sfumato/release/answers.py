@@ -113,7 +113,7 @@ class Answer:
         ]
 
     def _tells_nothing(self, name: str, index: int) -> bool:
-        """Whether a mean is of a group so small that its range is all that is possible."""
+        """Tell whether a mean is of a group so small that its range is all that is possible."""
         if name not in self.possible:
             return False
         interval, (low, high) = self.intervals[name][index], self.possible[name]
@@ -238,7 +238,7 @@ def _require(holds: bool, name: str, found: object, allowed: str) -> None:
 
 
 def _typed_rows(names: tuple[str, ...], kinds: tuple[Type, ...], rows: Any) -> tuple[tuple[Any, ...], ...]:
-    """The same rows where every cell has its column's type already, which is the case unless they were read."""
+    """Keep the rows where every cell has its column's type already, which is the case unless they were read."""
     _require(type(rows) is tuple and set(map(type, rows)) <= {tuple}, "rows", rows, "a list of lists")
     _require(set(map(len, rows)) <= {len(names)}, "rows", rows, "lists with a cell for each column")
     if all(is_typed(map(itemgetter(index), rows), kind) for index, kind in enumerate(kinds)):
@@ -248,7 +248,7 @@ def _typed_rows(names: tuple[str, ...], kinds: tuple[Type, ...], rows: Any) -> t
 
 
 def _intervals(found: Any) -> tuple[Interval, ...]:
-    """The same ranges where both ends of each are numbers already: many of them are looked at without a loop."""
+    """Keep the ranges where both ends of each are numbers already: many of them are looked at without a loop."""
     if type(found) is not tuple or not set(map(type, found)) <= {tuple, type(None)}:
         raise InvalidParameter("intervals", found, "a list of [low, high], or null where there is no number")
     pairs = [each for each in found if each is not None]
@@ -281,7 +281,7 @@ def _arrow(kind: Type, cells: list[Any]) -> pyarrow.Array:
 
 
 def _possible(query: Query) -> dict[str, tuple[float, float]]:
-    """The bounds of every column that is a result and nothing else, where the result has bounds."""
+    """Give the bounds of every column that is a result and nothing else, where the result has bounds."""
     if query.outer:
         return {}
     known: dict[Reference, tuple[Fraction, Fraction] | None] = {
@@ -318,7 +318,7 @@ def _ranges(made: Numbers, shown: NDArray[np.intp]) -> tuple[Interval, ...]:
 
 
 def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
-    """The values of what is not missing, and None elsewhere."""
+    """Give the values of what is not missing, and None elsewhere."""
     if not missing.any():
         return values
     known = iter(values)
@@ -326,7 +326,7 @@ def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
 
 
 def _ends(columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]]) -> dict[str, list[float | None]]:
-    """The ends of ranges as columns, under names that no column has."""
+    """Write the ends of ranges as columns under names that no column has."""
     found: dict[str, list[float | None]] = {}
     for name in (each for each in columns if each in intervals):
         for place, end in enumerate(("low", "high")):
@@ -338,7 +338,7 @@ def _ends(columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]
 
 
 def _frames(name: str) -> Any:
-    """A library of data frames, which is an extra."""
+    """Import a library of data frames, which is an extra."""
     try:
         return import_module(name)
     except ImportError:
@@ -346,7 +346,7 @@ def _frames(name: str) -> Any:
 
 
 def _written(value: Any, is_key: bool) -> Any:
-    """A cell of a CSV file."""
+    """Write a cell of a CSV file."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -355,7 +355,7 @@ def _written(value: Any, is_key: bool) -> Any:
 
 
 def _table(made: Answer) -> str:
-    """The rows in aligned columns, each number with ± its half-width."""
+    """Print the rows in aligned columns, each number with ± its half-width."""
     lines = [[printable(name) for name in made.columns], *made.cells(_SHOWN)]
     numeric = [name in made.intervals for name in made.columns]
     widths = [max(len(line[index]) for line in lines) for index in range(len(made.columns))]

@@ -37,7 +37,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Finished:
-    """The answer's columns over all rows, and which rows are shown in which order."""
+    """This holds the answer's columns over all rows, and which rows are shown in which order."""
 
     columns: tuple[Evaluated, ...]
     shown: Places
@@ -51,7 +51,7 @@ Evaluate = Callable[[Expression], Evaluated]
 
 
 def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool) -> Finished:
-    """The answer's columns over all rows, and the rows it shows.
+    """Compute the answer's columns over all rows, and choose the rows it shows.
 
     A range holds for its own cell, made of so many noises; or for all cells at once when they are asked for
     together, when rows are picked by what their noisy numbers are, or when several are put together.
@@ -77,14 +77,14 @@ def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool)
 
 
 def picks(query: Query) -> bool:
-    """Whether rows are chosen by what their noisy numbers are, or put together."""
+    """Tell whether rows are chosen by what their noisy numbers are, or put together."""
     first = query.finish
     cut = first.having is not None or (bool(first.order) and (first.limit is not None or first.offset > 0))
     return cut or bool(first.windows or query.outer)
 
 
 def simultaneous(query: Query, rows: int) -> int:
-    """How many noises stand behind all cells of an answer, and behind what picks and adds up its rows.
+    """Count the noises that stand behind all cells of an answer, and behind what picks and adds up its rows.
 
     Each sum of rows has a range of its own, and an aggregate or a window has no more sums than there are rows.
     """
@@ -103,7 +103,7 @@ def simultaneous(query: Query, rows: int) -> int:
 def _finished(
     query: Finish, evaluate: Callable[[Expression, dict[Reference, Evaluated]], Evaluated], present: Presence
 ) -> Finished:
-    """HAVING, then windows, then columns, ORDER BY and LIMIT, on rows in their order."""
+    """Apply HAVING, then windows, then columns, ORDER BY and LIMIT, on rows in their order."""
     if query.having is not None:
         present = present.where(truths(evaluate(query.having, {})))
     windows: dict[Reference, Evaluated] = {
@@ -123,7 +123,7 @@ def _finished(
 
 
 def _outside(query: Outer, inner: Finished) -> Finished:
-    """An outer SELECT over the rows that an inner one shows, in their order."""
+    """Apply an outer SELECT over the rows that an inner one shows, in their order."""
     hidden = np.setdiff1d(np.arange(len(inner.sure)), inner.shown)
     order = np.concatenate([inner.shown, hidden])
     here = np.arange(len(order)) < len(inner.shown)

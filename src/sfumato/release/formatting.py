@@ -41,7 +41,7 @@ def _number(value: float, reach: float) -> str:
 
 
 def outward(interval: tuple[float, float]) -> tuple[float, float]:
-    """The ends of a range with three digits of its half-width, moved outward: it still holds what it held."""
+    """Write the ends of a range with three digits of its half-width, moved outward: it still holds what it held."""
     low, high = interval
     reach = (high - low) / 2
     if not (math.isfinite(reach) and reach > 0):

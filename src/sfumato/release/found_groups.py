@@ -1,4 +1,4 @@
-"""The release of a question whose groups are found in the data: which of them may be shown is drawn first."""
+"""Here a question is released whose groups are found in the data: which of them may be shown is drawn first."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class FoundGroups:
         return self._drawn(totals[places], groups)
 
     def rehearsal(self) -> Measured:
-        """What becomes of totals at the ends of what they can be, in a group whose keys are missing."""
+        """Try what becomes of totals at the ends of what they can be, in a group whose keys are missing."""
         width = sum(each.coordinates for each in self.batch.bounded.noised)
         ends = np.repeat(np.array([[0], [LARGEST_INTEGER], [-LARGEST_INTEGER]], np.int64), width, axis=1)
         return self._drawn(ends, [(None,) * len(self.batch.bounded.plan.keys)] * len(ends))
@@ -72,7 +72,7 @@ class FoundGroups:
 
 
 def most_keys(reading: FoundTotals) -> int:
-    """How many keys an answer shows at most, from the policy alone: so that it can be written down."""
+    """Count the most keys that an answer shows, from the policy alone: so that it can be written down."""
     plan, others = reading.bounded.plan, len(reading.declared)
     numbers = max(1, len(reading.bounded.noised))
     letters = max(1, sum(plan.keys[index].domain.letters for index in reading.found))
@@ -80,8 +80,8 @@ def most_keys(reading: FoundTotals) -> int:
 
 
 def crossed(keys: Sequence[GroupKey], reading: FoundTotals) -> tuple[list[GroupKey], Places]:
-    """Every key with all declared values of the others, ordered by the columns as they are grouped by: by value, or as
-    they are declared. And the place that each has when they are taken key by key.
+    """Cross every key with all declared values of the others, ordered by the columns as they are grouped by (by value,
+    or as they are declared), and give the place that each has when they are taken key by key.
     """
     columns: dict[int, tuple[Sequence[Value | None], Places]] = {}
     for number, index in enumerate(reading.found):

@@ -1,4 +1,5 @@
-"""Functions of group keys in an answer, such as UPPER(region): evaluated by the engine on the keys, which are public.
+"""Functions of group keys in an answer are evaluated by the engine on the keys, which are public: UPPER(region), for
+instance.
 
 Noisy numbers are finished here in Python, with a few functions; keys may be given to any function of one row. Each
 such part of an answer is evaluated on the values of the keys it reads, by the engine that would evaluate it on rows,
@@ -22,14 +23,16 @@ Parts = dict[Expression, Column]
 
 
 def with_key_functions(query: Query, rows: AnswerRows, evaluate: Evaluate) -> tuple[Query, AnswerRows]:
-    """A question with further keys in the place of functions of keys, and rows that have these."""
+    """Rewrite a question with further keys in the place of functions of keys, and rows that have these."""
     made, parts = parted(query)
     keys = _extended(rows.keys, parts, evaluate)
     return made, replace(rows, keys=keys, width=rows.width + len(parts))
 
 
 def parted(query: Query) -> tuple[Query, Parts]:
-    """What is done with noisy numbers, with further keys in the place of functions of keys; and these functions."""
+    """Rewrite what is done with noisy numbers, with further keys in the place of functions of keys; and these
+    functions.
+    """
     found: Parts = {}
     finish, keys = query.finish, len(query.plan.keys)
 
@@ -59,7 +62,7 @@ def parted(query: Query) -> tuple[Query, Parts]:
 
 
 def _finishes(expression: Expression) -> bool:
-    """Whether every function in it is one that numbers are finished with, and is applied to numbers."""
+    """Tell whether every function in it is one that numbers are finished with, and is applied to numbers."""
     calls = [node for node in walk(expression) if isinstance(node, Call)]
     return all(each.function in FINISHING and (each.function not in _OF_NUMBERS or _numbers(each)) for each in calls)
 
@@ -72,7 +75,7 @@ def _numbers(call: Call) -> bool:
 
 
 def _extended(groups: Sequence[GroupKey], parts: Parts, evaluate: Evaluate) -> Sequence[GroupKey]:
-    """Every key with the values that these functions have of it."""
+    """Extend every key by the values that these functions have of it."""
     if not parts:
         return groups
     found = [_values(part, groups, evaluate) for part in parts]

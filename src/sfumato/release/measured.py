@@ -1,4 +1,4 @@
-"""Noisy totals as they are stored and read back: all that is needed to print an answer, now or years later."""
+"""Noisy totals are stored and read back with all that is needed to print an answer, now or years later."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_NUMBERS = 1_000_000
 @codec.value("scale")
 @dataclass(frozen=True)
 class Scale:
-    """How to read one measure's totals."""
+    """A scale says how one measure's totals are read."""
 
     unit_value: Fraction
     """Of one whole number in the totals."""
@@ -43,7 +43,7 @@ class Scale:
 @codec.value("measured")
 @dataclass(frozen=True)
 class Measured:
-    """Noisy whole totals with the keys of their groups, and the terms on which they were bought."""
+    """This holds noisy whole totals with the keys of their groups, and the terms on which they were bought."""
 
     scales: tuple[Scale, ...]
     columns: tuple[tuple[int, ...], ...]
@@ -56,7 +56,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class KnownGroups:
-    """The release of a question: noise on the totals of groups that are known beforehand."""
+    """A question about groups known beforehand is released as noise on their totals."""
 
     prepared: Prepared
     groups: tuple[GroupKey, ...]
@@ -80,7 +80,7 @@ class KnownGroups:
         return self._drawn(totals, self.groups)
 
     def rehearsal(self) -> Measured:
-        """What becomes of totals at the ends of what they can be, with keys that are the first group's."""
+        """Try what becomes of totals at the ends of what they can be, with keys that are the first group's."""
         width = sum(each.coordinates for each in self.batch.bounded.measures)
         ends = np.array([[end] * width for end in (0, LARGEST_INTEGER, -LARGEST_INTEGER)], np.int64)
         return self._drawn(ends, self.groups[:1] * len(ends))
@@ -90,7 +90,7 @@ class KnownGroups:
 
 
 def with_noise(prepared: Prepared, totals: Integers, groups: Sequence[GroupKey], version: str) -> Measured:
-    """Noise on the totals of these groups."""
+    """Add noise to the totals of these groups."""
     bounded = prepared.bounded
     drawn = [each.draw(each.reading.of(totals)) for each in prepared.batch.measurements[: len(bounded.noised)]]
     columns = tuple(map(tuple, np.hstack(drawn).T.tolist())) if drawn else ()
@@ -108,7 +108,7 @@ def scales(prepared: Prepared) -> tuple[Scale, ...]:
 def estimating(
     measured: Measured, confidence: Number, rows: AnswerRows | None = None
 ) -> Callable[[int], list[Estimate]]:
-    """A function from ``parts`` to every measure, with ranges that hold for so many noises at once.
+    """Make a function from ``parts`` to every measure, with ranges that hold for so many noises at once.
 
     With subtotals among the rows, ``parts`` are sums of noises.
     """
@@ -135,7 +135,7 @@ def estimating(
 
 
 def _plain(scale: Scale, totals: list[Floats], confidence: Number, parts: int) -> Estimate:
-    """Of the groups themselves, whose noises are independent.
+    """Estimate the groups themselves, whose noises are independent.
 
     Of n statements k are about single noises, which all hold but with probability 1 − (1 − β)^{k/n}, and n − k about
     sums of them, each of which fails with probability at most β(1 − β)/n. Together they fail with at most β, because
@@ -151,8 +151,8 @@ def _plain(scale: Scale, totals: list[Floats], confidence: Number, parts: int) -
 
 
 def _summed(scale: Scale, totals: list[Floats], rows: AnswerRows, confidence: Number, parts: int) -> Estimate:
-    """Of rows that are sums of groups. What adds up is the sum of what the groups show, so that totals agree where they
-    are rounded too.
+    """Estimate rows that are sums of groups. What adds up is the sum of what the groups show, so that totals agree
+    where they are rounded too.
     """
     counts, places = np.unique(rows.terms, return_inverse=True)
     errors = [float(scale.mechanism.sum_error(int(each), confidence, parts) * scale.unit_value) for each in counts]
@@ -164,7 +164,9 @@ def _summed(scale: Scale, totals: list[Floats], rows: AnswerRows, confidence: Nu
 
 
 def _in_own_terms(totals: Floats, unit_value: Fraction) -> Floats:
-    """Whole totals in the measure's own terms: rounded once where both are moderate, so that 5 × 0.01 is 0.05."""
+    """Express whole totals in the measure's own terms, rounded once where both are moderate, so that 5 × 0.01 is
+    0.05.
+    """
     with np.errstate(over="raise"):  # found by the rehearsal, whose totals are the largest
         if max(unit_value.numerator, unit_value.denominator) < 2**900:
             return totals * float(unit_value.numerator) / float(unit_value.denominator)

@@ -25,14 +25,14 @@ from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 
 
 class Scoring(Selection, Protocol):
-    """A selection by scores: it looks at nothing but their differences."""
+    """A scoring is a selection by scores: it looks at nothing but their differences."""
 
     @property
     def epsilon(self) -> Fraction: ...
 
     @property
     def rate(self) -> Fraction:
-        """By how much the logarithm of a candidate's weight falls per point of its score."""
+        """Say by how much the logarithm of a candidate's weight falls per point of its score."""
         ...
 
     @property
@@ -44,7 +44,7 @@ class Scoring(Selection, Protocol):
 
 @dataclass(frozen=True)
 class Measurement:
-    """A mechanism on a reading: noise on totals, a choice by scores, or of keys by who holds them."""
+    """A measurement is a mechanism on a reading: noise on totals, a choice by scores, or of keys by who holds them."""
 
     reading: Totals | LinearTotals | Marginal | Supports | GroupSizes | LinearScores | Holders
     mechanism: Any
@@ -58,22 +58,22 @@ class Measurement:
 
     @property
     def sensitivity(self) -> Sensitivity | None:
-        """What one unit moves, for noise; None for a choice, whose mechanism holds that itself."""
+        """Bound what one unit moves, for noise; None for a choice, whose mechanism holds that itself."""
         return None if isinstance(self.reading, (LinearScores, Holders)) else self.reading.sensitivity
 
     @property
     def curve(self) -> Curve:
-        """What it leaks."""
+        """Say what it leaks."""
         return self.mechanism.curve() if self.sensitivity is None else self.mechanism.curve(self.sensitivity)
 
     def draw(self, exact: Integers) -> Any:
-        """The noisy values, the place of the chosen candidate, or which keys are kept."""
+        """Draw the noisy values, the place of the chosen candidate, or which keys are kept."""
         return self.mechanism.choose(exact) if self.sensitivity is None else noisy(self.mechanism, exact)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Measurements of one bounded plan, drawn and charged together: one entry in the ledger."""
+    """A batch is measurements of one bounded plan, drawn and charged together: one entry in the ledger."""
 
     measurements: tuple[Measurement, ...]
 
@@ -83,27 +83,27 @@ class Batch:
 
     @property
     def bounded(self) -> Bounded:
-        """The plan that is read once for all of them."""
+        """Give the plan that is read once for all of them."""
         return self.measurements[0].reading.bounded
 
     @property
     def mechanisms(self) -> tuple[Any, ...]:
-        """What is run, in order."""
+        """List what is run, in order."""
         return tuple(each.mechanism for each in self.measurements)
 
     @property
     def charged(self) -> tuple[Charged, ...]:
-        """What is run with what sensitivity and how often, as the ledger keeps it: the plan of the batch."""
+        """Say what is run with what sensitivity and how often, as the ledger keeps it: the plan of the batch."""
         return gathered(Charged(each.mechanism, each.sensitivity) for each in self.measurements)
 
     @cached_property
     def curve(self) -> Curve:
-        """What all of them leak together."""
+        """Say what all of them leak together."""
         return compose(each.curve for each in self.charged)
 
 
 def noisy(mechanism: Additive, exact: Integers) -> Integers:
-    """Fresh noise for every number."""
+    """Add fresh noise to every number."""
     if exact.size == 1:  # without the cost of arrays
         return np.full(exact.shape, mechanism.apply(int(exact.flat[0])), np.int64)
     return mechanism.apply(exact)

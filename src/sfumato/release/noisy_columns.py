@@ -1,4 +1,4 @@
-"""Columns of noisy rows, and expressions over them: post-processing, free.
+"""Columns of noisy rows and expressions over them are computed here: this is post-processing, and free.
 
 Ranges are carried along by interval arithmetic, so that the range of ``SUM(x) / COUNT(*)`` holds whenever those of
 its parts hold. A comparison is *sure* where all numbers within the ranges compare alike.
@@ -26,7 +26,7 @@ _SMALLEST, _LARGEST = float(SMALLEST_REAL), float(LARGEST_REAL)
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers; NaN is NULL."""
+    """This is a column of numbers; NaN is NULL."""
 
     value: Floats
     low: Floats
@@ -37,7 +37,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Truths:
-    """A column of true, false and unknown."""
+    """This is a column of true, false and unknown."""
 
     true: Bools
     known: Bools
@@ -47,7 +47,7 @@ class Truths:
 
 @dataclass(frozen=True)
 class Keys:
-    """A column of public values; None is NULL."""
+    """This is a column of public values; None is NULL."""
 
     value: NDArray[Any]
     decided: bool = False
@@ -64,7 +64,7 @@ def objects(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def evaluate_on(expression: Expression, names: Mapping[Reference, Evaluated], count: int) -> Evaluated:
-    """An expression on so many rows, whose columns are these."""
+    """Evaluate an expression on so many rows, whose columns are these."""
     if isinstance(expression, Column):
         return names[expression.reference]
     if isinstance(expression, Literal):
@@ -93,7 +93,7 @@ def numbers(column: Evaluated) -> Numbers:
 
 
 def truths(column: Evaluated) -> Truths:
-    """A column as true, false and unknown."""
+    """Read a column as true, false and unknown."""
     if isinstance(column, Truths):
         return column
     value = column.value
@@ -115,7 +115,7 @@ def _finite(value: Floats, low: Floats, high: Floats) -> Numbers:
 
 
 def _binary(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
-    """An operation whose range is reached at the corners."""
+    """Compute an operation whose range is reached at the corners."""
 
     def evaluate(_: Call, arguments: list[Evaluated]) -> Evaluated:
         left, right = map(numbers, arguments)
@@ -148,7 +148,7 @@ def _modulo(_: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def _rising(operate: Callable[..., Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
-    """A function that never falls: ends go to ends."""
+    """Apply a function that never falls: ends go to ends."""
 
     def evaluate(_: Call, arguments: list[Evaluated]) -> Evaluated:
         columns = [numbers(each) for each in arguments]
@@ -181,7 +181,7 @@ def _abs(_: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def _extreme(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
-    """LEAST and GREATEST, which pass over NULL."""
+    """Compute LEAST and GREATEST, which pass over NULL."""
 
     def evaluate(_: Call, arguments: list[Evaluated]) -> Evaluated:
         columns = [numbers(each) for each in arguments]
@@ -219,14 +219,14 @@ def _compared(left: Evaluated, right: Evaluated, operate: Callable[[Any, Any], A
 
 
 def is_sure(column: Evaluated) -> Bools:
-    """Where a column is the same for all numbers within the ranges."""
+    """Tell where a column is the same for all numbers within the ranges."""
     if isinstance(column, Numbers):
         return np.asarray(column.low == column.high, bool)
     return column.sure if isinstance(column, Truths) else np.full(len(column.value), not column.decided)
 
 
 def _surely(left: Numbers, right: Numbers, operate: Callable[[Any, Any], Any]) -> Bools:
-    """Whether all corners of two ranges compare alike, and equality is not in between."""
+    """Tell whether all corners of two ranges compare alike, and equality is not in between."""
     with np.errstate(invalid="ignore"):
         corners = [operate(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
         apart = (left.high < right.low) | (left.low > right.high)
@@ -290,7 +290,7 @@ def _is_null(_: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def _case(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    """WHEN … THEN … pairs, and perhaps an ELSE."""
+    """Evaluate WHEN … THEN … pairs, and perhaps an ELSE."""
     pairs = [
         (truths(arguments[k]).true & truths(arguments[k]).known, arguments[k + 1])
         for k in range(0, len(arguments) - 1, 2)
@@ -303,7 +303,7 @@ def _case(call: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def _chosen(call: Call, test: Bools, yes: Evaluated, no: Evaluated) -> Evaluated:
-    """Which branch is taken was decided by a noisy number, so its range covers both branches."""
+    """Choose a branch: which one was decided by a noisy number, so its range covers both branches."""
     if call.domain.type.numeric:
         a, b = numbers(yes), numbers(no)
         return Numbers(np.where(test, a.value, b.value), np.fmin(a.low, b.low), np.fmax(a.high, b.high))
@@ -372,7 +372,7 @@ _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
 
 
 def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.intp]:
-    """Positions that sort a column, equal for equal values."""
+    """Give positions that sort a column, equal for equal values."""
     gone = missing(column)
     places = _places(column, ~gone)
     last = places.max(initial=-1) + 1
@@ -380,7 +380,7 @@ def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.
 
 
 def _places(column: Evaluated, known: Bools) -> NDArray[np.intp]:
-    """For each known value, how many smaller ones there are."""
+    """Count for each known value the smaller ones."""
     ranks = np.zeros(len(known), np.intp)
     if isinstance(column, Keys):
         values = column.value[known].tolist()

@@ -23,7 +23,7 @@ class Paying(Protocol):
         ...
 
     def begin(self, seconds: float | None = None, waiting: Callable[[], None] = ...) -> StoredAnswer | None:
-        """The answer if it is known, or None when it has been charged, durably."""
+        """Give the answer if it is known, or None once the release has been charged, durably."""
         ...
 
     def stands(self) -> bool:
@@ -36,7 +36,7 @@ class Paying(Protocol):
 
 
 class Payer(Protocol):
-    """What a release is charged to, and where its answer is written down."""
+    """A payer is what a release is charged to, and where its answer is written down."""
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying: ...
 

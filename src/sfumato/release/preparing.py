@@ -1,4 +1,4 @@
-"""Choosing bounding, noise and split for a price, from the policy alone: free, no data read.
+"""Bounding, noise and split are chosen for a price from the policy alone: this is free, and no data are read.
 
 Every measure of a question gets an equal share of the price; its noise is calibrated to the sensitivity that the
 bounding proves, and the whole is one release whose curve composes what is actually drawn. Where groups are found in the
@@ -41,7 +41,7 @@ _PRECISION = Fraction(1, 2**16)
 
 @dataclass(frozen=True)
 class Prepared:
-    """A release that is ready to be charged: what is measured with what noise, at what price, and why this way."""
+    """This is a release that is ready to be charged: what is measured with what noise, at what price, and why so."""
 
     batch: Batch
     """One measurement for each measure, with noise in units of its totals; last the choice of groups, if any."""
@@ -54,12 +54,12 @@ class Prepared:
 
     @property
     def mechanisms(self) -> tuple[Additive, ...]:
-        """The noise of each measure."""
+        """Give the noise of each measure."""
         return self.batch.mechanisms[: len(self.bounded.noised)]
 
     @property
     def selection(self) -> KeyThreshold | None:
-        """What decides which groups are shown, where they are found in the data."""
+        """Say what decides which groups are shown, where they are found in the data."""
         return self.batch.mechanisms[-1] if self.bounded.finds else None
 
     @property
@@ -68,11 +68,11 @@ class Prepared:
 
     @property
     def pure(self) -> bool:
-        """Whether an ε alone bounds what its noise leaks: a choice of groups needs a δ beside it."""
+        """Tell whether an ε alone bounds what its noise leaks: a choice of groups needs a δ beside it."""
         return all(each.pure for each in self.mechanisms)
 
     def half_widths(self, confidence: Number = "0.95", together: int = 1) -> tuple[Fraction, ...]:
-        """Of each measure's noise, in the measure's own terms."""
+        """Give the half-width of each measure's noise, in the measure's own terms."""
         return tuple(
             mechanism.error(confidence, together) * measure.unit_value
             for mechanism, measure in zip(self.mechanisms, self.bounded.noised, strict=True)
@@ -82,7 +82,7 @@ class Prepared:
 def prepare(
     options: Sequence[Bounded], price: Price, *, account: Budget | None = None, family: Family | None = None
 ) -> Prepared:
-    """The sound way with the least noise; among equals the cheapest to compute.
+    """Choose the sound strategy with the least noise; among equals the cheapest to compute.
 
     Gaussian noise would close the account's pure currency, so while that is open it must halve the error to be
     chosen unasked.
@@ -119,9 +119,9 @@ def _unsuited(strategy: Strategy) -> InvalidParameter:
 
 
 def _families(price: Price, account: Budget | None) -> list[Family]:
-    """Those worth comparing. At the same ρ ≤ 2 Laplace noise is never narrower: its ρ is at least its mean loss
-    ε − 1 + e^{−ε}, and its half-width ln(20)/ε then exceeds the Gaussian's 1.96/√(2ρ). But it keeps the account's
-    pure currency open.
+    """Name the families of noise that are worth comparing. At the same ρ ≤ 2 Laplace noise is never narrower: its ρ is
+    at least its mean loss ε − 1 + e^{−ε}, and its half-width ln(20)/ε then exceeds the Gaussian's 1.96/√(2ρ). But it
+    keeps the account's pure currency open.
     """
     keeps = account is not None and "pure" in account.remaining
     if price.rho is not None and price.rho <= 2 and not keeps:
@@ -130,7 +130,7 @@ def _families(price: Price, account: Budget | None) -> list[Family]:
 
 
 def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None) -> Prepared:
-    """The Laplace release instead, where Gaussian noise would close the pure currency for too little."""
+    """Choose the Laplace release instead, where Gaussian noise would close the pure currency for too little."""
     laplace = next((each for each in best if each.pure), None)
     if laplace is None or account is None or "pure" not in account.remaining or not account.affords(laplace.curve):
         return gaussian
@@ -143,7 +143,9 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
 
 
 def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
-    """The way with the least sensitivity: noise grows with Δ₁ (Laplace) or Δ₂ (Gaussian), all else being equal."""
+    """Choose the strategy with the least sensitivity: noise grows with Δ₁ (Laplace) or Δ₂ (Gaussian), all else being
+    equal.
+    """
     suited = _suited(options, family)
     chosen = min(suited, key=lambda each: round(_reach(each, family), 9))  # the first, and cheapest, among equals
     others = [each.strategy.value for each in suited if each is not chosen]
@@ -154,17 +156,19 @@ def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
 
 
 def _reach(bounded: Bounded, family: Family) -> float:
-    """The sum of the logarithms of all sensitivities, in the measures' own terms."""
+    """Give the sum of the logarithms of all sensitivities, in the measures' own terms."""
     return sum(math.log(family.norm(each.sensitivity) * each.unit_value) for each in bounded.noised)
 
 
 def _noise(prepared: Prepared) -> float:
-    """The sum of the logarithms of all half-widths: what families of noise are compared by."""
+    """Give the sum of the logarithms of all half-widths: what families of noise are compared by."""
     return sum(math.log(float(max(each, Fraction(1, 10**9)))) for each in prepared.half_widths())
 
 
 def _calibrated(bounded: Bounded, price: Price, family: Family) -> Batch:
-    """Equal shares of the price: by a closed form where there is one, or all scales grown until it is kept."""
+    """Give each measure an equal share of the price: by a closed form where there is one, or all scales grown until it
+    is kept.
+    """
     count = len(bounded.measures)
     sizes = [family.norm(each.sensitivity) for each in bounded.noised]
     epsilon, rho = (None if each is None else each / count for each in (price.epsilon, price.rho))
@@ -181,12 +185,12 @@ def _calibrated(bounded: Bounded, price: Price, family: Family) -> Batch:
 
 
 def _batch(bounded: Bounded, mechanisms: Sequence[Additive], chosen: tuple[Measurement, ...]) -> Batch:
-    """The totals of every measure, each with its mechanism, and the choice of groups if there is one."""
+    """Measure the totals of every measure, each with its mechanism, and the choice of groups if there is one."""
     return Batch((*(Measurement(Totals(bounded, index), each) for index, each in enumerate(mechanisms)), *chosen))
 
 
 def _selection(bounded: Bounded, epsilon: Fraction | None, delta: Fraction) -> tuple[Measurement, ...]:
-    """The choice of groups that are found: by the noise with which smaller ones are shown."""
+    """Choose among groups that are found by the noise with which smaller ones are shown."""
     if not bounded.finds or epsilon is None:
         return ()
     holders = Holders(bounded)
@@ -200,7 +204,7 @@ def _selection(bounded: Bounded, epsilon: Fraction | None, delta: Fraction) -> t
 
 @lru_cache(maxsize=256)
 def threshold(epsilon: Fraction, delta: Fraction, most: int, weighted: bool, neighbours: Neighbours) -> KeyThreshold:
-    """The key threshold that shows the smallest groups at this price."""
+    """Give the key threshold that shows the smallest groups at this price."""
     found = [KeyThreshold(epsilon, delta, most, weighted, neighbours=neighbours)]
     if most > 1 and not weighted:
         found.append(KeyThreshold.gaussian(epsilon, delta, most, neighbours))
@@ -216,7 +220,7 @@ def _made(family: Family, size: Fraction) -> Additive:
 
 
 def _rounded(size: Fraction) -> Fraction:
-    """Up, to thirteen significant digits: a scale that prints."""
+    """Round up to thirteen significant digits: a scale that prints."""
     digits = 13 - math.ceil(math.log10(size))
     power = Fraction(10) ** digits
     return Fraction(math.ceil(size * power)) / power

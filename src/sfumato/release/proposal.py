@@ -1,4 +1,4 @@
-"""Proposals: everything that can be released is explained and priced for free, and only ``release`` spends.
+"""A proposal is whatever can be released: it is explained and priced for free, and only ``release`` spends.
 
 A question and an auction share what stands here: a stored answer is found, what cannot be shown is refused before the
 charge, a weak promise is said aloud, the release is made, and a receipt is printed with it.
@@ -30,35 +30,37 @@ X = TypeVar("X")
 
 
 class Proposal(Protocol):
-    """Something that can be released. All but ``release`` is free and reads no data.
+    """A proposal is something that can be released. All but ``release`` is free and reads no data.
 
     Each method takes a price in its own keywords; ``release`` also takes those of a ``Call``.
     """
 
     @property
     def identity(self) -> str:
-        """The hash of what is measured, under which stored answers are found."""
+        """Give the hash of what is measured, under which stored answers are found."""
         ...
 
     def explain(self, *price: Any, **more: Any) -> Any:
-        """What happens to whose data, with what noise, at what price."""
+        """Say what happens to whose data, with what noise, at what price."""
         ...
 
     def error(self, *price: Any, **more: Any) -> Any:
-        """How wrong the answer may be."""
+        """Say how wrong the answer may be."""
         ...
 
     def price(self, within: Any, **more: Any) -> float:
-        """The least ε at which the error is no larger than this."""
+        """Find the least ε at which the error is no larger than this."""
         ...
 
     def release(self, *price: Any, **more: Any) -> Any:
-        """The answer with its receipt: charged before the first row is read, and free if it was bought before."""
+        """Give the answer with its receipt: it is charged before the first row is read, and free if it was bought
+        before.
+        """
         ...
 
 
 class Surroundings(Protocol):
-    """Where a proposal is released: whose data, where they live, who pays, who asks."""
+    """This is where a proposal is released: whose data, where they live, who pays, who asks."""
 
     @property
     def policy(self) -> Policy: ...
@@ -74,7 +76,7 @@ class Surroundings(Protocol):
 
     @property
     def version(self) -> str:
-        """The version of the data, as readers are told."""
+        """Give the version of the data, as readers are told."""
         ...
 
     @property
@@ -85,13 +87,13 @@ class Surroundings(Protocol):
 
     @property
     def declared(self) -> str:
-        """The hash of everything that the policy declares."""
+        """Give the hash of everything that the policy declares."""
         ...
 
 
 @dataclass(frozen=True)
 class Call:
-    """How one release is called for; what is None is as the curator has it."""
+    """This says how one release is called for; what is None is as the curator has it."""
 
     fresh: bool = False
     """Whether nothing stored is wanted."""
@@ -104,7 +106,7 @@ class Call:
             exact(self.seconds, "seconds", POSITIVE)
 
     def limit(self, otherwise: float | None) -> float | None:
-        """How long reading may take."""
+        """Say how long reading may take."""
         if self.seconds is None:
             return otherwise
         return min(float(exact(self.seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)
@@ -120,7 +122,7 @@ def released(
     here: Surroundings,
     call: Call,
 ) -> S:
-    """What is shown of a release: of one that was bought before if it is good enough, or else of one made now."""
+    """Give what is shown of a release: of one that was bought before if it is good enough, or else of one made now."""
     asked = Asked(question, plan, here.engine.identity(), here.analyst, call.request_id)
     found = None if call.fresh else releasing.stored(kind, asked, here.account)
     if found is None:
@@ -165,7 +167,7 @@ def receipt(
     here: Surroundings,
     confidence: Number,
 ) -> Receipt:
-    """The receipt of a release, on the terms on which it was bought; ``mechanisms`` says in words what was run."""
+    """Make the receipt of a release, on the terms on which it was bought; ``mechanisms`` says in words what was run."""
     policy, budget = here.policy, here.account.budget
     left = ", ".join(f"{name} {at_most(amount)}" for name, amount in _remaining(here).items())
     return Receipt(

@@ -1,4 +1,4 @@
-"""What every stored answer says of itself, so that it can be shown years later with a receipt."""
+"""A stored answer says this of itself, so that it can be shown years later with a receipt."""
 
 from __future__ import annotations
 

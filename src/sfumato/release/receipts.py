@@ -53,7 +53,7 @@ class Receipt:
             raise InvalidParameter("time", self.time, "a time in ISO 8601") from None
 
     def to_json(self) -> str:
-        """The receipt as JSON text, with a kind and a version."""
+        """Write the receipt as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod

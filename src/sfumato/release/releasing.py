@@ -1,4 +1,5 @@
-"""Releasing: charge on disk, read, draw, write the answer down, then show it.
+"""A release is charged on disk, then data are read, noise is drawn, the answer is written down, and only then is it
+shown.
 
 In this order, so that no private row is read before its price is durable, and no noisy byte leaves before it can be
 found again. Whatever happens in between, the charge stands.
@@ -43,7 +44,7 @@ class Kind(Protocol[X, T]):
 
     @property
     def reading(self) -> Reading[X]:
-        """What the engine reads, once, for all measurements of the batch."""
+        """Say what the engine reads, once, for all measurements of the batch."""
         ...
 
     @property
@@ -52,17 +53,19 @@ class Kind(Protocol[X, T]):
         ...
 
     def draw(self, exact: X) -> T:
-        """A frozen value that is written down: the measurements of the batch on what was read, and nothing else."""
+        """Draw a frozen value that is written down: the measurements of the batch on what was read, and nothing
+        else.
+        """
         ...
 
     def rehearsal(self) -> T:
-        """What ``draw`` would make of totals at the ends of what they can be: no data are needed."""
+        """Try what ``draw`` would make of totals at the ends of what they can be: no data are needed."""
         ...
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Who asks what, about which data: everything about a release that is not its mathematics."""
+    """This says who asks what, about which data: everything about a release that is not its mathematics."""
 
     question: str
     plan: str
@@ -72,13 +75,13 @@ class Asked:
     request_id: str | None = None
 
     def entry(self, batch: Batch) -> Entry:
-        """A release of this question as the ledger charges it."""
+        """Make the ledger's entry of a release of this question."""
         return Entry(batch.charged, self.question, self.plan, self.data, self.analyst, self.request_id)
 
 
 @dataclass(frozen=True)
 class Released(Generic[T]):
-    """What was released, and the line that holds it."""
+    """This is what was released, and the line that holds it."""
 
     value: T
     number: int
@@ -89,7 +92,7 @@ class Released(Generic[T]):
 
 
 def stored(kind: Kind[X, T], asked: Asked, account: Account) -> Released[T] | None:
-    """An answer already bought to this request, or to the same question on the same data if it is good enough."""
+    """Find an answer already bought to this request, or to the same question on the same data if it is good enough."""
     if asked.request_id is not None:
         found = account.requested(asked.request_id, analyst=asked.analyst, question=asked.question, plan=asked.plan)
         if found is not None:
@@ -99,8 +102,8 @@ def stored(kind: Kind[X, T], asked: Asked, account: Account) -> Released[T] | No
 
 
 def rehearse(kind: Kind[X, T]) -> Released[T]:
-    """Everything that becomes of totals, with totals at the ends of what they can be: what cannot be written down and
-    read back is refused here, before the charge.
+    """Try everything that becomes of totals, with totals at the ends of what they can be: what cannot be written down
+    and read back is refused here, before the charge.
     """
     entries.write_widths(entries.widths(kind.good_enough))
     return Released(codec.loads(codec.dumps(kind.rehearsal())), 0, datetime.now(UTC), "", free=False)
@@ -116,7 +119,8 @@ def release(
     seconds: float | None = None,
     progress: Progress = quietly,
 ) -> Released[T]:
-    """The only way to exact totals: charged before they are read, written down before anything is returned.
+    """Release a batch, the only way to exact totals: it is charged before they are read, and written down before
+    anything is returned.
 
     The statement is bound before the charge, so it cannot fail to be one. Of equal questions to an account that are not
     ``fresh`` one pays, and the others wait for its answer and get it.
@@ -173,7 +177,7 @@ def _read(found: StoredAnswer) -> Released[T]:
 
 @contextmanager
 def limited(engine: Reader, seconds: float | None) -> Iterator[None]:
-    """Ends this thread's statement when its time is up: others have charges, and times, of their own."""
+    """End this thread's statement when its time is up: others have charges, and times, of their own."""
     if seconds is None:
         yield
         return

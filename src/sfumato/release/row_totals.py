@@ -1,4 +1,4 @@
-"""Totals, ranks and windows over noisy rows, with ranges that hold whenever those of the rows do.
+"""Totals, ranks and windows over noisy rows have ranges that hold whenever those of the rows do.
 
 Which rows there are may itself be decided by noisy numbers. So a total's range covers every choice of rows that numbers
 within the ranges could have made: rows that are *surely* there count in every case, others in some.
@@ -23,7 +23,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Presence:
-    """Which rows are there, and for which of them that is so for all numbers within the ranges."""
+    """This says which rows are there, and for which of them that is so for all numbers within the ranges."""
 
     here: Bools
     sure: Bools
@@ -34,16 +34,16 @@ class Presence:
 
     @property
     def surely(self) -> Bools:
-        """Rows that are there in any case."""
+        """Give rows that are there in any case."""
         return self.here & self.sure
 
     @property
     def possibly(self) -> Bools:
-        """Rows that may be there."""
+        """Give rows that may be there."""
         return self.here | ~self.sure
 
     def where(self, test: Truths) -> Presence:
-        """Those for which a test holds too."""
+        """Keep those for which a test holds too."""
         true = test.true & test.known
         sure = (self.sure & test.sure) | (self.sure & ~self.here) | (test.sure & ~true)
         return Presence(self.here & true, sure)
@@ -55,7 +55,7 @@ class Presence:
 
 
 def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, Places]:
-    """For each row the number of its group, and for each group one of its rows.
+    """Give for each row the number of its group, and for each group one of its rows.
 
     Groups are in the order of their first rows, those with a row that is there before others.
     """
@@ -76,7 +76,7 @@ def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, P
 
 
 def row_total(function: str, argument: Evaluated | None, present: Presence, codes: Places, count: int) -> Numbers:
-    """An aggregate of each group's rows; NULL counts in none."""
+    """Compute an aggregate of each group's rows; NULL counts in none."""
     if argument is not None:
         gone = missing(argument)
         present = Presence(present.here & ~gone, present.sure & (~gone | is_sure(argument)))
@@ -97,7 +97,7 @@ def _any(rows: Bools, codes: Places, count: int) -> Bools:
 
 
 def _least(values: Floats, rows: Bools, codes: Places, count: int) -> Floats:
-    """The least of each group's rows; infinity where there is none."""
+    """Find the least of each group's rows; infinity where there is none."""
     found = np.full(count, np.inf)
     np.minimum.at(found, codes[rows], values[rows])
     return found
@@ -116,7 +116,7 @@ def _summed(column: Numbers, present: Presence, codes: Places, count: int) -> Nu
 
 
 def _narrowed(column: Numbers, present: Presence, codes: Places, ends: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Where it is sure which rows are added up, their noises add up as independent ones do."""
+    """Narrow the range where it is sure which rows are added up: their noises add up as independent ones do."""
     assert column.sum_width is not None
     low, high = ends
     count = len(low)
@@ -131,7 +131,9 @@ def _narrowed(column: Numbers, present: Presence, codes: Places, ends: tuple[Flo
 
 
 def _smallest(column: Numbers, present: Presence, codes: Places, count: int) -> Numbers:
-    """At most the greatest that a row surely there can be, or any row if none is."""
+    """Find the least of each group, which is at most the greatest that a row surely there can be, or any row if none
+    is.
+    """
     value = _least(column.value, present.here, codes, count)
     low = _least(column.low, present.possibly, codes, count)
     among = _least(column.high, present.surely, codes, count)
@@ -168,7 +170,7 @@ _TOTALS: dict[str, Callable[[Numbers, Presence, Places, int], Numbers]] = {
 
 
 def window(over: Over, evaluate: Callable[[Expression], Evaluated], present: Presence) -> Numbers:
-    """What a window shows in every row."""
+    """Compute what a window shows in every row."""
     codes, first = group_codes([evaluate(each) for each in over.partition], present)
     if over.order:
         return _ranked(over, evaluate, present, codes)
@@ -178,7 +180,7 @@ def window(over: Over, evaluate: Callable[[Expression], Evaluated], present: Pre
 
 
 def _ranked(over: Over, evaluate: Callable[[Expression], Evaluated], present: Presence, codes: Places) -> Numbers:
-    """A row's place among those of its partition that are there."""
+    """Find a row's place among those of its partition that are there."""
     keys = [evaluate(each.expression) for each in over.order]
     places = np.zeros(len(codes), np.intp)
     for order, key in zip(over.order, keys, strict=True):
@@ -201,7 +203,7 @@ def _complete(column: Numbers) -> bool:
 
 
 def _counted(ends: Floats, rows: Bools, limits: Floats, codes: Places, side: str) -> Floats:
-    """For every row, of how many rows of its partition the end lies below its limit (with "right": or at it)."""
+    """Count for every row the rows of its partition whose end lies below its limit (with "right": or at it)."""
     levels = np.unique(np.concatenate([ends, limits]))
     size = len(levels) + 1
     known = np.sort((codes * size + np.searchsorted(levels, ends))[rows])
@@ -230,7 +232,7 @@ def _places_within(function: str, places: Places, codes: Places, here: Bools) ->
 
 
 def _dense(kept: Bools, new: Bools, starts: Bools) -> Floats:
-    """How many different places there are up to each row's own, in its partition."""
+    """Count the different places up to each row's own, in its partition."""
     blocks = np.cumsum(new) - 1
     counted = np.bincount(blocks, weights=kept) > 0  # a place counts if a row that is there has it
     before: NDArray[Any] = (np.cumsum(counted) - counted)[blocks]

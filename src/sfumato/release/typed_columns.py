@@ -1,4 +1,4 @@
-"""Columns of an answer with their types: what JSON writes as text becomes a date or a real number again."""
+"""Columns of an answer have types: what JSON writes as text becomes a date or a real number again."""
 
 from __future__ import annotations
 

@@ -74,22 +74,26 @@ class Sources:
             raise
 
     def columns(self, table: str) -> Mapping[str, Domain]:
-        """The columns that may be asked about: those declared, or for a public table those its data have."""
+        """Give the columns that may be asked about: those declared, or for a public table those its data have."""
         self._view(table)
         return self._columns[table]
 
     def scan(self, table: str) -> str:
-        """The name of the view whose columns are the declared ones, clean, with ``sf_unit`` where rows have ids."""
+        """Give the name of the view whose columns are the declared ones, clean, with ``sf_unit`` where rows have
+        ids.
+        """
         self._view(table)
         return name(f"sf_{table}")
 
     def definition(self, table: str) -> Scan:
-        """How that view is made from its source, for those who compare the two."""
+        """Show how that view is made from its source, for those who compare the two."""
         self._view(table)
         return self._scans[table]
 
     def multiplicity(self, table: str, columns: Sequence[str]) -> int:
-        """The most rows of a public table that share one value of these columns (all rows for none); at least 1."""
+        """Give the most rows of a public table that share one value of these columns (all rows for none); at least
+        1.
+        """
         declared = self._declared(table)
         if not declared.public:
             raise InvalidParameter("table", table, "a public table: nothing is counted in a private one for free")
@@ -103,8 +107,8 @@ class Sources:
         return self._multiplicities[key]
 
     def overlap(self, table: str, columns: Sequence[str], comparisons: Sequence[tuple[str, str]]) -> int:
-        """The most rows of a public table that share one value of these columns and that one value, compared with
-        others of its columns (operator, column), meets; at least 1.
+        """Give the most rows of a public table that share one value of these columns and that one value meets, when it
+        is compared with others of its columns (operator, column); at least 1.
         """
         key = (table, tuple(columns), tuple(comparisons))
         if key not in self._overlaps:
@@ -120,23 +124,23 @@ class Sources:
         return self._overlaps[key]
 
     def run(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """The rows of one generated SELECT, whole numbers exact. Any failure is the one ``EngineFailed``."""
+        """Give the rows of one generated SELECT, whole numbers exact. Any failure is the one ``EngineFailed``."""
         with self._cursor() as cursor:
             return self._guarded(statement, lambda: _one(cursor, statement).execute(statement, parameters).fetchall())
 
     def arrow(self, statement: str) -> pyarrow.Table:
-        """The rows as an Arrow table, for large results; HUGEINT is not exact there: cast it to BIGINT first."""
+        """Give the rows as an Arrow table, for large results; HUGEINT is not exact there: cast it to BIGINT first."""
         with self._cursor() as cursor:
             return self._guarded(statement, lambda: _one(cursor, statement).sql(statement).to_arrow_table())
 
     def bind(self, statement: str) -> None:
-        """Whether the engine accepts the statement, found without reading a row."""
+        """Check that the engine accepts the statement, without reading a row."""
         with self._cursor() as cursor:
             prepared = f"PREPARE sf_bound AS {statement}"
             self._guarded(prepared, lambda: _one(cursor, statement).execute(prepared))
 
     def copy(self, table: str) -> str:
-        """The name of a copy of a table's clean rows, made now, which stays as it is until it is dropped."""
+        """Copy a table's clean rows now, and give the copy's name; it stays as it is until it is dropped."""
         made = name(f"sf copy {next(self._copies)} of {table}")  # no view can be called so
         self._execute(f"CREATE TABLE {made} AS SELECT * FROM {self.scan(table)}")
         return made
@@ -147,21 +151,21 @@ class Sources:
             self._execute(f"DROP TABLE {copy}")
 
     def identity(self) -> str:
-        """The version of the data: a digest over every source's identity, as opened."""
+        """Give the version of the data: a digest over every source's identity, as opened."""
         return files.digest(
             {table: found.stamps for table, found in self._files.items()},
             {table: found for table, (stamps, found) in self._contents.items() if not stamps},
         )
 
     def check_unchanged(self) -> None:
-        """Raises ``SourceChanged`` unless every file is still the one that was opened, and can be read."""
+        """Raise ``SourceChanged`` unless every file is still the one that was opened, and can be read."""
         self._check_process()
         for table, found in self._files.items():
             if not found.unchanged():
                 raise SourceChanged(table)
 
     def fingerprint(self, table: str) -> str:
-        """A hash of the table's content, for its owner: reads the whole source once per version of it."""
+        """Hash the table's content, for its owner; this reads the whole source once per version of it."""
         self._declared(table)
         found = self._files.get(table)
         if found is None:
@@ -182,7 +186,7 @@ class Sources:
         return (Data(f"memory://{known}", lambda: known),)
 
     def interrupt(self, thread: int | None = None) -> None:
-        """Ends every statement that is running, or those of one thread: they fail as ``EngineFailed``."""
+        """End every statement that is running, or those of one thread: they fail as ``EngineFailed``."""
         if os.getpid() == self._process:
             with self._lock:
                 for cursor, owner in self._active.items():
@@ -190,7 +194,7 @@ class Sources:
                         cursor.interrupt()
 
     def close(self) -> None:
-        """Ends what is running and forgets the data. A forked process leaves its parent's connection alone."""
+        """End what is running and forget the data. A forked process leaves its parent's connection alone."""
         if os.getpid() == self._process:
             self.interrupt()
             with self._lock:
@@ -217,7 +221,7 @@ class Sources:
             self._check_ceiling(table)
 
     def _check_ceiling(self, table: Table) -> None:
-        """Refuses a source with more rows than declared: now, when its owner opens it, and never in a question.
+        """Refuse a source with more rows than declared: now, when its owner opens it, and never in a question.
 
         Rows are not cut to the ceiling: which ones are left would depend on other units' rows.
         """
@@ -229,7 +233,8 @@ class Sources:
             )
 
     def _rows(self, table: Table) -> int:
-        """The rows of a source: of CSV files their lines, which were read already; of most others the engine knows.
+        """Count the rows of a source: of CSV files their lines, which were read already; of most others the engine
+        knows.
 
         Where rows are found through another table, their copies for all owners are counted, and no copy is made.
         """
@@ -250,7 +255,7 @@ class Sources:
         return relation
 
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
-        """The columns in use as a table of the engine's own: what becomes of the original changes nothing."""
+        """Copy the columns in use into a table of the engine's own: what becomes of the original changes nothing."""
         used = {*table.columns, *_naming(table, self.policy)}
         wanted = set(map(relations.folded, used if table.columns else source.names))
         positions = [i for i, each in enumerate(source.names) if relations.folded(each) in wanted]
@@ -269,7 +274,7 @@ class Sources:
         return relations.of_memory(source, positions, self._execute(f"DESCRIBE {copy}"), copy)
 
     def _view(self, table: str) -> None:
-        """Makes the view of a public table whose columns are not declared, on its first use."""
+        """Make the view of a public table whose columns are not declared, on its first use."""
         declared = self._declared(table)
         self._check_process()
         with self._defining:
@@ -277,7 +282,9 @@ class Sources:
                 self._define(declared, self._discovered(declared))
 
     def _discovered(self, table: Table) -> dict[str, Domain]:
-        """What the data of a public table say of its columns; a CSV file is read once, into a copy for the while."""
+        """Find what the data of a public table say of its columns; a CSV file is read once, into a copy for the
+        while.
+        """
         relation = self._relations[table.name]
         cells = dict(relation.plain_columns())
         if not cells:
@@ -313,7 +320,7 @@ class Sources:
         self._columns[table.name] = dict(columns)
 
     def _enforced(self, table: Table, domain: Domain) -> tuple[Domain, str | None]:
-        """What the scan must see to: values found in public data hold already; many texts are an enumeration."""
+        """Say what the scan must see to: values found in public data hold already; many texts are an enumeration."""
         if domain.values is None or not table.columns:
             return replace(domain, values=None), None
         if domain.type is not Type.TEXT:
@@ -329,12 +336,14 @@ class Sources:
         return self.policy.tables[table]
 
     def _execute(self, statement: str) -> list[tuple[Any, ...]]:
-        """A statement of the set-up: it may define things."""
+        """Run a statement of the set-up: it may define things."""
         with self._cursor() as cursor:
             return self._guarded(statement, lambda: cursor.execute(statement).fetchall())
 
     def _check_process(self) -> None:
-        """Before any lock is taken: one held at the moment of a fork is never released in the child."""
+        """Refuse a forked process before any lock is taken: one held at the moment of a fork is never released in the
+        child.
+        """
         if os.getpid() != self._process:
             raise EngineClosed
 
@@ -354,20 +363,20 @@ class Sources:
             cursor.close()
 
     def _guarded(self, statement: str, action: Callable[[], T]) -> T:
-        """What the action on a statement gives; the statement is remembered for the log."""
+        """Give what the action on a statement gives, and remember the statement for the log."""
         self.statements.append(statement)
         return _finished(action)
 
 
 def _naming(table: Table, policy: Policy) -> set[str]:
-    """The columns that say whose rows a table has, its own and those of tables that are found through it."""
+    """List the columns that say whose rows a table has, its own and those of tables that are found through it."""
     found = {each.id.key for each in policy.tables.values() if isinstance(each.id, Via) and each.id.via == table.name}
     found |= {table.id.on} if isinstance(table.id, Via) else {table.id} if table.id else set()
     return found
 
 
 def _finished(action: Callable[[], T]) -> T:
-    """What the action gives, or ``EngineFailed`` without its cause: a cause may quote a cell."""
+    """Give what the action gives, or ``EngineFailed`` without its cause: a cause may quote a cell."""
     try:
         return action()
     except Exception:  # whatever it was, what is said of it is the same
@@ -376,7 +385,9 @@ def _finished(action: Callable[[], T]) -> T:
 
 
 def _one(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyConnection:
-    """The cursor, if the text is one SELECT: a second line of defence behind generating nothing else."""
+    """Give the cursor if the text is one SELECT, and refuse others: a second line of defence behind generating nothing
+    else.
+    """
     found = cursor.extract_statements(statement)
     if [each.type.name for each in found] != ["SELECT"]:
         raise ValueError("not one SELECT")
@@ -421,7 +432,7 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
 
 
 def tables(source: Path) -> list[str]:
-    """The tables and views of a DuckDB database; none for a file of another kind. No row is read."""
+    """List the tables and views of a DuckDB database; none for a file of another kind. No row is read."""
     import duckdb
 
     found = files.find(source, str(source))

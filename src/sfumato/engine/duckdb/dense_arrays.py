@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def marginals(table: pyarrow.Table, reading: Marginals) -> tuple[Integers, ...]:
-    """Every marginal, from rows (key…, total)."""
+    """Put every marginal into an array, from rows (key…, total)."""
     keys, (totals,) = _parted(table, len(reading.cells))
     kinds = [each.domain.type for each in reading.bounded.plan.keys]
     codes = np.zeros((table.num_rows, len(keys)), np.intp)
@@ -27,7 +27,7 @@ def marginals(table: pyarrow.Table, reading: Marginals) -> tuple[Integers, ...]:
 
 
 def values(table: pyarrow.Table, reading: ValueCounts) -> Values:
-    """The values of every known group in order, from rows (key…, value, count)."""
+    """Put the values of every known group in order, from rows (key…, value, count)."""
     plan = reading.bounded.plan
     keys, (steps, counts) = _parted(table, len(plan.keys))
     group = places_among(keys, [each.domain.type for each in plan.keys], reading.groups, table.num_rows)
@@ -37,6 +37,6 @@ def values(table: pyarrow.Table, reading: ValueCounts) -> Values:
 
 
 def _parted(table: pyarrow.Table, keys: int) -> tuple[list[Any], Sequence[Integers]]:
-    """The columns of the keys, and the rest as whole numbers."""
+    """Split off the columns of the keys, and give the rest as whole numbers."""
     columns = [in_one_piece(table.column(index)) for index in range(table.num_columns)]
     return columns[:keys], [each.to_numpy() for each in columns[keys:]]

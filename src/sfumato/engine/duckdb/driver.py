@@ -1,4 +1,4 @@
-"""DuckDB as an engine: plans become statements of its own, and their rows become arrays of totals."""
+"""DuckDB is an engine: plans become statements of its own, and their rows become arrays of totals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FREE_SECONDS = 5
 
 
 class StatementReader:
-    """One generated statement for each reading, over the clean scans of a set of sources."""
+    """A statement reader writes one statement for each reading, over the clean scans of a set of sources."""
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
@@ -53,7 +53,7 @@ class StatementReader:
         self._bound = {text} if len(self._bound) > _REMEMBERED else self._bound | {text}
 
     def read(self, reading: Reading[E], key: int) -> E:
-        """What one statement gives, in arrays."""
+        """Run one statement and give its rows in arrays."""
         found = self._found(reading, self._statement(reading, key))
         self._check_unchanged()  # a file replaced while it was read is not the version that was charged
         return cast("E", found)
@@ -70,7 +70,7 @@ class StatementReader:
         return Generator(DuckDBSpelling(), self._scan).statement(statement)
 
     def _scan(self, table: str) -> str:
-        """The name of the relation that holds a table's clean rows."""
+        """Give the name of the relation that holds a table's clean rows."""
         return self.sources.scan(table)
 
     def _check_unchanged(self) -> None:
@@ -82,19 +82,19 @@ class StatementReader:
 
 
 class DuckDB(StatementReader):
-    """DuckDB behind the seam: no SQL, type or hash of its own is seen outside."""
+    """DuckDB works behind the seam: no SQL, type or hash of its own is seen outside."""
 
     def __init__(self, policy: Policy, memory: str | None = None) -> None:
         super().__init__(Sources(policy, memory_limit=memory))
         self._policy = policy
 
     def catalog(self) -> Catalog:
-        """What questions may refer to."""
+        """List what questions may refer to."""
         tables = {name: described(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
         return Catalog(tables, self.sources.multiplicity, self.sources.overlap)
 
     def values(self, world: World) -> Sequence[GroupKey]:
-        """The distinct results of expressions on every combination of declared values: reads no table."""
+        """List the distinct results of expressions on every combination of declared values: reads no table."""
         lists = [[_parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, Span)]
         asked = self._written(lowering.distinct(world))
         found = self._in_time(lambda: self.sources.run(asked, lists))
@@ -104,7 +104,7 @@ class DuckDB(StatementReader):
         return [tuple(_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
 
     def _in_time(self, action: Callable[[], list[Any]]) -> list[Any]:
-        """What the action gives, unless it takes longer than what is free may take."""
+        """Give what the action gives, unless it takes longer than what is free may take."""
         done, thread = Event(), get_ident()
         late: list[bool] = []
 
@@ -133,7 +133,7 @@ class DuckDB(StatementReader):
         return Snapshot(self.sources)
 
     def data(self, *, public: bool) -> tuple[Data, ...]:
-        """The data that rows come from: files, or the content of tables in memory."""
+        """Identify the data that rows come from: files, or the content of tables in memory."""
         chosen = [name for name, table in self._policy.tables.items() if table.public is public]
         return tuple(found for name in chosen for found in self.sources.data(name))
 
@@ -145,7 +145,8 @@ class DuckDB(StatementReader):
 
 
 class Snapshot(StatementReader):
-    """The rows of every table that has been read, as they were at its first reading: the engine's own copies.
+    """A snapshot holds the rows of every table that has been read, as they were at its first reading: the engine's own
+    copies.
 
     A copy is made by the first reading of its table, which has been charged like any other, and is of the version that
     was opened. After that nothing outside can change what is read.
@@ -172,7 +173,7 @@ class Snapshot(StatementReader):
         return super().read(reading, key)
 
     def _missing(self, reading: Reading[E]) -> list[str]:
-        """The tables of which there is no copy yet."""
+        """List the tables of which there is no copy yet."""
         return [table for table in tables(reading.bounded.plan.source) if table not in self._copies]
 
     def _scan(self, table: str) -> str:
@@ -218,7 +219,7 @@ def _parameter(value: Value) -> Any:
 
 
 def _aligned(found: Sequence[tuple[Any, ...]], reading: GroupTotals) -> NDArray[np.int64]:
-    """The totals of rows (key…, total…) in the order of the groups, zero where a group has no row."""
+    """Put the totals of rows (key…, total…) in the order of the groups, zero where a group has no row."""
     (_, coordinates), groups = reading.shape, reading.groups
     totals = np.zeros((len(groups), coordinates), dtype=np.int64)
     kinds = [each.domain.type for each in reading.bounded.plan.keys]
@@ -239,7 +240,7 @@ def _column(rows: Sequence[tuple[Any, ...]], number: int) -> list[Any]:
 
 
 def _held(columns: list[list[int]]) -> NDArray[np.int64]:
-    """Exact totals within what 64 bits hold: cutting moves two totals no further apart."""
+    """Keep exact totals within what 64 bits hold: cutting moves two totals no further apart."""
     try:
         totals: NDArray[Any] = np.array(columns, dtype=np.int64)
     except OverflowError:  # beyond 64 bits somewhere: as whole numbers of any size
@@ -248,7 +249,9 @@ def _held(columns: list[list[int]]) -> NDArray[np.int64]:
 
 
 def _named(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Type]) -> Iterator[tuple[Any, ...]]:
-    """The keys that rows begin with, to look up by: a real, declared or computed, is the double nearest to it."""
+    """Give the keys that rows begin with, as they are looked up by: a real, declared or computed, is the double nearest
+    to it.
+    """
     columns = [(_column(rows, number), kind) for number, kind in enumerate(kinds)]
     return zip(*(map(_double, each) if kind is Type.REAL else each for each, kind in columns), strict=True)
 
@@ -258,7 +261,7 @@ def _double(value: Any) -> float | None:
 
 
 def _exact(value: Any, kind: Type) -> Any:
-    """A key as it is declared: a double is the number it shows."""
+    """Give a key as it is declared: a double is the number it shows."""
     if value is None or kind is not Type.REAL:
         return value
     return Fraction(repr(float(value)))

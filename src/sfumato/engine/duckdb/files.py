@@ -41,7 +41,7 @@ class Files:
         return tuple(path for path, *_ in self.stamps)
 
     def unchanged(self) -> bool:
-        """Whether the same files are still there, by path, size, time of change and inode, and can be read."""
+        """Tell whether the same files are still there, by path, size, time of change and inode, and can be read."""
         try:
             return _stamps(self.kind, self.source) == self.stamps and all(map(_readable, self.paths))
         except OSError:
@@ -49,7 +49,7 @@ class Files:
 
 
 def find(source: Path, place: str) -> Files:
-    """The files a source names, in order; a missing one or one of no known kind is refused."""
+    """Find the files a source names, in order; a missing one or one of no known kind is refused."""
     kind = KINDS.get(source.suffix.lower())
     if kind is None:
         raise InvalidPolicy(
@@ -91,7 +91,7 @@ def _stamp(path: str) -> Stamp:
 
 
 def _readable(path: str) -> bool:
-    """Whether it can be opened now, which permissions alone do not tell."""
+    """Tell whether it can be opened now, which permissions alone do not tell."""
     try:
         with open(path, "rb"):
             return True
@@ -100,12 +100,12 @@ def _readable(path: str) -> bool:
 
 
 def digest(*parts: object) -> str:
-    """A short name for what JSON can say, equal for equal parts."""
+    """Make a short name for what JSON can say, equal for equal parts."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def content(files: Files) -> str:
-    """A hash of every byte, read in blocks."""
+    """Hash every byte, in blocks."""
     found = hashlib.blake2b(digest_size=32)
     for path, size, *_ in files.stamps:
         found.update(size.to_bytes(8, "big"))
@@ -116,7 +116,7 @@ def content(files: Files) -> str:
 
 
 def header(path: str, place: str) -> list[str]:
-    """The names in the first record of a CSV file."""
+    """Read the names in the first record of a CSV file."""
     with open(path, "rb") as opened:
         start = opened.read(_HEADER_BYTES).decode("utf-8-sig", errors="replace")
     try:

@@ -1,4 +1,4 @@
-"""Keys that a statement found, as arrays: no key becomes a value of Python's own before it may be shown."""
+"""Found keys stay in arrays: no key becomes a value of Python's own before it may be shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def in_arrays(table: pyarrow.Table, reading: FoundTotals) -> Found:
-    """The rows (key…, total…, holders) of a statement, with the place of each row's key."""
+    """Put the rows (key…, total…, holders) of a statement into arrays, with the place of each row's key."""
     plan = reading.bounded.plan
     columns = [in_one_piece(table.column(index)) for index in range(table.num_columns)]
     keys, totals = columns[: len(plan.keys)], [each.to_numpy() for each in columns[len(plan.keys) :]]
@@ -36,13 +36,13 @@ def in_arrays(table: pyarrow.Table, reading: FoundTotals) -> Found:
 
 
 def _others(keys: Sequence[Any], reading: FoundTotals) -> tuple[list[Any], list[Type]]:
-    """The columns of the keys that are declared, and their types."""
+    """Give the columns of the keys that are declared, and their types."""
     types = [each.domain.type for each in reading.bounded.plan.keys]
     return [keys[index] for index in reading.others], [types[index] for index in reading.others]
 
 
 def in_one_piece(column: Any) -> Any:
-    """A column in one piece."""
+    """Put the pieces of a column together."""
     import pyarrow
 
     made = column.combine_chunks()
@@ -55,7 +55,7 @@ def _each(rows: int) -> tuple[Places, Places]:
 
 
 def _places(columns: Sequence[Any], rows: int) -> tuple[Places, Places]:
-    """For each row the place of its combination of values, and for each combination a row that has it."""
+    """Find for each row the place of its combination of values, and for each combination a row that has it."""
     code = np.zeros(rows, np.int64)
     for column in columns:
         codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy()
@@ -66,7 +66,7 @@ def _places(columns: Sequence[Any], rows: int) -> tuple[Places, Places]:
 
 
 def places_among(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[GroupKey], rows: int) -> Places:
-    """For each row the place of its values among these keys; -1 where they are not one of them."""
+    """Find for each row the place of its values among these keys; -1 where they are not one of them."""
     if not columns:
         return np.zeros(rows, np.intp)
     place, first = _places(columns, rows)
@@ -76,12 +76,12 @@ def places_among(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[G
 
 
 def _told(key: GroupKey) -> tuple[object, ...]:
-    """A key to look up by: a real, declared or computed, is the double nearest to it."""
+    """Give a key to look up by: a real, declared or computed, is the double nearest to it."""
     return tuple(float(value) if isinstance(value, Fraction) else value for value in key)
 
 
 def _named(columns: Sequence[Any], kinds: Sequence[Type]) -> list[GroupKey]:
-    """Rows as keys: a real is the number that its double shows."""
+    """Turn rows into keys: a real is the number that its double shows."""
     listed = [each.to_pylist() for each in columns]
     exact = (
         [None if value is None else Fraction(repr(value)) for value in values] if kind is Type.REAL else values

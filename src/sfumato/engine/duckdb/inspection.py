@@ -19,7 +19,7 @@ from sfumato.policy import Domain, File, Policy
 
 
 class DuckDBInspector:
-    """A policy's sources, opened for their owner to look at."""
+    """An inspector has a policy's sources, opened for their owner to look at."""
 
     def __init__(self, policy: Policy) -> None:
         self._sources = Sources(policy)
@@ -41,7 +41,7 @@ class DuckDBInspector:
 
 
 def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
-    """Each CSV file of a policy that has a line which is not one record, and the number of its first."""
+    """Find each CSV file of a policy that has a line which is not one record, and the number of its first."""
     for table in policy.tables.values():
         with suppress(InvalidPolicy):
             if not isinstance(table.source, File):
@@ -53,7 +53,7 @@ def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
 
 
 def inspect(sources: Sources, table: str) -> Inspection:
-    """One private table compared with what the scan makes of it: three passes over the data."""
+    """Compare one private table with what the scan makes of it: three passes over the data."""
     scan, declared = sources.definition(table), sources.policy.tables[table]
     counts = [count for column in scan.columns.values() for count in _counts(*column)]
     rows = sources.run(f"SELECT count(*) FROM {scan.source}")[0][0]

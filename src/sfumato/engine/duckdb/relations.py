@@ -30,13 +30,13 @@ _CSV = (
 
 @dataclass(frozen=True)
 class Relation:
-    """Where to select from, and each column under the name its source gives it."""
+    """A relation says where to select from, and holds each column under the name its source gives it."""
 
     sql: str
     columns: tuple[tuple[str, Cell], ...]
 
     def cell(self, column: str, place: str) -> Cell:
-        """The column of that name, exactly or, if only one is so, in other letter case, accents composed."""
+        """Find the column of that name, exactly or, if only one is so, in other letter case, accents composed."""
         found = [cell for true, cell in self.columns if true == column]
         found = found or [cell for true, cell in self.columns if folded(true) == folded(column)]
         if len(found) == 1:
@@ -53,7 +53,7 @@ class Relation:
         )
 
     def plain_columns(self) -> list[tuple[str, Cell]]:
-        """The columns that can be named in a question; of those alike but for letter case, the first."""
+        """List the columns that can be named in a question; of those alike but for letter case, the first."""
         seen: dict[str, tuple[str, Cell]] = {}
         for true, cell in self.columns:
             called = unicodedata.normalize("NFC", true)
@@ -63,12 +63,12 @@ class Relation:
 
 
 def folded(column: str) -> str:
-    """A name without its letter case, its accents composed: a file may write é as two letters."""
+    """Write a name without its letter case, its accents composed: a file may write é as two letters."""
     return unicodedata.normalize("NFC", column).lower()
 
 
 def opened(table: Table, databases: dict[str, str], execute: Execute) -> tuple[files.Files, Relation]:
-    """A table in files. ``databases`` gives each attached database file its alias."""
+    """Open a table in files. ``databases`` gives each attached database file its alias."""
     place = f"tables.{table.name}.source"
     found = files.find(table.source.path, place)
     if found.kind == "csv":
@@ -80,7 +80,7 @@ def opened(table: Table, databases: dict[str, str], execute: Execute) -> tuple[f
 
 
 def of_csv(found: files.Files, place: str) -> Relation:
-    """CSV files, every cell as text: the scan reads it as what is declared."""
+    """Open CSV files with every cell as text: the scan reads it as what is declared."""
     first = files.header(found.paths[0], place)
     for path in found.paths[1:]:
         if files.header(path, place) != first:
@@ -93,7 +93,7 @@ def of_csv(found: files.Files, place: str) -> Relation:
 
 
 def of_parquet(found: files.Files, place: str, execute: Execute) -> Relation:
-    """Parquet files with one schema among them."""
+    """Open Parquet files with one schema among them."""
     schemas = [_parquet_columns(path, place, execute) for path in found.paths]
     if any(schema != schemas[0] for schema in schemas):
         raise InvalidPolicy(
@@ -104,7 +104,9 @@ def of_parquet(found: files.Files, place: str, execute: Execute) -> Relation:
 
 
 def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str, Cell], ...]:
-    """The engine renames columns that differ in letter case only, so true names are taken from the file's footer."""
+    """Take the true names of columns from the file's footer: the engine renames columns that differ in letter case
+    only.
+    """
     try:
         described = execute(f"DESCRIBE SELECT * FROM read_parquet([{literal(path)}], hive_partitioning = false)")
         nodes = execute(f"SELECT name, num_children FROM parquet_schema({literal(path)})")
@@ -117,7 +119,7 @@ def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str
 
 
 def _top_level(nodes: Sequence[tuple[str, int]]) -> list[str]:
-    """The names of the root's children in a schema listed depth first."""
+    """List the names of the root's children in a schema listed depth first."""
     names, open_groups = [], [nodes[0][1]]
     for node, children in nodes[1:]:
         while open_groups[-1] == 0:
@@ -130,7 +132,7 @@ def _top_level(nodes: Sequence[tuple[str, int]]) -> list[str]:
 
 
 def of_database(found: files.Files, table: Table, alias: str, place: str, execute: Execute) -> Relation:
-    """A table or view in a DuckDB database, attached read-only."""
+    """Open a table or view in a DuckDB database, attached read-only."""
     attach(found, alias, place, execute)
     if not isinstance(table.source, DatabaseTable):
         names = tables_in(alias, execute)
@@ -155,7 +157,7 @@ def of_database(found: files.Files, table: Table, alias: str, place: str, execut
 
 
 def attach(found: files.Files, alias: str, place: str, execute: Execute) -> None:
-    """Makes a DuckDB database known under an alias, to be read alone."""
+    """Make a DuckDB database known under an alias, to be read alone."""
     try:
         execute(f"ATTACH IF NOT EXISTS {literal(found.paths[0])} AS {name(alias)} (READ_ONLY)")
     except EngineFailed:
@@ -167,7 +169,7 @@ def attach(found: files.Files, alias: str, place: str, execute: Execute) -> None
 
 
 def tables_in(alias: str, execute: Execute) -> list[str]:
-    """The tables and views of an attached database that can be named, as table or schema.table."""
+    """List the tables and views of an attached database that can be named, as table or schema.table."""
     found = execute(
         f"SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = {literal(alias)} UNION ALL"
         f" SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = {literal(alias)} AND NOT internal"
@@ -177,7 +179,7 @@ def tables_in(alias: str, execute: Execute) -> list[str]:
 
 
 def stored_table(table: Table, databases: Mapping[str, str], execute: Execute) -> str:
-    """The table in a database that holds the rows, as schema.table in small letters; empty for anything else.
+    """Name the table in a database that holds the rows, as schema.table in small letters; empty for anything else.
 
     A view may read any table of its database, so it has no such name. The engine takes names in any letter case.
     """
@@ -191,7 +193,7 @@ def stored_table(table: Table, databases: Mapping[str, str], execute: Execute) -
 
 
 def of_memory(source: memory.Frame, positions: Sequence[int], described: list[tuple[Any, ...]], sql: str) -> Relation:
-    """A copy in the engine of a table in memory: what its owner does to the original changes nothing."""
+    """Copy a table in memory into the engine: what its owner does to the original changes nothing."""
     columns = [
         (source.names[i], Cell(name(seen), stored)) for i, (seen, stored, *_) in zip(positions, described, strict=True)
     ]

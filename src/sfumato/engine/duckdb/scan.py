@@ -52,7 +52,7 @@ _MOMENTS = (dt.datetime.min, dt.datetime.max)
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of a source as the engine sees it: its expression and its stored type."""
+    """A cell is a column of a source as the engine sees it: its expression and its stored type."""
 
     sql: str
     stored: str
@@ -61,12 +61,12 @@ class Cell:
 
     @property
     def family(self) -> str:
-        """The stored type without its parameters; a list or a struct has none of these families."""
+        """Name the stored type without its parameters; a list or a struct has none of these families."""
         return self.stored if self.stored.endswith("]") else self.stored.partition("(")[0]
 
     @property
     def text(self) -> Cell:
-        """The same cell as text, which every type can become, told apart letter by letter.
+        """Give the same cell as text, which every type can become, told apart letter by letter.
 
         A database may give a column a collation, under which GROUP BY, joins and comparisons take different texts for
         equal and name a group after a row they met: one row could then rename it. No type shows a collation and no
@@ -78,7 +78,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose a row is, in SQL over the columns of its source."""
+    """An owner says whose a row is, in SQL over the columns of its source."""
 
     key: str
     """The id, or what names the row of another table whose owners it has."""
@@ -91,13 +91,13 @@ class Owner:
 
     @property
     def unit(self) -> str:
-        """The unit of a row whose key is the id."""
+        """Give the unit of a row whose key is the id."""
         return self.key if self.period is None else f"struct_pack(id := {self.key}, period := {self.period})"
 
 
 @dataclass(frozen=True)
 class Scan:
-    """How one table is read: where from, which cells as what, and whose rows they are."""
+    """A scan says how one table is read: where from, which cells as what, and whose rows they are."""
 
     source: str
     columns: Mapping[str, tuple[Cell, Domain, str | None]]
@@ -107,12 +107,12 @@ class Scan:
 
     @property
     def statement(self) -> str:
-        """The SELECT whose columns are the declared ones, clean, and ``sf_unit`` when rows belong to units."""
+        """Write the SELECT whose columns are the declared ones, clean, and ``sf_unit`` when rows belong to units."""
         return selected({each: cleaned(*column) for each, column in self.columns.items()}, self.source, self.owner)
 
     @property
     def kept(self) -> str:
-        """Whether a row of the source belongs to anybody."""
+        """Tell whether a row of the source belongs to anybody."""
         owner = self.owner
         if owner is None:
             return "TRUE"
@@ -127,7 +127,9 @@ def _with_period(owner: Owner) -> tuple[str, str]:
 
 
 def selected(columns: Mapping[str, str], source: str, owner: Owner | None) -> str:
-    """A SELECT of columns, given as SQL over a source, with ``sf_unit`` beside them: a row for each of its owners."""
+    """Write a SELECT of columns, given as SQL over a source, with ``sf_unit`` beside them: a row for each of its
+    owners.
+    """
     written = ", ".join(f"{sql} AS {name(each)}" for each, sql in columns.items())
     if owner is None:
         return f"SELECT {written} FROM {source}"
@@ -141,13 +143,13 @@ def selected(columns: Mapping[str, str], source: str, owner: Owner | None) -> st
 
 
 def links(source: str, owner: Owner | None, key: str) -> str:
-    """The SELECT of the keys of a table's rows, each once with every unit that owns such a row."""
+    """Write the SELECT of the keys of a table's rows, each once with every unit that owns such a row."""
     rows = selected({"sf_link": key}, source, owner)
     return f"SELECT DISTINCT sf_link AS sf_key, {UNIT} FROM ({rows}) WHERE sf_link IS NOT NULL"
 
 
 def copies(source: str, owner: Owner) -> str:
-    """The SELECT of how many rows a source has when each owner has a copy of its own, counted key by key."""
+    """Write the SELECT of how many rows a source has when each owner has a copy of its own, counted key by key."""
     named = f"SELECT {owner.key} AS k, count(*) AS n FROM {source} WHERE {owner.owned} GROUP BY k"
     found = f"SELECT sf_key AS k, count(*) AS n FROM ({owner.links}) GROUP BY k"
     rows = f"SELECT sum(CAST(a.n AS HUGEINT) * b.n) FROM ({named}) AS a JOIN ({found}) AS b ON a.k = b.k"
@@ -155,19 +157,19 @@ def copies(source: str, owner: Owner) -> str:
 
 
 def owned(unit: Cell) -> str:
-    """Whether a row says whose it is."""
+    """Tell whether a row says whose it is."""
     return f"{unit.sql} IS NOT NULL" + (f" AND NOT isnan({unit.sql})" if unit.family in FLOATING else "")
 
 
 def sound(unit: Cell) -> str:
-    """The id in its own type where equality is sound there: −0.0 is 0.0, and all else is compared as text."""
+    """Compare the id in its own type where equality is sound there: −0.0 is 0.0, and all else is compared as text."""
     if unit.family in FLOATING:
         return f"CASE WHEN {unit.sql} = 0 THEN 0 ELSE {unit.sql} END"
     return unit.sql if unit.family in _SOUND_IDS else unit.text.sql
 
 
 def cleaned(cell: Cell, domain: Domain, choices: str | None = None) -> str:
-    """The cell as its domain says. ``choices`` names an enumeration of the domain's values."""
+    """Give the cell as its domain says. ``choices`` names an enumeration of the domain's values."""
     if choices is not None:  # a hash look-up, several times faster than IN
         return _or_other(cell, domain, f"CAST(TRY_CAST({typed(cell, domain.type)} AS {choices}) AS VARCHAR)")
     if domain.values is not None:
@@ -185,19 +187,19 @@ def _among(cell: Cell, domain: Domain) -> str:
 
 
 def _or_other(cell: Cell, domain: Domain, sql: str) -> str:
-    """What is there and not declared as the value that stands for it, where the column names one."""
+    """Read what is there and not declared as the value that stands for it, where the column names one."""
     if domain.other is None:
         return sql
     return f"COALESCE({sql}, CASE WHEN {cell.sql} IS NOT NULL THEN {literal(domain.other)} END)"
 
 
 def typed(cell: Cell, kind: Type) -> str:
-    """The cell in the engine's type of that kind, or NULL; not yet limited to what is finite."""
+    """Give the cell in the engine's type of that kind, or NULL; not yet limited to what is finite."""
     return _read(cell, kind, _TYPED[kind])
 
 
 def _read(cell: Cell, kind: Type, use: Callable[[Cell], str]) -> str:
-    """What is made of a cell of a stored type that is near the kind, or of what its text means by our grammars."""
+    """Read a cell from a stored type that is near the kind, or by our grammars from what its text means."""
     if kind is Type.TEXT or cell.family in _NEAR[kind]:
         return use(cell)
     x = cell.text.sql
@@ -210,7 +212,7 @@ Readings = list[tuple[str, Cell]]
 
 
 def _beyond(kind: Type) -> Readings:
-    """What lies beyond every bound is infinite, as it is in a stored type."""
+    """Make infinite what lies beyond every bound, as it is in a stored type."""
     ends = zip(BEYOND[kind], ("-infinity", "infinity"), strict=True)
     return [(grammar, Cell(f"CAST('{end}' AS {TYPES[kind]})", TYPES[kind])) for grammar, end in ends]
 
@@ -310,7 +312,7 @@ _SMALLEST, _LARGEST = (real(float(each)) for each in (SMALLEST_REAL, LARGEST_REA
 
 
 def inner(low: Fraction, high: Fraction) -> tuple[float, float]:
-    """The least and the largest double inside exact bounds; the nearest double when none is inside."""
+    """Find the least and the largest double inside exact bounds; the nearest double when none is inside."""
     least, largest = above(low), below(high)
     return (least, largest) if least <= largest else (float(low), float(low))
 
@@ -326,7 +328,9 @@ def _limited_timestamp(cell: Cell, bounds: Any) -> str:
 
 
 def _clamped(sql: str, bounds: Any, sure: bool = False) -> str:
-    """LEAST and GREATEST skip NULL, so NULL is kept apart; infinite dates are ordered like any other."""
+    """Clamp a value to its range: LEAST and GREATEST skip NULL, so NULL is kept apart; infinite dates are ordered like
+    any other.
+    """
     low, high = (literal(bound) for bound in bounds)
     if sure:
         return f"LEAST(GREATEST({sql}, {low}), {high})"

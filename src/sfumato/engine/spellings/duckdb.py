@@ -33,7 +33,9 @@ _STEPS: Mapping[Kind, str] = {
 
 
 class DuckDBSpelling:
-    """DuckDB: doubles never fail (they become infinite), CAST rounds to even, LEAST and GREATEST pass over NULL."""
+    """This is how DuckDB computes: doubles never fail (they become infinite), CAST rounds to even, LEAST and GREATEST
+    pass over NULL.
+    """
 
     types = TYPES
     staged = ""  # projections are computed one after the other
@@ -88,7 +90,7 @@ class DuckDBSpelling:
         return f"CASE WHEN {self.matches(x, ZONED)} THEN {moment} ELSE {self.read_local(x)} END"
 
     def read_local(self, x: str) -> str:
-        """A text that is a time without a zone: this cast passes over a zone, and admits no space after a day."""
+        """Read a text that is a time without a zone: this cast passes over a zone, and admits no space after a day."""
         return f"TRY_CAST({self.trim(x, ' ', start=True, end=True)} AS TIMESTAMP)"
 
     def lower(self, x: str) -> str:
@@ -133,6 +135,6 @@ class DuckDBSpelling:
         return f"SELECT unnest(CAST(${number} AS {self.types[kind]}[]))"
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
-        """Made by the engine itself, one step after another."""
+        """Let the engine itself make the values, one step after another."""
         moved = f"{self.constant(first, kind)} + {_STEPS.get(kind, 'i')}"
         return f"SELECT CAST({moved} AS {self.types[kind]}) FROM range({count}) AS r(i)"

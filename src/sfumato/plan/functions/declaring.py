@@ -87,7 +87,9 @@ def call(name: str, *arguments: Expression) -> Expression:
 
 
 def _checked(made: Call) -> Call:
-    """What was put together from subqueries could double at every level, and is walked by recursion."""
+    """Refuse what is too large: put together from subqueries it could double at every level, and is walked by
+    recursion.
+    """
     if made.size > LARGEST:
         rule = f"an expression has at most {LARGEST:,} parts after its subqueries are put in place"
         raise Unsupported("too-large", rule, fix="derive less")

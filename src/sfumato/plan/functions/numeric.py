@@ -1,4 +1,5 @@
-"""Arithmetic: exact whole numbers while 64 bits surely hold them, doubles otherwise, never NaN or infinite.
+"""Arithmetic is on exact whole numbers while 64 bits surely hold them, on doubles otherwise, and is never NaN or
+infinite.
 
 A real is 0 or between 2^-500 and 2^500 in size: after every operation a smaller one is 0, a larger one NULL. Within
 that range IEEE's +, −, ×, ÷ and √ neither overflow nor underflow, and are equal to the last bit on every engine; LN,
@@ -42,7 +43,7 @@ _SMALLEST_LOGARITHM = -347  # of the least positive real
 
 
 def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expression], Made]:
-    """A rule for +, − and *: all are monotone in each argument."""
+    """Make a rule for +, − and *: all are monotone in each argument."""
 
     def rule(x: Expression, y: Expression) -> Made:
         x, y = number(x), number(y)
@@ -83,7 +84,7 @@ def _divide(x: Expression, y: Expression) -> Made:
 def _divide_whole(x: Expression, y: Expression) -> Made:
     for each in (x, y):
         if each.domain.type is not Type.INTEGER and not is_null(each):
-            raise Unsupported("type-mismatch", "// divides whole numbers", fix="write FLOOR(x / y)")
+            raise Unsupported("type-mismatch", "only whole numbers can be divided by //", fix="write FLOOR(x / y)")
     x, y = (null(Type.INTEGER) if is_null(each) else each for each in (x, y))
     top: Any = x.domain.range
     bottom: Any = y.domain.range
@@ -123,7 +124,7 @@ def _remainder(x: Expression, y: Expression) -> Made:
 
 
 def _rounded_remains(x: intervals.Ends, y: intervals.Ends) -> list[float]:
-    """x − y·trunc(x/y) in doubles: each of the three roundings moves it by at most 2^-52 of x.
+    """Bound x − y·trunc(x/y) in doubles: each of the three roundings moves it by at most 2^-52 of x.
 
     Where x is surely smaller than y, the quotient is below 1 and nothing is rounded.
     """
@@ -153,7 +154,9 @@ def _abs(x: Expression) -> Made:
 
 
 def _mirrored(x: Expression, apply: Callable[[Any], Any]) -> Made:
-    """−x and |x|: exact in either type, on the same grid; an undeclared whole number might not fit 64 bits."""
+    """Find the domain of −x and |x|: they are exact in either type, on the same grid; an undeclared whole number might
+    not fit 64 bits.
+    """
     if x.domain.type is Type.INTEGER and x.domain.range is None:
         x = real(x)
     shown = x.domain
@@ -218,7 +221,7 @@ def _nearest_multiple(value: int, step: int) -> int:
 
 
 def _rounded(value: float, digits: int) -> float:
-    """The engine's own steps: scale, round halves away from 0, scale back; each is monotone."""
+    """Bound the result by the engine's own steps: scale, round halves away from 0, scale back; each is monotone."""
     power = 10.0 ** abs(digits)
     scaled = value * power if digits >= 0 else value / power
     if not math.isfinite(scaled):
@@ -283,7 +286,7 @@ def _powers(x: intervals.Ends | None, y: intervals.Ends | None) -> list[float] |
 
 
 def _exact_powers(x: intervals.Ends | None, y: intervals.Ends | None) -> set[Fraction | int]:
-    """Corners that need no rounding: 0, 1 to any power, and small whole powers."""
+    """List the corners that need no rounding: 0, 1 to any power, and small whole powers."""
     if x is None or y is None:
         return set()
     small = {end for end in y if end.denominator == 1 and 0 <= end <= 64}
@@ -327,7 +330,7 @@ def _all(pick: Callable[[list[Any]], Any], found: list[Any]) -> Any:
 
 
 def limits(x: Expression) -> Limits:
-    """What is known of either end: GREATEST(x, 0) has a least value though x has no range."""
+    """Say what is known of either end: GREATEST(x, 0) has a least value though x has no range."""
     if x.domain.range is not None:
         return x.domain.range
     if not isinstance(x, Call):
@@ -358,7 +361,7 @@ def _bucket(x: Expression, low: Expression, high: Expression, count: Expression)
 
 
 def _bucket_of(x: float, low: float, high: float, count: int) -> int:
-    """The engine's own steps: each is monotone in x, in doubles too."""
+    """Bound the result by the engine's own steps: each is monotone in x, in doubles too."""
     if x < low:
         return 0
     return count + 1 if x >= high else min(count, int((x - low) / (high - low) * count) + 1)

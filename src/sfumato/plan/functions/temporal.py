@@ -1,4 +1,4 @@
-"""Dates and times: whatever falls outside the years 1 to 9999 is NULL."""
+"""Dates and times are within the years 1 to 9999: whatever falls outside is NULL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How arguments are typed: NULL fits everywhere, whole numbers become real, ISO text becomes a date; no more."""
+"""Arguments are typed by few rules: NULL fits everywhere, whole numbers become real, ISO text becomes a date; no
+more.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ _NO_DATE = "use a column of dates, or write DATE '2024-01-31': numbers and truth
 
 
 def literal(kind: Type, value: Value) -> Literal:
-    """A value written in the question: its own range."""
+    """Make a literal of a value written in the question: its range is itself."""
     try:
         return Literal(value, Domain(kind, values=(value,)))
     except InvalidParameter as error:
@@ -51,7 +53,7 @@ def null(kind: Type = Type.TEXT) -> Literal:
 
 
 def length(kind: Type, found: Iterable[Domain]) -> int | None:
-    """The most letters of a text that is one of these; None for what is no text."""
+    """Give the most letters of a text that is one of these; None for what is no text."""
     return max((1, *(each.letters for each in found))) if kind is Type.TEXT else None
 
 
@@ -65,7 +67,7 @@ def mismatch(found: Expression, wanted: Type) -> Unsupported:
 
 
 def _fix(found: Type, wanted: Type) -> str:
-    """How a value becomes one of the wanted type, where it can."""
+    """Say how a value becomes one of the wanted type, where it can."""
     if wanted is Type.TEXT and found is Type.REAL:
         return _WHOLE_TEXT
     if wanted.numeric and found.temporal:
@@ -92,7 +94,7 @@ def number(found: Expression) -> Expression:
 
 
 def real(found: Expression) -> Expression:
-    """A number as the engine's double."""
+    """Convert a number to the engine's double."""
     found = number(found)
     if found.domain.type is Type.REAL:
         return found
@@ -118,7 +120,7 @@ def temporal(found: Expression) -> Expression:
 
 
 def timestamp(found: Expression) -> Expression:
-    """A date as its midnight."""
+    """Convert a date to its midnight."""
     found = temporal(found)
     if found.domain.type is Type.TIMESTAMP:
         return found
@@ -142,7 +144,7 @@ def midnight(day: object) -> dt.datetime:
 
 
 def moment(found: Literal) -> Literal:
-    """ISO text read as the date or time it writes."""
+    """Read ISO text as the date or time it writes."""
     written = str(found.value)
     try:
         if _DATE.fullmatch(written):
@@ -159,7 +161,7 @@ def moment(found: Literal) -> Literal:
 
 
 def same(found: Iterable[Expression]) -> list[Expression]:
-    """All arguments as one type, the narrowest that holds them all."""
+    """Convert all arguments to one type, the narrowest that holds them all."""
     arguments = list(found)
     kinds = {each.domain.type for each in arguments if not is_null(each)}
     if any(kind.temporal for kind in kinds):
@@ -202,7 +204,7 @@ def _widest(arguments: list[Expression], kinds: set[Type]) -> Type:
 
 
 def union(found: list[Expression], *, nullable: bool) -> Domain:
-    """The domain of a value that is one of these, all of one type."""
+    """Find the domain of a value that is one of these, all of one type."""
     kind = found[0].domain.type
     domains = list({id(each.domain): each.domain for each in found if not is_null(each)}.values())
     if not domains:
@@ -223,7 +225,7 @@ def hull(domains: Iterable[Domain]) -> tuple[Value, Value] | None:
 
 
 def _grid(domains: list[Domain]) -> Fraction | None:
-    """One grid that all share; values written in the question lie on it when they are its multiples."""
+    """Find one grid that all share; values written in the question lie on it when they are its multiples."""
     grids = {each.grid for each in domains if each.grid is not None}
     if len(grids) != 1:
         return None
@@ -242,7 +244,7 @@ def truth(*found: Expression) -> Domain:
 
 
 def written(found: Expression, kind: Type, what: str) -> Value:
-    """The value of an argument that must be written out in the question."""
+    """Give the value of an argument that must be written out in the question."""
     if not isinstance(found, Literal) or found.value is None or found.domain.type is not kind:
         rule = f"{what} must be {_WORDS[kind]} written in the question"
         raise Unsupported("literal-needed", rule, fix=f"write {what} as a literal")
