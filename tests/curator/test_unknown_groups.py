@@ -238,3 +238,19 @@ def test_a_receipt_tells_the_delta_that_finding_groups_took(opened: Open) -> Non
     answer = opened().sql(BY_CITY).release(**PRICE, mechanism=sf.Laplace)
     assert answer.receipt is not None
     assert answer.receipt.guarantee == "ε = 4, δ = 1e-08"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT SUM(n) AS s FROM ({BY_CITY})",
+        f"SELECT COUNT(*) AS cities, MIN(n) AS least FROM ({BY_CITY})",
+        "SELECT city, COUNT(*) AS n, SUM(COUNT(*)) OVER () AS s FROM visits GROUP BY city",
+        BY_CITY,
+    ],
+)
+def test_numbers_over_found_groups_say_that_they_leave_out_the_others(opened: Open, text: str) -> None:
+    """The range of a sum is one of the groups that are shown: the villages' visits are not in it."""
+    question = opened().sql(text)
+    for said in (question.release(**PRICE).warnings, question.error(**PRICE).warnings):
+        assert any("what others hold is left out" in each for each in said) is (text != BY_CITY)

@@ -141,6 +141,13 @@ def test_a_test_by_equality_alone_meets_one_row() -> None:
     assert code("SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM visits)", _long(10**6)) is None
 
 
+@pytest.mark.parametrize(("count", "expected"), [(20, None), (21, "too-many-windows")])
+def test_orders_of_one_units_rows_are_few(count: int, expected: str | None) -> None:
+    firsts = ", ".join(f"FIRST(cost ORDER BY age % {k + 2}) AS f{k}" for k in range(count))
+    read = " + ".join(f"f{k}" for k in range(count))
+    assert code(f"SELECT SUM({read}) FROM (SELECT {firsts} FROM visits GROUP BY patient_id)") == expected
+
+
 def test_rows_met_in_public_tables_are_capped() -> None:
     joins = " ".join(f"JOIN hospitals h{k} ON age = h{k}.beds" for k in range(3))
     assert code(f"SELECT COUNT(*) FROM visits {joins}") is None

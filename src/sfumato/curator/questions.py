@@ -13,7 +13,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, half_widths
-from sfumato.curator.unknown_groups import names, notes, require_delta, without_delta
+from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding
 from sfumato.plan.canonical import digest
@@ -249,7 +249,8 @@ class Question:
         said = self.warnings
         if measured.selection is not None:
             words = (measured.selection.words(), *words)
-            said = (*said, *notes(measured.selection, len(measured.keys.groups), self._most_groups))
+            shown, together = len(measured.keys.groups), adds_up(self.query)
+            said = (*said, *notes(measured.selection, shown, self._most_groups, together=together))
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
         return answer(self.query, finished, paper, said)
 
@@ -284,7 +285,7 @@ class Question:
         accepted = all(purse.affords(prepared.curve) for purse in self._context.budgets)
         widths, said = self._widths(prepared, confidence), self.warnings
         if prepared.selection is not None:
-            said = (*said, *notes(prepared.selection, 1, self._most_groups + 1))
+            said = (*said, *notes(prepared.selection, 1, self._most_groups + 1, together=adds_up(self.query)))
         return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, said)
 
     def _widths(self, prepared: Prepared, confidence: Number) -> dict[str, Width]:

@@ -45,9 +45,21 @@ def appearing(threshold: KeyThreshold, confidence: Number = "0.95") -> str:
     return f"a group of {size:,} units is shown with {percent(confidence)} confidence, a smaller one less often"
 
 
-def notes(threshold: KeyThreshold, shown: int, most: int) -> tuple[str, ...]:
-    """Say what an answer says of the groups it shows, from those alone."""
+def adds_up(query: Query) -> bool:
+    """Tell whether noisy rows are put together: what is then said is of the groups that are shown alone."""
+    finishes = (query.finish, *(each.finish for each in query.outer))
+    return any(each.totals for each in query.outer) or any(each.windows for each in finishes)
+
+
+def notes(threshold: KeyThreshold, shown: int, most: int, *, together: bool = False) -> tuple[str, ...]:
+    """Say what an answer says of the groups it shows, from those alone; ``together`` where it puts them together."""
     found = [f"Groups are found in the data: {appearing(threshold)}."]
+    found += [_TOGETHER] if together else []
     found += ["No group has enough units to be shown."] if not shown else []
     found += [f"An answer has at most {most:,} groups, and there may be more than these."] if shown >= most else []
     return tuple(found)
+
+
+_TOGETHER = (
+    "Numbers over several groups, and their ranges, are of the groups that are shown: what others hold is left out."
+)

@@ -12,7 +12,7 @@ from sfumato.plan.nodes import Filter, PerUnit, Relation, Window, next_source
 from sfumato.plan.sql_expressions import expression, reading, remembering
 from sfumato.plan.text_positions import refuse, shown
 from sfumato.plan.unit_aggregates import is_aggregate, unit_measure
-from sfumato.plan.unit_measures import UnitMeasure
+from sfumato.plan.unit_measures import UnitFirst, UnitMeasure
 from sfumato.plan.window_functions import Windows
 from sfumato.plan.windows import WindowFunction
 from sfumato.plan.words import unit_words, window_words, words
@@ -20,7 +20,7 @@ from sfumato.policy import Type
 
 MOST_KEYS = 20
 MOST_WINDOWS = 20
-"""Of one subquery: each may sort a unit's rows."""
+"""Of one subquery: each may sort a unit's rows, and a row that is sorted carries what all of them read."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class _Reading:
         def own(part: exp.Expr, _: object) -> Expression | None:
             measure = self._measure(part)
             if measure is not None:
-                return self._column(measure)
+                return self._column(measure, part)
             made = self._attempt(part) if isinstance(part, (exp.Condition, exp.Func)) else None
             if made in self._names:
                 return Column(Field(self.source, "", self._names[made]), made.domain)
@@ -179,10 +179,18 @@ class _Reading:
             return unit_measure(whole, self.inside.resolve, 1)  # a unit's rows are of one unit
         return unit_measure(part, self.inside.resolve, self.inside.relation.limits.rows)
 
-    def _column(self, measure: UnitMeasure) -> Column:
+    def _column(self, measure: UnitMeasure, node: exp.Expr) -> Column:
         if measure not in self.results:
+            if isinstance(measure, UnitFirst) and self._firsts >= MOST_WINDOWS:
+                rule = f"at most {MOST_WINDOWS} first and last values are read, since each orders a unit's rows"
+                raise refuse(node, "too-many-windows", rule, "ask for fewer")
             self.results[measure] = self._free(f"{unit_words(measure)} per unit")
         return Column(Field(self.source, "", self.results[measure]), measure.domain)
+
+    @property
+    def _firsts(self) -> int:
+        """How many of the results found so far order a unit's rows."""
+        return sum(isinstance(each, UnitFirst) for each in self.results)
 
     def _named(self, part: exp.Column, named: dict[str, Expression]) -> Expression:
         found = None if part.table else named.get(part.name.lower())
