@@ -179,7 +179,7 @@ def _best_start(
 
 
 def _labellings(first: Outputs, second: Outputs) -> Iterator[tuple[str, Callable[[Outputs], Labels]]]:
-    """Ways to see an output: each column's value, differences of columns, and the last bit a float uses."""
+    """List ways to see an output: each column's value, differences of columns, and the last bit a float uses."""
     columns = first.shape[1]
     for i in range(columns):
         yield f"column {i}" if columns > 1 else "the value", _by_value(first, second, partial(_column, i))

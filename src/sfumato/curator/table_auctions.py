@@ -124,7 +124,7 @@ class PriceDraw:
 
 @dataclass(frozen=True)
 class TableAuction:
-    """A proposal to sell: only ``release`` spends. A share ``counting`` of ε pays for a count of the buyers."""
+    """This is a proposal to sell: only ``release`` spends. A share ``counting`` of ε pays for a count of the buyers."""
 
     _context: Context = field(repr=False)
     question: Question = field(repr=False)

@@ -136,8 +136,8 @@ class Generator:
 
     def _ordered(self, each: Scalar | Ordered) -> str:
         ordered = each if isinstance(each, Ordered) else Ordered(each)
-        way = " DESC" if ordered.descending else ""
-        return f"{self.scalar(ordered.scalar)}{way} NULLS {'FIRST' if ordered.nulls_first else 'LAST'}"
+        direction = " DESC" if ordered.descending else ""
+        return f"{self.scalar(ordered.scalar)}{direction} NULLS {'FIRST' if ordered.nulls_first else 'LAST'}"
 
 
 _FRAMES = {

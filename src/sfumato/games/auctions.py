@@ -143,7 +143,7 @@ def digital_goods(
     counting: Number = 0,
     mechanism: type[Exponential | PermuteAndFlip] = Exponential,
 ) -> Auction:
-    """A proposal to sell at one of the ``prices``, which are public.
+    """Propose to sell at one of the ``prices``, which are public.
 
     ``counts`` says how often each bid was made, where equal bids come together. A bidder holds at most ``per_bidder``
     of the bids, and ε covers all of them. A share ``counting`` of ε may be kept to publish how many bought. The

@@ -268,7 +268,7 @@ class Sampler:
         return self._law.Single(self.sizes[0]).added
 
     def planned(self, count: int) -> Any:
-        """A function (start, length) → noise, for ``count`` draws in all."""
+        """Make a function (start, length) → noise, for ``count`` draws in all."""
         if len(self.sizes) > 1:
             return lambda start, length: self._many.draw(
                 self._kinds[np.arange(start, start + length) % len(self.sizes)]

@@ -223,20 +223,18 @@ class _Race:
         window: tuple[int, int],
         reach: int | None,
     ) -> _Race:
-        """The runs around the values from first to last of the window, those within reach of the target if there is
-        one.
-        """
+        """Make the runs around the values from first to last of the window: those within reach of a target, if any."""
         first, last = window
         low = bounds[0] if first == 0 else int(distinct[first - 1]) + 1
         high = bounds[1] if last == distinct.size else int(distinct[last]) - 1
         values, rows = distinct[first:last], ranks[first : last + 1] - ranks[0]
-        starts, places, under, upto = (np.empty(2 * values.size + 1, np.int64) for _ in range(4))
+        starts, places, below, upto = (np.empty(2 * values.size + 1, np.int64) for _ in range(4))
         starts[0::2] = np.concatenate([[low], values + 1])
         places[0::2] = np.concatenate([values, [high + 1]]) - starts[0::2]
         starts[1::2], places[1::2] = values, 1
-        under[0::2] = upto[0::2] = rows
-        under[1::2], upto[1::2] = rows[:-1], rows[1:]
-        distance = _distances(under, upto, share, int(ranks[-1] - ranks[0]))
+        below[0::2] = upto[0::2] = rows
+        below[1::2], upto[1::2] = rows[:-1], rows[1:]
+        distance = _distances(below, upto, share, int(ranks[-1] - ranks[0]))
         held = places > 0
         if reach is not None:
             held &= distance <= reach * share.denominator
@@ -281,8 +279,8 @@ def _rounded(chance: Fraction) -> Fraction:
     return Fraction(round(chance * _DECIMALS), _DECIMALS)
 
 
-def _distances(under: NDArray[np.int64], upto: NDArray[np.int64], share: Fraction, count: int) -> NDArray[Any]:
-    """Measure how far share·count lies outside [under, upto], in whole units of 1/denominator, as large as they get."""
+def _distances(below: NDArray[np.int64], upto: NDArray[np.int64], share: Fraction, count: int) -> NDArray[Any]:
+    """Measure how far share·count lies outside [below, upto], in whole units of 1/denominator, as large as they get."""
     unit, target = share.denominator, share.numerator * count
     rows = np.int64 if (int(upto[-1]) + 1) * unit + target < 1 << 62 else object
-    return np.maximum(np.maximum(under.astype(rows) * unit - target, target - upto.astype(rows) * unit), 0)
+    return np.maximum(np.maximum(below.astype(rows) * unit - target, target - upto.astype(rows) * unit), 0)

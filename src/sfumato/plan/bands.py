@@ -1,4 +1,5 @@
-"""How many rows of a public table one value can meet by comparisons: bands such as ``x >= low AND x < high``.
+"""This module counts how many rows of a public table one value can meet by comparisons: bands such as ``x >= low AND x
+< high``.
 
 *Claim.* Let every row be met by the values of an interval, given by its first and its last value. Then the most rows
 that one value meets are met by the first value of some interval. *Proof.* Take a value that meets the most rows, and
@@ -25,7 +26,7 @@ _HIGH: _End = (1, 0, 0)
 
 
 def most_met(rows: Iterable[tuple[Sequence[Any], Sequence[Any]]], operators: Sequence[str]) -> int:
-    """The most rows that one value meets among those that share a key.
+    """Count the most rows that one value meets among those that share a key.
 
     A row is its key and, for each operator, what the value is compared with: x operator bound.
     """

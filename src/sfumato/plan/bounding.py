@@ -208,7 +208,7 @@ def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int) -
 
 
 def _sensitivity(strategy: Strategy, size: int, limits: Limits, coordinates: int) -> Sensitivity:
-    """For add-remove neighbours; see the module's text."""
+    """Bound what one unit changes, for add-remove neighbours; see the module's text."""
     rows, per_group, total = limits.rows, limits.rows_per_group, limits.total
     if strategy is Strategy.REWEIGHT:
         return Sensitivity(coordinates, rows * size, total=rows * size)

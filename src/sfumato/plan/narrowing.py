@@ -131,14 +131,14 @@ def _told(value: Fraction | int) -> Fraction:
     return Fraction(intervals.nearest(value))
 
 
-def _beside(value: Any, way: int) -> Any:
+def _beside(value: Any, sign: int) -> Any:
     """Find the next value of its type that there can be; None outside the calendar, where nothing is concluded."""
     if isinstance(value, Fraction):
-        return Fraction(math.nextafter(float(value), way * math.inf))
+        return Fraction(math.nextafter(float(value), sign * math.inf))
     if isinstance(value, int):
-        return value + way
+        return value + sign
     try:
-        return value + way * (dt.timedelta(microseconds=1) if isinstance(value, dt.datetime) else dt.timedelta(days=1))
+        return value + sign * (dt.timedelta(microseconds=1) if isinstance(value, dt.datetime) else dt.timedelta(days=1))
     except OverflowError:
         return None
 

@@ -96,7 +96,7 @@ class Join:
 
     @property
     def joined(self) -> Columns:
-        """The columns it adds; where a row may have no match they may be missing."""
+        """List the columns it adds; where a row may have no match they may be missing."""
         return {
             Field(self.source, self.table, name): replace(domain, nullable=domain.nullable or self.outer)
             for name, domain in self.theirs.items()
@@ -264,7 +264,7 @@ class Window:
 
     @property
     def found(self) -> Columns:
-        """The columns it adds."""
+        """List the columns it adds."""
         return {Field(self.source, "", name): made.domain for name, made in self.functions}
 
     @property

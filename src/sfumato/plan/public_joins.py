@@ -1,4 +1,6 @@
-"""Public tables beside private rows: by equal columns, or by comparisons with the ends of bands."""
+"""Public tables stand beside private rows: they are joined by equal columns, or by comparisons with the ends of
+bands.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _COMPARED: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=",
 
 @dataclass(frozen=True)
 class Public:
-    """A public table under an alias."""
+    """This is a public table under an alias."""
 
     alias: str
     table: Described
@@ -41,7 +43,7 @@ class Public:
 def public_join(
     left: Known, right: Public, node: exp.Join, outer: bool, catalog: Catalog
 ) -> tuple[Join, tuple[str, ...]]:
-    """Every row beside its matches in a public table, and the columns that USING names."""
+    """Put every row beside its matches in a public table, and the columns that USING names."""
     using = tuple(right.column(each.name, node) for each in node.args.get("using") or [])
     pairs = [(left.resolve(None, name), name) for name in using]
     bands: list[tuple[str, Expression, str]] = []
@@ -70,7 +72,9 @@ def _most(
     bands: tuple[tuple[str, Expression, str], ...],
     catalog: Catalog,
 ) -> int:
-    """The most rows that one row meets: among those with equal columns, the most that one compared value meets."""
+    """Count the most rows that one row meets: among those with equal columns, the most that one compared value
+    meets.
+    """
     equal = tuple(sorted({column for _, column in pairs}))
     found = [catalog.multiplicity(table, equal)] if equal else []
     for made in dict.fromkeys(made for _, made, _ in bands):
@@ -80,8 +84,8 @@ def _most(
 
 
 def _check_distinct(made: Expression, domain: Domain, node: exp.Join) -> None:
-    """Rows that share a value are counted as the column holds it, so the join may not take two values for one: whole
-    numbers beyond 2^53 are not all told apart once they are compared with a real.
+    """Refuse a join that may take two values for one, since rows that share a value are counted as the column holds it:
+    whole numbers beyond 2^53 are not all told apart once they are compared with a real.
     """
     if made.domain.type is not Type.REAL or domain.type is not Type.INTEGER:
         return
@@ -96,7 +100,9 @@ def _check_distinct(made: Expression, domain: Domain, node: exp.Join) -> None:
 
 
 def _comparisons(left: Known, right: Public, part: exp.Expr) -> Iterator[tuple[str, Expression, str]]:
-    """What is compared with a column of the public table, each as (operator, what, column): what operator column."""
+    """List what is compared with a column of the public table, each as (operator, what, column): what operator
+    column.
+    """
     if isinstance(part, exp.Between):
         ends = ((">=", part.args["low"]), ("<=", part.args["high"]))
         if all(isinstance(end, exp.Column) and _belongs(end, left, right) for _, end in ends):

@@ -1,4 +1,4 @@
-"""FROM, JOIN, WHERE and row-wise subqueries: from SQL to a relation and the expressions its columns stand for."""
+"""FROM, JOIN, WHERE and row-wise subqueries become a relation and the expressions its columns stand for."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _GROUPED = _ROW_WISE | {"group", "having", "qualify"}
 
 @dataclass(frozen=True)
 class Rows:
-    """A relation under construction: its node, and by alias the columns that can be named."""
+    """These are rows of a relation under construction: its node, and by alias the columns that can be named."""
 
     relation: Relation
     scope: Mapping[str, Mapping[str, Expression]]
@@ -102,7 +102,7 @@ class Rows:
         raise Unsupported("unknown-column", f"no declared column is called {name[:60]}", fix=nearest(name, known))
 
     def is_unit(self, node: exp.Expr) -> bool:
-        """Whether a part of the question is the column that says whose row it is, and no other of that name."""
+        """Tell whether a part of the question is the column that says whose row it is, and no other of that name."""
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
             return False
         aliases = {alias.lower() for alias in self.scope}
@@ -121,7 +121,7 @@ class Rows:
 
     @property
     def inside(self) -> Inside:
-        """The rows as a subquery's SELECT sees them."""
+        """Give the rows as a subquery's SELECT sees them."""
         names = [name for names in self.owners.values() for name in names]
         every_row = any(isinstance(node, Scan) and node.every_row for node in relations(self.relation))
         unit = None if every_row else next(iter(names), "<id>")
@@ -132,7 +132,7 @@ class Rows:
         return Inside(self.relation, self.resolve, self.is_unit, unit, period, known, single)
 
     def _owned(self, qualifier: str | None, name: str) -> list[str]:
-        """The aliases under which a name is the unit's."""
+        """List the aliases under which a name is the unit's."""
         return [
             alias
             for alias, names in self.owners.items()
@@ -145,7 +145,7 @@ Named = Mapping[str, Rows]
 
 
 def rows(select: exp.Select, catalog: Catalog, named: Named) -> Rows:
-    """What a SELECT's FROM, JOIN and WHERE mean."""
+    """Read what a SELECT's FROM, JOIN and WHERE mean."""
     named = _with(select, catalog, named)
     source = select.args.get("from_")
     if source is None:
@@ -155,7 +155,9 @@ def rows(select: exp.Select, catalog: Catalog, named: Named) -> Rows:
 
 
 def _where(found: Rows, where: exp.Expr | None, catalog: Catalog, named: Named) -> Rows:
-    """The rows that meet a WHERE: conditions on one row, and tests of whether rows of the same unit exist elsewhere."""
+    """Keep the rows that meet a WHERE: conditions on one row, and tests of whether rows of the same unit exist
+    elsewhere.
+    """
     if where is None:
         return found
     parts = conjuncts(where.this)
@@ -174,7 +176,7 @@ def _where(found: Rows, where: exp.Expr | None, catalog: Catalog, named: Named) 
 
 
 def _tested(found: Rows, test: Test, catalog: Catalog, named: Named) -> Rows:
-    """The rows for which a subquery has rows of the same unit, or has none."""
+    """Keep the rows for which a subquery has rows of the same unit, or has none."""
     inner, parts = _inner(test, catalog, named)
     _check_join(found, {}, test.node)
     right = _apart(inner, found)
@@ -193,7 +195,7 @@ def _tested(found: Rows, test: Test, catalog: Catalog, named: Named) -> Rows:
 
 
 def _inner(test: Test, catalog: Catalog, named: Named) -> tuple[Rows, list[Part]]:
-    """The rows of a subquery that is tested for, and the conditions that may read the rows around it."""
+    """Read the rows of a subquery that is tested for, and the conditions that may read the rows around it."""
     select = test.select
     if not {part for part, value in select.args.items() if value} <= _ROW_WISE:
         return derived(select, catalog, named), []
@@ -224,7 +226,7 @@ def _check_levels(relation: Relation, node: exp.Expr) -> None:
 
 
 def condition(node: exp.Expr, source: Rows) -> Expression:
-    """A predicate over rows: boolean, nothing else."""
+    """Read a predicate over rows: boolean, nothing else."""
     found = expression(node, source.resolve)
     if found.domain.type is not Type.BOOLEAN:
         raise refuse(
@@ -251,7 +253,7 @@ def _with(select: exp.Expr, catalog: Catalog, named: Named) -> Named:
 
 
 def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
-    """A subquery: its columns are expressions over the rows it is made from, or it is grouped by the unit."""
+    """Read a subquery: its columns are expressions over the rows it is made from, or it is grouped by the unit."""
     if isinstance(select, exp.SetOperation):
         return _united(select, catalog, named)
     if not isinstance(select, exp.Select):
@@ -299,7 +301,7 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
 
 
 def _united(node: exp.SetOperation, catalog: Catalog, named: Named) -> Rows:
-    """UNION ALL of tables with one unit."""
+    """Read UNION ALL of tables with one unit."""
     named = _with(node, catalog, named)
     if not isinstance(node, exp.Union) or node.args.get("distinct") or node.args.get("by_name"):
         raise refuse(
@@ -328,7 +330,9 @@ def _united(node: exp.SetOperation, catalog: Catalog, named: Named) -> Rows:
 
 
 def _derived(source: Rows, relation: Relation, columns: Mapping[str, Expression], owners: list[str]) -> Rows:
-    """A subquery's columns over a relation; the unit is known by its own name too unless that is another column's."""
+    """Read a subquery's columns over a relation; the unit is known by its own name too unless that is another
+    column's.
+    """
     taken = {name.lower() for name in (*columns, *owners)}
     kept = [name for names in source.owners.values() for name in names if name.lower() not in taken]
     known = tuple(dict.fromkeys((*owners, *kept)))
@@ -338,7 +342,7 @@ def _derived(source: Rows, relation: Relation, columns: Mapping[str, Expression]
 
 
 def _owners(item: exp.Expr, source: Rows) -> list[str]:
-    """The names that an item of a subquery gives to the unit."""
+    """List the names that an item of a subquery gives to the unit."""
     if _is_star(item):
         only = item.table.lower() if isinstance(item, exp.Column) else None
         found = (name for alias, names in source.owners.items() if only in (None, alias.lower()) for name in names)
@@ -353,7 +357,7 @@ def _is_star(item: exp.Expr) -> bool:
 def _selected(
     item: exp.Expr, source: Rows, read: Callable[[exp.Expr], Expression]
 ) -> list[tuple[str, Expression | None]]:
-    """The columns of an item, by name; None for the unit where it is no declared column too."""
+    """Read the columns of an item, by name; None for the unit where it is no declared column too."""
     if _is_star(item):
         star = item.this if isinstance(item, exp.Column) else item
         if any(star.args.values()):
@@ -391,7 +395,7 @@ def _joined(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Nam
 
 
 def _after_public(public: Public, first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> Rows:
-    """A private table that is joined to a public one: the same as the public one joined to it."""
+    """Join a private table to a public one: the same as the public one joined to it."""
     private = _source(joins[0].this, catalog, named) if joins else public
     if isinstance(private, Public):
         raise refuse(
@@ -433,7 +437,7 @@ def _beside_public(left: Rows, right: Public, node: exp.Join, *, swapped: bool =
 
 
 def _beside_private(left: Rows, right: Rows, node: exp.Join) -> Rows:
-    """Rows of two private tables side by side, within one unit."""
+    """Put rows of two private tables side by side, within one unit."""
     if (node.side or "") not in ("", "LEFT") or (node.kind or "") not in ("", "INNER", "OUTER") or node.method:
         raise refuse(
             node,
@@ -478,7 +482,7 @@ def _check_join(left: Rows, right: Mapping[str, object], node: exp.Expr) -> None
 
 
 def _apart(right: Rows, left: Rows) -> Rows:
-    """The same rows with numbers of sources that the others have not."""
+    """Give the same rows with numbers of sources that the others have not."""
     by = next_source(left.relation)
     scope = {
         alias: {name: renumbered(made, by) for name, made in columns.items()} for alias, columns in right.scope.items()
@@ -487,7 +491,7 @@ def _apart(right: Rows, left: Rows) -> Rows:
 
 
 def _projected(right: Rows) -> Rows:
-    """What is computed from columns as columns of its own: a row without a match has none of them, whatever a
+    """Turn what is computed from columns into columns of its own: a row without a match has none of them, whatever a
     function makes of missing values.
     """
     made = [(f"{alias}.{name}", each) for alias, columns in right.scope.items() for name, each in columns.items()]
@@ -504,7 +508,7 @@ def _projected(right: Rows) -> Rows:
 
 
 def _missing(made: Expression) -> Expression:
-    """A column of a side that a row may have no match in."""
+    """Let a column be missing: it is of a side that a row may have no match in."""
     assert isinstance(made, Column)
     return replace(made, domain=replace(made.domain, nullable=True))
 
@@ -538,7 +542,7 @@ def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | Public:
 
 
 def _called(found: Rows, alias: str) -> Rows:
-    """A subquery under an alias."""
+    """Read a subquery under an alias."""
     return replace(found, scope={alias: found.scope[""]}, owners={alias: found.owners[""]})
 
 

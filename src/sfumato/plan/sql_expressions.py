@@ -259,9 +259,7 @@ def _case(node: exp.Case, read: Read) -> Expression:
         return call("CASE", *(read(each) for pair in pairs for each in pair), *default)
     operand = read(node.this)
     if size(operand) > _LARGEST_OPERAND:
-        raise Unsupported(
-            "case-operand", "CASE can compare only a simple expression", fix="name it in a subquery first"
-        )
+        raise Unsupported("case-operand", "CASE compares only a simple expression", fix="name it in a subquery first")
     tested = [each for when, then in pairs for each in (call("=", operand, read(when)), read(then))]
     return call("CASE", *tested, *default)
 

@@ -38,7 +38,7 @@ MOST_JOINED = 1000
 
 
 class Known(Protocol):
-    """A relation and the names that a question may use for what is in it."""
+    """This is a relation with the names that a question may use for what is in it."""
 
     @property
     def relation(self) -> Relation: ...
@@ -59,8 +59,8 @@ class Known(Protocol):
 
 @dataclass(frozen=True)
 class Match:
-    """By what rows of two relations match, apart from the unit: equalities, conditions over both, and what is asked of
-    one of them alone.
+    """A match says by what rows of two relations match, apart from the unit: equalities, conditions over both, and what
+    is asked of one of them alone.
     """
 
     pairs: tuple[tuple[Expression, Expression], ...]
@@ -73,13 +73,13 @@ class Match:
 
 
 def every(parts: Sequence[Expression]) -> Expression | None:
-    """All of the conditions in one."""
+    """Join all of the conditions into one."""
     found = sorted(parts, key=repr)
     return None if not found else found[0] if len(found) == 1 else call("AND", *found)
 
 
 def unit_join(left: Known, right: Known, match: Match, outer: bool) -> UnitJoin:
-    """Rows of two relations side by side. What is asked of one of them alone is asked before its rows are cut."""
+    """Put rows of two relations side by side. What is asked of one of them alone is asked before its rows are cut."""
     own = () if outer else match.left
     kept = match.left if outer else ()
     first, second = (_cut(_filtered(*each)) for each in ((left.relation, own), (right.relation, match.right)))
@@ -87,8 +87,8 @@ def unit_join(left: Known, right: Known, match: Match, outer: bool) -> UnitJoin:
 
 
 def semi_join(left: Known, right: Known, match: Match, anti: bool) -> Relation:
-    """The rows of the first that have a match among the second, or have none. A row of which more is asked inside the
-    test and that does not meet it has no match.
+    """Keep the rows of the first that have a match among the second, or have none. A row of which more is asked inside
+    the test and that does not meet it has no match.
     """
     other = _filtered(right.relation, match.right)
     condition = match.condition(*match.left) if anti else match.condition()
@@ -102,14 +102,14 @@ def _filtered(relation: Relation, tests: Sequence[Expression]) -> Relation:
 
 
 def _cut(relation: Relation) -> Relation:
-    """With a known number of rows of each unit: what one person's rows cost is bounded by the policy."""
+    """Cut a relation to a known number of rows of each unit: what one person's rows cost is bounded by the policy."""
     most, allowed = relation.most_rows, relation.limits.rows
     return relation if most is not None and most <= max(allowed, MOST_JOINED) else Cut(relation, allowed)
 
 
 def pushed(relation: Relation, tests: Sequence[Expression]) -> tuple[Relation, list[Expression]]:
-    """The relation with what WHERE asks of one side of a join alone asked before that side's rows are cut, and the
-    rest: so a limit counts the rows that are wanted. Rows that an outer join adds are not asked early.
+    """Push what WHERE asks of one side of a join alone before that side's rows are cut, and give the rest: so a limit
+    counts the rows that are wanted. Rows that an outer join adds are not asked early.
     """
     if isinstance(relation, Cut):
         inner, rest = pushed(relation.input, tests)
@@ -127,7 +127,7 @@ def pushed(relation: Relation, tests: Sequence[Expression]) -> tuple[Relation, l
 
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
-    """The parts of a condition that are joined by AND."""
+    """List the parts of a condition that are joined by AND."""
     if node is None:
         return []
     node = node.unnest()
@@ -144,7 +144,7 @@ Part = exp.Expr | tuple[exp.Expr, exp.Expr]
 def matched(
     parts: Sequence[Part], left: Known, right: Known, resolve: Resolve, catalog: Catalog, at: exp.Expr
 ) -> Match:
-    """What conditions mean between two private relations, or the refusal that says which line is missing."""
+    """Read what conditions mean between two private relations, or refuse them and say which line is missing."""
     if left.table.every_row:
         raise refuse(
             at,
@@ -174,7 +174,7 @@ def matched(
 
 
 class _Matching:
-    """What was found so far of the conditions between two relations."""
+    """This collects what is found of the conditions between two relations."""
 
     def __init__(self, left: Known, right: Known, resolve: Resolve) -> None:
         self._sides, self._resolve = (left, right), resolve
@@ -197,7 +197,9 @@ class _Matching:
             self._place(expression(part, self._resolve), part)  # what is left out compares a unit with itself
 
     def _equal_units(self, first: exp.Expr, second: exp.Expr) -> bool:
-        """Whether the unit of one side is compared with that of the other: a name that both know is the second's."""
+        """Tell whether the unit of one side is compared with that of the other: a name that both know is the
+        second's.
+        """
         left, right = self._sides
         return any(
             _is_unit(left, a) and not _is_unit(right, a) and _is_unit(right, b)
@@ -205,7 +207,9 @@ class _Matching:
         )
 
     def _place(self, made: Expression, node: exp.Expr) -> None:
-        """Where a condition belongs: an equality between the sides, a condition of one of them, or one over both."""
+        """Put a condition where it belongs: an equality between the sides, a condition of one of them, or one over
+        both.
+        """
         if made.domain.type is not Type.BOOLEAN:
             raise refuse(node, "type-mismatch", "a condition is true or false", "compare it with something")
         left, right = (side.relation for side in self._sides)
@@ -229,7 +233,7 @@ class _Matching:
             )
 
     def meets(self, catalog: Catalog) -> bool:
-        """Whether the period of one side is compared with that of the other."""
+        """Tell whether the period of one side is compared with that of the other."""
         first, second = (periods(side.relation, catalog) for side in self._sides)
         return any(a in first and b in second for a, b in self._pairs)
 
@@ -239,7 +243,7 @@ class _Matching:
 
 
 def _is_unit(side: Known, node: exp.Expr) -> bool:
-    """Whether a part names the unit of a side, and no alias of the other."""
+    """Tell whether a part names the unit of a side, and no alias of the other."""
     if not isinstance(node, exp.Column):
         return False
     named = node.table.lower()
@@ -247,12 +251,12 @@ def _is_unit(side: Known, node: exp.Expr) -> bool:
 
 
 def names(side: Known) -> list[str]:
-    """The names of the unit in a relation, each with its alias before it."""
+    """List the names of the unit in a relation, each with its alias before it."""
     return [f"{alias}.{name}" if alias else name for alias, known in side.owners.items() for name in known]
 
 
 def _missing(first: str, second: str, at: exp.Expr) -> str:
-    """Where the line belongs that is missing."""
+    """Say where the line belongs that is missing."""
     line = f"{first} = {second}"
     if isinstance(at, exp.Join):
         return f"add AND {line} to ON" if at.args.get("on") or at.args.get("using") else f"write JOIN … ON {line}"
@@ -262,7 +266,7 @@ def _missing(first: str, second: str, at: exp.Expr) -> str:
 
 
 def period_words(table: Described, alias: str = "") -> str:
-    """What says in SQL in which period a row lies."""
+    """Write in SQL what says in which period a row lies."""
     assert table.period is not None
     column = f"{alias}.{table.period.column}" if alias else table.period.column
     plain = table.period.every == "day" and table.columns[table.period.column].type is Type.DATE
@@ -274,7 +278,7 @@ def _period_words(side: Known) -> str:
 
 
 def period_of(table: Described, source: int) -> Expression:
-    """The expression that says in which period a row of a scan lies."""
+    """Make the expression that says in which period a row of a scan lies."""
     assert table.period is not None
     column, every = table.period.column, table.period.every
     found = Column(Field(source, table.name, column), table.columns[column])
@@ -284,8 +288,8 @@ def period_of(table: Described, source: int) -> Expression:
 
 
 def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> frozenset[Expression]:
-    """The expressions over a relation that say in which period a row lies; where ``single``, those alone that have one
-    value in all rows of a unit.
+    """List the expressions over a relation that say in which period a row lies; where ``single``, those alone that have
+    one value in all rows of a unit.
 
     A unit's period is read before its column is cleaned. Clamping keeps the days of one period in one period, so within
     one scan a period has one value; a list of declared values does not, since some days of a period may be missing from
@@ -321,7 +325,7 @@ def periods(relation: Relation, catalog: Catalog, *, single: bool = False) -> fr
 
 @dataclass(frozen=True)
 class Test:
-    """EXISTS (SELECT …) or … IN (SELECT …), or that it is not so."""
+    """This is a test: EXISTS (SELECT …) or … IN (SELECT …), or that it is not so."""
 
     node: exp.Expr
     select: exp.Select
@@ -331,7 +335,7 @@ class Test:
 
     @classmethod
     def of(cls, node: exp.Expr) -> Test:
-        """The test that a part of WHERE is."""
+        """Read the test that a part of WHERE is."""
         inner, anti = _bare(node)
         query = inner.this if isinstance(inner, exp.Exists) else inner.args["query"]
         select = query.this if isinstance(query, exp.Subquery) else query
@@ -355,14 +359,14 @@ class Test:
         return cls(node, select, operands, anti)
 
     def equal(self, inner: Known) -> list[Part]:
-        """What IN makes equal: a part of the rows outside and one of the subquery's."""
+        """Read what IN makes equal: a part of the rows outside and one of the subquery's."""
         derived = set(inner.scope) == {""}
         columns = (exp.column(each.alias_or_name) if derived else each.unalias() for each in self.select.expressions)
         return list(zip(self.operands, columns, strict=False))
 
 
 def is_test(node: exp.Expr) -> bool:
-    """Whether a part of WHERE asks whether a subquery has rows."""
+    """Tell whether a part of WHERE asks whether a subquery has rows."""
     inner, _ = _bare(node)
     return isinstance(inner, exp.Exists) or (isinstance(inner, exp.In) and inner.args.get("query") is not None)
 
@@ -387,7 +391,7 @@ def check_no_query(node: exp.Expr) -> None:
 
 
 def _bare(node: exp.Expr) -> tuple[exp.Expr, bool]:
-    """A test without the NOTs before it, and whether there is an odd number of them."""
+    """Take the NOTs before a test away, and tell whether there is an odd number of them."""
     node, anti = node.unnest(), False
     while isinstance(node, exp.Not):
         node, anti = node.this.unnest(), not anti
@@ -399,7 +403,7 @@ def _bare(node: exp.Expr) -> tuple[exp.Expr, bool]:
 
 @dataclass(frozen=True)
 class Member:
-    """One of the SELECTs of a UNION ALL: its relation, and its columns in their order."""
+    """A member is one of the SELECTs of a UNION ALL: its relation, and its columns in their order."""
 
     relation: Relation
     columns: Sequence[tuple[str, Expression]]
@@ -407,7 +411,7 @@ class Member:
 
 
 def united_selects(node: exp.Expr) -> list[exp.Expr]:
-    """The SELECTs of a UNION ALL, from the first to the last; what is no UNION ALL is refused where it is read."""
+    """List the SELECTs of a UNION ALL, from the first to the last; what is no UNION ALL is refused where it is read."""
     node = node.this if isinstance(node, exp.Subquery) and not node.alias else node
     if isinstance(node, exp.Union) and not node.args.get("distinct"):
         return [each for part in (node.this, node.expression) for each in united_selects(part)]
@@ -415,7 +419,7 @@ def united_selects(node: exp.Expr) -> list[exp.Expr]:
 
 
 def with_names(select: exp.Expr) -> exp.Expr:
-    """A later part of a UNION ALL: its columns need no names, since the first part's are used."""
+    """Name the columns of a later part of a UNION ALL: its columns need no names, since the first part's are used."""
     named = select.copy()
     for at, each in enumerate(named.expressions if isinstance(named, exp.Select) else ()):
         if not each.alias_or_name and not each.find(exp.Star):
@@ -424,7 +428,7 @@ def with_names(select: exp.Expr) -> exp.Expr:
 
 
 def check_places(first: exp.Expr, owners: Sequence[str], second: exp.Expr, others: Sequence[str]) -> None:
-    """The column that says whose row it is stands at the same place in all parts of a union, or in none."""
+    """Check that the column that says whose row it is stands at the same place in all parts of a union, or in none."""
     here, there = (_places(*each) for each in ((first, owners), (second, others)))
     if None not in (here, there) and here != there:
         raise refuse(
@@ -445,7 +449,7 @@ def _places(select: exp.Expr, owners: Sequence[str]) -> list[int] | None:
 
 
 def united(members: Sequence[Member], source: int) -> Union:
-    """The rows of all members one after the other.
+    """Put the rows of all members one after the other.
 
     Columns are aligned by their places and have the names of the first member's. Their types become one type, and their
     domains one that holds whatever any of them can be.

@@ -683,9 +683,7 @@ def _excess(b: float, y: float, order: float) -> float:
 
 
 def sum_above(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
-    """Compute Σ count·value: exact for a few kinds, each rounded up to 1e-30 for many (their denominators would
-    explode).
-    """
+    """Sum count·value: exact for a few kinds, each rounded up to 1e-30 for many, whose denominators would explode."""
     known = []
     for value, count in values:
         if value is None:

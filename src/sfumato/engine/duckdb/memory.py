@@ -126,7 +126,7 @@ def _shown(cell: Any) -> str | None:
 
 
 def _plain(column: Any) -> Any:
-    """The column without dictionaries and types the engine lacks; text that is not UTF-8 is missing."""
+    """Give the column without dictionaries and types the engine lacks; text that is not UTF-8 is missing."""
     import pyarrow as pa
     import pyarrow.types as kinds
 

@@ -1,4 +1,4 @@
-"""Whose a row is, in DuckDB's SQL: the id in it, or every owner of the row of another table that it names.
+"""A row's unit is found in DuckDB's SQL: by the id in it, or as every owner of the row of another table that it names.
 
 Each rule looks at one row and, along a path, at the rows of other tables that have its key. A row that several units
 lead to is a row of each, and (key, unit) is made distinct at every hop, so that how often a unit names a key does not
@@ -26,13 +26,13 @@ _NUMBERS = WHOLE | _WIDE | FLOATING | {"DECIMAL"}
 
 @dataclass(frozen=True)
 class Owners:
-    """Finds whose the rows of each table are."""
+    """This finds whose the rows of each table are."""
 
     policy: Policy
     relations: Mapping[str, Relation]
 
     def of(self, table: Table) -> Owner | None:
-        """None where every row is a unit of its own, or nobody's."""
+        """Find whose the rows of a table are; None where every row is a unit of its own, or nobody's."""
         if table.public or table.every_row:
             return None
         period = self._period(table)
@@ -46,7 +46,7 @@ class Owners:
         return _owner(on, read, period, found)
 
     def _read_id(self, table: Table) -> Read:
-        """How ids become the one type that all tables of the population have."""
+        """Say how ids become the one type that all tables of the population have."""
         if self.policy.id_type is not None:
             return _TYPES[self.policy.id_type]
         own = self._cell(table, table.id, "id")
@@ -67,7 +67,7 @@ class Owners:
         )
 
     def _period(self, table: Table) -> str | None:
-        """The start of the period that a row lies in. No bound is applied before: two days would become one."""
+        """Find the start of the period that a row lies in. No bound is applied before: two days would become one."""
         column = self.policy.period_column(table.name)
         if column is None:
             return None
@@ -84,12 +84,12 @@ def _owner(cell: Cell, read: Read, period: str | None, found: str | None = None)
 
 
 def _present(cell: Cell, read: Read) -> str:
-    """A key, or NULL where there is none."""
+    """Give a key, or NULL where there is none."""
     return f"CASE WHEN {owned(cell)} THEN {read(cell)} END"
 
 
 def _common(cells: Sequence[Cell]) -> Read | None:
-    """How cells of several sources are compared without being read as another type; None where they cannot be."""
+    """Say how cells of several sources are compared without being read as another type; None where they cannot be."""
     families = {each.family for each in cells}
     if len({each.stored for each in cells}) == 1:
         return sound
@@ -101,7 +101,7 @@ def _common(cells: Sequence[Cell]) -> Read | None:
 
 
 def _meeting(cells: Sequence[Cell]) -> Read:
-    """How keys that are stored in two types are compared: as whole numbers where one of them is a number."""
+    """Say how keys that are stored in two types are compared: as whole numbers where one of them is a number."""
     families = {each.family for each in cells}
     numbers = families & _NUMBERS and families <= _NUMBERS | _TEXTS
     return _TYPES[Type.INTEGER if numbers else Type.TEXT]
