@@ -380,8 +380,8 @@ def check_no_query(node: exp.Expr) -> None:
             inner,
             "subquery-value",
             "a query whose value is used for every row would show what other people's rows are",
-            "write the value out; a value of the same unit's rows is joined in FROM, as JOIN (SELECT …, COUNT(*) AS n FROM … "
-            "GROUP BY the unit) USING (the unit); so is what is found in public tables",
+            "write the value out; a value of the same unit's rows is joined in FROM, as JOIN (SELECT …, COUNT(*) AS n "
+            "FROM … GROUP BY the unit) USING (the unit); so is what is found in public tables",
         )
 
 

@@ -361,7 +361,7 @@ def _check_paths(tables: Mapping[str, Table]) -> None:
                     place=place,
                     fix=f"name one of {', '.join(others)}"
                     if others
-                    else f'declare [tables."{step.via}"], or name the column that says whose row it is: id = "<column>"',
+                    else f'declare [tables."{step.via}"], or write id = "<the column naming the unit>"',
                 )
             if parent.public:
                 raise InvalidPolicy(
