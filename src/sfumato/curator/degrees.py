@@ -15,7 +15,7 @@ import numpy as np
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.questions import Question
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Laplace
 from sfumato.plan.canonical import digest
 from sfumato.plan.nodes import GroupKey
@@ -49,12 +49,22 @@ class Degrees:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", tuple(self.counts))
+        codec.check_fields(self)
         if not self.counts or not all(type(each) is int for each in self.counts):
             raise InvalidParameter("counts", "something else", "whole numbers")
 
     def error(self, confidence: Number = "0.95") -> Fraction | None:
         """Each number is within this of the exact one, with this confidence."""
         return None if self.noise is None else Fraction(self.noise.error(confidence))
+
+    def to_json(self) -> str:
+        """The histogram as JSON text, with a kind and a version."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Degrees:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
 
     def nonnegative(self) -> Degrees:
         """The same with numbers below 0 raised to 0: free, since it looks at noisy numbers alone."""
@@ -188,6 +198,12 @@ def degree_histogram(
     found = DegreeHistogram(
         context, ask(f"SELECT node, COUNT(*) AS edges FROM ({parts}) AS ends GROUP BY node"), named, 1
     )
+    if found.question.found:
+        raise Unsupported(
+            "unknown-nodes",
+            "a histogram of degrees counts nodes without edges too, so all nodes are declared values",
+            fix="declare the values, or the bounds of whole numbers, of every end in the policy",
+        )
     longest = len(found.nodes) - 1 if most is None else whole(most, "most", at_least=1)
     if longest > MOST_DEGREE:
         raise InvalidParameter("most", longest, f"at most {MOST_DEGREE:,}")

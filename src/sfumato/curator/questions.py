@@ -284,7 +284,7 @@ class Question:
         return {}
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
-        accepted = all(purse.affords(prepared.curve) for purse in self._context.budgets)
+        accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
         widths, said = self._widths(prepared, confidence), self.warnings
         if prepared.selection is not None:
             said = (*said, *notes(prepared.selection, 1, self._most_groups + 1))
