@@ -4,12 +4,15 @@ plot extra).
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import altair as alt
 import numpy as np
+import pandas as pd
 
 import sfumato as sf
 
@@ -421,6 +424,151 @@ def unknown_groups() -> None:
     save(drawn.encode(x=axis, y=chance, color=colour) + points + named, "unknown-groups")
 
 
+def per_person() -> None:
+    """How many planes made how many flights: exactly, and as one answer shows it. Every run draws new noise."""
+    per_plane = "SELECT tailnum, COUNT(*) AS n FROM flights GROUP BY tailnum"
+    with sf.open(sf.example()) as flights:
+        asked = f"SELECT (n - 1) // 10 AS tens, COUNT(*) AS planes FROM ({per_plane}) GROUP BY tens ORDER BY tens"
+        made = flights.sql(asked).release(epsilon="0.05")
+    lengths = pd.read_parquet(sf.example().parent / "flights.parquet").groupby("tailnum").size().clip(upper=100)
+    exact = ((lengths - 1) // 10).value_counts()
+    names = [f"{10 * tens + 1}–{10 * tens + 10}" for tens in made.column("tens")]
+    low, high = zip(*made.intervals["planes"], strict=True)
+    data = rows(
+        flights=names,
+        noisy=list(made.column("planes")),
+        low=list(low),
+        high=list(high),
+        exact=[int(exact.get(tens, 0)) for tens in made.column("tens")],
+    )
+    title = "Flights of one plane in a summer: exact (bars), and answered at ε = 0.05 (dots, with 95 % ranges)"
+    base = alt.Chart(data, width=560, height=260, title=title).encode(
+        x=alt.X("flights:O", sort=names, title="flights of one plane; more than 100 count as 100", axis=_level())
+    )
+    bars = base.mark_bar(color=INK[0], opacity=0.45).encode(y=alt.Y("exact:Q", title="planes"))
+    ranges = base.mark_rule(color=INK[1], strokeWidth=2).encode(y="low:Q", y2="high:Q")
+    dots = base.mark_point(color=INK[1], filled=True, size=60).encode(y="noisy:Q")
+    save(bars + ranges + dots, "per-person")
+
+
+def _level() -> alt.Axis:
+    return alt.Axis(labelAngle=0)
+
+
+DAY = {"type": "date", "bounds": ("2024-01-01", "2024-03-30")}
+
+
+def joins() -> None:
+    """What a limit on joined rows costs: noise that grows with it, and pairs that it leaves out."""
+    rng = np.random.default_rng(3)
+    visits = pd.DataFrame({"patient": np.repeat(np.arange(1000), rng.integers(1, 6, 1000))})
+    claims = pd.DataFrame({"patient": np.repeat(np.arange(1000), rng.integers(0, 4, 1000))})
+    pairs = visits.merge(claims, on="patient").groupby("patient").size()
+    one = {"one": {"type": "integer", "bounds": (1, 1)}}
+    tables = {
+        name: sf.Table(name, table.assign(one=1), one, id="patient", max_rows=most)
+        for name, table, most in (("visits", visits, 5), ("claims", claims, 3))
+    }
+    data = []
+    with TemporaryDirectory() as folder:
+        policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(1), tables)
+        with sf.Curator(policy, f"{folder}/clinic.ledger") as clinic:
+            ask = clinic.sql("SELECT COUNT(*) AS pairs FROM visits JOIN claims USING (patient)")
+            for most in range(1, 16):
+                noise = float(ask.limit(rows=most).error(epsilon="0.1")["pairs"])
+                left_out = int((pairs - most).clip(lower=0).sum())
+                data += [
+                    {"limit": most, "pairs": noise, "what": "± of the noise, ε = 0.1"},
+                    {"limit": most, "pairs": left_out, "what": "pairs that do not count"},
+                ]
+    title = f"{int(pairs.sum()):,} pairs of visit and claim of 1,000 patients, by how many of one patient count"
+    chart = alt.Chart(alt.Data(values=data), width=560, height=260, title=title).mark_line(strokeWidth=2.5, point=True)
+    save(
+        chart.encode(
+            x=alt.X("limit:O", title="joined rows of one patient that count, limit(rows=…)", axis=_level()),
+            y=alt.Y("pairs:Q", title="pairs"),
+            color=alt.Color("what:N", scale=alt.Scale(range=INK), title=None),
+        ),
+        "join-tables",
+    )
+
+
+def periods() -> None:
+    """The noise that hides a person, a month, a week or a day of one, and what it promises for several days."""
+    count, most = 90, {"person": 90, "month": 31, "week": 7, "day": 1}
+    days = [dt.date(2024, 1, 1) + dt.timedelta(n) for n in range(count)]
+    visits = pd.DataFrame({"patient": [n % 10 for n in range(count)], "day": days})
+    data = []
+    for each, limit in most.items():
+        period = {} if each == "person" else {"period": each, "period_column": "day"}
+        table = sf.Table("visits", visits, {"day": DAY}, id="patient", max_rows=limit)
+        policy = sf.Policy(sf.PrivacyUnit("patient", **period), sf.Budget(1), {"visits": table})
+        with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/days.ledger") as clinic:
+            width = float(clinic.sql("SELECT COUNT(*) AS n FROM visits").error(epsilon=1)["n"])
+        name = "a patient" if each == "person" else f"a patient-{each}"
+        data.append({"unit": name, "width": width, "label": f"± {width:.0f}"})
+    title = "Visits at ε = 1, at most one a day: how wrong"
+    base = alt.Chart(alt.Data(values=data), width=290, height=200, title=title).encode(
+        y=alt.Y("unit:N", sort=[each["unit"] for each in data], title="the unit"),
+        x=alt.X("width:Q", title="± with 95 % confidence", scale=alt.Scale(domain=[0, 320])),
+    )
+    left = base.mark_bar(color=INK[0], opacity=0.7) + base.mark_text(dx=5, align="left", fontSize=12).encode(
+        text="label:N"
+    )
+    kept = [
+        {"days": k, "ε": ε, "what": what}
+        for k in range(1, 11)
+        for ε, what in ((k, "patient-days are units"), (1, "patients are units"))
+    ]
+    several = alt.Chart(
+        alt.Data(values=kept), width=290, height=200, title="and what is promised for several days"
+    ).encode(
+        x=alt.X("days:Q", title="days of one patient, together", scale=alt.Scale(domain=[1, 10])),
+        y=alt.Y("ε:Q", scale=alt.Scale(domain=[0, 10])),
+        color=alt.Color("what:N", scale=alt.Scale(range=INK), legend=None),
+    )
+    named = several.transform_filter("datum.days == 7").mark_text(align="right", dx=-12, dy=-9, fontSize=12)
+    right = several.mark_line(strokeWidth=2.5) + named.encode(text="what:N")
+    save(alt.hconcat(left, right), "periods")
+
+
+def builder() -> None:
+    """An answer to a question that was put together in Python, as ``Answer.plot`` draws it."""
+    with sf.open(sf.example()) as flights:
+        late = flights.table("flights").derive(hours="delay / 60.0").join("airlines", on="carrier")
+        ask = late.group_by("name").agg(flights=sf.count(), hours=sf.mean("hours")).having("flights > 5000")
+        made = ask.order_by("hours DESC").head(6).release(epsilon=2)
+    made.plot(str(HERE / "builder.svg"))
+
+
+def degrees() -> None:
+    """How many members of a club have how many ties: exactly, and as one answer shows it."""
+    ties = pd.read_csv(HERE.parents[1] / "tests" / "data" / "graphs" / "karate.edges.csv")
+    people = {"values": list(range(34))}
+    table = sf.Table("ties", ties, {"source": people, "target": people}, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("tie", every_row=True), sf.Budget(5), {"ties": table})
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/club.ledger") as club:
+        ask = club.degrees("ties", ("source", "target"), most=8)
+        noisy, width = ask.release(epsilon=2).counts, ask.error(epsilon=2)
+    each = pd.concat([ties["source"], ties["target"]]).value_counts().clip(upper=8).value_counts()
+    names = [*map(str, range(8)), "8 and more"]
+    data = rows(
+        degree=names,
+        noisy=list(noisy),
+        low=[count - width for count in noisy],
+        high=[count + width for count in noisy],
+        exact=[int(each.get(degree, 0)) for degree in range(9)],
+    )
+    title = "Members of a karate club by their ties: exact (bars), and answered at ε = 2 (dots, with 95 % ranges)"
+    base = alt.Chart(data, width=560, height=240, title=title).encode(
+        x=alt.X("degree:O", sort=names, title="ties", axis=_level())
+    )
+    bars = base.mark_bar(color=INK[0], opacity=0.45).encode(y=alt.Y("exact:Q", title="members"))
+    ranges = base.mark_rule(color=INK[1], strokeWidth=2).encode(y="low:Q", y2="high:Q")
+    dots = base.mark_point(color=INK[1], filled=True, size=60).encode(y="noisy:Q")
+    save(bars + ranges + dots, "degrees")
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -435,6 +583,11 @@ if __name__ == "__main__":
         commitment,
         equilibrium,
         unknown_groups,
+        per_person,
+        joins,
+        periods,
+        builder,
+        degrees,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

@@ -32,6 +32,7 @@ COMMANDS = [
     ["history"],
     ["ledger"],
     ["auction"],
+    ["degrees"],
 ]
 COMMANDS += [["ledger", verb] for verb in ("verify", "export", "backup")]
 

@@ -37,6 +37,28 @@ def test_a_table_with_ranges_and_who_is_protected(policy: Path) -> None:
     assert spent(policy) == 0.5
 
 
+def test_what_is_free_needs_no_price(policy: Path) -> None:
+    for text, first in (
+        ("SELECT DISTINCT origin FROM flights", "EWR"),
+        ("SHOW TABLES", "flights"),
+        ("DESCRIBE flights", "tailnum"),
+    ):
+        done = run("query", policy, text)
+        assert done.exit_code == 0, done.stderr
+        assert done.stdout.splitlines()[2].split()[0] == first
+        assert run("query", policy, text, "--dry-run").exit_code == 0
+    assert spent(policy) == 0
+    refused = run("query", policy, COUNTS)
+    assert refused.exit_code == 2
+    assert "there is no default" in refused.stderr
+
+
+def test_a_missing_parameter_is_told_its_option(policy: Path) -> None:
+    refused = run("query", policy, "SELECT COUNT(*) FROM flights WHERE delay > $late", "--epsilon", "1")
+    assert refused.exit_code == 1
+    assert "--param" in refused.stderr
+
+
 def test_json_holds_rows_ranges_and_receipt(policy: Path) -> None:
     found = json.loads(run("query", policy, COUNTS, "--epsilon", "0.5", "--json").stdout)
     assert found["columns"] == ["origin", "flights"]
@@ -381,6 +403,6 @@ def test_every_exit_code_is_documented_once() -> None:
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
     assert {int(code): words for code, words in rows} == MEANINGS
     assert {each.exit_code for each in OUTCOMES.values()} <= set(MEANINGS)
-    for command in ("init", "check", "query", "budget", "history", "ledger", "auction"):
+    for command in ("init", "check", "query", "budget", "history", "ledger", "auction", "degrees"):
         told = " ".join(run(command, "--help").output.split())
         assert told.count("Exit codes: 0 done") == 1, command

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from sfumato.curator import Degrees
 from sfumato.plan.bounding import for_neighbours
 
 GRAPHS = Path(__file__).parent.parent / "data" / "graphs"
@@ -99,6 +100,7 @@ def test_a_release_is_charged_and_found_again(neighbours: str, tmp_path: Path) -
         assert proposal.release(epsilon=1) == found  # and as accurate
         assert made.budget.remaining["pure"] == 8
         assert sf.loads(next(line for line in made.ledger if line.kind == "answer").body) == found
+        assert Degrees.from_json(found.to_json()) == found
         assert found.receipt is not None
         assert (found.receipt.guarantee, found.receipt.neighbours) == ("ε = 2", neighbours)
         assert min(found.nonnegative().counts) >= 0

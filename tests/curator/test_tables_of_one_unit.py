@@ -18,6 +18,17 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
         yield curator
 
 
+def test_a_limit_that_is_raised_is_raised_in_every_group(fleet: sf.Curator) -> None:
+    """All joined rows of a plane may be in one group: to raise their number alone would change nothing."""
+    pairs = fleet.sql("SELECT COUNT(*) AS n FROM flights a JOIN flights b USING (tailnum)")
+    rows = pairs.limits.rows
+    raised = pairs.limit(rows=2 * rows)
+    assert raised.limits == type(raised.limits)(2 * rows, 2 * rows, 2 * rows)
+    assert raised.error(epsilon=1)["n"] > 1.9 * pairs.error(epsilon=1)["n"]
+    assert pairs.limit(rows=2 * rows, rows_per_group=rows).limits.rows_per_group == rows
+    assert pairs.limit(rows=3).limit(rows=2).limits.rows_per_group == 2
+
+
 PAIRS: list[tuple[Build, str]] = [
     (
         lambda fleet: (

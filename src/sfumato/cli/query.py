@@ -96,7 +96,7 @@ def command(
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     text = _text(sql)
-    asked = _price(price, needed=not explain and not _lists(text))
+    asked = _price(price)
     if plot is not None:
         from sfumato.release.plotting import check_picture
 
@@ -106,6 +106,8 @@ def command(
     with ProgressLines() as progress, Curator(policy, ledger, seconds=time_limit, progress=progress) as curator:
         asking = curator if analyst is None else curator.as_analyst(analyst)
         question = asking.sql(text, _parameters(params))
+        if not (explain or question.free or any(asked[name] for name in _PRICES)):
+            raise click.UsageError(_ONE_PRICE)
         if explain:
             _say(question.explain(**asked), as_json)
         elif dry_run:
@@ -119,13 +121,6 @@ def command(
                 _show(answer, as_json, as_csv, receipt)
                 if plot is not None:
                     _plot(answer, plot)
-
-
-def _lists(text: str) -> bool:
-    """Tell whether something is listed, for which no price is named."""
-    from sfumato.plan.text import listing
-
-    return listing(text) is not None
 
 
 def _parameters(given: tuple[str, ...]) -> dict[str, Any] | None:
@@ -154,11 +149,14 @@ def _value(written: str) -> Any:
 _LONGEST_NUMBER = 100
 
 
-def _price(given: dict[str, Any], *, needed: bool) -> dict[str, Any]:
-    """Read the price as the library takes it: there is no default."""
-    named = [name for name in ("epsilon", "rho", "within") if given[name]]
-    if len(named) > 1 or (needed and not named):
-        raise click.UsageError("name one price: --epsilon 0.5, --rho 0.01 or --within 50; there is no default")
+_PRICES = ("epsilon", "rho", "within")
+_ONE_PRICE = "name one price: --epsilon 0.5, --rho 0.01 or --within 50; there is no default"
+
+
+def _price(given: dict[str, Any]) -> dict[str, Any]:
+    """Read the price as the library takes it."""
+    if len([name for name in _PRICES if given[name]]) > 1:
+        raise click.UsageError(_ONE_PRICE)
     kind = given["mechanism"]
     if kind is not None:
         from sfumato import mechanisms

@@ -5,6 +5,7 @@ A ``Curator`` opens the data. What needs no data is also a function of a policy:
 
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.curators import Curator, open
+from sfumato.curator.degrees import DegreeHistogram, Degrees
 from sfumato.curator.explaining import Explanation
 from sfumato.curator.forecasts import Forecast
 from sfumato.curator.listings import Listing
@@ -17,6 +18,8 @@ from sfumato.curator.tables import TableView
 __all__ = [
     "CheckReport",
     "Curator",
+    "DegreeHistogram",
+    "Degrees",
     "Explanation",
     "Forecast",
     "Listing",

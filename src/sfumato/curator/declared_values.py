@@ -32,6 +32,11 @@ class DeclaredValues(Question):
     It lists what is declared, not what rows hold, so it tells nothing about anybody.
     """
 
+    @property
+    def free(self) -> bool:
+        """It needs no price."""
+        return True
+
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         return ("These are the values that are declared, whether any row has them or not.",)

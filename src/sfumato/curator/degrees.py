@@ -50,12 +50,22 @@ class Degrees:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", tuple(self.counts))
+        codec.check_fields(self)
         if not self.counts or not all(type(each) is int for each in self.counts):
             raise InvalidParameter("counts", "something else", "whole numbers")
 
     def error(self, confidence: Number = "0.95") -> Fraction | None:
         """Each number is within this of the exact one, with this confidence."""
         return None if self.noise is None else Fraction(self.noise.error(confidence))
+
+    def to_json(self) -> str:
+        """The histogram as JSON text, with a kind and a version."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Degrees:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
 
     def nonnegative(self) -> Degrees:
         """Raise numbers below 0 to 0: this is free, since it looks at noisy numbers alone."""
@@ -192,8 +202,8 @@ def degree_histogram(
     if found.question.found:
         raise Unsupported(
             "unknown-nodes",
-            "every node is counted, those without edges too, so the values of both ends are declared",
-            fix=f"declare the values of {' and '.join(named)} in the policy",
+            "a histogram of degrees counts nodes without edges too, so all nodes are declared values",
+            fix="declare the values, or the bounds of whole numbers, of every end in the policy",
         )
     longest = len(found.nodes) - 1 if most is None else whole(most, "most", at_least=1)
     if longest > MOST_DEGREE:

@@ -52,6 +52,11 @@ class Listing:
     def warnings(self) -> tuple[str, ...]:
         return ()
 
+    @property
+    def free(self) -> bool:
+        """It needs no price."""
+        return True
+
     def explain(self, **_: Any) -> Explanation:
         return Explanation(self.question, "no price", (Operator("list", ", ".join(self.columns), _FREE),), _FREE, ())
 

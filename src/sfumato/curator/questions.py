@@ -55,6 +55,11 @@ class Question:
     def table(self) -> Table:
         return self._context.policy.tables[self.query.plan.table]
 
+    @property
+    def free(self) -> bool:
+        """Whether it is answered without a price: what is measured never is."""
+        return False
+
     @cached_property
     def found(self) -> tuple[int, ...]:
         """Give the places of the keys whose values nobody declared: those are found in the data."""

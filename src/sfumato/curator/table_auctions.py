@@ -62,6 +62,16 @@ class Sold:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "price", exact(self.price, "price", POSITIVE))
+        codec.check_fields(self)
+
+    def to_json(self) -> str:
+        """The sale as JSON text, with a kind and a version."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Sold:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
 
     def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
         """Say where the revenue lies, with this confidence."""

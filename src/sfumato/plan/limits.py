@@ -51,13 +51,17 @@ class Limits:
     ) -> Limits:
         """Take the same or smaller limits; larger ones are refused: the policy's are the owner's.
 
-        Where a tree proves more than its default limits allow, they may be raised to the ``largest``.
+        Where a tree proves more than its default limits allow, they may be raised to the ``largest``. A limit that held
+        all rows goes on to hold all of them.
         """
         largest = largest or self
         asked = {"rows": rows, "groups": groups, "rows_per_group": rows_per_group}
         for name, value in asked.items():
             if value is not None and whole(value, name, at_least=1) > getattr(largest, name):
                 raise InvalidParameter(name, value, f"at most {getattr(largest, name)}: limits can only be tightened")
+        if rows is not None and rows > self.rows:
+            held = [name for name in ("groups", "rows_per_group") if getattr(self, name) == self.rows]
+            asked.update({name: rows for name in held if asked[name] is None})
         found = replace(self, **{name: int(value) for name, value in asked.items() if value is not None})
         return Limits(found.rows, min(found.groups, found.rows), min(found.rows_per_group, found.rows))
 

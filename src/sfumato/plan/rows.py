@@ -565,4 +565,7 @@ def _only(node: exp.Expr, allowed: set[str], what: str) -> None:
 
 
 def _clause(part: str) -> str:
-    return part.strip("_").replace("_", " ").upper()
+    return _QUALIFIERS.get(part) or part.strip("_").replace("_", " ").upper()
+
+
+_QUALIFIERS = {"db": "a schema other than main", "catalog": "the name of a database before it"}

@@ -259,10 +259,20 @@ def _missing(first: str, second: str, at: exp.Expr) -> str:
     """Say where the line belongs that is missing."""
     line = f"{first} = {second}"
     if isinstance(at, exp.Join):
-        return f"add AND {line} to ON" if at.args.get("on") or at.args.get("using") else f"write JOIN … ON {line}"
+        if at.args.get("using"):
+            return _missing_using(first, second)
+        return f"add AND {line} to ON" if at.args.get("on") else f"write JOIN … ON {line}"
     if first == second:
         line = f"{first} = other.{second.rpartition('.')[2]}, where other is an alias of the table there,"
     return f"add {line} to the WHERE of the subquery"
+
+
+def _missing_using(first: str, second: str) -> str:
+    """A column of one name stands in USING; what has two names, or is computed, needs ON."""
+    name = first.rpartition(".")[2]
+    if name == second.rpartition(".")[2] and "(" not in first:
+        return f"add {name} to USING"
+    return f"write ON instead of USING, with AND {first} = {second}"
 
 
 def period_words(table: Described, alias: str = "") -> str:
@@ -386,7 +396,8 @@ def check_no_query(node: exp.Expr) -> None:
             inner,
             "subquery-value",
             "a query whose value is used for every row would show what other people's rows are",
-            "write the value out; what is found in public tables can be joined in FROM",
+            "write the value out; a value of the same unit's rows is joined in FROM, as JOIN (SELECT …, COUNT(*) AS n "
+            "FROM … GROUP BY the unit) USING (the unit); so is what is found in public tables",
         )
 
 

@@ -355,10 +355,13 @@ def _check_paths(tables: Mapping[str, Table]) -> None:
         for step in _steps(table, tables):
             place, parent = f"tables.{seen[-1]}.id.via", tables.get(step.via)
             if parent is None:
+                others = [each for each, known in tables.items() if each not in seen and not known.public]
                 raise InvalidPolicy(
                     f"there is no table {step.via}",
                     place=place,
-                    fix="name one of " + ", ".join(each for each in tables if each != name),
+                    fix=f"name one of {', '.join(others)}"
+                    if others
+                    else f'declare [tables."{step.via}"], or write id = "<the column naming the unit>"',
                 )
             if parent.public:
                 raise InvalidPolicy(
