@@ -17,9 +17,10 @@ from sfumato.policy.domains import MOST_LETTERS
 PAGE = Path(__file__).parent / "what-can-be-asked.md"
 
 INTRODUCTION = f"""\
-One `SELECT` about one private table, in the dialect of DuckDB. What is not on this page is refused before any data
-are read, with a stable code, the place in the text, the rule and the nearest thing that works. A question has at
-most {LONGEST // 1024} KB, {MOST_TOKENS:,} words and {MOST_COLUMNS} columns, and nests at most {DEEPEST} deep.
+One `SELECT` about the private tables of one policy, in the dialect of DuckDB. What is not on this page is refused
+before any data are read, with a stable code, the place in the text, the rule and the nearest thing that works. A
+question has at most {LONGEST // 1024} KB, {MOST_TOKENS:,} words and {MOST_COLUMNS} columns, and nests at most
+{DEEPEST} deep.
 
 What it costs is decided from its text and the policy too, before anything is charged or evaluated (`too-costly`):
 on one row of the private table at most {MOST_STEPS:,} steps (of about 3 ns; a `LIKE` takes the letters of the text

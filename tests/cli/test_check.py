@@ -43,6 +43,22 @@ def test_the_owner_is_told_what_limits_cost(tmp_path: Path) -> None:
     assert max(len(line) for line in done.output.splitlines()) <= 120
 
 
+def test_one_unit_exceeds_and_two_exceed(tmp_path: Path) -> None:
+    held = "who,x\n1,1\n1,2\n2,1\n"
+    text = """[unit]
+name = "person"
+budget = { epsilon = 1 }
+[tables.t]
+source = "t.csv"
+id = "who"
+max_rows = 1
+columns = { x = { type = "integer" } }
+"""
+    for rows, words in ((held, "1 unit exceeds it"), (held + "2,2\n", "2 units exceed it")):
+        (tmp_path / "t.csv").write_text(rows)
+        assert f"max_rows = 1: {words}, " in check(tmp_path, text).output
+
+
 def test_figures_are_written_nowhere(tmp_path: Path) -> None:
     done = check(tmp_path, POLICY)
     assert os.listdir(tmp_path) == ["policy.toml"]

@@ -164,3 +164,14 @@ def test_a_table_is_warned_of_once(policy: Path) -> None:
     done = run("query", policy, both, "--epsilon", "1")
     assert done.stderr.count("warning") == 1
     assert "Rows whose origin or carrier is not among its declared values are in no group." in done.stderr
+
+
+def test_what_is_known_of_found_groups_once_they_are_found_is_told(policy: Path) -> None:
+    text = policy.read_text()
+    line = next(each for each in text.splitlines() if each.startswith("carrier"))
+    policy.write_text(text.replace(line, 'carrier = { type = "text" }'))
+    asked = ("query", policy, "SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier", "--delta", "1e-8")
+    done = run(*asked, "--epsilon", "2", "--csv")
+    assert done.stderr.count("warning: Groups are found in the data: a group of ") == 1
+    nothing = run(*asked, "--epsilon", "0.01", "--fresh")
+    assert "warning: No group has enough units to be shown." in nothing.stderr

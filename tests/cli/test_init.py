@@ -80,6 +80,14 @@ def test_names_with_spaces_and_accents_are_drafted(tmp_path: Path) -> None:
     assert list(read(tmp_path / "policy.toml").tables["2024 Visits"].columns) == ["Total Cost €"]
 
 
+def test_the_name_proposed_for_a_table_keeps_its_accents(tmp_path: Path) -> None:
+    data = tmp_path / "abonnés 2024.csv"
+    data.write_text("n,x\n1,2\n")
+    done = draft(tmp_path, ["member", "n", "3", "1", "-", "real", "0 10", ""], data=data)
+    assert done.exit_code == 0, done.output
+    assert list(read(tmp_path / "policy.toml").tables) == ["abonnés_2024"]
+
+
 def test_the_tables_of_a_database_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
     data = in_database(pa.table({"who": ["a"], "age": [1]}), tmp_path)
     told = ["person", "who", "3", "1", "-", "integer", "0 110", "people"]

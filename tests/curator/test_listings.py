@@ -148,3 +148,11 @@ def test_the_command_takes_parameters(tmp_path: Path) -> None:
     assert missing.exit_code != 0
     assert "$cost" in missing.stderr
     assert run("query", policy, "SELECT COUNT(*) FROM visits", "--param", "a=1", "--epsilon", "1").exit_code != 0
+
+
+def test_long_lists_of_values_stay_on_a_line(tmp_path: Path) -> None:
+    names = [f"Square number {n} of the town" for n in range(30)]
+    rows = "patient_id,ward,age,cost,note,place\n1,A,50,1.5,x,9\n"
+    with sf.open(written(tmp_path, f"place = {{ values = {names} }}", rows)) as curator:
+        declared = {row[0]: row[2] for row in curator.sql("DESCRIBE visits").release().rows}
+    assert declared["place"] == f"one of {', '.join(names[:2])}, … 28 more"

@@ -196,3 +196,32 @@ def test_names_joined_by_a_space_are_told_apart(tmp_path: Path) -> None:
         for text in ('SELECT "b c", COUNT(*) FROM a GROUP BY 1', 'SELECT c, COUNT(*) FROM "a b" GROUP BY 1'):
             assert curator.sql(text).release(epsilon=100).rows[0][1] == 1
         assert curator.sql("SELECT COUNT(*) FROM arriving WHERE c = 'y'").release(epsilon=100).rows == ((1,),)
+
+
+@pytest.mark.parametrize(
+    ("question", "fix"),
+    [
+        ("SELECT COUNT(DISTINCT Station) FROM t", 'use COUNT(DISTINCT ("N° abonné", DATE_TRUNC(\'day\', "vu à")))'),
+        ('SELECT COUNT(*) FROM t WHERE "N° abonné" = 1', 'count units with COUNT(DISTINCT "N° abonné")'),
+        (
+            'SELECT AVG(n) FROM (SELECT "N° abonné", COUNT(*) AS n FROM t GROUP BY "N° abonné")',
+            'write GROUP BY "N° abonné", DATE_TRUNC(\'day\', "vu à")',
+        ),
+        (
+            'SELECT AVG(n) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY Station ORDER BY "vu à") AS n FROM t)',
+            'write OVER (PARTITION BY "N° abonné", Station …)',
+        ),
+        (
+            "SELECT COUNT(*) FROM t AS a JOIN t AS b ON a.Station = b.Station",
+            'add AND a."N° abonné" = b."N° abonné" to ON',
+        ),
+    ],
+)
+def test_a_fix_writes_names_as_sql_reads_them(tmp_path: Path, question: str, fix: str) -> None:
+    held = pyarrow.table({"N° abonné": ["1"], "vu à": ["2024-01-01 10:00"], "Station": ["A"]})
+    columns = {"vu à": sf.Domain("timestamp"), "Station": sf.Domain("text", values=("A", "B"))}
+    unit = sf.PrivacyUnit("abonné", period="day", period_column="vu à")
+    policy = sf.Policy(unit, sf.Budget(1), {"t": sf.Table("t", held, columns, id="N° abonné", max_rows=2)})
+    with sf.Curator(policy, tmp_path / "t.ledger") as curator, pytest.raises(sf.Unsupported) as refused:
+        curator.sql(question)
+    assert refused.value.fix == fix

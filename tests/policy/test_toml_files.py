@@ -289,3 +289,10 @@ def test_a_ceiling_of_rows_is_a_whole_number(ceiling: object) -> None:
         sf.Table("t", "t.csv", {"a": {"type": "text"}}, id="row", row_ceiling=ceiling)  # type: ignore[arg-type]
     assert refused.value.place == "tables.t.row_ceiling"
     assert sf.Table("t", "t.csv", public=True, row_ceiling=5).row_ceiling == 5
+
+
+def test_a_bare_key_with_an_accent_is_told_its_quotes(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text("[analysts.zoé]\nshare = 0.5\n", encoding="utf-8")
+    with pytest.raises(InvalidPolicy) as refused:
+        read(tmp_path / "p.toml")
+    assert "names with spaces or accents stand within double quotes" in refused.value.fix

@@ -123,10 +123,14 @@ def test_numbers_have_the_digits_their_errors_leave() -> None:
     shown = {
         (1234567.891, 25.0): "1,234,568 ± 25",
         (12.3456, 0.5): "12.35 ± 0.50",
-        (3, 1.0): "3 ± 1.0",
+        (3, 1.0): "3 ± 1",
+        (4.0, 1.0): "4.0 ± 1.0",
+        (1262, 9.0): "1,262 ± 9",
+        (1262, 3.3): "1,262 ± 3.3",
         (1e20, 1e18): "1e+20 ± 1e+18",
         (1e-9, 1e-10): "1e-09 ± 1e-10",
         (5, 0.0): "5",
+        (1262, 0.0): "1,262",
     }
     for (value, reach), text in shown.items():
         assert cell(value, (value - reach, value + reach)) == text

@@ -49,7 +49,8 @@ def _show_cost(found: CheckedTable) -> None:
     click.echo(f"{name}: content {found.content}")
     click.echo(f"{name}: {costs.rows:,} rows of {costs.units:,} units; {costs.dropped:.2%} of rows have no id: dropped")
     if not found.table.every_row:
-        exceeding = f"{costs.exceeding:,} units exceed it, {costs.lost:.2%} of rows are beyond it"
+        units = "1 unit exceeds" if costs.exceeding == 1 else f"{costs.exceeding:,} units exceed"
+        exceeding = f"{units} it, {costs.lost:.2%} of rows are beyond it"
         click.echo(f"  max_rows = {found.table.max_rows}: {exceeding}")
     click.echo(f"  {'column':<20} {'clamped':>9} {'made NULL':>10} {'missing':>9}")
     for column, cost in costs.columns.items():

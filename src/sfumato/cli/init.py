@@ -112,7 +112,7 @@ def _table(
 
 
 def _plain(stem: str) -> str:
-    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in stem)
+    return "".join(letter if letter.isalnum() else "_" for letter in stem)
 
 
 def _ask(question: str, read: Callable[[str], T], default: str | None = None) -> T:

@@ -117,6 +117,9 @@ def command(
                 warn(each)
             with progress.until_shown():
                 answer = question.release(**asked, fresh=fresh, request_id=request_id)
+                for each in answer.warnings:
+                    if each not in question.warnings:
+                        warn(each)
                 progress("showing")
                 _show(answer, as_json, as_csv, receipt)
                 if plot is not None:

@@ -25,7 +25,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import text as digits
 from sfumato.safe_text import defused, printable
 
-_SHOWN = 20
+_SHOWN, _LINE = 20, 80
 _FREE = "free: from the policy alone, no data are read"
 
 
@@ -134,8 +134,7 @@ def _columns(table: Described) -> list[tuple[str, str, str]]:
 def _declared(domain: Domain) -> str:
     found = []
     if domain.values is not None:
-        more = f", … {len(domain.values) - _SHOWN} more" if len(domain.values) > _SHOWN else ""
-        found.append(f"one of {', '.join(map(_value, domain.values[:_SHOWN]))}{more}")
+        found.append(f"one of {_listed(domain.values)}")
     if domain.bounds is not None:
         found.append(f"from {_value(domain.bounds[0])} to {_value(domain.bounds[1])}")
     if domain.grid is not None:
@@ -145,6 +144,15 @@ def _declared(domain: Domain) -> str:
     if domain.nullable:
         found.append("missing is a group")
     return ", ".join(found) or "nothing"
+
+
+def _listed(values: tuple[object, ...]) -> str:
+    """Name at most twenty values, and no more than fit on a line."""
+    named = [_value(each) for each in values[:_SHOWN]]
+    while len(named) > 1 and len(", ".join(named)) > _LINE:
+        named.pop()
+    more = len(values) - len(named)
+    return ", ".join(named) + (f", … {more:,} more" if more else "")
 
 
 def _value(value: object) -> str:

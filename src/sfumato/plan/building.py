@@ -42,7 +42,7 @@ from sfumato.plan.rows import Rows, rows
 from sfumato.plan.sql import query
 from sfumato.plan.sql_expressions import expression
 from sfumato.plan.text import fragment
-from sfumato.plan.text_positions import nearest
+from sfumato.plan.text_positions import nearest, quoted
 from sfumato.plan.unit_joins import period_words
 from sfumato.policy import Domain
 
@@ -239,7 +239,7 @@ def _period(table: Described, alias: str) -> list[Tree]:
     if table.period is None:
         return []
     moment = column(alias, table.period.column)
-    if period_words(table) == table.period.column:
+    if period_words(table) == quoted(table.period.column):
         return [moment]
     return [filled(read(f"DATE_TRUNC('{table.period.every}', x)"), {"x": moment})]
 

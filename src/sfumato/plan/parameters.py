@@ -90,8 +90,7 @@ def literals(places: list[Place], given: Parameters | None) -> dict[str, exp.Exp
     asked = {each.name: each for each in reversed(places)}
     for name, place in asked.items():
         if name not in values:
-            given_as = "sql(question, [40]) by place, or sql(question, {'name': 40}) by name (--param name=40)"
-            fix = f"give a value for it: {given_as}"
+            fix = "give a value for it: sql(question, [40]), sql(question, {'name': 40}) or --param name=40"
             rule = f"no value is given for the parameter {place.shown}"
             raise Unsupported("parameter", rule, fix=fix, line=place.line, column=place.column)
     surplus = [name for name in values if name not in asked]

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sfumato.plan.expressions import Column, Expression, Field, Resolve, columns
 from sfumato.plan.nodes import Filter, PerUnit, Relation, Window, next_source
 from sfumato.plan.sql_expressions import expression, reading, remembering
-from sfumato.plan.text_positions import refuse, shown
+from sfumato.plan.text_positions import quoted, refuse, shown
 from sfumato.plan.unit_aggregates import is_aggregate, unit_measure
 from sfumato.plan.unit_measures import UnitFirst, UnitMeasure
 from sfumato.plan.window_functions import Windows
@@ -63,7 +63,7 @@ def per_unit(select: exp.Select, inside: Inside) -> Selected:
     by = _grouped(select, inside)
     if not any(map(inside.is_unit, by)):
         place, rule = by[0] if by else select, "a subquery that aggregates is grouped by the unit"
-        added = ", ".join([inside.unit, *(shown(each) for each in by)])
+        added = ", ".join([quoted(inside.unit), *(shown(each) for each in by)])
         raise refuse(place, "not-by-unit", rule, f"write GROUP BY {added}, or aggregate in the outermost SELECT")
     keys = [_key(each, inside) for each in by if not inside.is_unit(each)]
     if inside.period is not None and inside.periods.isdisjoint(keys):

@@ -25,7 +25,7 @@ from sfumato.plan.nodes import (
 from sfumato.plan.per_unit import Inside, WindowColumns, aggregates, per_unit
 from sfumato.plan.public_joins import Public, public_join
 from sfumato.plan.sql_expressions import expression
-from sfumato.plan.text_positions import nearest, refuse, shown
+from sfumato.plan.text_positions import nearest, quoted, refuse, shown
 from sfumato.plan.unit_joins import (
     Member,
     Part,
@@ -87,7 +87,7 @@ class Rows:
             raise Unsupported(
                 "ambiguous-column",
                 f"{name[:60]} is a column of more than one table",
-                fix=f"write {found[0][0]}.{name[:60]}",
+                fix=f"write {quoted(found[0][0])}.{quoted(name[:60])}",
             )
         if qualifier is not None and qualifier.lower() not in {alias.lower() for alias in self.scope}:
             rule = f"no table here is called {qualifier[:60]}"
@@ -97,7 +97,7 @@ class Rows:
             raise Unsupported(
                 "unit-column",
                 f"{name[:60]} says whose row it is and never leaves",
-                fix=f"count units with COUNT(DISTINCT {name[:60]})",
+                fix=f"count units with COUNT(DISTINCT {quoted(name[:60])})",
             )
         raise Unsupported("unknown-column", f"no declared column is called {name[:60]}", fix=nearest(name, known))
 

@@ -22,7 +22,7 @@ from sfumato.plan.rows import Rows, condition, rows
 from sfumato.plan.sql_expressions import Read, expression, reading, remembering
 from sfumato.plan.sql_noisy import check_finishing, over
 from sfumato.plan.text import select as parse_text
-from sfumato.plan.text_positions import refuse, shown
+from sfumato.plan.text_positions import quoted, refuse, shown
 from sfumato.plan.unit_joins import period_words, periods
 from sfumato.policy import Domain, Type
 
@@ -282,7 +282,7 @@ def _countable(table: Described) -> str:
         return "use COUNT(*): every row is a unit here"
     if table.id is None:
         return f"join the table that names the unit and count it there: {table.via}"
-    named = table.id if table.period is None else f"({table.id}, {period_words(table)})"
+    named = quoted(table.id) if table.period is None else f"({quoted(table.id)}, {period_words(table)})"
     return f"use COUNT(DISTINCT {named})"
 
 

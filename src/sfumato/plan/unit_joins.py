@@ -30,7 +30,7 @@ from sfumato.plan.nodes import (
     separable,
 )
 from sfumato.plan.sql_expressions import expression
-from sfumato.plan.text_positions import refuse
+from sfumato.plan.text_positions import quoted, refuse
 from sfumato.policy import Type
 
 MOST_JOINED = 1000
@@ -252,7 +252,8 @@ def _is_unit(side: Known, node: exp.Expr) -> bool:
 
 def names(side: Known) -> list[str]:
     """List the names of the unit in a relation, each with its alias before it."""
-    return [f"{alias}.{name}" if alias else name for alias, known in side.owners.items() for name in known]
+    owned = ((alias, name) for alias, known in side.owners.items() for name in known)
+    return [f"{quoted(alias)}.{quoted(name)}" if alias else quoted(name) for alias, name in owned]
 
 
 def _missing(first: str, second: str, at: exp.Expr) -> str:
@@ -278,7 +279,8 @@ def _missing_using(first: str, second: str) -> str:
 def period_words(table: Described, alias: str = "") -> str:
     """Write in SQL what says in which period a row lies."""
     assert table.period is not None
-    column = f"{alias}.{table.period.column}" if alias else table.period.column
+    column = quoted(table.period.column)
+    column = f"{quoted(alias)}.{column}" if alias else column
     plain = table.period.every == "day" and table.columns[table.period.column].type is Type.DATE
     return column if plain else f"DATE_TRUNC('{table.period.every}', {column})"
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sfumato.plan.expressions import Column, Expression, Field, Literal, Order, Resolve
 from sfumato.plan.functions import call
 from sfumato.plan.sql_expressions import expression
-from sfumato.plan.text_positions import refuse, shown
+from sfumato.plan.text_positions import quoted, refuse, shown
 from sfumato.plan.unit_aggregates import orders, unit_measure
 from sfumato.plan.unit_measures import UnitDistinct, UnitFirst
 from sfumato.plan.windows import Counting, End, Frame, Place, Running, Shifted, WindowFunction
@@ -44,7 +44,9 @@ class Windows:
         for part, value in node.args.items():
             if value and part not in _PARTS:
                 rule = "a window is written out where it is used"
-                raise refuse(node, "window", rule, f"write OVER (PARTITION BY {self.unit or 'unit'} ORDER BY …)")
+                raise refuse(
+                    node, "window", rule, f"write OVER (PARTITION BY {quoted(self.unit or 'unit')} ORDER BY …)"
+                )
         if self.unit is None:
             rule = "every row is a unit here, so a unit has no other rows to look at"
             raise refuse(node, "rows-are-units", rule, "leave out the window")
@@ -57,7 +59,7 @@ class Windows:
         by = node.args.get("partition_by") or []
         if not any(map(self.is_unit, by)):
             rule = "a window is over the rows of one unit"
-            line = ", ".join([str(self.unit), *map(shown, by)])
+            line = ", ".join([quoted(str(self.unit)), *map(shown, by)])
             raise refuse(node, "not-by-unit", rule, f"write OVER (PARTITION BY {line} …)")
         found = [expression(each, self.resolve) for each in by if not self.is_unit(each)]
         if self.period is not None and self.periods.isdisjoint(found):
@@ -104,7 +106,9 @@ class Windows:
     def _check_order(self, node: exp.Window, order: tuple[Order, ...]) -> None:
         if not order:
             rule = "rows have no order of their own"
-            raise refuse(node, "no-order", rule, f"write OVER (PARTITION BY {self.unit} ORDER BY <column>)")
+            raise refuse(
+                node, "no-order", rule, f"write OVER (PARTITION BY {quoted(str(self.unit))} ORDER BY <column>)"
+            )
 
     def _shifted(self, node: exp.Expr, keys: tuple[Expression, ...], order: tuple[Order, ...]) -> WindowFunction:
         value = expression(node.this, self.resolve)

@@ -69,7 +69,8 @@ def _parsed(text: str, place: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as refused:
-        rule, fix = f"this is not TOML: {refused}", "correct the text at that line"
+        rule = f"this is not TOML: {refused}"
+        fix = "correct the text at that line; names with spaces or accents stand within double quotes"
     except (ValueError, ArithmeticError):
         rule, fix = "a number in this file is too long", "shorten it"
     except RecursionError:

@@ -417,7 +417,7 @@ def _check_period(table: Table, column: str | None, unit: PrivacyUnit, place: st
     raise InvalidPolicy(
         f"{rule}: {found}",
         place=place,
-        fix=f'declare {column or "day"} = {{ type = "date" }} in [tables.{table.name}.columns], or name the column '
+        fix=f'declare "{column or "day"}" = {{ type = "date" }} in [tables.{table.name}.columns], or name the column '
         f'that says it with period = {{ column = "<date>" }} in [tables.{table.name}]',
     )
 

@@ -28,7 +28,11 @@ def cell(value: Any, interval: Interval) -> str:
         return f"{_number(value, abs(value))} ± ∞"  # divided by a number that may be zero, say
     low, high = interval
     reach = max(value - low, high - value)
-    return f"{_number(value, reach)} ± {_number(reach, reach)}" if reach > 0 else key(value)
+    if isinstance(value, int) and float(reach).is_integer():
+        reach = int(reach)
+    if reach > 0:
+        return f"{_number(value, reach)} ± {_number(reach, reach)}"
+    return _number(value, 0) if isinstance(value, int) else key(value)
 
 
 def _number(value: float, reach: float) -> str:
