@@ -3,7 +3,7 @@
 Functions are total in value, and here in cost too. Each declares the most steps it takes and the most bytes it makes on
 one row, from the most letters of its arguments (``functions.declaring``); a column of texts is cut at its declared
 length when it is scanned, so no row is dearer than that, whatever it holds. A row of the private table is evaluated
-once beside every row of public tables that it meets.
+once beside every row of public tables that it meets, and once for every item of a list.
 
 Rows of one unit that are looked at together are sorted, once for each function: n rows of a unit cost n·log n, and
 no function looks at all rows again for each of them.
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Call, Expression, size, walk
 from sfumato.plan.functions import FUNCTIONS
-from sfumato.plan.nodes import Aggregate, Join, PerUnit, Relation, UnitJoin, Window, multiplicity, relations
+from sfumato.plan.nodes import Aggregate, Join, PerUnit, Relation, UnitJoin, Unnest, Window, multiplicity, relations
 
 MOST_STEPS = 100_000
 """Of one row of the private table in one question; a step is about 3 ns."""
@@ -29,7 +29,7 @@ MOST_BYTES = 64 * 1024
 MOST_PARTS = 20_000
 """Nodes of all expressions of one question."""
 MOST_MATCHES = 1_000
-"""Rows of public tables that one row meets."""
+"""Rows that one row becomes, beside rows of public tables and items of lists."""
 _JOIN = 20  # steps and bytes, for every row that is met
 _SORT = 100  # for every function of a unit's rows, which may order them
 
@@ -42,8 +42,9 @@ def check(plan: Aggregate) -> None:
         raise Unsupported("too-large", rule, fix="ask in several questions")
     most = multiplicity(plan.source)
     if most > MOST_MATCHES:
-        rule = f"one row meets at most {MOST_MATCHES:,} rows of other tables; here it could meet {most:,}"
-        raise Unsupported("join-multiplicity", rule, fix="join by columns with fewer equal rows")
+        rule = f"one row becomes at most {MOST_MATCHES:,} beside rows of other tables and items of lists; here it could"
+        fix = "join by columns with fewer equal rows, or ask about one list at a time"
+        raise Unsupported("join-multiplicity", f"{rule} become {most:,}", fix=fix)
     met = sum(map(_looked_up, relations(plan.source)))
     if (steps(made) + met) * most > MOST_STEPS:
         rule = f"one row may cost at most {MOST_STEPS:,} steps; this question could take {steps(made) * most:,}"
@@ -56,7 +57,7 @@ def check(plan: Aggregate) -> None:
 def _looked_up(node: Relation) -> int:
     """Steps and bytes of a row for what is looked up beside it, or for its place among others."""
     match node:
-        case Join() | UnitJoin():
+        case Join() | UnitJoin() | Unnest():
             return _JOIN
         case PerUnit(results=results):
             return _SORT * len(results)
