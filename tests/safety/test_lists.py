@@ -172,7 +172,7 @@ def test_items_are_counted(asked: tuple[Curator, list[Row]]) -> None:
         "SELECT tag, COUNT(*) FROM (SELECT UNNEST(tags) AS tag FROM visits) GROUP BY tag",
         "WITH t AS (SELECT UNNEST(v.tags) AS tag, age FROM visits AS v) SELECT tag, COUNT(*) FROM t GROUP BY tag",
     ):
-        assert {tag: count for tag, count in read(curator, text)} == {tag: wanted[tag] for tag in (*TAGS, None)}, text
+        assert dict(read(curator, text)) == {tag: wanted[tag] for tag in (*TAGS, None)}, text
 
 
 def test_items_are_measured(asked: tuple[Curator, list[Row]]) -> None:

@@ -1,8 +1,8 @@
 """Relations of a plan become selects of the relational form: a column u for the unit, and one for each column read.
 
-A chain of public joins, lists and conditions over a base is one flat select, with what is shared between expressions computed
-in stages. A base is a scan, or a node that looks at several rows of a unit at once; these are lowered from their own
-inputs, one upon the other. Only the columns that somebody above reads are read.
+A chain of public joins, lists and conditions over a base is one flat select, with what is shared between expressions
+computed in stages. A base is a scan, or a node that looks at several rows of a unit at once; these are lowered from
+their own inputs, one upon the other. Only the columns that somebody above reads are read.
 
 Rows of a unit that are chosen or ordered are so by their values alone, never by the order in which an engine meets
 them: what is written first, then every column that is read. Rows that still tie are equal.

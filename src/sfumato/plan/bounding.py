@@ -27,7 +27,19 @@ from fractions import Fraction
 
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import MOST_STEPS, Contribution, Count, Distinct, Estimator, Measure
-from sfumato.plan.nodes import Aggregate, Bound, Filter, Join, Relation, Scan, SemiJoin, Union, Unnest, Window, relations
+from sfumato.plan.nodes import (
+    Aggregate,
+    Bound,
+    Filter,
+    Join,
+    Relation,
+    Scan,
+    SemiJoin,
+    Union,
+    Unnest,
+    Window,
+    relations,
+)
 from sfumato.privacy import Neighbours, Sensitivity
 
 _FRACTION_BITS = 20
@@ -137,8 +149,9 @@ def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ..
 
 
 def whole_rows(relation: Relation) -> int | None:
-    """The most rows of one unit where they count as they are: one, one beside its matches in public tables, one for each
-    item of its lists, or one of each part of a union."""
+    """The most rows of one unit where they count as they are: one, one beside its matches in public tables or for each
+    item of its lists, or one of each part of a union.
+    """
     if relation.most_rows == 1:
         return 1
     if isinstance(relation, (Filter, Window, SemiJoin)):

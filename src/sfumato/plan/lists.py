@@ -88,7 +88,9 @@ def _found(node: exp.Expr, lists: Lists) -> tuple[Field, ListColumn]:
             raise refuse(node, "ambiguous-column", f"{node.name[:60]} is a list of more than one table", fix)
     known = [quoted(name) for columns in lists.values() for name in columns]
     if not known:
-        rule = "UNNEST takes a list that the policy declares of a table before it in FROM, and none is declared of these"
+        rule = (
+            "UNNEST takes a list that the policy declares of a table before it in FROM, and none is declared of these"
+        )
         fix = "declare it with most_items = <how many items of one row count>, and name it beside its own table"
         raise refuse(node, "unnest", rule, fix)
     rule = "UNNEST takes a list that the policy declares of a table before it in FROM"

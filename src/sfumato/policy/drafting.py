@@ -63,9 +63,7 @@ def _table(table: Table, folder: Path) -> str:
     written = _section(f"tables.{_key(table.name)}", head)
     if table.declares:
         columns = {name: _column(domain) for name, domain in table.columns.items()}
-        columns |= {
-            name: {**_column(each.items), "most_items": each.most_items} for name, each in table.lists.items()
-        }
+        columns |= {name: {**_column(each.items), "most_items": each.most_items} for name, each in table.lists.items()}
         written += _section(f"tables.{_key(table.name)}.columns", columns)
     return written
 
