@@ -64,10 +64,10 @@ _ALIAS = "sf items"
 def list_column(name: str, lists: Lists) -> Unsupported | None:
     """The refusal of a list that is named where a single value is meant; None where no list is called so."""
     for alias, columns in lists.items():
-        for known in columns:
+        for known, (items, _) in columns.items():
             if known.lower() == name.lower():
                 rule = f"{name[:60]} is a list: questions are about its items, each in a row of its own"
-                return Unsupported("list-column", rule, fix=_example(alias, known) + " and ask about item")
+                return Unsupported("list-column", rule, fix=_example(alias, items) + " and ask about item")
     return None
 
 
@@ -102,10 +102,12 @@ def _inner(node: exp.Expr) -> exp.Expr:
 
 
 def _refused(node: exp.Join, rule: str, lists: Lists, more: str = "") -> Unsupported:
-    known = [(alias, name) for alias, columns in lists.items() for name in columns] or [("<table>", "<list>")]
-    return refuse(node, "unnest", rule, _example(*known[0]) + more)
+    known = [(alias, items) for alias, columns in lists.items() for items, _ in columns.values()]
+    fix = _example(*known[0]) if known else "declare a list of the table in the policy, with most_items"
+    return refuse(node, "unnest", rule, fix + more)
 
 
-def _example(alias: str, name: str) -> str:
-    table = alias if alias.startswith("<") else quoted(alias)
-    return f"write FROM {table} CROSS JOIN UNNEST({name if name.startswith('<') else quoted(name)}) AS t(item)"
+def _example(alias: str, items: Field) -> str:
+    """FROM with the items of a list beside the table that holds it."""
+    table = quoted(items.table) if alias.lower() == items.table.lower() else f"{quoted(items.table)} AS {quoted(alias)}"
+    return f"write FROM {table} CROSS JOIN UNNEST({quoted(alias)}.{quoted(items.name)}) AS t(item)"

@@ -255,7 +255,9 @@ def _missing(first: str, second: str, at: exp.Expr) -> str:
     """Where the line belongs that is missing."""
     line = f"{first} = {second}"
     if isinstance(at, exp.Join):
-        return f"add AND {line} to ON" if at.args.get("on") or at.args.get("using") else f"write JOIN … ON {line}"
+        if at.args.get("using"):
+            return f"write ON … = … AND {line} in place of USING"
+        return f"add AND {line} to ON" if at.args.get("on") else f"write JOIN … ON {line}"
     if first == second:
         line = f"{first} = other.{second.rpartition('.')[2]}, where other is an alias of the table there,"
     return f"add {line} to the WHERE of the subquery"
