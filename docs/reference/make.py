@@ -25,8 +25,8 @@ question has at most {LONGEST // 1024} KB, {MOST_TOKENS:,} words and {MOST_COLUM
 What it costs is decided from its text and the policy too, before anything is charged or evaluated (`too-costly`):
 on one row of the private table at most {MOST_STEPS:,} steps (of about 3 ns; a `LIKE` takes the letters of the text
 times those of the pattern) and at most {MOST_BYTES // 1024} KiB of texts made. A column of texts is cut at its declared
-`max_length`, {MOST_LETTERS:,} letters if none is declared: a smaller one buys more patterns. One row meets at most
-{MOST_MATCHES:,} rows of at most {MOST_JOINS} public tables.
+`max_length`, {MOST_LETTERS:,} letters if none is declared: a smaller one buys more patterns. One row becomes at most
+{MOST_MATCHES:,}, beside rows of public tables and items of lists, of which a question joins at most {MOST_JOINS}.
 
 A real is 0 or between 2⁻⁵⁰⁰ and 2⁵⁰⁰ in size, in data, policies and questions: what is computed and larger is NULL,
 what is smaller is 0. Texts become numbers, truths and dates in `CAST` as the cells of a CSV file do
@@ -37,6 +37,10 @@ what is smaller is 0. Texts become numbers, truths and dates in `CAST` as the ce
 A real within bounds may be grouped by once it is rounded to few enough values: `FLOOR(x)`, `ROUND(x, 1)`,
 `CAST(x AS INTEGER)`, `WIDTH_BUCKET`, and what is made of them. Dates in words (`STRFTIME`, `DAYNAME`,
 `MONTHNAME`) stand in the order of time.
+
+A list that the policy declares (`most_items`) is asked about item by item: `FROM visits, UNNEST(tags) AS t(tag)`, with
+`CROSS JOIN`, or `SELECT UNNEST(tags) AS tag FROM visits` in a subquery. One row becomes at most `most_items` rows, a row
+whose list is empty none, and the limits of one unit grow by that factor.
 
 Names with spaces, accents or quotes stand within double quotes: `"Total Cost €"`. A table may be written with the
 schema `main`, `public` or `sfumato` before it."""

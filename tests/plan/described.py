@@ -5,10 +5,10 @@ from __future__ import annotations
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Reference
 from sfumato.plan.limits import Limits
-from sfumato.plan.nodes import Filter, Join, PerUnit, Query, Scan, Window, relations
+from sfumato.plan.nodes import Filter, Join, PerUnit, Query, Scan, Unnest, Window, relations
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.words import measured, names, row_total, unit_words, window_words, words
-from sfumato.policy import Domain
+from sfumato.policy import Domain, ListColumn
 
 VISITS = {
     "region": Domain("text", values=("north", "south", "east", "west")),
@@ -26,9 +26,20 @@ HOSPITALS = {
     "city": Domain("text", values=("Ulm", "Bonn")),
     "beds": Domain("integer", values=(10, 200)),
 }
+LISTS = {
+    "tags": ListColumn(Domain("text", values=("new", "old")), 5),
+    "doses": ListColumn(Domain("real", bounds=(0, 9)), 300),
+}
 CATALOG = Catalog(
     {
-        "visits": Described("visits", VISITS, public=False, id="patient_id", limits=Limits(10, 4, 3)),
+        "visits": Described(
+            "visits",
+            VISITS,
+            public=False,
+            id="patient_id",
+            limits=Limits(10, 4, 3),
+            lists=LISTS,
+        ),
         "hospitals": Described("hospitals", HOSPITALS, public=True),
     },
     lambda _, columns: 1 if columns == ("id",) else 10,
@@ -50,6 +61,8 @@ def described(query: Query) -> list[str]:
             on = ", ".join(f"{words(made)} {test} {column}" for test, made, column in compared)
             kind = "left join" if node.outer else "join"
             lines.append(f"{kind} {node.table} as number {node.source} on {on}, at most {node.multiplicity}")
+        elif isinstance(node, Unnest):
+            lines.append(f"unnest {node.items} as number {node.source}, at most {node.most}")
         elif isinstance(node, Filter):
             lines.append(f"filter {words(node.predicate)}")
         elif isinstance(node, PerUnit):

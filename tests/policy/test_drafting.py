@@ -79,7 +79,7 @@ def test_a_table_in_memory_cannot_be_drafted(tmp_path: Path) -> None:
 
 
 def test_paths_periods_and_the_type_of_ids_are_written_too(tmp_path: Path) -> None:
-    day = {"day": {"type": "date"}, "admitted": {"type": "timestamp"}}
+    day = {"day": {"type": "date"}, "admitted": {"type": "timestamp"}, "tags": {"values": ["a"], "most_items": 5}}
     tables = {
         "visits": Table("visits", tmp_path / "v.csv", day, id="person", max_rows=3),
         "drugs": Table("drugs", tmp_path / "d.csv", day, id={"via": "visits", "on": "visit"}, max_rows=2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import InvalidPolicy
-from sfumato.policy import Domain, File, read
+from sfumato.policy import Domain, File, ListColumn, read
 from sfumato.privacy import Neighbours
 
 GOOD = """
@@ -268,12 +269,24 @@ def test_the_policies_in_the_documentation_are_read(tmp_path: Path) -> None:
         ({"values": ["a"], "max_length": 3}, "max_length"),
         ({"type": "text", "other": "x"}, "other"),
         ({"values": [1, 2], "other": "x"}, "other"),
+        *(({"type": "text", "most_items": most}, "most_items") for most in (0, -1, 1_001, 2.0, True, "5")),
     ],
 )
 def test_what_a_column_may_declare(written: dict[str, object], place: str) -> None:
     with pytest.raises(InvalidPolicy) as refused:
         sf.Table("t", "t.csv", {"a": written}, id="row")
     assert refused.value.place == f"tables.t.columns.a.{place}"
+
+
+def test_a_list_is_a_column_of_its_own_kind() -> None:
+    declared = {"age": {"type": "integer"}, "tags": {"values": ["x", "y"], "most_items": 5}}
+    table = sf.Table("t", "t.parquet", declared, id="row")
+    assert table.columns == {"age": Domain("integer")}
+    assert table.lists == {"tags": ListColumn(Domain("text", values=("x", "y")), 5)}
+    assert replace(table, id="age", max_rows=3).lists == table.lists
+    assert sf.Table("t", "t.parquet", {"tags": declared["tags"]}, id="row").declares
+    with pytest.raises(InvalidPolicy, match="lists of a public table"):
+        sf.Table("t", "t.parquet", declared, public=True)
 
 
 def test_other_is_one_more_value() -> None:

@@ -45,7 +45,8 @@ class Context:
 
 def _declared(table: Table) -> list[object]:
     limits = [_owner(table), table.relation, table.max_rows, table.max_groups, table.max_rows_per_group, table.public]
-    return [table.name, limits, [[name, domain] for name, domain in table.columns.items()]]
+    lists = [[name, each.items, each.most_items] for name, each in table.lists.items()]
+    return [table.name, limits, [*([name, domain] for name, domain in table.columns.items()), *lists]]
 
 
 def _owner(table: Table) -> object:

@@ -24,6 +24,7 @@ from sfumato.plan.nodes import (
     SemiJoin,
     Union,
     UnitJoin,
+    Unnest,
     Window,
     relations,
 )
@@ -149,6 +150,9 @@ def _sources(query: Query, policy: Policy) -> list[Operator]:
             on = ", ".join(f"{words(made)} {test} {column}" for test, made, column in compared)
             most = many(node.multiplicity, "row")
             found.append(Operator("join", f"{node.table} on {on}", f"public; one row becomes at most {most}"))
+        elif isinstance(node, Unnest):
+            most = many(node.most, "row")
+            found.append(Operator("unnest", str(node.items), f"one row becomes at most {most}, one for each item"))
         elif isinstance(node, Filter):
             found.append(Operator("filter", words(node.predicate), "free: decided row by row"))
         elif isinstance(node, PerUnit):

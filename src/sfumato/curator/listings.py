@@ -126,6 +126,14 @@ def _about(policy: Policy, table: Described) -> tuple[str, str]:
 
 def _columns(table: Described) -> list[tuple[str, str, str]]:
     declared = [(name, domain.type.value, _declared(domain)) for name, domain in table.columns.items()]
+    declared += [
+        (
+            name,
+            f"{each.items.type.value} list",
+            f"at most {each.most_items:,} items, for UNNEST: {_declared(each.items)}",
+        )
+        for name, each in table.lists.items()
+    ]
     if table.id is None or table.id.lower() in {name.lower() for name in table.columns}:
         return declared
     return [(table.id, "id", "says whose row it is: COUNT(DISTINCT …) of it counts units"), *declared]

@@ -12,6 +12,7 @@ from sfumato.engine.relational import (
     Constant,
     Exists,
     Frame,
+    Items,
     Join,
     Kind,
     Listed,
@@ -77,6 +78,8 @@ class Generator:
                 return self._total(total, self._over(partition, order, frame))
             case Beside():
                 return self._shifted(scalar)
+            case Items(column):
+                return self.spelling.items(self.scalar(column))
 
     def _source(self, source: Relation | Select, part: str) -> str:
         match source:

@@ -1,8 +1,8 @@
 """Relations of a plan become selects of the relational form: a column u for the unit, and one for each column read.
 
-A chain of public joins and conditions over a base is one flat select, with what is shared between expressions computed
-in stages. A base is a scan, or a node that looks at several rows of a unit at once; these are lowered from their own
-inputs, one upon the other. Only the columns that somebody above reads are read.
+A chain of public joins, lists and conditions over a base is one flat select, with what is shared between expressions
+computed in stages. A base is a scan, or a node that looks at several rows of a unit at once; these are lowered from
+their own inputs, one upon the other. Only the columns that somebody above reads are read.
 
 Rows of a unit that are chosen or ordered are so by their values alone, never by the order in which an engine meets
 them: what is written first, then every column that is read. Rows that still tie are equal.
@@ -19,6 +19,7 @@ from sfumato.engine.relational import (
     Apply,
     Constant,
     Exists,
+    Items,
     Join,
     Named,
     Operation,
@@ -93,13 +94,17 @@ class RelationLowering:
         """
         chain, base = _chain(relation)
         read = _fields((*(each for node in chain for each in node.expressions), *above))
-        names = {field: f"c{index}" for index, field in enumerate(read)}
-        own = base.columns
+        lists = [node.items for node in chain if isinstance(node, nodes.Unnest)]
+        names = {field: f"c{index}" for index, field in enumerate(dict.fromkeys((*read, *lists)))}
+        own = {*base.columns, *lists}
         source = self._base(base, {field: short for field, short in names.items() if field in own}, unit)
         lowering = RowLowering({field: Reference(short) for field, short in names.items()})
         for node in reversed(chain):
             if isinstance(node, nodes.Join):
                 source = _beside(source, lowering, node, names)
+            elif isinstance(node, nodes.Unnest):
+                made = (names.get(node.item, f"i{node.source}"), Items(Reference(names[node.items])))
+                source = Select((made,), staged(source, lowering), everything=True)
         tests = tuple(lowering.lower(node.predicate) for node in chain if isinstance(node, nodes.Filter))
         return Flat(source, lowering, tests)
 
@@ -252,10 +257,13 @@ def plain(relation: nodes.Relation) -> bool:
     return isinstance(_chain(relation)[1], nodes.Scan)
 
 
-def _chain(relation: nodes.Relation) -> tuple[list[nodes.Join | nodes.Filter | nodes.Bound], nodes.Relation]:
-    """List the public joins and conditions on top, each before its input, and what they stand on."""
+Link = nodes.Join | nodes.Unnest | nodes.Filter | nodes.Bound
+
+
+def _chain(relation: nodes.Relation) -> tuple[list[Link], nodes.Relation]:
+    """List the public joins, lists and conditions on top, each before its input, and what they stand on."""
     chain = []
-    while isinstance(relation, (nodes.Join, nodes.Filter, nodes.Bound)):
+    while isinstance(relation, Link):
         chain.append(relation)
         relation = relation.input
     return chain, relation

@@ -222,7 +222,14 @@ class Beside:
     order: tuple[Scalar | Ordered, ...]
 
 
-Scalar = Reference | Constant | Apply | Total | Rank | Over | Beside
+@dataclass(frozen=True)
+class Items:
+    """A column that has a row for each item of a list, and none where the list is empty or NULL."""
+
+    list: Reference
+
+
+Scalar = Reference | Constant | Apply | Total | Rank | Over | Beside | Items
 
 
 @dataclass(frozen=True)

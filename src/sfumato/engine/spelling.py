@@ -131,6 +131,10 @@ class Spelling(Protocol):
         """Write a SELECT of the values of a list that is a parameter of the statement."""
         ...
 
+    def items(self, x: str) -> str:
+        """What makes a row of each item of a list, as a column of SELECT."""
+        ...
+
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
         """Write a SELECT of so many whole numbers, days (of a date) or hours (of a time), from the first on."""
         ...

@@ -28,7 +28,19 @@ from fractions import Fraction
 
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import MOST_STEPS, Contribution, Count, Distinct, Estimator, Measure
-from sfumato.plan.nodes import Aggregate, Bound, Filter, Join, Relation, Scan, SemiJoin, Union, Window, relations
+from sfumato.plan.nodes import (
+    Aggregate,
+    Bound,
+    Filter,
+    Join,
+    Relation,
+    Scan,
+    SemiJoin,
+    Union,
+    Unnest,
+    Window,
+    relations,
+)
 from sfumato.privacy import Neighbours, Sensitivity
 
 _FRACTION_BITS = 20
@@ -140,8 +152,8 @@ def boundings(plan: Aggregate, limits: Limits, groups: int) -> tuple[Bounded, ..
 
 
 def whole_rows(relation: Relation) -> int | None:
-    """Give the most rows of one unit where they count as they are: one, one beside its matches in public tables, or one
-    of each part of a union.
+    """Give the most rows of one unit where they count as they are: one, one beside its matches in public tables or for
+    each item of its lists, or one of each part of a union.
     """
     if relation.most_rows == 1:
         return 1
@@ -150,6 +162,9 @@ def whole_rows(relation: Relation) -> int | None:
     if isinstance(relation, Join):
         found = whole_rows(relation.input)
         return None if found is None else found * relation.multiplicity
+    if isinstance(relation, Unnest):
+        found = whole_rows(relation.input)
+        return None if found is None else found * relation.most
     if isinstance(relation, Union):
         parts = [each for each in map(whole_rows, relation.inputs) if each is not None]
         return sum(parts) if len(parts) == len(relation.inputs) else None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sfumato.errors import Unsupported
 from sfumato.plan.limits import ONE_ROW, Limits
-from sfumato.policy import Domain, Policy, Table, Via
+from sfumato.policy import Domain, ListColumn, Policy, Table, Via
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Described:
     """Where another table knows whose rows these are: how it is found, in words."""
     period: Period | None = None
     """Where the unit is an id in a period: by which column, and how long."""
+    lists: Mapping[str, ListColumn] = field(default_factory=dict)
+    """The columns that are lists, which only UNNEST may name."""
 
     @property
     def every_row(self) -> bool:
@@ -50,7 +52,8 @@ def described(policy: Policy, name: str, columns: Mapping[str, Domain]) -> Descr
     via = str(table.id) if isinstance(table.id, Via) else None
     known = None if table.public or table.every_row else _id(table, policy)
     taken = via is not None and str(known).lower() in map(str.lower, columns)
-    return Described(name, columns, table.public, None if taken else known, Limits.of(table), via, period)
+    known = None if taken else known
+    return Described(name, columns, table.public, known, Limits.of(table), via, period, table.lists)
 
 
 def _id(table: Table, policy: Policy) -> str:

@@ -4,7 +4,7 @@ or evaluated.
 Functions are total in value, and here in cost too. Each declares the most steps it takes and the most bytes it makes on
 one row, from the most letters of its arguments (``functions.declaring``); a column of texts is cut at its declared
 length when it is scanned, so no row is dearer than that, whatever it holds. A row of the private table is evaluated
-once beside every row of public tables that it meets.
+once beside every row of public tables that it meets, and once for every item of a list.
 
 Where rows of private tables meet, one row meets at most as many of the other side as that side is cut to, at every
 join and at every test by more than equality, wherever in the tree it stands.
@@ -24,7 +24,18 @@ from collections.abc import Iterable, Iterator
 from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Call, Expression, size, walk
 from sfumato.plan.functions import FUNCTIONS
-from sfumato.plan.nodes import Aggregate, Join, PerUnit, Relation, SemiJoin, UnitJoin, Window, multiplicity, relations
+from sfumato.plan.nodes import (
+    Aggregate,
+    Join,
+    PerUnit,
+    Relation,
+    SemiJoin,
+    UnitJoin,
+    Unnest,
+    Window,
+    multiplicity,
+    relations,
+)
 
 MOST_STEPS = 100_000
 """Of one row of the private table in one question; a step is about 3 ns."""
@@ -33,7 +44,7 @@ MOST_BYTES = 64 * 1024
 MOST_PARTS = 20_000
 """Nodes of all expressions of one question."""
 MOST_MATCHES = 1_000
-"""Rows of public tables that one row meets."""
+"""Rows that one row becomes, beside rows of public tables and items of lists."""
 _JOIN = 20  # steps and bytes, for every row that is met
 _SORT = 100  # for every function of a unit's rows, which may order them
 
@@ -46,8 +57,9 @@ def check(plan: Aggregate) -> None:
         raise Unsupported("too-large", rule, fix="ask in several questions")
     most = max(map(_matches, relations(plan.source)))
     if most > MOST_MATCHES:
-        rule = f"one row meets at most {MOST_MATCHES:,} rows of other tables; here it could meet {most:,}"
-        raise Unsupported("join-multiplicity", rule, fix="join by columns with fewer equal rows")
+        rule = f"one row becomes at most {MOST_MATCHES:,} beside rows of other tables and items of lists; here it could"
+        fix = "join by columns with fewer equal rows, or ask about one list at a time"
+        raise Unsupported("join-multiplicity", f"{rule} become {most:,}", fix=fix)
     met = sum(map(_looked_up, relations(plan.source)))
     if (steps(made) + met) * most > MOST_STEPS:
         rule = f"one row may cost at most {MOST_STEPS:,} steps; this question could take {steps(made) * most:,}"
@@ -58,7 +70,7 @@ def check(plan: Aggregate) -> None:
 
 
 def _matches(node: Relation) -> int:
-    """The most rows that one row becomes at a node, or is compared with there: at every node, since what is grouped or
+    """Count the most rows that one row becomes at a node, or is compared with there: at every node, since what is grouped or
     tested for further up costs what it cost.
     """
     if isinstance(node, SemiJoin) and node.condition is not None:
@@ -69,7 +81,7 @@ def _matches(node: Relation) -> int:
 def _looked_up(node: Relation) -> int:
     """Count the steps and bytes of a row for what is looked up beside it, or for its place among others."""
     match node:
-        case Join() | UnitJoin() | SemiJoin():
+        case Join() | UnitJoin() | SemiJoin() | Unnest():
             return _JOIN
         case PerUnit(results=results):
             return _SORT * len(results)

@@ -35,6 +35,7 @@ from sfumato.plan.nodes import (
     Relation,
     SemiJoin,
     UnitJoin,
+    Unnest,
     Window,
     conjuncts,
 )
@@ -180,7 +181,7 @@ def _met(relation: Relation) -> Iterator[Expression]:
             yield from () if outer else _met(right)
         case PerUnit():
             yield from _of_keys(relation)
-        case Join() | Cut() | Window() | SemiJoin() | Bound():
+        case Join() | Unnest() | Cut() | Window() | SemiJoin() | Bound():
             yield from _met(relation.inputs[0])
 
 

@@ -81,6 +81,10 @@ class Limits:
         """Give the limits of rows of two relations together."""
         return Limits(self.rows + other.rows, self.groups + other.groups, self.rows_per_group + other.rows_per_group)
 
+    def times(self, most: int) -> Limits:
+        """Where each row has become up to so many."""
+        return Limits(self.rows * most, self.groups * most, self.rows_per_group * most)
+
     @property
     def total(self) -> int:
         return min(self.rows, self.groups * self.rows_per_group)

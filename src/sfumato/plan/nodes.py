@@ -116,6 +116,51 @@ class Join:
         return self.input.limits
 
 
+@codec.value("unnest")
+@dataclass(frozen=True)
+class Unnest:
+    """Every row once for each item of a list that it holds; a row whose list is empty or missing, not at all.
+
+    The scan keeps the first ``most`` items of a list, so one row becomes at most so many, whatever it holds. Which
+    ones is a function of the row alone.
+    """
+
+    input: Relation
+    """A scan, or public joins, conditions and other lists over one."""
+    items: Field
+    """The list, a column of the scan."""
+    source: int
+    most: int
+    domain: Domain
+    """What an item is."""
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return ()
+
+    @property
+    def item(self) -> Field:
+        """The column it adds: called as the list is, whatever the question calls it."""
+        return replace(self.items, source=self.source)
+
+    @property
+    def columns(self) -> Columns:
+        return {**self.input.columns, self.item: self.domain}
+
+    @property
+    def most_rows(self) -> int | None:
+        most = self.input.most_rows
+        return None if most is None else most * self.most
+
+    @property
+    def limits(self) -> Limits:
+        return self.input.limits.times(self.most)
+
+
 @codec.value("filter")
 @dataclass(frozen=True)
 class Filter:
@@ -426,10 +471,10 @@ class Bound:
         return self.limits.rows
 
 
-Relation = Scan | Join | Filter | Cut | PerUnit | Window | UnitJoin | SemiJoin | Union | Bound
+Relation = Scan | Join | Unnest | Filter | Cut | PerUnit | Window | UnitJoin | SemiJoin | Union | Bound
 
 
-_Numbered = Scan | Join | PerUnit | Window | Union
+_Numbered = Scan | Join | Unnest | PerUnit | Window | Union
 """The nodes that add columns."""
 
 
@@ -503,6 +548,8 @@ def multiplicity(relation: Relation) -> int:
     """Count the most rows that one row of a private table becomes; what a union holds counts as made from one table."""
     match relation:
         case Join(input, multiplicity=most):
+            return multiplicity(input) * most
+        case Unnest(input, most=most):
             return multiplicity(input) * most
         case UnitJoin(left, right):
             return multiplicity(left) * max(1, right.most_rows or 1)

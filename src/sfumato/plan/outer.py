@@ -120,7 +120,9 @@ def over_noisy_rows(select: exp.Select, inner: Query) -> Query:
         )
     if not inner.plan.measures:
         rule = "the inner SELECT measures nothing: its rows are what the policy declares"
-        raise refuse(select, "no-aggregate", rule, "add COUNT(*) to the inner SELECT")
+        raise refuse(
+            select, "no-aggregate", rule, "write the inner SELECT with GROUP BY and COUNT(*), without DISTINCT"
+        )
     building = _Building(select, inner)
     return building.merged() if building.plain else building.staged()
 
@@ -250,8 +252,9 @@ class _Building:
             if found is not None:
                 return found
         if isinstance(part, exp.Column):
-            self._column(part, read)  # an unknown column says so first
-            fix = f"add GROUP BY {shown(part)}, or use SUM({shown(part)})"
+            made = self._column(part, read)  # an unknown column says so first
+            total = "SUM" if made is not None and made.domain.type.numeric else "COUNT"
+            fix = f"add GROUP BY {shown(part)}, or use {total}({shown(part)})"
             raise refuse(part, "not-grouped", f"{shown(part)} is neither grouped by nor inside an aggregate", fix)
         return None
 

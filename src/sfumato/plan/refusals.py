@@ -29,6 +29,12 @@ _AGGREGATE = (
 _STAR = ("star", "* stands only in COUNT(*)", "name the columns")
 _ZONE = ("time-zone", "times have no zone here", "compare times as they are stored")
 
+_UNNEST = (
+    "unnest",
+    "UNNEST stands in FROM, or once in a subquery that neither groups nor numbers rows",
+    "write FROM <table> CROSS JOIN UNNEST(<list>) AS t(item), and ask about item",
+)
+
 _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
     ((exp.Window, exp.WindowSpec), _WINDOW),
     ((exp.AggFunc, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls), _AGGREGATE),
@@ -46,6 +52,7 @@ _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
     ((exp.Interval,), ("interval", "an interval stands only beside + or - and a date", "write d + INTERVAL '3 day'")),
     ((exp.DateAdd, exp.DateSub), ("function", "dates are moved with + and -", "write d + INTERVAL '3 day'")),
     ((exp.StrPosition,), ("function", "positions in texts are not found", "use LIKE '%part%' or STARTS_WITH")),
+    ((exp.Explode, exp.Unnest), _UNNEST),
     ((exp.Alias,), ("alias", "a name cannot be given here", "name it in SELECT")),
 ]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Column, Expression, Field
+from sfumato.plan.lists import Lists, in_from, is_unnest, list_column, unnest
 from sfumato.plan.nodes import (
     Columns,
     Filter,
@@ -18,6 +19,7 @@ from sfumato.plan.nodes import (
     Scan,
     Union,
     UnitJoin,
+    Unnest,
     next_source,
     relations,
     renumbered,
@@ -71,6 +73,8 @@ class Rows:
     """(alias, column) of the right sides of USING: not ambiguous with the left."""
     public: frozenset[str] = frozenset()
     """Aliases of public tables, in small letters: no unit has rows there."""
+    lists: Lists = field(default_factory=dict)
+    """By alias the lists that UNNEST may name."""
 
     def resolve(self, qualifier: str | None, name: str) -> Expression:
         """The expression a column name stands for; names are compared without case, as in SQL."""
@@ -99,6 +103,9 @@ class Rows:
                 f"{name[:60]} says whose row it is and never leaves",
                 fix=f"count units with COUNT(DISTINCT {quoted(name[:60])})",
             )
+        refused = list_column(name, self.lists)
+        if refused is not None:
+            raise refused
         raise Unsupported("unknown-column", f"no declared column is called {name[:60]}", fix=nearest(name, known))
 
     def is_unit(self, node: exp.Expr) -> bool:
@@ -271,6 +278,7 @@ def derived(select: exp.Expr, catalog: Catalog, named: Named) -> Rows:
                 f"a subquery may not use {_clause(part)}: it must treat every row by itself",
                 "move it to the outermost SELECT",
             )
+    select = in_from(select)
     source = rows(select, catalog, named)
     qualify = select.args.get("qualify")
     if select.args.get("group") or select.args.get("having") or aggregates(select):
@@ -336,8 +344,9 @@ def _derived(source: Rows, relation: Relation, columns: Mapping[str, Expression]
     taken = {name.lower() for name in (*columns, *owners)}
     kept = [name for names in source.owners.values() for name in names if name.lower() not in taken]
     known = tuple(dict.fromkeys((*owners, *kept)))
+    empty: frozenset[str] = frozenset()
     return replace(
-        source, relation=relation, scope={"": columns}, owners={"": known}, merged=frozenset(), public=frozenset()
+        source, relation=relation, scope={"": columns}, owners={"": known}, merged=frozenset(), public=empty, lists={}
     )
 
 
@@ -389,9 +398,20 @@ def _joined(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Nam
         left = _after_public(left, first, rest, catalog, named)
         rest = rest[1:]
     for join in rest:
+        if is_unnest(join):
+            left = _unnested(left, join)
+            continue
         right = _source(join.this, catalog, named)
         left = _beside_public(left, right, join) if isinstance(right, Public) else _beside_private(left, right, join)
     return left
+
+
+def _unnested(left: Rows, node: exp.Join) -> Rows:
+    """Every row once for each item of a list."""
+    alias, name, relation = unnest(node, left.relation, left.lists)
+    _check_join(left, {alias: {}}, node)
+    item = Column(relation.item, relation.domain)
+    return replace(left, relation=relation, scope={**left.scope, alias: {name: item}})
 
 
 def _after_public(public: Public, first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Named) -> Rows:
@@ -454,6 +474,7 @@ def _beside_private(left: Rows, right: Rows, node: exp.Join) -> Rows:
         owners={**left.owners, **right.owners},
         merged=left.merged | right.merged,
         public=left.public | right.public,
+        lists={**left.lists, **right.lists},
     )
     using = [each.name for each in node.args.get("using") or []]
     parts: list[Part] = [(exp.column(name), exp.column(name)) for name in using]
@@ -477,7 +498,7 @@ def _check_join(left: Rows, right: Mapping[str, object], node: exp.Expr) -> None
         if alias.lower() in {each.lower() for each in left.scope}:
             raise refuse(node, "duplicate-alias", f"two tables are called {alias}", "give one an alias with AS")
     _check_levels(left.relation, node)
-    if sum(isinstance(each, (Join, UnitJoin)) for each in relations(left.relation)) >= MOST_JOINS:
+    if sum(isinstance(each, (Join, Unnest, UnitJoin)) for each in relations(left.relation)) >= MOST_JOINS:
         raise refuse(node, "too-many-joins", f"at most {MOST_JOINS} tables are joined", "join fewer tables")
 
 
@@ -538,7 +559,8 @@ def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | Public:
     columns = {Field(0, table.name, name): domain for name, domain in table.columns.items()}
     scan = Scan(table.name, table.every_row, 0, columns, table.limits)
     known = {} if table.id is None else {alias: (table.id,)}
-    return Rows(scan, {alias: _named(scan.columns)}, table, known, catalog)
+    lists = {alias: {name: (Field(0, table.name, name), each) for name, each in table.lists.items()}}
+    return Rows(scan, {alias: _named(scan.columns)}, table, known, catalog, lists=lists if table.lists else {})
 
 
 def _called(found: Rows, alias: str) -> Rows:

@@ -225,12 +225,12 @@ def _check_subtotals(select: exp.Select, building: _Building) -> None:
 
 
 def _ungrouped(node: exp.Column, building: _Building) -> Expression:
-    expression(node, building.source.resolve)  # an unknown column says so first
+    made = expression(node, building.source.resolve)  # an unknown column says so first
     raise refuse(
         node,
         "not-grouped",
         f"{shown(node)} is neither grouped by nor inside an aggregate",
-        f"add GROUP BY {shown(node)}, or use AVG({shown(node)})",
+        f"add GROUP BY {shown(node)}, or use {'AVG' if made.domain.type.numeric else 'COUNT'}({shown(node)})",
     )
 
 

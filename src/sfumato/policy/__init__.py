@@ -1,6 +1,6 @@
 """A policy says what is public about the tables, whom we protect, and what the budget is."""
 
-from sfumato.policy.domains import Domain, Type, Value
+from sfumato.policy.domains import Domain, ListColumn, Type, Value
 from sfumato.policy.toml_files import read
 from sfumato.policy.values import ROW, DatabaseTable, File, InMemory, Policy, Source, Table, Via
 
@@ -10,6 +10,7 @@ __all__ = [
     "Domain",
     "File",
     "InMemory",
+    "ListColumn",
     "Policy",
     "Source",
     "Table",

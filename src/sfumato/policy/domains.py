@@ -130,6 +130,27 @@ class Domain:
         return f"Domain({', '.join([f'type={self.type.value!r}', *parts])})"
 
 
+MOST_ITEMS = 1_000
+"""Elements of a list that may count."""
+
+
+@dataclass(frozen=True)
+class ListColumn:
+    """A list column holds several values in one row, of which the first ``most_items`` count: what comes after them is
+    cut at the scan, and each of the others is what the domain says.
+
+    >>> ListColumn(Domain("text", values=("a", "b")), 5)
+    ListColumn(items=Domain(type='text', values=('a', 'b')), most_items=5)
+    """
+
+    items: Domain
+    most_items: int
+
+    def __post_init__(self) -> None:
+        if type(self.most_items) is not int or not 1 <= self.most_items <= MOST_ITEMS:
+            raise InvalidParameter("most_items", self.most_items, f"a whole number between 1 and {MOST_ITEMS:,}")
+
+
 def as_value(kind: Type, value: object, name: str) -> Value:
     """Read a public value as the given type: exact numbers, ISO dates, plain text."""
     reader = _READERS[kind]

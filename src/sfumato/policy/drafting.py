@@ -61,8 +61,9 @@ def _table(table: Table, folder: Path) -> str:
         "period": table.period and {"column": table.period},
     }
     written = _section(f"tables.{_key(table.name)}", head)
-    if table.columns:
+    if table.declares:
         columns = {name: _column(domain) for name, domain in table.columns.items()}
+        columns |= {name: {**_column(each.items), "most_items": each.most_items} for name, each in table.lists.items()}
         written += _section(f"tables.{_key(table.name)}.columns", columns)
     return written
 

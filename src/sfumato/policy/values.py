@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato.errors import InvalidParameter, InvalidPolicy
-from sfumato.policy.domains import Domain, Type, implied
+from sfumato.policy.domains import Domain, ListColumn, Type, implied
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Range, exact, whole
 
@@ -27,7 +27,7 @@ ID_TYPES = (Type.INTEGER, Type.TEXT)
 
 T = TypeVar("T")
 _SHARE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
-_COLUMN = ("type", "bounds", "values", "grid", "nullable", "max_length", "other")
+_COLUMN = ("type", "bounds", "values", "grid", "nullable", "max_length", "other", "most_items")
 MOST_ROWS = 2**40
 """No ceiling is higher: totals are bounded by it."""
 ROW_CEILING = 2**32
@@ -115,11 +115,16 @@ class Table:
     rows are found through another table, each owner's copy of a row is one."""
     period: Any = None
     """Where the unit has a period, the column that a row's is read from, if it is another than the unit's."""
+    lists: Mapping[str, ListColumn] = field(default_factory=dict)
+    """The columns that are lists: those among ``columns`` that say how many of their items count (``most_items``)."""
 
     def __post_init__(self) -> None:
         place = f"tables.{self.name}"
         check_name(self.name, "a table", place)
-        object.__setattr__(self, "columns", _columns(self.columns, f"{place}.columns"))
+        declared = _columns(self.columns, f"{place}.columns") | _columns(self.lists, f"{place}.lists")
+        lists = {name: each for name, each in declared.items() if isinstance(each, ListColumn)}
+        object.__setattr__(self, "columns", {name: each for name, each in declared.items() if name not in lists})
+        object.__setattr__(self, "lists", lists)
         self._check_source(place)
         if not isinstance(self.public, bool):
             raise InvalidPolicy("public is true or false", place=f"{place}.public", fix="write public = true")
@@ -166,6 +171,12 @@ class Table:
                     place=f"{place}.{name}",
                     fix=f"remove {name}, or remove public = true",
                 )
+        for name in self.lists:
+            raise InvalidPolicy(
+                "the lists of a public table are not read",
+                place=f"{place}.columns.{name}.most_items",
+                fix="store a row for each item, and leave most_items out",
+            )
 
     def _check_private(self, place: str) -> None:
         object.__setattr__(self, "id", _whose(self.id, f"{place}.id"))
@@ -176,7 +187,7 @@ class Table:
                 place=f"{place}.id",
                 fix='add id = "<the column naming the unit>", or id = "row" when every row is a unit, or public = true',
             )
-        if not self.columns:
+        if not self.declares:
             raise InvalidPolicy(
                 "a private table declares the columns that may be asked about",
                 place=f"{place}.columns",
@@ -203,6 +214,11 @@ class Table:
     @property
     def every_row(self) -> bool:
         return bool(self.id == ROW)
+
+    @property
+    def declares(self) -> bool:
+        """Whether it says which columns may be asked about."""
+        return bool(self.columns or self.lists)
 
 
 @dataclass(frozen=True)
@@ -457,7 +473,7 @@ def _source(given: Any, relation: str | None) -> Source:
     return File(Path(given)) if relation is None else DatabaseTable(Path(given), relation)
 
 
-def _columns(columns: object, place: str) -> dict[str, Domain]:
+def _columns(columns: object, place: str) -> dict[str, Domain | ListColumn]:
     if not isinstance(columns, Mapping):
         raise InvalidPolicy(
             "columns are listed by name", place=place, fix='write age = { type = "integer", bounds = [0, 110] }'
@@ -468,13 +484,14 @@ def _columns(columns: object, place: str) -> dict[str, Domain]:
     return {name: _domain(value, f"{place}.{name}") for name, value in columns.items()}
 
 
-def _domain(value: object, place: str) -> Domain:
-    if isinstance(value, Domain):
+def _domain(value: object, place: str) -> Domain | ListColumn:
+    if isinstance(value, (Domain, ListColumn)):
         return value
     if not isinstance(value, Mapping):
         raise InvalidPolicy("a column is declared by its type", place=place, fix='write { type = "text" }')
     check_keys(value, _COLUMN, place)
     declared = dict(value)
+    most = declared.pop("most_items", None)
     kind = declared.pop("type", None) or implied(declared.get("values"))
     if kind is None:
         raise InvalidPolicy(
@@ -482,7 +499,8 @@ def _domain(value: object, place: str) -> Domain:
             place=f"{place}.type",
             fix='add type = "integer", or "real", "text", "boolean", "date", "timestamp"',
         )
-    return placed(place, lambda: Domain(kind, **declared))
+    domain = placed(place, lambda: Domain(kind, **declared))
+    return domain if most is None else placed(place, lambda: ListColumn(domain, most))
 
 
 def _shares(analysts: Mapping[str, Any]) -> dict[str, Fraction]:

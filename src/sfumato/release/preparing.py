@@ -197,7 +197,8 @@ def _selection(bounded: Bounded, epsilon: Fraction | None, delta: Fraction) -> t
     most = MOST_WEIGHT if holders.weighted else MOST_KEYS
     if holders.most > most:
         rule = f"one unit is in at most {most:,} groups that are found in the data; here it may be in {holders.most:,}"
-        fix = "join by columns with fewer equal rows" if holders.weighted else "tighten it, such as .limit(groups=10)"
+        fewer = "join by columns with fewer equal rows, or declare fewer most_items of a list"
+        fix = fewer if holders.weighted else "tighten it, such as .limit(groups=10)"
         raise Unsupported("too-many-keys", rule, fix=fix)
     return (Measurement(holders, threshold(epsilon, delta, holders.most, holders.weighted, holders.neighbours)),)
 

@@ -28,7 +28,7 @@ from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged, Unsupported
 from sfumato.plan.bands import MOST_ROWS, most_met
-from sfumato.policy import Domain, InMemory, Policy, Table, Type, Via
+from sfumato.policy import Domain, InMemory, ListColumn, Policy, Table, Type, Via
 from sfumato.privacy.numbers import whole
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class Sources:
         for setting in (f"allowed_paths = [{listed(paths)}]", *_LOCK):
             self._execute(f"SET GLOBAL {setting}")
         for table in self.policy.tables.values():
-            if table.columns:
+            if table.declares:
                 self._define(table, table.columns)
             self._check_ceiling(table)
 
@@ -256,8 +256,8 @@ class Sources:
 
     def _copied(self, table: Table, source: memory.Frame) -> Relation:
         """Copy the columns in use into a table of the engine's own: what becomes of the original changes nothing."""
-        used = {*table.columns, *_naming(table, self.policy)}
-        wanted = set(map(relations.folded, used if table.columns else source.names))
+        used = {*table.columns, *table.lists, *_naming(table, self.policy)}
+        wanted = set(map(relations.folded, used if table.declares else source.names))
         positions = [i for i, each in enumerate(source.names) if relations.folded(each) in wanted]
         if not positions:
             return Relation("", ())
@@ -315,13 +315,27 @@ class Sources:
             for each, domain in columns.items()
         }
         owner = Owners(self.policy, self._relations).of(table)
-        scan = self._scans[table.name] = Scan(relation.sql, cells, owner)
+        lists = {each: self._list(table, each) for each in table.lists}
+        scan = self._scans[table.name] = Scan(relation.sql, cells, owner, lists)
         self._execute(f"CREATE OR REPLACE VIEW {name(f'sf_{table.name}')} AS {scan.statement}")
         self._columns[table.name] = dict(columns)
 
+    def _list(self, table: Table, column: str) -> tuple[Cell, ListColumn, str | None]:
+        """A column that is declared a list, which its source must store as one."""
+        place, declared = f"tables.{table.name}.columns.{column}", table.lists[column]
+        cell = self._relations[table.name].cell(column, place)
+        if cell.item is None:
+            raise InvalidPolicy(
+                f"{column} is no list in its source",
+                place=f"{place}.most_items",
+                fix="leave most_items out; a CSV file has no lists, but Parquet, DuckDB and Arrow have them",
+            )
+        items, choices = self._enforced(table, declared.items)
+        return cell, replace(declared, items=items), choices
+
     def _enforced(self, table: Table, domain: Domain) -> tuple[Domain, str | None]:
         """Say what the scan must see to: values found in public data hold already; many texts are an enumeration."""
-        if domain.values is None or not table.columns:
+        if domain.values is None or not table.declares:
             return replace(domain, values=None), None
         if domain.type is not Type.TEXT:
             return domain, None

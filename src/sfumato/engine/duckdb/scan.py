@@ -8,21 +8,21 @@ as CAST reads it. A cell that is not of its declared type becomes NULL, as do Na
 the column's ``other``); ±infinity and numbers outside ``bounds`` become the bound, without bounds reals above 2^500 in
 size become NULL, those below 2^-500 are 0, and texts are cut at their ``max_length``. A row without an id is dropped.
 No rule can raise: casts of unproved cells are TRY_CASTs, and a stored type that proves a property costs nothing. Texts
-arrive without the collation of their source.
+arrive without the collation of their source. A list keeps its first ``most_items`` items, each by these rules.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name, real
 from sfumato.plan.grammars import BEYOND, DECIMAL, FALSE, GRAMMARS, LOCAL, TRUE, ZERO
-from sfumato.policy import Domain, Type
+from sfumato.policy import Domain, ListColumn, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
 from sfumato.privacy.numbers import above, below
 
@@ -65,6 +65,11 @@ class Cell:
         return self.stored if self.stored.endswith("]") else self.stored.partition("(")[0]
 
     @property
+    def item(self) -> Cell | None:
+        """An item of the cell as a function of items sees it; None where the cell is no list."""
+        return Cell("sf_item", self.stored[: self.stored.rindex("[")]) if self.stored.endswith("]") else None
+
+    @property
     def text(self) -> Cell:
         """Give the same cell as text, which every type can become, told apart letter by letter.
 
@@ -104,11 +109,15 @@ class Scan:
     """Each declared column's cell, what is enforced on it, and the enumeration of its values if there is one."""
     owner: Owner | None
     """None where every row is a unit of its own, or nobody's."""
+    lists: Mapping[str, tuple[Cell, ListColumn, str | None]] = field(default_factory=dict)
+    """The same for columns that are lists."""
 
     @property
     def statement(self) -> str:
         """Write the SELECT whose columns are the declared ones, clean, and ``sf_unit`` when rows belong to units."""
-        return selected({each: cleaned(*column) for each, column in self.columns.items()}, self.source, self.owner)
+        columns = {each: cleaned(*column) for each, column in self.columns.items()}
+        lists = {each: cleaned_items(*column) for each, column in self.lists.items()}
+        return selected({**columns, **lists}, self.source, self.owner)
 
     @property
     def kept(self) -> str:
@@ -179,6 +188,13 @@ def cleaned(cell: Cell, domain: Domain, choices: str | None = None) -> str:
         # a text has no more letters than bytes: the test is made once for equal cells, to cut is done cell by cell
         return f"CASE WHEN strlen({text}) <= {most} THEN {text} ELSE left({text}, {most}) END"
     return _read(cell, domain.type, lambda each: _LIMITED[domain.type](each, domain.bounds))
+
+
+def cleaned_items(cell: Cell, column: ListColumn, choices: str | None = None) -> str:
+    """The first items of a list, each as its domain says."""
+    assert cell.item is not None
+    made = cleaned(cell.item, column.items, choices)
+    return f"list_transform(list_slice({cell.sql}, 1, {column.most_items}), lambda {cell.item.sql}: {made})"
 
 
 def _among(cell: Cell, domain: Domain) -> str:

@@ -134,6 +134,9 @@ class DuckDBSpelling:
     def listed(self, number: int, kind: Type) -> str:
         return f"SELECT unnest(CAST(${number} AS {self.types[kind]}[]))"
 
+    def items(self, x: str) -> str:
+        return f"unnest({x})"
+
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
         """Let the engine itself make the values, one step after another."""
         moved = f"{self.constant(first, kind)} + {_STEPS.get(kind, 'i')}"
