@@ -39,8 +39,8 @@ A real within bounds may be grouped by once it is rounded to few enough values: 
 `MONTHNAME`) stand in the order of time.
 
 A list that the policy declares (`most_items`) is asked about item by item: `FROM visits, UNNEST(tags) AS t(tag)`, with
-`CROSS JOIN`, or `SELECT UNNEST(tags) AS tag FROM visits` in a subquery. One row becomes at most `most_items` rows, a row
-whose list is empty none, and the limits of one unit grow by that factor.
+`CROSS JOIN`, or `SELECT UNNEST(tags) AS tag FROM visits` in a subquery. One row becomes at most `most_items` rows, a
+row whose list is empty none, and the limits of one unit grow by that factor.
 
 Names with spaces, accents or quotes stand within double quotes: `"Total Cost €"`. A table may be written with the
 schema `main`, `public` or `sfumato` before it."""

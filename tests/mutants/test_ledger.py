@@ -41,8 +41,8 @@ MUTANTS = (
         "noise is charged for a sensitivity of one",
         Kind.SENSITIVITY,
         "ledger/charged.py",
-        "return self.mechanism.curve(self.sensitivity or 0)",
-        "return self.mechanism.curve()",
+        "once = self.mechanism.curve(self.sensitivity or 0) if additive",
+        "once = self.mechanism.curve() if additive",
         ("ledger/test_recomputing.py::test_every_kind_of_charge_is_recomputed_from_its_line",),
     ),
     Mutant(

@@ -97,9 +97,9 @@ MUTANTS = (
     Mutant(
         "every join has one match",
         Kind.LIMITS,
-        "plan/rows.py",
-        'pairs, node.side == "LEFT", most, right.table.columns)',
-        'pairs, node.side == "LEFT", 1, right.table.columns)',
+        "plan/public_joins.py",
+        "    return max(1, min(found))",
+        "    return 1",
         (
             "plan/test_sql.py::test_a_question_means_what_is_written_below_it",
             "safety/test_regressions.py::test_joined_rows_are_counted_as_often_as_they_join",
@@ -132,9 +132,9 @@ MUTANTS = (
     Mutant(
         "groups are left out that one side of OR excludes",
         Kind.KEYS,
-        "plan/keys.py",
-        'isinstance(each, Call) and each.function == "AND":',
-        'isinstance(each, Call) and each.function in ("AND", "OR"):',
+        "plan/nodes.py",
+        'isinstance(condition, Call) and condition.function == "AND":',
+        'isinstance(condition, Call) and condition.function in ("AND", "OR"):',
         (
             "plan/test_keys.py::test_groups_stay_unless_the_condition_is_about_them_alone",
             "plan/test_keys.py::test_rows_are_in_no_group_that_was_left_out",

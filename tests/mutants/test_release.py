@@ -50,8 +50,8 @@ MUTANTS = (
         "a batch is charged as its first measurement",
         Kind.CHARGE_ORDER,
         "release/measurement.py",
-        "compose(each.curve for each in self.measurements)",
-        "compose(each.curve for each in self.measurements[:1])",
+        "compose(each.curve for each in self.charged)",
+        "compose(each.curve for each in self.charged[:1])",
         ("release/test_releasing.py::test_what_is_charged_is_the_curve_of_what_is_run",),
     ),
     Mutant(

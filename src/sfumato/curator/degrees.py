@@ -59,7 +59,7 @@ class Degrees:
         return None if self.noise is None else Fraction(self.noise.error(confidence))
 
     def to_json(self) -> str:
-        """The histogram as JSON text, with a kind and a version."""
+        """Write the histogram as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod

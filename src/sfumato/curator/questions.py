@@ -57,7 +57,7 @@ class Question:
 
     @property
     def free(self) -> bool:
-        """Whether it is answered without a price: what is measured never is."""
+        """Tell whether it is answered without a price: what is measured never is."""
         return False
 
     @cached_property

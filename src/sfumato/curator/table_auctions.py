@@ -65,7 +65,7 @@ class Sold:
         codec.check_fields(self)
 
     def to_json(self) -> str:
-        """The sale as JSON text, with a kind and a version."""
+        """Write the sale as JSON text, with a kind and a version."""
         return codec.dumps(self)
 
     @classmethod

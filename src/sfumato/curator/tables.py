@@ -180,7 +180,7 @@ class TableQuestion(Question):
 
 @dataclass(frozen=True, repr=False)
 class TableValues(TableQuestion, DeclaredValues):
-    """Groups of which nothing is asked: they are the declared values, as in SQL, and free."""
+    """Groups are listed of which nothing is asked: they are the declared values, as in SQL, and free."""
 
 
 def _question(context: Context, statement: Statement) -> TableQuestion:

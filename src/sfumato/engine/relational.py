@@ -224,7 +224,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Items:
-    """A column that has a row for each item of a list, and none where the list is empty or NULL."""
+    """A column has a row for each item of a list, and none where the list is empty or NULL."""
 
     list: Reference
 

@@ -132,7 +132,7 @@ class Spelling(Protocol):
         ...
 
     def items(self, x: str) -> str:
-        """What makes a row of each item of a list, as a column of SELECT."""
+        """Spell what makes a row of each item of a list, as a column of SELECT."""
         ...
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:

@@ -70,8 +70,9 @@ def check(plan: Aggregate) -> None:
 
 
 def _matches(node: Relation) -> int:
-    """Count the most rows that one row becomes at a node, or is compared with there: at every node, since what is grouped or
-    tested for further up costs what it cost.
+    """Count the most rows that one row becomes at a node, or is compared with there.
+
+    That is done at every node, since what is grouped or tested for further up costs what it cost.
     """
     if isinstance(node, SemiJoin) and node.condition is not None:
         return multiplicity(node.input) * max(1, node.other.most_rows or 1)

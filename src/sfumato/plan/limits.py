@@ -82,7 +82,7 @@ class Limits:
         return Limits(self.rows + other.rows, self.groups + other.groups, self.rows_per_group + other.rows_per_group)
 
     def times(self, most: int) -> Limits:
-        """Where each row has become up to so many."""
+        """Give the limits where each row has become up to so many."""
         return Limits(self.rows * most, self.groups * most, self.rows_per_group * most)
 
     @property

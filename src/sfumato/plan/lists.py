@@ -1,4 +1,4 @@
-"""UNNEST: a row for each item of a list that a table holds."""
+"""UNNEST makes a row of each item of a list that a table holds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Lists = Mapping[str, Mapping[str, tuple[Field, ListColumn]]]
 
 
 def is_unnest(join: exp.Join) -> bool:
-    """Whether what is joined are the items of a list."""
+    """Tell whether what is joined are the items of a list."""
     return isinstance(_inner(join.this), exp.Unnest)
 
 
 def unnest(join: exp.Join, relation: Relation, lists: Lists) -> tuple[str, str, Unnest]:
-    """What items of a list are joined under: the alias, the name of the items, and the rows."""
+    """Read what items of a list are joined under: the alias, the name of the items, and the rows."""
     named = join.this.args.get("alias")
     columns = [] if named is None else named.args.get("columns") or []
     written = _inner(join.this)
@@ -62,7 +62,7 @@ _ALIAS = "sf items"
 
 
 def list_column(name: str, lists: Lists) -> Unsupported | None:
-    """The refusal of a list that is named where a single value is meant; None where no list is called so."""
+    """Make the refusal of a list that is named where a single value is meant; None where no list is called so."""
     for alias, columns in lists.items():
         for known, (items, _) in columns.items():
             if known.lower() == name.lower():
@@ -72,7 +72,7 @@ def list_column(name: str, lists: Lists) -> Unsupported | None:
 
 
 def _found(node: exp.Expr, lists: Lists) -> tuple[Field, ListColumn]:
-    """The list that a column names."""
+    """Find the list that a column names."""
     if isinstance(node, exp.Column) and not node.args.get("db"):
         found = [
             each
@@ -108,6 +108,6 @@ def _refused(node: exp.Join, rule: str, lists: Lists, more: str = "") -> Unsuppo
 
 
 def _example(alias: str, items: Field) -> str:
-    """FROM with the items of a list beside the table that holds it."""
+    """Write FROM with the items of a list beside the table that holds it."""
     table = quoted(items.table) if alias.lower() == items.table.lower() else f"{quoted(items.table)} AS {quoted(alias)}"
     return f"write FROM {table} CROSS JOIN UNNEST({quoted(alias)}.{quoted(items.name)}) AS t(item)"

@@ -119,7 +119,7 @@ class Join:
 @codec.value("unnest")
 @dataclass(frozen=True)
 class Unnest:
-    """Every row once for each item of a list that it holds; a row whose list is empty or missing, not at all.
+    """Every row stands once for each item of a list that it holds; a row whose list is empty or missing, not at all.
 
     The scan keeps the first ``most`` items of a list, so one row becomes at most so many, whatever it holds. Which
     ones is a function of the row alone.

@@ -189,7 +189,7 @@ class _Reading:
 
     @property
     def _firsts(self) -> int:
-        """How many of the results found so far order a unit's rows."""
+        """Count how many of the results found so far order a unit's rows."""
         return sum(isinstance(each, UnitFirst) for each in self.results)
 
     def _named(self, part: exp.Column, named: dict[str, Expression]) -> Expression:

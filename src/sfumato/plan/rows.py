@@ -407,7 +407,7 @@ def _joined(first: exp.Expr, joins: list[exp.Join], catalog: Catalog, named: Nam
 
 
 def _unnested(left: Rows, node: exp.Join) -> Rows:
-    """Every row once for each item of a list."""
+    """Repeat every row for each item of a list."""
     alias, name, relation = unnest(node, left.relation, left.lists)
     _check_join(left, {alias: {}}, node)
     item = Column(relation.item, relation.domain)

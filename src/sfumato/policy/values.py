@@ -217,7 +217,7 @@ class Table:
 
     @property
     def declares(self) -> bool:
-        """Whether it says which columns may be asked about."""
+        """Tell whether it says which columns may be asked about."""
         return bool(self.columns or self.lists)
 
 

@@ -321,7 +321,7 @@ class Sources:
         self._columns[table.name] = dict(columns)
 
     def _list(self, table: Table, column: str) -> tuple[Cell, ListColumn, str | None]:
-        """A column that is declared a list, which its source must store as one."""
+        """Find a column that is declared a list, which its source must store as one."""
         place, declared = f"tables.{table.name}.columns.{column}", table.lists[column]
         cell = self._relations[table.name].cell(column, place)
         if cell.item is None:

@@ -66,7 +66,7 @@ class Cell:
 
     @property
     def item(self) -> Cell | None:
-        """An item of the cell as a function of items sees it; None where the cell is no list."""
+        """Give an item of the cell as a function of items sees it; None where the cell is no list."""
         return Cell("sf_item", self.stored[: self.stored.rindex("[")]) if self.stored.endswith("]") else None
 
     @property
@@ -191,7 +191,7 @@ def cleaned(cell: Cell, domain: Domain, choices: str | None = None) -> str:
 
 
 def cleaned_items(cell: Cell, column: ListColumn, choices: str | None = None) -> str:
-    """The first items of a list, each as its domain says."""
+    """Clean the first items of a list, each as its domain says."""
     assert cell.item is not None
     made = cleaned(cell.item, column.items, choices)
     return f"list_transform(list_slice({cell.sql}, 1, {column.most_items}), lambda {cell.item.sql}: {made})"
