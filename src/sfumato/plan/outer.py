@@ -250,8 +250,8 @@ class _Building:
             if found is not None:
                 return found
         if isinstance(part, exp.Column):
-            made = self._column(part, read)  # an unknown column says so first
-            total = "SUM" if made is not None and made.domain.type.numeric else "COUNT"
+            held = self._column(part, read)  # an unknown column says so first
+            total = "SUM" if held is not None and held.domain.type.numeric else "COUNT"
             fix = f"add GROUP BY {shown(part)}, or use {total}({shown(part)})"
             raise refuse(part, "not-grouped", f"{shown(part)} is neither grouped by nor inside an aggregate", fix)
         return None
