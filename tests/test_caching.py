@@ -91,7 +91,7 @@ def test_one_analysts_large_question_holds_up_nobody(tmp_path: Path, monkeypatch
     monkeypatch.setattr(DuckDB, "values", waiting)
     table = pa.table({"who": ["a"], "ward": ["A"]})
     policy = private(table, {"ward": {"values": ["A", "B"]}}, unit="who")
-    with sf.Curator(policy, tmp_path / "books.ledger") as curator:
+    with sf.Curator(policy, tmp_path / "sfumato.ledger") as curator:
         slow = curator.sql("SELECT CASE WHEN ward = 'A' THEN 'slow' END, COUNT(*) FROM t GROUP BY 1")
 
         def quick() -> None:

@@ -164,9 +164,9 @@ def test_an_analyst_spends_their_share_and_no_more(policy: Path) -> None:
 
 
 def test_another_ledger_may_be_named(policy: Path, tmp_path: Path) -> None:
-    book = tmp_path / "elsewhere.ledger"
-    assert run("query", policy, COUNTS, "--epsilon", "0.5", "--ledger", book).exit_code == 0
-    assert book.exists()
+    ledger = tmp_path / "elsewhere.ledger"
+    assert run("query", policy, COUNTS, "--epsilon", "0.5", "--ledger", ledger).exit_code == 0
+    assert ledger.exists()
     assert not (policy.parent / "sfumato.ledger").exists()
 
 

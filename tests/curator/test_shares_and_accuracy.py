@@ -65,7 +65,7 @@ def test_a_stored_answer_keeps_the_promise_it_was_bought_with(flights: sf.Curato
     assert again.intervals == bought.intervals
 
 
-def test_what_would_be_accepted_fits_every_purse() -> None:
+def test_what_would_be_accepted_fits_every_budget() -> None:
     whole = sf.Budget(3, "1e-6")
     standing = Standing.of(whole.charge(sf.Curve.pure("2.75")), whole.share("0.5"))
     assert standing.largest["Laplace"] == 0.25

@@ -23,7 +23,7 @@ AGE = {"age": {"type": "integer", "bounds": [0, 110]}}
 
 @pytest.fixture
 def curator(tmp_path: Path) -> Iterator[sf.Curator]:
-    with Ledger.open(tmp_path / "books.ledger") as ledger:
+    with Ledger.open(tmp_path / "sfumato.ledger") as ledger:
         curator = sf.Curator(private(in_csv(PEOPLE, tmp_path), AGE, unit="who"), ledger)
         curator.sql("SELECT COUNT(*) FROM t").release(epsilon="0.1")  # its statement is bound and remembered
         yield curator
@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_read_any_more_charges_nothing(curator: sf.Curator
 def test_a_process_forked_beside_releasing_threads_is_refused_and_never_waits(tmp_path: Path, long: bool) -> None:
     policy = replace(private(PEOPLE, AGE, unit="who"), budget=sf.Budget(10_000, "1e-6"))
     done = threading.Event()
-    with sf.Curator(policy, tmp_path / "books.ledger") as curator:
+    with sf.Curator(policy, tmp_path / "sfumato.ledger") as curator:
 
         def ask() -> None:
             while not done.is_set():

@@ -148,11 +148,11 @@ def _engine(rows: list[tuple[int, str | None, float]], limits: tuple[int, int, i
     return DuckDB(policy_of(Table("t", source, columns, id="who", **most)))  # type: ignore[arg-type]
 
 
-def _totals(engine: DuckDB, text: str, way: Strategy, groups: list[Any], key: int = 0) -> list[tuple[int, ...]]:
+def _totals(engine: DuckDB, text: str, strategy: Strategy, groups: list[Any], key: int = 0) -> list[tuple[int, ...]]:
     plan = parse(text, engine.catalog()).plan
     table = engine._policy.tables["t"]
     made = boundings(plan, Limits.of(table), len(groups))
-    bounded = next(each for each in made if each.strategy is way)
+    bounded = next(each for each in made if each.strategy is strategy)
     return tuples(engine.read(GroupTotals(bounded, tuple(groups)), key))
 
 

@@ -364,7 +364,7 @@ def _minus(left: list[int | None], cost: sf.Cost) -> list[int | None]:
     return [None if a is None else a - (b or 0) for a, b in zip(left, parts, strict=True)]
 
 
-def test_a_purse_forgets_no_tab() -> None:
+def test_spending_forgets_no_tab() -> None:
     """Holding and letting go in any order ends where it began."""
     holds = [sf.Cost(5, 3, 1), sf.Cost(None, 2, 0), sf.Cost(None, 0, 4), sf.Cost(0, 7, 0)]
     spending = Spending(1, 1, 0, 0, 0)

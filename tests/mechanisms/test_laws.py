@@ -53,36 +53,36 @@ SMALL = [Fraction(3, 10), Fraction(1), Fraction(5, 2), Fraction(10), Fraction(64
 
 
 @pytest.mark.parametrize("scale", [*SMALL, Fraction(65), Fraction(1000)], ids=str)
-@pytest.mark.parametrize("way", ["vector", "table", "one", "many"])
-def test_laplace_draws_follow_the_law(scale: Fraction, way: str, long: bool) -> None:
-    count = (10**7 if long else 300_000) if way != "one" else 20_000
-    if way == "table" and scale > guide_tables.LARGEST:
+@pytest.mark.parametrize("method", ["vector", "table", "one", "many"])
+def test_laplace_draws_follow_the_law(scale: Fraction, method: str, long: bool) -> None:
+    count = (10**7 if long else 300_000) if method != "one" else 20_000
+    if method == "table" and scale > guide_tables.LARGEST:
         return
-    draws = _drawn(laplace, "laplace", scale, way, count)
+    draws = _drawn(laplace, "laplace", scale, method, count)
     reach = math.ceil(6 * float(scale)) + 2
     masses = np.array([laplace_mass(scale, x) for x in range(-reach, reach + 1)])
     assert passes(*chi_square(draws, masses, reach))
 
 
 @pytest.mark.parametrize("sigma", [*SMALL, Fraction(65), Fraction(1000)], ids=str)
-@pytest.mark.parametrize("way", ["vector", "table", "one", "many"])
-def test_gaussian_draws_follow_the_law(sigma: Fraction, way: str, long: bool) -> None:
-    count = (10**7 if long else 300_000) if way != "one" else 10_000
-    if way == "table" and sigma > guide_tables.LARGEST:
+@pytest.mark.parametrize("method", ["vector", "table", "one", "many"])
+def test_gaussian_draws_follow_the_law(sigma: Fraction, method: str, long: bool) -> None:
+    count = (10**7 if long else 300_000) if method != "one" else 10_000
+    if method == "table" and sigma > guide_tables.LARGEST:
         return
-    draws = _drawn(gaussian, "gaussian", sigma, way, count)
+    draws = _drawn(gaussian, "gaussian", sigma, method, count)
     reach = math.ceil(4 * float(sigma)) + 2
     assert passes(*chi_square(draws, gaussian_masses(sigma, reach), reach))
 
 
-def _drawn(law: object, kind: str, size: Fraction, way: str, count: int) -> NDArray[np.int64]:
-    if way == "one":
+def _drawn(law: object, kind: str, size: Fraction, method: str, count: int) -> NDArray[np.int64]:
+    if method == "one":
         return np.array([law.draw_one(size) for _ in range(count)])  # type: ignore[attr-defined]
-    if way == "table":
+    if method == "table":
         guide = guide_tables.guide(kind, size)
         assert guide is not None
         return guide.draw(count)
-    if way == "many":
+    if method == "many":
         kinds = np.arange(count) % 2
         return law.Many([size, 3 * size]).draw(kinds)[kinds == 0]  # type: ignore[attr-defined]
     return np.concatenate([law.draw(size, 1 << 16) for _ in range(-(-count >> 16))])[:count]  # type: ignore[attr-defined]

@@ -7,9 +7,9 @@ from mutants.running import Kind, Mutant, suite
 _TIGHT = "safety/test_tightness.py::test_claims_are_reached_when_a_unit_is_added"
 
 
-def _reached(asked: str, way: str) -> tuple[str, ...]:
+def _reached(asked: str, strategy: str) -> tuple[str, ...]:
     """The test that a unit moves the totals of a question as far as is claimed, and no further."""
-    return (f"{_TIGHT}[SELECT {asked}-Strategy.{way}]",)
+    return (f"{_TIGHT}[SELECT {asked}-Strategy.{strategy}]",)
 
 
 _COUNT = "COUNT(*) FROM people"

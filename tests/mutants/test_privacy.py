@@ -206,7 +206,7 @@ MUTANTS = (
         "backed = whole_promise.delta - kept",
         "backed = whole_promise.delta",
         (
-            "privacy/test_budget.py::test_an_approximate_account_has_three_purses",
+            "privacy/test_budget.py::test_an_approximate_account_has_three_currencies",
             "privacy/test_budget.py::test_failures_come_from_the_reserve_alone",
         ),
     ),

@@ -92,8 +92,8 @@ def finished(finish: Finish, meant: dict[Reference, str]) -> list[str]:
     if finish.having is not None:
         lines.append(f"having {words(finish.having, meant)}")
     for order in finish.order:
-        ways = " desc" * order.descending + " nulls first" * order.nulls_first
-        lines.append(f"order {words(order.expression, meant)}{ways}")
+        directions = " desc" * order.descending + " nulls first" * order.nulls_first
+        lines.append(f"order {words(order.expression, meant)}{directions}")
     if finish.limit is not None or finish.offset:
         lines.append(f"limit {finish.limit} offset {finish.offset}")
     return lines

@@ -23,7 +23,7 @@ USERS = Table(
 ROWS = Table("visits", Path("visits.parquet"), VISITS, id="row")
 
 
-def ways(text: str, table: Table = USERS, groups: int = 4) -> dict[Strategy, Bounded]:
+def bounded_plans(text: str, table: Table = USERS, groups: int = 4) -> dict[Strategy, Bounded]:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
     return {each.strategy: each for each in boundings(query.plan, Limits.of(table), groups)}
@@ -37,19 +37,19 @@ def change(bounded: Bounded, index: int = 0) -> tuple[Fraction, float, Fraction]
 
 
 def test_a_row_that_is_a_unit_changes_a_count_by_one() -> None:
-    (only,) = ways("SELECT COUNT(*) FROM visits", ROWS).values()
+    (only,) = bounded_plans("SELECT COUNT(*) FROM visits", ROWS).values()
     assert only.strategy is Strategy.WHOLE
     assert change(only) == (1, 1.0, 1)
 
 
 def test_a_row_joined_to_ten_changes_a_count_by_ten() -> None:
-    (only,) = ways("SELECT COUNT(*) FROM visits JOIN hospitals ON age = beds", ROWS).values()
+    (only,) = bounded_plans("SELECT COUNT(*) FROM visits JOIN hospitals ON age = beds", ROWS).values()
     assert change(only) == (10, 10.0, 10)
 
 
 def test_counts_of_units_with_several_rows() -> None:
     """m = 10, g = 4, c = 3 in four groups: T = min(10, 12) = 10."""
-    found = ways("SELECT region, COUNT(*) FROM visits GROUP BY region")
+    found = bounded_plans("SELECT region, COUNT(*) FROM visits GROUP BY region")
     assert list(found) == [Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2, Strategy.SAMPLE]
     assert change(found[Strategy.REWEIGHT]) == (10, 10.0, 10)
     l1, l2, linf = change(found[Strategy.CLIP_L1])
@@ -63,16 +63,16 @@ def test_counts_of_units_with_several_rows() -> None:
 
 
 def test_units_are_counted_once_in_a_group() -> None:
-    found = ways("SELECT region, COUNT(DISTINCT patient_id) FROM visits GROUP BY region")
+    found = bounded_plans("SELECT region, COUNT(DISTINCT patient_id) FROM visits GROUP BY region")
     assert Strategy.REWEIGHT not in found  # a unit that is counted once has no rows to weigh
     assert change(found[Strategy.CLIP_L1]) == (4, 2.0, 1)
     assert change(found[Strategy.SAMPLE]) == (4, 2.0, 1)
-    (alone, *_) = ways("SELECT COUNT(DISTINCT patient_id) FROM visits", groups=1).values()
+    (alone, *_) = bounded_plans("SELECT COUNT(DISTINCT patient_id) FROM visits", groups=1).values()
     assert change(alone) == (1, 1.0, 1)
 
 
 def test_sums_are_counts_times_the_largest_size() -> None:
-    found = ways("SELECT region, SUM(age - 50) AS s FROM visits GROUP BY region")
+    found = bounded_plans("SELECT region, SUM(age - 50) AS s FROM visits GROUP BY region")
     assert change(found[Strategy.REWEIGHT])[0] == 10 * 60  # [-50, 60]
     assert found[Strategy.REWEIGHT].measures[0].signed
     assert change(found[Strategy.CLIP_L1])[::2] == (600, 180)
@@ -80,7 +80,7 @@ def test_sums_are_counts_times_the_largest_size() -> None:
 
 def test_a_mean_costs_its_range_once_for_both_sums() -> None:
     """a = Σ(x − low), b = Σ(high − x): together c·(high − low), as the count alone would cost c."""
-    found = ways("SELECT AVG(age) FROM visits", groups=1)
+    found = bounded_plans("SELECT AVG(age) FROM visits", groups=1)
     scaled = found[Strategy.CLIP_L1].measures[0]
     assert scaled.coordinates == 2
     assert change(found[Strategy.CLIP_L1])[0] == 3 * 110  # one group: at most three rows count
@@ -89,7 +89,7 @@ def test_a_mean_costs_its_range_once_for_both_sums() -> None:
 def test_replacing_a_unit_doubles_what_adding_it_does() -> None:
     table = Table("visits", Path("x"), VISITS, id="row")
     for text, signed in (("SUM(age)", False), ("SUM(age - 50)", True), ("COUNT(*)", False), ("AVG(age - 50)", False)):
-        (only,) = ways(f"SELECT region, {text} AS x FROM visits GROUP BY region", table).values()
+        (only,) = bounded_plans(f"SELECT region, {text} AS x FROM visits GROUP BY region", table).values()
         before, after = only.measures[0].sensitivity, for_neighbours(only, Neighbours.REPLACE).measures[0].sensitivity
         assert after.total == 2 * before.total
         assert after.per_group == (2 if signed else 1) * before.per_group
@@ -97,11 +97,11 @@ def test_replacing_a_unit_doubles_what_adding_it_does() -> None:
 
 
 def test_steps_are_whole_and_neither_too_fine_nor_too_coarse() -> None:
-    wide = ways("SELECT SUM(age * 1000000000000) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
+    wide = bounded_plans("SELECT SUM(age * 1000000000000) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
     assert wide.sensitivity.l1 <= 2**27
-    real = ways("SELECT SUM(SQRT(age)) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
+    real = bounded_plans("SELECT SUM(SQRT(age)) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
     assert 2**23 <= real.sensitivity.l1 <= 2**25
-    nothing = ways("SELECT SUM(age - age) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
+    nothing = bounded_plans("SELECT SUM(age - age) AS s FROM visits", ROWS, 1)[Strategy.WHOLE].measures[0]
     assert nothing.sensitivity.l1 >= 1
 
 
@@ -132,7 +132,7 @@ def test_the_mean_of_one_number_is_that_number(value: str) -> None:
 @pytest.mark.parametrize("measure", ["SUM", "AVG"])
 def test_steps_hold_the_whole_range(measure: str, value: str) -> None:
     """Its ends lie between two steps, and a row at an end counts as the step beyond it."""
-    for scaled in (each.measures[0] for each in ways(f"SELECT {measure}({value}) AS s FROM visits").values()):
+    for scaled in (each.measures[0] for each in bounded_plans(f"SELECT {measure}({value}) AS s FROM visits").values()):
         assert scaled.measure.value is not None
         low, high = value_range(scaled.measure.value)
         assert low % scaled.step or high % scaled.step

@@ -139,7 +139,7 @@ def test_buckets_lie_in_their_range_and_reach_its_ends(engine: DuckDB) -> None:
         first, last = sorted(random.choice([random.uniform(low - 1, high + 1), low, high]) for _ in range(2))
         count = random.choice([1, 3, 7, 10, 49])
         edges = [low + (high - low) * each / count for each in range(count + 1)]
-        near = [math.nextafter(each, way) for each in edges for way in (-math.inf, each, math.inf)]
+        near = [math.nextafter(each, toward) for each in edges for toward in (-math.inf, each, math.inf)]
         held = {Fraction(each) for each in [first, last, *near] if first <= each <= last}
         column = Column(Field(0, "t", "x"), Domain("real", bounds=(Fraction(first), Fraction(last))))
         ends = [literal(Type.REAL, Fraction(each)) for each in (low, high)]

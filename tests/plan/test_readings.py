@@ -40,11 +40,11 @@ OTHERS = (
 )
 
 
-def bounded(table: Table, relation: Neighbours, text: str = COUNTS, way: Strategy = Strategy.SAMPLE) -> Bounded:
+def bounded(table: Table, relation: Neighbours, text: str = COUNTS, strategy: Strategy = Strategy.SAMPLE) -> Bounded:
     known = {**CATALOG.tables, "visits": replace(CATALOG.tables["visits"], id=None if table.every_row else table.id)}
     query = parse(text, replace(CATALOG, tables=known))
     found = {each.strategy: each for each in boundings(query.plan, Limits.of(table), 3)}
-    return for_neighbours(found[Strategy.WHOLE if table.every_row else way], relation)
+    return for_neighbours(found[Strategy.WHOLE if table.every_row else strategy], relation)
 
 
 def units(limits: Limits) -> list[np.ndarray]:

@@ -111,7 +111,7 @@ def test_no_adversary_beats_the_account(world: World) -> None:
     assert value > float(world.account.reserve) / 2
 
 
-def each_purse_on_its_own(world: World) -> Accepts:
+def each_currency_on_its_own(world: World) -> Accepts:
     """Wrong: every release pays only in the currency where it is cheaper, so both can be emptied."""
     allowed = world.account.allowances
     costs = [world.account.cost(curve) for curve in world.menu]
@@ -142,10 +142,10 @@ def failures_forgotten(world: World) -> Accepts:
     )
 
 
-def test_two_purses_spent_apart_are_caught() -> None:
+def test_two_currencies_spent_apart_are_caught() -> None:
     menu = (response(2), binomial(6, "0.55"))
     world = World(sf.Budget(1, "0.01"), menu)
-    value = worst(menu, 1.0, each_purse_on_its_own(world))
+    value = worst(menu, 1.0, each_currency_on_its_own(world))
     assert value > 0.01
     assert worst(menu, 1.0, by_account(world.account, menu)) <= 0.01
 

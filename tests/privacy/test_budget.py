@@ -31,7 +31,7 @@ def test_a_million_millionths_fill_a_pure_account() -> None:
     assert not account.affords(curve)
 
 
-def test_an_approximate_account_has_three_purses() -> None:
+def test_an_approximate_account_has_three_currencies() -> None:
     account = sf.Budget(1, 1e-6)
     assert account.reserve == Fraction(1, 10**7)
     backed = sf.theorems.renyi_allowance(sf.Guarantee(1, "9e-7"))
@@ -62,7 +62,7 @@ def test_a_release_may_be_charged_as_approximate_instead() -> None:
     assert "pure" in account.remaining
 
 
-def test_either_purse_is_enough() -> None:
+def test_either_currency_is_enough() -> None:
     account = sf.Budget(1, 1e-6)
     pure_only = account
     for _ in range(10):
@@ -71,7 +71,7 @@ def test_either_purse_is_enough() -> None:
     assert pure_only.remaining["pure"] == 0
     many = account
     for _ in range(500):
-        many = many.charge(sf.Curve.laplace(180))  # Σε = 2.8: only the Rényi purse can hold it
+        many = many.charge(sf.Curve.laplace(180))  # Σε = 2.8: only the Rényi currency can hold it
     assert "pure" not in many.remaining
     assert many.remaining["renyi"] > 0
 
@@ -86,7 +86,7 @@ def test_failures_come_from_the_reserve_alone() -> None:
     assert account.affords(sf.Curve.pure("0.001"))
 
 
-def test_one_analytic_gaussian_does_not_fit_the_renyi_purse_but_a_reserve_may_hold_it() -> None:
+def test_one_analytic_gaussian_does_not_fit_the_renyi_currency_but_a_reserve_may_hold_it() -> None:
     one = sf.Curve.gaussian("4.22467888932685")
     assert one.rho() == pytest.approx(0.028014, abs=1e-6)
     assert not sf.Budget(1, 1e-6).affords(one)

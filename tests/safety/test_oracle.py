@@ -190,7 +190,7 @@ AT_THE_LIMITS = Subject(
 )
 SUBJECTS = (FLIGHTS, VISITS, PEOPLE, AT_THE_LIMITS)
 _AGGREGATES = {"filled": "COUNT", "sum": "SUM", "mean": "AVG"}
-WAYS = ("whole", "reweight", "clip-l1", "clip-l2")
+STRATEGIES = ("whole", "reweight", "clip-l1", "clip-l2")
 _UNCOUNTED = ("whole", "reweight")
 """Ways in which units are not counted."""
 
@@ -239,11 +239,11 @@ def _frame(load: Callable[[], Frame]) -> Frame:
     return load()
 
 
-def expected(question: Asked, way: str) -> dict[tuple[Any, ...], list[float | None]]:
+def expected(question: Asked, strategy: str) -> dict[tuple[Any, ...], list[float | None]]:
     """Every group's numbers, with the limits reckoned here."""
     subject = question.subject
     frame = _frame(subject.load)
-    if way != "whole":
+    if strategy != "whole":
         frame = frame[frame[subject.unit].notna()]
     if question.joined:
         frame = frame.merge(AREAS, on="origin")
@@ -255,12 +255,12 @@ def expected(question: Asked, way: str) -> dict[tuple[Any, ...], list[float | No
     frame, keys = frame[kept], [key[kept] for key in keys]
     groups = list(product(*(key.values for key in question.keys)))
     names = list(zip(*keys, strict=True)) if keys else [()] * len(frame)
-    columns = [_measured(question, frame, names, len(groups), way, *each) for each in question.measures]
+    columns = [_measured(question, frame, names, len(groups), strategy, *each) for each in question.measures]
     return {group: [column.get(group, empty) for column, empty in columns] for group in groups}
 
 
 def _measured(
-    question: Asked, frame: Frame, names: list[Any], groups: int, way: str, kind: str, value: Part, only: Part
+    question: Asked, frame: Frame, names: list[Any], groups: int, strategy: str, kind: str, value: Part, only: Part
 ) -> tuple[dict[Any, Any], Any]:
     """A measure's number by group, and that of a group without rows."""
     counted = np.asarray(only.meaning(frame), bool)
@@ -273,10 +273,10 @@ def _measured(
     largest = {"sum": max(abs(low), abs(high)), "mean": high - low}.get(kind, 1)
     rows = pd.DataFrame({f"v{i}": np.where(counted, each, 0.0) for i, each in enumerate(parts)}, index=frame.index)
     rows["g"] = pd.Series(names, index=frame.index, dtype=object)
-    rows["u"] = frame[question.subject.unit] if way != "whole" else 0
+    rows["u"] = frame[question.subject.unit] if strategy != "whole" else 0
     own = [f"v{i}" for i in range(len(parts))]
     limits = question.subject.limits
-    totals = _limited(rows, own, way, limits, groups, largest, units=kind == "units", grouped=bool(question.keys))
+    totals = _limited(rows, own, strategy, limits, groups, largest, units=kind == "units", grouped=bool(question.keys))
     if kind != "mean":
         return dict(zip(totals.index, totals["v0"], strict=True)), 0.0
     a, b = totals["v0"], totals["v1"]
@@ -289,7 +289,7 @@ def _measured(
 def _limited(
     rows: Frame,
     own: list[str],
-    way: str,
+    strategy: str,
     limits: tuple[int, int, int],
     groups: int,
     largest: float,
@@ -299,9 +299,9 @@ def _limited(
 ) -> Frame:
     """Totals by group, each unit cut to its limits."""
     most, reach, per_group = limits[0], min(limits[1], groups), limits[2]
-    if way == "whole":
+    if strategy == "whole":
         return rows.groupby("g")[own].sum()
-    if way == "reweight":
+    if strategy == "reweight":
         weight = (most / rows.groupby("u")["u"].transform("size")).clip(upper=1)
         return rows[own].mul(weight, axis=0).assign(g=rows.g).groupby("g")[own].sum()
     cells = rows.groupby(["u", "g"])[own].agg("max" if units else "sum")
@@ -309,7 +309,7 @@ def _limited(
     size = cells.abs().sum(axis=1)
     cells = cells.mul((cap * largest / size.where(size > 0, 1)).clip(upper=1), axis=0)
     if grouped:
-        power = 1 if way == "clip-l1" else 2
+        power = 1 if strategy == "clip-l1" else 2
         norm = (cells.abs() ** power).sum(axis=1).groupby("u").transform("sum") ** (1 / power)
         full, rest = divmod(total, cap)  # the longest vector of so many rows, so many in a group
         bound = largest * (total if power == 1 else (full * cap**2 + rest**2) ** 0.5)
@@ -347,34 +347,34 @@ def _noiseless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def compare(curators: dict[tuple[str, bool], Curator], seed: int) -> None:
     random = Random(seed)
-    way = random.choice(WAYS)
-    _agree(curators, asked(random, way not in _UNCOUNTED), way, seed)
+    strategy = random.choice(STRATEGIES)
+    _agree(curators, asked(random, strategy not in _UNCOUNTED), strategy, seed)
 
 
-def _agree(curators: dict[tuple[str, bool], Curator], question: Asked, way: str, seed: object) -> None:
-    proposal = curators[question.subject.name, way != "whole"].sql(question.sql)
-    if way != "whole":
-        proposal = proposal.limit(strategy=way)
-    noise: dict[str, Any] = {"delta": "1e-9", "mechanism": sf.Gaussian} if way == "clip-l2" else {}
+def _agree(curators: dict[tuple[str, bool], Curator], question: Asked, strategy: str, seed: object) -> None:
+    proposal = curators[question.subject.name, strategy != "whole"].sql(question.sql)
+    if strategy != "whole":
+        proposal = proposal.limit(strategy=strategy)
+    noise: dict[str, Any] = {"delta": "1e-9", "mechanism": sf.Gaussian} if strategy == "clip-l2" else {}
     answer = proposal.release(epsilon=1, fresh=True, **noise)
-    width, found = len(question.keys), expected(question, way)
+    width, found = len(question.keys), expected(question, strategy)
     shown = {row[:width] for row in answer.rows}
     assert shown <= set(found), (seed, question.sql)
     assert all(not any(numbers) for group, numbers in found.items() if group not in shown)  # impossible: day 2 is odd
-    assert answer.receipt.strategy == way
+    assert answer.receipt.strategy == strategy
     for row in answer.rows:
         for (kind, value, _), got, wanted in zip(question.measures, row[width:], found[row[:width]], strict=True):
-            place = (seed, way, question.sql, row, wanted)
+            place = (seed, strategy, question.sql, row, wanted)
             assert (got is None) == (wanted is None), place
             if got is not None and wanted is not None:
-                assert abs(got - wanted) <= _slack(way, kind, value), place
+                assert abs(got - wanted) <= _slack(strategy, kind, value), place
 
 
-def _slack(way: str, kind: str, value: Part) -> float:
+def _slack(strategy: str, kind: str, value: Part) -> float:
     """Fractions of a row round toward zero, at most one part in 2^17 of a row each; whole results are shown rounded."""
     size = {"sum": max(map(abs, value.bounds)), "mean": value.bounds[1] - value.bounds[0]}.get(kind, 1)
-    rounding = 0.0 if way == "whole" else 0.1 * size if kind != "mean" else 0.001 * size
-    return rounding + (1e-9 * size if kind == "mean" or way == "whole" else 0.5)
+    rounding = 0.0 if strategy == "whole" else 0.1 * size if kind != "mean" else 0.001 * size
+    return rounding + (1e-9 * size if kind == "mean" or strategy == "whole" else 0.5)
 
 
 @pytest.mark.timeout(3600)
@@ -386,21 +386,21 @@ def test_answers_without_noise_equal_an_independent_reckoning(
 
 
 @pytest.mark.parametrize(
-    ("kind", "way"),
+    ("kind", "strategy"),
     [
-        (kind, way)
+        (kind, strategy)
         for kind in ("rows", "sum", "mean", "units")
-        for way in WAYS
-        if kind != "units" or way not in _UNCOUNTED
+        for strategy in STRATEGIES
+        if kind != "units" or strategy not in _UNCOUNTED
     ],
 )
 @pytest.mark.parametrize("grouped", [True, False])
 def test_units_at_the_limits_and_one_beyond(
-    curators: dict[tuple[str, bool], Curator], kind: str, way: str, grouped: bool
+    curators: dict[tuple[str, bool], Curator], kind: str, strategy: str, grouped: bool
 ) -> None:
     keys = AT_THE_LIMITS.keys[:1] if grouped else ()
     measures = tuple((kind, value, _ALL) for value in AT_THE_LIMITS.values)
-    _agree(curators, Asked(AT_THE_LIMITS, _ALL, keys, measures, joined=False), way, "limits")
+    _agree(curators, Asked(AT_THE_LIMITS, _ALL, keys, measures, joined=False), strategy, "limits")
 
 
 def test_samples_of_units_at_the_limits_and_one_beyond(curators: dict[tuple[str, bool], Curator]) -> None:
@@ -420,7 +420,7 @@ def test_samples_of_units_at_the_limits_and_one_beyond(curators: dict[tuple[str,
 def test_the_reckoning_tells_limits_apart(curators: dict[tuple[str, bool], Curator]) -> None:
     """The limits bite on these tables: one taken for another would not pass."""
     question = Asked(FLIGHTS, _ALL, (FLIGHTS.keys[0],), (("rows", FLIGHTS.values[0], _ALL),), joined=False)
-    found = {way: [numbers[0] for numbers in expected(question, way).values()] for way in WAYS}
+    found = {strategy: [numbers[0] for numbers in expected(question, strategy).values()] for strategy in STRATEGIES}
     for first, second in (("whole", "reweight"), ("reweight", "clip-l1"), ("clip-l1", "clip-l2")):
         assert max(abs(a - b) for a, b in zip(found[first], found[second], strict=True)) > 1  # type: ignore[operator]
     assert curators

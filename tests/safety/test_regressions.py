@@ -55,9 +55,9 @@ def _asked(text: str, rows: list[dict[str, Any]] | None = None, **how: Any) -> Q
     return question(DuckDB(policy), policy, text)
 
 
-def _totals(asked: Question, way: Strategy | None = None) -> list[tuple[Fraction, ...]]:
+def _totals(asked: Question, strategy: Strategy | None = None) -> list[tuple[Fraction, ...]]:
     """Exact numbers, in the measures' own terms."""
-    bounded = next(each for each in asked.options if way in (None, each.strategy))
+    bounded = next(each for each in asked.options if strategy in (None, each.strategy))
     values = [each.unit_value for each in bounded.measures for _ in range(each.coordinates)]
     found = tuples(asked._context.engine.read(GroupTotals(bounded, asked.groups), 7))
     return [tuple(total * each for total, each in zip(row, values, strict=True)) for row in found]
@@ -133,8 +133,8 @@ def test_rows_without_an_owner_are_nobodys() -> None:
     """PipelineDP: NaN ids counted as a thousand units."""
     rows = [_ROW, *[{**_ROW, "who": float("nan")}] * 1000, *[{**_ROW, "who": None}] * 10]
     text = "SELECT COUNT(DISTINCT who), COUNT(*) FROM people"
-    for way in (Strategy.CLIP_L1, Strategy.SAMPLE):
-        assert _totals(_asked(text, rows), way) == [(1, 1)]
+    for strategy in (Strategy.CLIP_L1, Strategy.SAMPLE):
+        assert _totals(_asked(text, rows), strategy) == [(1, 1)]
 
 
 def test_zero_and_minus_zero_are_one_unit() -> None:

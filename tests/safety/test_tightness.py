@@ -84,20 +84,20 @@ Claim = Callable[[Bounded], Bounded]
 
 
 def worst(
-    asked: str, way: Strategy, claim: Claim, *, relation: str = "add-remove", per_group: int | None = None
+    asked: str, strategy: Strategy, claim: Claim, *, relation: str = "add-remove", per_group: int | None = None
 ) -> Change:
     """The largest share of the claim that any pair of the tables reaches, in each norm, over all measures."""
-    return _worst(_opened(way is not Strategy.WHOLE), asked, way, claim, relation, per_group)
+    return _worst(_opened(strategy is not Strategy.WHOLE), asked, strategy, claim, relation, per_group)
 
 
 def _worst(
-    tables: dict[str, DuckDB], asked: str, way: Strategy, claim: Claim, relation: str, per_group: int | None
+    tables: dict[str, DuckDB], asked: str, strategy: Strategy, claim: Claim, relation: str, per_group: int | None
 ) -> Change:
     engine = tables[""]
     plan = question(engine, engine._policy, asked)
     limits = plan.limits.tighten(None, None, per_group)
     made = boundings(plan.query.plan, limits, len(plan.groups))
-    claimed = claim(for_neighbours(next(each for each in made if each.strategy is way), Neighbours(relation)))
+    claimed = claim(for_neighbours(next(each for each in made if each.strategy is strategy), Neighbours(relation)))
     totals = {name: tuples(each.read(GroupTotals(claimed, plan.groups), 7)) for name, each in tables.items()}
     names = [name for name in tables if name]
     pairs = [("", name) for name in names] if relation == "add-remove" else list(combinations(names, 2))
@@ -137,32 +137,32 @@ GROUPED_AGE = "SELECT region, SUM(age) FROM people GROUP BY region"
 DISTINCT = "SELECT region, COUNT(DISTINCT who) FROM people GROUP BY region"
 JOINED = "SELECT COUNT(*) FROM people JOIN places USING (region)"
 UNITS = [
-    (asked, way)
+    (asked, strategy)
     for asked in (COUNT, SUM, MEAN, GROUPED, GROUPED_SUM, GROUPED_AGE, DISTINCT)
-    for way in (Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2, Strategy.SAMPLE)
-    if (asked, way) != (DISTINCT, Strategy.REWEIGHT)
+    for strategy in (Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2, Strategy.SAMPLE)
+    if (asked, strategy) != (DISTINCT, Strategy.REWEIGHT)
 ]
 
 
-def _norm(way: Strategy) -> str:
+def _norm(strategy: Strategy) -> str:
     """The norm that the noise is calibrated to."""
-    return "squares" if way is Strategy.CLIP_L2 else "l1"
+    return "squares" if strategy is Strategy.CLIP_L2 else "l1"
 
 
-@pytest.mark.parametrize(("asked", "way"), UNITS)
-def test_claims_are_reached_when_a_unit_is_added(asked: str, way: Strategy) -> None:
+@pytest.mark.parametrize(("asked", "strategy"), UNITS)
+def test_claims_are_reached_when_a_unit_is_added(asked: str, strategy: Strategy) -> None:
     """Up to rounding toward zero."""
-    reached = worst(asked, way, honest)
+    reached = worst(asked, strategy, honest)
     assert reached.worst <= 1
-    assert getattr(reached, _norm(way)) > 0.999
+    assert getattr(reached, _norm(strategy)) > 0.999
 
 
-@pytest.mark.parametrize(("asked", "way"), [each for each in UNITS if "GROUP BY" in each[0]])
-def test_claims_are_reached_when_a_unit_is_replaced(asked: str, way: Strategy) -> None:
+@pytest.mark.parametrize(("asked", "strategy"), [each for each in UNITS if "GROUP BY" in each[0]])
+def test_claims_are_reached_when_a_unit_is_replaced(asked: str, strategy: Strategy) -> None:
     """By two units that share no group."""
-    reached = worst(asked, way, honest, relation="replace")
+    reached = worst(asked, strategy, honest, relation="replace")
     assert reached.worst <= 1
-    assert getattr(reached, _norm(way)) > 0.999
+    assert getattr(reached, _norm(strategy)) > 0.999
 
 
 @pytest.mark.parametrize("asked", [COUNT, SUM, MEAN, JOINED])
@@ -174,19 +174,19 @@ def test_claims_are_reached_when_every_row_is_a_unit(asked: str, relation: str) 
     assert reached.l1 == 1 or relation == "replace"
 
 
-@pytest.mark.parametrize(("asked", "way"), [each for each in UNITS if "GROUP BY" not in each[0]])
-def test_no_claim_is_exceeded_when_a_unit_is_replaced(asked: str, way: Strategy) -> None:
+@pytest.mark.parametrize(("asked", "strategy"), [each for each in UNITS if "GROUP BY" not in each[0]])
+def test_no_claim_is_exceeded_when_a_unit_is_replaced(asked: str, strategy: Strategy) -> None:
     """In one group, and in both directions of a value's range, at the limits and one beyond."""
-    assert worst(asked, way, honest, relation="replace").worst <= 1
+    assert worst(asked, strategy, honest, relation="replace").worst <= 1
 
 
-@pytest.mark.parametrize(("asked", "way"), UNITS)
-def test_half_a_claim_is_caught(asked: str, way: Strategy) -> None:
-    assert getattr(worst(asked, way, halved), _norm(way)) > 1.9
+@pytest.mark.parametrize(("asked", "strategy"), UNITS)
+def test_half_a_claim_is_caught(asked: str, strategy: Strategy) -> None:
+    assert getattr(worst(asked, strategy, halved), _norm(strategy)) > 1.9
 
 
 @pytest.mark.parametrize(
-    ("asked", "way", "limit"),
+    ("asked", "strategy", "limit"),
     [
         (COUNT, Strategy.REWEIGHT, "rows"),
         (GROUPED, Strategy.REWEIGHT, "rows"),
@@ -199,8 +199,8 @@ def test_half_a_claim_is_caught(asked: str, way: Strategy) -> None:
         (DISTINCT, Strategy.CLIP_L2, "groups"),
     ],
 )
-def test_a_limit_off_by_one_is_caught(asked: str, way: Strategy, limit: str) -> None:
-    assert worst(asked, way, generous(limit), per_group=1 if limit == "groups" else None).worst > 1
+def test_a_limit_off_by_one_is_caught(asked: str, strategy: Strategy, limit: str) -> None:
+    assert worst(asked, strategy, generous(limit), per_group=1 if limit == "groups" else None).worst > 1
 
 
 def one_more(compared: str) -> Callable[[DuckDB, Statement], str]:
@@ -229,15 +229,15 @@ SLIPS = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "way", "compared"), SLIPS)
+@pytest.mark.parametrize(("asked", "strategy", "compared"), SLIPS)
 def test_a_statement_that_lets_one_row_more_pass_is_caught(
-    monkeypatch: pytest.MonkeyPatch, asked: str, way: Strategy, compared: str
+    monkeypatch: pytest.MonkeyPatch, asked: str, strategy: Strategy, compared: str
 ) -> None:
     """Only a unit with exactly one row, or one group, more than a limit sees some of these; when it is replaced, only
     by one that shares no group with it."""
     monkeypatch.setattr(DuckDB, "_written", one_more(compared))
-    assert worst(asked, way, honest).worst > 1
-    assert "GROUP BY" not in asked or worst(asked, way, honest, relation="replace").worst > 1
+    assert worst(asked, strategy, honest).worst > 1
+    assert "GROUP BY" not in asked or worst(asked, strategy, honest, relation="replace").worst > 1
 
 
 def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +265,11 @@ def test_a_missing_clamp_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Except by clipping, which cuts a unit's vector to its norm whatever it holds."""
     monkeypatch.setattr(scan, "_clamped", lambda sql, *_: sql)
     tables = _tables(units=True)
-    reached = {way: _worst(tables, SUM, way, honest, "add-remove", None).l1 for way in Strategy if way.name != "WHOLE"}
+    reached = {
+        strategy: _worst(tables, SUM, strategy, honest, "add-remove", None).l1
+        for strategy in Strategy
+        if strategy.name != "WHOLE"
+    }
     assert reached[Strategy.REWEIGHT] > 1000
     assert reached[Strategy.SAMPLE] > 1000
     assert reached[Strategy.CLIP_L1] <= 1
@@ -274,15 +278,15 @@ def test_a_missing_clamp_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("asked", [GROUPED, GROUPED_SUM, DISTINCT])
-@pytest.mark.parametrize("way", [Strategy.CLIP_L1, Strategy.SAMPLE])
-def test_replace_treated_as_add_remove_is_caught(asked: str, way: Strategy) -> None:
+@pytest.mark.parametrize("strategy", [Strategy.CLIP_L1, Strategy.SAMPLE])
+def test_replace_treated_as_add_remove_is_caught(asked: str, strategy: Strategy) -> None:
     def careless(bounded: Bounded) -> Bounded:
         halves = [each.sensitivity for each in bounded.measures]
         mistaken = [Sensitivity(s.groups, s.per_group, s.total / 2, s.squares / 2, s.neighbours) for s in halves]
         pairs = zip(bounded.measures, mistaken, strict=True)
         return replace(bounded, measures=tuple(replace(each, sensitivity=claim) for each, claim in pairs))
 
-    assert worst(asked, way, careless, relation="replace").l1 > 1.9
+    assert worst(asked, strategy, careless, relation="replace").l1 > 1.9
 
 
 def test_a_join_may_multiply_a_row() -> None:

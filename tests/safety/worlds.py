@@ -289,14 +289,14 @@ def _qualified(sql: str, labelled: bool) -> str:
 
 def _source(random: Random, selected: list[str], joined: list[str]) -> list[str]:
     columns = "region, age, cost, flag, code, day, note"
-    way = random.choice(("plain", "plain", "subquery", "with", "redefined"))
+    form = random.choice(("plain", "plain", "subquery", "with", "redefined"))
     changed = columns.replace("age", "age + 1 AS age").replace("cost", "cost * 2 AS cost")
-    inner = f"SELECT {changed if way == 'redefined' else columns} FROM people"
+    inner = f"SELECT {changed if form == 'redefined' else columns} FROM people"
     inner += f" WHERE {random.choice(PREDICATES)}" if random.random() < 0.5 else ""
     counted = any("DISTINCT" in each for each in selected)
-    if way == "plain" or counted:
+    if form == "plain" or counted:
         head, origin = "", "people AS p"
-    elif way == "with":
+    elif form == "with":
         head, origin = f"WITH w AS ({inner}) ", "w AS p"
     else:
         head, origin = "", f"({inner}) AS p"

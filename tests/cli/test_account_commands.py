@@ -106,35 +106,35 @@ def test_history_before_anything_is_asked(policy: Path) -> None:
     assert not (policy.parent / "sfumato.ledger").exists()
 
 
-def test_books_need_no_data(asked: Path) -> None:
+def test_budget_and_history_need_no_data(asked: Path) -> None:
     asked.with_name("flights.parquet").unlink()
     assert run("budget", asked).exit_code == 0
     assert run("history", asked).exit_code == 0
 
 
 def test_a_whole_ledger_verifies_and_a_damaged_one_is_named(asked: Path) -> None:
-    book = asked.parent / "sfumato.ledger"
-    good = run("ledger", "verify", book)
+    ledger = asked.parent / "sfumato.ledger"
+    good = run("ledger", "verify", ledger)
     assert good.exit_code == 0
     assert good.stdout == "5 lines, all as they were written\n"
-    with sqlite3.connect(book) as connection:
+    with sqlite3.connect(ledger) as connection:
         for (trigger,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {trigger}")
         (table,) = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%question%'")
         connection.execute(f"UPDATE {table[0]} SET question = 'SELECT 1' WHERE number = 4")
     connection.close()
-    bad = run("ledger", "verify", book)
+    bad = run("ledger", "verify", ledger)
     assert bad.exit_code == 5
     assert "line 4" in bad.stderr
     assert run("query", asked, COUNTS, "--fresh", "--epsilon", "0.1").exit_code == 5
 
 
 def test_a_ledger_is_exported_in_every_form(asked: Path, tmp_path: Path) -> None:
-    book = asked.parent / "sfumato.ledger"
+    ledger = asked.parent / "sfumato.ledger"
     for form in ("json", "csv", "arrow"):
         out = tmp_path / f"lines.{form}"
-        assert run("ledger", "export", book, out, "--format", form).exit_code == 0
-        assert run("ledger", "export", book, out, "--format", form).exit_code == 5, "never overwritten"
+        assert run("ledger", "export", ledger, out, "--format", form).exit_code == 0
+        assert run("ledger", "export", ledger, out, "--format", form).exit_code == 5, "never overwritten"
     assert len(json.loads((tmp_path / "lines.json").read_text())) == 5
     with (tmp_path / "lines.csv").open() as file:
         assert [row["kind"] for row in csv.DictReader(file)][3] == "charge"
