@@ -53,6 +53,26 @@ def opened(tmp_path: Path) -> Iterator[Open]:
         each.close()
 
 
+def test_a_public_table_joined_by_the_name_lists_the_groups(opened: Open) -> None:
+    """USING makes both columns one: no value is looked for, in SQL and in Python, and no δ is needed."""
+    curator = opened()
+    listed = curator.sql("SELECT cities.city, COUNT(*) AS n FROM visits JOIN cities USING (city) GROUP BY cities.city")
+    plain = [
+        curator.sql("SELECT city, COUNT(*) AS n FROM visits JOIN cities USING (city) GROUP BY city"),
+        curator.sql("SELECT CITY, COUNT(*) AS n FROM cities JOIN visits USING (City) GROUP BY ALL"),
+        curator.sql("SELECT city, COUNT(*) AS n FROM (SELECT * FROM visits JOIN cities USING (city)) GROUP BY city"),
+        curator.table("visits").join("cities", on="city").group_by("city").agg(n=sf.count()),
+    ]
+    assert {each.identity for each in plain} == {listed.identity}
+    assert [row[0] for row in plain[0].release(epsilon=1).rows] == ["Bonn", "Oslo", "Rome"]
+    for text in (
+        "SELECT city, COUNT(*) AS n FROM visits LEFT JOIN cities USING (city) GROUP BY city",
+        "SELECT visits.city, COUNT(*) AS n FROM visits JOIN cities USING (city) GROUP BY visits.city",
+    ):
+        with pytest.raises(sf.Unsupported, match="takes an ε and a δ"):
+            curator.sql(text).release(epsilon=1)
+
+
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("every_row", [False, True])
 def test_large_groups_are_shown_by_value_and_lonely_ones_are_not(opened: Open, every_row: bool, relation: str) -> None:

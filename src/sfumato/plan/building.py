@@ -38,7 +38,7 @@ from sfumato.plan.fragments import (
     told,
 )
 from sfumato.plan.nodes import Query
-from sfumato.plan.rows import Rows, rows
+from sfumato.plan.rows import Rows, rows, unlisted
 from sfumato.plan.sql import query
 from sfumato.plan.sql_expressions import expression
 from sfumato.plan.text import fragment
@@ -195,7 +195,8 @@ def join(source: Selection, other: Selection | str, on: On, *, left: bool) -> Se
         clause.set("on", condition)
         tree = source.tree.copy()
         tree.append("joins", clause)
-        return source.then(step, tree, _both_sides(source, right, same))
+        listed = _listed(source, right, same) if right.table.public and not left else {}
+        return source.then(step, tree, {**_both_sides(source, right, same), **listed})
 
 
 def _side(catalog: Catalog, other: Selection | str) -> _Side:
@@ -266,6 +267,13 @@ def _both_sides(source: Selection, right: _Side, same: Sequence[str]) -> Names:
             rule = f"{ours[key][0]} was derived, and is a column of the joined table too"
             raise Unsupported("duplicate-column", rule, fix="derive it under another name")
     return {key: each for key, each in {**ours, **theirs}.items() if key not in twice}
+
+
+def _listed(source: Selection, right: _Side, same: Sequence[str]) -> Names:
+    """What is the same on both sides is the public column where the private one declares no values, as in SQL."""
+    known = {name.lower(): domain for name, domain in source.columns.items()}
+    both = [key for key in map(str.lower, same) if key in known and key in right.names]
+    return {key: right.names[key] for key in both if unlisted(known[key])}
 
 
 def union_all(source: Selection, other: Selection) -> Selection:

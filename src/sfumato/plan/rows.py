@@ -47,7 +47,7 @@ from sfumato.plan.unit_joins import (
     united_selects,
     with_names,
 )
-from sfumato.policy import Type
+from sfumato.policy import Domain, Type
 
 MOST_JOINS = 16
 MOST_LEVELS = 40
@@ -451,9 +451,27 @@ def _beside_public(left: Rows, right: Public, node: exp.Join, *, swapped: bool =
         left,
         relation=join,
         scope={**left.scope, right.alias: _named(join.joined)},
-        merged=left.merged | {(right.alias, name) for name in using},
+        merged=left.merged | {_hidden(left, right, name, outer=join.outer) for name in using},
         public=left.public | {right.alias.lower()},
     )
+
+
+def unlisted(domain: Domain) -> bool:
+    """Whether nobody declared what a column may hold."""
+    return domain.values is None and domain.range is None
+
+
+def _hidden(left: Rows, right: Public, name: str, *, outer: bool) -> tuple[str, str]:
+    """The side of USING that a plain name does not stand for. Both are equal, unless rows without a match are kept; the
+    public one lists its values, which makes them groups where the private one declares none.
+    """
+    made = left.resolve(None, name)
+    if not outer and unlisted(made.domain):
+        for alias, columns in left.scope.items():
+            for column, known in columns.items():
+                if known == made and column.lower() == name.lower():
+                    return alias, column
+    return right.alias, name
 
 
 def _beside_private(left: Rows, right: Rows, node: exp.Join) -> Rows:
