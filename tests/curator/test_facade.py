@@ -39,6 +39,9 @@ def test_what_is_left_is_told_with_and_without_the_data(policy: Path, flights: s
     assert isinstance(mine, Standing)
     with pytest.raises(sf.InvalidParameter, match="an analyst of the policy"):
         flights.standing("bob")
+    with pytest.raises(sf.InvalidParameter) as refused:
+        flights.as_analyst("bob")
+    assert refused.value.fix == "name one of ana, or add [analysts.<name>] to the policy"
 
 
 def test_what_was_asked_is_told_with_and_without_the_data(policy: Path, flights: sf.Curator) -> None:

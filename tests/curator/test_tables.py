@@ -152,3 +152,9 @@ def test_an_analyst_builds_questions_too(flights: sf.Curator) -> None:
     counts = flights.as_analyst("ana").table("flights").agg(n=sf.count())
     counts.release(epsilon=1)
     assert [line.analyst for line in flights.history("ana")][:1] == ["ana"]
+
+
+def test_a_name_with_spaces_is_told_its_quotes(flights: sf.Curator) -> None:
+    with pytest.raises(sf.Unsupported) as refused:
+        flights.table("flights").group_by("delay minutes")
+    assert "names with spaces stand within double quotes" in refused.value.fix

@@ -125,7 +125,9 @@ class Curator:
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""
         if name not in self.policy.analysts:
-            raise InvalidParameter("name", name, "an analyst of the policy", fix="add [analysts.<name>] to the policy")
+            known = f"name one of {', '.join(self.policy.analysts)}, or " if self.policy.analysts else ""
+            fix = f"{known}add [analysts.<name>] to the policy"
+            raise InvalidParameter("name", name, "an analyst of the policy", fix=fix)
         self._context.account.analyst(name, share=self.policy.analysts[name])
         view = object.__new__(Curator)
         view.__dict__.update(self.__dict__)

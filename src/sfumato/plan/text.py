@@ -190,7 +190,7 @@ def _not_sql(error: SqlglotError) -> Unsupported:
     return Unsupported(
         "not-sql",
         "this is not SQL that can be read",
-        fix="look for a missing comma, quote or parenthesis near the place",
+        fix="look for a missing comma, quote or parenthesis there; names with spaces stand within double quotes",
         line=facts[0].get("line"),
         column=facts[0].get("col"),
     )

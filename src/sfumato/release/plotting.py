@@ -82,7 +82,8 @@ def _bars(data: ChartData, altair: Any, *, labelled: bool) -> Any:
     base = altair.Chart(altair.Data(values=rows), title=_title(data, count, altair), width=280, height=step * count)
     axis = altair.Axis(**_axis(data, count), **({} if labelled else _BARE))
     place = altair.Y("row:O", scale=altair.Scale(domain=list(range(count))), axis=axis)
-    bars = base.mark_bar(color=_BAR, size=0.7 * step).encode(y=place, x=altair.X("value:Q", title=None))
+    amount = altair.X("value:Q", title=None, axis=altair.Axis(labelOverlap=True, labelSeparation=8))
+    bars = base.mark_bar(color=_BAR, size=0.7 * step).encode(y=place, x=amount)
     reach = base.mark_rule(color=_ERROR, strokeWidth=min(2, step / 4)).encode(y=place, x="low:Q", x2="high:Q")
     ends = [
         base.mark_tick(color=_ERROR, size=0.4 * step, thickness=min(2, step / 4)).encode(y=place, x=f"{end}:Q")
