@@ -191,7 +191,7 @@ def cleaned(cell: Cell, domain: Domain, choices: str | None = None) -> str:
 
 
 def cleaned_items(cell: Cell, column: ListColumn, choices: str | None = None) -> str:
-    """Clean the first items of a list, each as its domain says."""
+    """Give the first items of a list, each cleaned as its domain says."""
     assert cell.item is not None
     made = cleaned(cell.item, column.items, choices)
     return f"list_transform(list_slice({cell.sql}, 1, {column.most_items}), lambda {cell.item.sql}: {made})"
