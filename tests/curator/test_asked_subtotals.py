@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import sfumato as sf
-from sfumato.curator.listings import Listing
+from sfumato.curator.declared_values import DeclaredValues
 
 POLICY = """
 [unit]
@@ -101,6 +101,7 @@ def test_a_forecast_is_of_the_widest_total_and_explain_names_it(hotel: sf.Curato
 def test_an_outer_select_is_free_once_the_inner_one_is_bought(hotel: sf.Curator) -> None:
     inner = "SELECT city, COUNT(*) AS n FROM stays GROUP BY city"
     bought = dict(hotel.sql(inner).release(epsilon=1).rows)
+    last = 1 + sum(each > min(bought.values()) for each in bought.values())  # two noisy counts may be equal
     for text, wanted in (
         (
             f"SELECT SUM(n) AS n, MAX(n) AS most, COUNT(*) AS k FROM ({inner})",
@@ -108,7 +109,7 @@ def test_an_outer_select_is_free_once_the_inner_one_is_bought(hotel: sf.Curator)
         ),
         (f"SELECT AVG(n) AS n FROM ({inner}) WHERE city <> 'Ulm'", ((bought["Bonn"] + bought["Kiel"]) / 2,)),
         (f"WITH t AS ({inner}) SELECT n FROM t WHERE city = 'Kiel'", (bought["Kiel"],)),
-        (f"SELECT RANK() OVER (ORDER BY n DESC) AS r FROM ({inner}) ORDER BY n LIMIT 1", (3,)),
+        (f"SELECT RANK() OVER (ORDER BY n DESC) AS r FROM ({inner}) ORDER BY n LIMIT 1", (last,)),
     ):
         answer = hotel.sql(text).release(epsilon=1)
         assert answer.receipt.free
@@ -128,7 +129,7 @@ def test_declared_values_are_listed_free_and_never_charged(hotel: sf.Curator) ->
     """From the policy alone: the same whatever rows there are, and no line in the ledger."""
     before = [line.kind for line in hotel.history()]
     ask = hotel.sql("SELECT DISTINCT city, month AS m FROM stays WHERE month < 3 ORDER BY m DESC, city")
-    assert isinstance(ask, Listing)
+    assert isinstance(ask, DeclaredValues)
     answer = ask.release()
     assert answer.rows == (("Bonn", 2), ("Kiel", 2), ("Ulm", 2), ("Bonn", 1), ("Kiel", 1), ("Ulm", 1))
     assert ask.price() == 0
@@ -144,5 +145,5 @@ def test_a_listing_reads_no_private_row(hotel: sf.Curator, monkeypatch: pytest.M
     def refuse(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(type(hotel._context.engine), "totals", refuse)
+    monkeypatch.setattr(type(hotel._context.engine), "read", refuse)
     hotel.sql("SELECT DISTINCT city FROM stays").release()
