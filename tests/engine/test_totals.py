@@ -12,6 +12,7 @@ import pytest
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.bounding import Bounded, Limits, Strategy, boundings
+from sfumato.plan.readings import GroupTotals
 from sfumato.plan.sql import parse
 from sfumato.policy import Table
 
@@ -48,8 +49,9 @@ def _reckoned(place: str) -> tuple[int, ...]:
 def test_sums_that_follow_from_others_are_exact() -> None:
     engine = _engine("row")
     bounded = _asked(engine, ASKED, Strategy.WHOLE)
-    assert tuples(engine.totals(bounded, [(each,) for each in PLACES], 0)) == [_reckoned(each) for each in PLACES]
-    assert len(re.findall(r"SUM\(", engine._statement(bounded, 0))) == 6  # four different ones, two of them twice
+    reading = GroupTotals(bounded, tuple((each,) for each in PLACES))
+    assert tuples(engine.read(reading, 0)) == [_reckoned(each) for each in PLACES]
+    assert len(re.findall(r"SUM\(", engine._statement(reading, 0))) == 6  # four different ones, two of them twice
 
 
 @pytest.mark.parametrize("strategy", [Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2, Strategy.SAMPLE])
@@ -57,9 +59,9 @@ def test_units_within_their_limits_are_not_changed(strategy: Strategy) -> None:
     """Whatever the keys are: their codes stand for the texts they are, however these are written."""
     engine = _engine("who", max_rows=50, max_groups=6)
     bounded = _asked(engine, ASKED, strategy)
-    found: Any = tuples(engine.totals(bounded, [(each,) for each in PLACES], 0))
+    found: Any = tuples(engine.read(GroupTotals(bounded, tuple((each,) for each in PLACES)), 0))
     finer = [each.bits for each in bounded.measures for _ in range(each.coordinates)]
-    assert "ENUM" in engine._statement(bounded, 0)
+    assert "ENUM" in engine._statement(GroupTotals(bounded, ()), 0)
     assert found == [tuple(n << bits for n, bits in zip(_reckoned(each), finer, strict=True)) for each in PLACES]
 
 
@@ -71,5 +73,5 @@ def test_codes_are_ordered_as_their_texts_are() -> None:
         columns = {"a": {"values": values}, "b": {"values": ["c", "b|c"]}}
         engine = DuckDB(policy_of(Table("t", pa.table(source), columns, id="who", max_rows=1)))
         bounded = _asked(engine, "SELECT a, b, COUNT(*) FROM t GROUP BY a, b", Strategy.SAMPLE)
-        kept[tuple(tuples(engine.totals(bounded, [("a", "b|c"), ("a|b", "c")], 3)))] += 1
+        kept[tuple(tuples(engine.read(GroupTotals(bounded, (("a", "b|c"), ("a|b", "c"))), 3)))] += 1
     assert kept == {((1,), (0,)): 2}  # "a" before "a|b", in whatever order they are declared
