@@ -37,6 +37,24 @@ city = {{ type = "text" }}
 age = {{ type = "integer", bounds = [0, 110] }}
 cost = {{ type = "real", bounds = [0, 5000], grid = 0.01 }}
 """
+JOINED = """
+[tables.people]
+source = "{people}"
+id = "person"
+max_rows = 1
+
+[tables.people.columns]
+band = {{ values = ["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"] }}
+
+[tables.bills]
+source = "{bills}"
+id = "person"
+max_rows = 10
+
+[tables.bills.columns]
+kind = {{ values = ["k0", "k1", "k2", "k3", "k4"] }}
+"""
+"""Two more tables of the same people: one row each, and five on average."""
 
 GROUPED = "SELECT region, COUNT(*) AS n, SUM(cost) AS cost FROM visits GROUP BY region"
 MEANS = "SELECT region, COUNT(*) AS n, SUM(cost) AS cost, AVG(cost) AS mean FROM visits GROUP BY region"
@@ -52,6 +70,10 @@ TREES = (
     ("per person: AVG of COUNT, of SUM", PER_PERSON, 2),
     ("per person by the first region", f"SELECT region, COUNT(*) AS n FROM ({FIRST}) AS t GROUP BY region", None),
     ("the first visit of each", f"SELECT COUNT(*) AS n, SUM(cost) AS c FROM ({NUMBERED}) AS t WHERE place = 1", None),
+)
+JOINS = (
+    ("visits JOIN people, one row each", "people", "band"),
+    ("visits JOIN bills, five rows each", "bills", "kind"),
 )
 
 
@@ -72,6 +94,20 @@ def make(folder: Path, rows: int, person: str = EVEN) -> Path:
             FROM range({rows}) t(i)) TO '{path}' (FORMAT parquet)"""
         )
     return path
+
+
+def make_joined(folder: Path, rows: int) -> dict[str, Path]:
+    """The tables that visits are joined with."""
+    made = {
+        "people": f"SELECT i AS person, 'b' || (hash(i * 3 + 1) % 8) AS band FROM range({rows // 10}) t(i)",
+        "bills": f"SELECT (hash(i * 77 + 5) % {rows // 10})::BIGINT AS person, 'k' || (hash(i * 3 + 1) % 5) AS kind "
+        f"FROM range({rows // 2}) t(i)",
+    }
+    paths = {name: folder / f"{name}-{rows}.parquet" for name in made}
+    for name, path in paths.items():
+        if not path.exists():
+            duckdb.connect().execute(f"COPY ({made[name]}) TO '{path}' (FORMAT parquet)")
+    return paths
 
 
 def policy(folder: Path, source: Path, *, users: bool, most: int = 20) -> Path:
@@ -117,6 +153,8 @@ def large(folder: Path, rows: int, repeats: int, memory: str | None) -> None:
     for most in (20, 10):  # of ten rows on average: one person in 600 has more than 20, four in ten more than 10
         print(f"each person a unit, of whose rows {most} count:")
         limited(folder, source, most, repeats, memory)
+    print("each person a unit, private tables joined on the person:")
+    joined(folder, source, rows, repeats, memory)
     print("each person a unit, of whose rows 10 count, rows per person by Zipf's law:")
     limited(folder, make(folder, rows, ZIPF), 10, repeats, memory)
 
@@ -146,6 +184,24 @@ def limited(folder: Path, source: Path, most: int, repeats: int, memory: str | N
             show("  COUNT, SUM by 2000 unknown groups", found, plain(CITIES), 20)
         for name, text, target in TREES:
             show(f"  {name}", cpu_seconds(asked(curator, text), repeats), plain(text), target)
+
+
+def joined(folder: Path, source: Path, rows: int, repeats: int, memory: str | None) -> None:
+    """Private tables beside each other, each cut to its own limit, beside the plain join."""
+    paths = make_joined(folder, rows)
+    written = policy(folder, source, users=True)
+    written.write_text(written.read_text() + JOINED.format(**paths))
+    session = duckdb.connect()
+    session.execute("SET threads = 2")
+    with sf.Curator(written, memory=memory) as curator:
+        for name, table, key in JOINS:
+            made = (
+                "SELECT {}, COUNT(*) AS n, SUM(cost) AS c FROM {} AS v JOIN {} AS j ON v.person = j.person GROUP BY 1"
+            )
+            plain = made.format(key, f"'{source}'", f"'{paths[table]}'")
+            theirs = cpu_seconds(lambda text=plain: session.sql(text).fetchall(), repeats)
+            ours = cpu_seconds(asked(curator, made.format(key, "visits", table)), repeats)
+            show(f"  {name}: COUNT, SUM by group", ours, theirs, 3)
 
 
 def small(folder: Path) -> None:

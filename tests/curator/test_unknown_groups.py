@@ -274,3 +274,28 @@ def test_numbers_over_found_groups_say_that_they_leave_out_the_others(opened: Op
     question = opened().sql(text)
     for said in (question.release(**PRICE).warnings, question.error(**PRICE).warnings):
         assert any("what others hold is left out" in each for each in said) is (text != BY_CITY)
+
+
+def test_long_texts_are_not_found_and_the_fix_is_followed(tmp_path: Path) -> None:
+    """Whatever rows hold, what reaches the choice of groups is bounded before the charge."""
+    held = pa.table({"who": list(range(400)), "note": ["x" * 3000] * 400})
+    for length, refused in ((1000, False), (1001, True), (10_000, True)):
+        columns = {"note": sf.Domain("text", max_length=length)}
+        policy = sf.Policy(
+            sf.PrivacyUnit("visitor"),
+            sf.Budget(100, "1e-6"),
+            {"visits": sf.Table("visits", held, columns, id="who", max_rows=1)},
+        )
+        with sf.Curator(policy, tmp_path / f"{length}.ledger") as curator:
+            asked = curator.sql("SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
+            if not refused:
+                assert asked.release(**PRICE).rows[0][0] == "x" * 1000
+                continue
+            before = len(list(curator.history()))
+            with pytest.raises(sf.Unsupported, match="at most 1,000 letters, and note may have more") as error:
+                asked.release(**PRICE)
+            assert len(list(curator.history())) == before
+            fixed = re.search(r"LEFT\(note, 1000\)", str(error.value))
+            assert fixed
+            again = curator.sql(f"SELECT {fixed.group()} AS note, COUNT(*) AS n FROM visits GROUP BY 1")
+            assert again.release(**PRICE).rows[0][0] == "x" * 1000

@@ -16,7 +16,7 @@ from sfumato.plan.bounding import Bounded, boundings
 from sfumato.plan.expressions import Column, Field
 from sfumato.plan.functions import call, literal
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import Count, Sum
+from sfumato.plan.measures import Count, Distinct, Sum
 from sfumato.plan.nodes import Aggregate, Cut, Filter, Relation, Scan, SemiJoin, Union, UnitJoin
 from sfumato.plan.readings import GroupTotals
 from sfumato.policy import Domain, Policy, Table, Type
@@ -157,6 +157,34 @@ def test_rows_of_equal_digest_are_told_apart_by_their_values() -> None:
 
 
 def test_only_units_beyond_the_limit_are_ranked() -> None:
-    (_, rows), (_, heavy), *_ = lowering.statement(bounded(Cut(A, 2), AX), 1).stages
+    (_, heavy), *_ = lowering.statement(bounded(Cut(A, 2), AX), 1).stages
     assert heavy.having is not None
-    assert not any("Rank" in repr(each) for each in (rows, heavy))
+    assert "Rank" not in repr(heavy)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SAMPLE, Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2])
+@pytest.mark.parametrize("limit", [3, 4])
+def test_limits_that_a_tree_proves_are_not_looked_at(strategy: Strategy, limit: int) -> None:
+    """Of two rows beside two there are four: within a limit of four by proof, beyond one of three and cut there."""
+    rows: list[Row] = [(0, 0, 1)] * 2
+    tree = UnitJoin(Cut(A, 2), Cut(B, 2), ((AK, BK),), None, False)
+    plan = Aggregate(tree, (), (Count(), Sum(AX)))
+    made = next(each for each in boundings(plan, Limits(limit, 1, limit), 1) if each.strategy is strategy)
+    # a sample looks at groups, and only the plan knows that there is one
+    engine = DuckDB(policy(rows, rows))
+    assert _read(engine, made)[0] == limit
+    looked_at = {name for name, _ in lowering.statement(made, 1).stages} - {"p0", "p1"}
+    assert bool(looked_at) is (limit == 3 or strategy is Strategy.SAMPLE)
+    engine.close()
+
+
+def test_people_of_several_rows_are_counted_once_where_a_tree_proves_the_limits() -> None:
+    rows: list[Row] = [(0, 0, 1), (0, 0, 1), (1, 0, 1)]
+    tree = UnitJoin(Cut(A, 2), Cut(B, 2), ((AK, BK),), None, False)
+    plan = Aggregate(tree, (AK,), (Distinct(), Count()))
+    engine = DuckDB(policy(rows, rows))
+    for made in boundings(plan, Limits(4, 4, 4), 4):
+        bits = [each.bits for each in made.measures]
+        ((people, count),) = tuples(engine.read(GroupTotals(made, ((0,),)), 7))
+        assert (people >> bits[0], count >> bits[1]) == (2, 5), made.strategy
+    engine.close()

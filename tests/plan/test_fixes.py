@@ -383,6 +383,21 @@ QUESTIONS = [
         "LAG(x, 1)",
         "SELECT AVG(s) FROM (SELECT LAG(age, 1) OVER (PARTITION BY patient_id ORDER BY day) AS s FROM visits)",
     ),
+    (
+        "SELECT COUNT(*) FROM (SELECT age FROM visits QUALIFY age > 3)",
+        "use WHERE",
+        "SELECT COUNT(*) FROM (SELECT age FROM visits WHERE age > 3)",
+    ),
+    (
+        f"SELECT COUNT(*) FROM (SELECT COUNT(*) AS n {BY_UNIT} QUALIFY n > 3)",
+        "use HAVING",
+        f"SELECT COUNT(*) FROM (SELECT COUNT(*) AS n {BY_UNIT} HAVING COUNT(*) > 3)",
+    ),
+    (
+        "SELECT COUNT(*) FROM (SELECT RANK(age) OVER (PARTITION BY patient_id ORDER BY day) AS n FROM visits)",
+        "RANK() OVER (…)",
+        "SELECT COUNT(*) FROM (SELECT RANK() OVER (PARTITION BY patient_id ORDER BY day) AS n FROM visits)",
+    ),
 ]
 FURTHER = [
     (

@@ -86,8 +86,6 @@ def test_a_sum_beyond_64_bits_is_refused() -> None:
 
 
 REFUSED = (
-    "SELECT AVG(n) FROM (SELECT region, COUNT(*) AS n FROM visits GROUP BY region)",
-    "SELECT AVG(n) FROM (SELECT COUNT(*) AS n FROM visits)",
     "SELECT AVG(s) FROM (SELECT SUM(age) OVER (PARTITION BY region) AS s FROM visits)",
     "SELECT AVG(s) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY patient_id) AS s FROM visits)",
     "SELECT AVG(s) FROM (SELECT FIRST(age) AS s FROM visits GROUP BY patient_id)",

@@ -13,7 +13,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, half_widths
-from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, without_delta
+from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding
 from sfumato.plan.canonical import digest
@@ -103,6 +103,7 @@ class Question:
         found: tuple[Bounded, ...]
         if self.found:
             self._require_no_subtotals()
+            require_short(self.query, self.found)
             found = (found_bounding(self.query.plan, self.limits),)
         else:
             found = boundings(self.query.plan, self.limits, len(self.groups))

@@ -8,6 +8,7 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.expressions import Field, columns
 from sfumato.plan.nodes import Query
 from sfumato.plan.words import words
+from sfumato.policy.domains import MOST_LETTERS
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import Number, percent
 from sfumato.release.prices import Price
@@ -26,6 +27,17 @@ def without_delta(query: Query, found: tuple[int, ...], catalog: Catalog) -> str
         if named:
             return f"join the public table {table.name} and group by {table.name}.{named[0]}, which lists its values"
     return "declare the values in the policy, or join a public table that lists them and group by its column"
+
+
+def require_short(query: Query, found: tuple[int, ...]) -> None:
+    """Refuse keys of long texts: every one that rows hold is handed over before some of them are chosen."""
+    for index in found:
+        key = query.plan.keys[index]
+        if key.domain.letters > MOST_LETTERS:
+            shown = words(key)
+            rule = f"a group that is found in the data has at most {MOST_LETTERS:,} letters, and {shown} may have more"
+            fix = f"group by LEFT({shown}, {MOST_LETTERS}), or declare a max_length of {MOST_LETTERS} in the policy"
+            raise Unsupported("long-unknown-keys", rule, fix=fix)
 
 
 def require_delta(keys: str, price: Price, budget: Budget, other: str) -> None:

@@ -70,14 +70,16 @@ def statement(bounded: Bounded, key: int) -> Statement:
     sample.
     """
     relations = RelationLowering(key)
-    limited = _limited(bounded, _rows(bounded, relations), key)
+    limited = _limited(bounded, _rows(bounded, relations), relations, key)
     return replace(limited, stages=(*relations.stages, *limited.stages))
 
 
-def _limited(bounded: Bounded, rows: _Rows, key: int) -> Statement:
+def _limited(bounded: Bounded, rows: _Rows, relations: RelationLowering, key: int) -> Statement:
     if bounded.strategy is Strategy.WHOLE:
         return _whole(rows)
-    coded = _coded(bounded, rows)
+    if _never_beyond(bounded):
+        return Statement((), _uncorrected(bounded, rows))
+    coded = _computed_once(bounded, _coded(bounded, rows), relations)
     sampled = bounded.strategy is Strategy.SAMPLE
     limited = _sample(bounded, coded, key) if sampled else _LOWERINGS[bounded.strategy](bounded, coded)
     return _decoded(coded, limited)
@@ -92,9 +94,10 @@ def found(reading: FoundTotals, key: int) -> Statement:
     bounded, relations = reading.bounded, RelationLowering(key)
     rows = _rows(bounded, relations)
     if reading.others and bounded.strategy is Strategy.SAMPLE:
-        totals = _crossed(bounded, rows, [f"k{index}" for index in reading.found], key)
+        own = _computed_once(bounded, rows, relations)
+        totals = _crossed(bounded, own, [f"k{index}" for index in reading.found], key)
     else:
-        totals = _limited(bounded, rows, key)
+        totals = _limited(bounded, rows, relations, key)
     return _held(rows, Statement((*relations.stages, *totals.stages), totals.result))
 
 
@@ -102,7 +105,7 @@ def marginals(reading: Marginals, key: int) -> Statement:
     """Add up the total of every combination of cells that some row is in, of 64 bits."""
     relations = RelationLowering(key)
     rows = _rows(reading.bounded, relations)
-    totals = _limited(reading.bounded, rows, key)
+    totals = _limited(reading.bounded, rows, relations, key)
     return _held(rows, Statement((*relations.stages, *totals.stages), totals.result))
 
 
@@ -113,6 +116,8 @@ def values(reading: ValueCounts, key: int) -> Statement:
     """
     bounded, relations = reading.bounded, RelationLowering(key)
     rows = _rows(bounded, relations)
+    if bounded.strategy is not Strategy.WHOLE:
+        rows = _computed_once(bounded, rows, relations)
     value, one = rows.values
     by_value = replace(rows, keys=(*rows.keys, value), kinds=(*rows.kinds, Type.INTEGER), values=(one,))
     if bounded.strategy is Strategy.WHOLE:
@@ -287,14 +292,29 @@ def _beyond(rows: _Rows, columns: Columns) -> Select:
     return Select(columns, rows.select, joins=(Join(Named("h"), "h", same_unit),))
 
 
-def _corrected(bounded: Bounded, rows: _Rows, stages: Stages, correction: Select) -> Statement:
-    """Add up the totals of all rows as they are, plus a correction per group."""
+def _never_beyond(bounded: Bounded) -> bool:
+    """Tell whether the tree itself proves that no unit has more rows than count: nothing is looked at then."""
+    most, limits = bounded.bound.input.most_rows, bounded.limits
+    allowed = limits.rows
+    if bounded.strategy is not Strategy.REWEIGHT:
+        allowed = min(limits.total, limits.rows_per_group)
+    if bounded.strategy is Strategy.SAMPLE or any(each.measure.once_per_unit for each in bounded.measures):
+        allowed = min(allowed, limits.groups)
+    return most is not None and most <= allowed
+
+
+def _uncorrected(bounded: Bounded, rows: _Rows) -> Select:
+    """Add up the totals of all rows as they are."""
     source, sums = (rows.select, _unit_counts(rows)) if rows.maximal else _added_up(rows)
     bits = _bits(bounded)
-    plain = tuple((name, _finer(sums[name], bits[int(name[1:])])) for name in rows.values)
-    uncorrected = Select((*same(rows.keys), *plain), source, grouped=rows.keys)
+    plain = tuple((name, _finer(_or_zero(sums[name]), bits[int(name[1:])])) for name in rows.values)
+    return Select((*same(rows.keys), *plain), source, grouped=rows.keys)
+
+
+def _corrected(bounded: Bounded, rows: _Rows, stages: Stages, correction: Select) -> Statement:
+    """Totals of all rows as they are, plus a correction per group."""
     totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
-    both = Union((uncorrected, correction))
+    both = Union((_uncorrected(bounded, rows), correction))
     return Statement(stages, Select((*same(rows.keys), *totals), both, grouped=rows.keys))
 
 
@@ -613,8 +633,6 @@ def _rows(bounded: Bounded, relations: RelationLowering) -> _Rows:
     named = tuple((f"k{index}", key) for index, key in enumerate(keys))
     maximal = [each.measure.once_per_unit for each in bounded.measures for _ in range(each.coordinates)]
     select = source.selected((*(same("u") if unit else ()), *named, *flat), tests)
-    if unit and not plain(plan.source):  # limiting reads the rows several times
-        select = Select(same(name for name, _ in select.columns), relations.stage(select))
     return _Rows(
         select,
         tuple(name for name, _ in named),
@@ -623,6 +641,14 @@ def _rows(bounded: Bounded, relations: RelationLowering) -> _Rows:
         frozenset(name for name, value in flat if value == whole(1)),
         frozenset(name for (name, _), once in zip(flat, maximal, strict=True) if once),
     )
+
+
+def _computed_once(bounded: Bounded, rows: _Rows, relations: RelationLowering) -> _Rows:
+    """The same rows, kept where they cost more than reading a table: limiting reads them several times."""
+    if plain(bounded.plan.source):
+        return rows
+    kept = relations.stage(rows.select)
+    return replace(rows, select=Select(same(name for name, _ in rows.select.columns), kept))
 
 
 def _row_values(scaled: Scaled, lowering: RowLowering) -> list[Scalar]:

@@ -125,7 +125,8 @@ class RelationLowering:
 
     def cut(self, base: nodes.Cut, names: Names, unit: bool) -> Select:
         """Keep the rows of units within the limit as they are, and of the others the rows of the smallest ranks."""
-        rows = self.stage(self._rows(base.input, names))
+        made = self._rows(base.input, names)
+        rows = made if plain(base.input) else self.stage(made)
         count = Total(Aggregation.COUNT)
         over = apply(Operation.GREATER, count, whole(base.rows))
         heavy = self.stage(Select(same("u"), rows, grouped=("u",), having=over))

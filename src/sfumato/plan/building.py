@@ -270,7 +270,7 @@ def _both_sides(source: Selection, right: _Side, same: Sequence[str]) -> Names:
 
 
 def _listed(source: Selection, right: _Side, same: Sequence[str]) -> Names:
-    """What is the same on both sides is the public column where the private one declares no values, as in SQL."""
+    """Take what is the same on both sides for the public column where the private one declares no values, as in SQL."""
     known = {name.lower(): domain for name, domain in source.columns.items()}
     both = [key for key in map(str.lower, same) if key in known and key in right.names]
     return {key: right.names[key] for key in both if unlisted(known[key])}

@@ -457,13 +457,15 @@ def _beside_public(left: Rows, right: Public, node: exp.Join, *, swapped: bool =
 
 
 def unlisted(domain: Domain) -> bool:
-    """Whether nobody declared what a column may hold."""
+    """Tell whether nobody declared what a column may hold."""
     return domain.values is None and domain.range is None
 
 
 def _hidden(left: Rows, right: Public, name: str, *, outer: bool) -> tuple[str, str]:
-    """The side of USING that a plain name does not stand for. Both are equal, unless rows without a match are kept; the
-    public one lists its values, which makes them groups where the private one declares none.
+    """Find the side of USING that a plain name does not stand for.
+
+    Both are equal, unless rows without a match are kept; the public one lists its values, which makes them groups where
+    the private one declares none.
     """
     made = left.resolve(None, name)
     if not outer and unlisted(made.domain):
