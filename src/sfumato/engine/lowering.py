@@ -312,7 +312,7 @@ def _uncorrected(bounded: Bounded, rows: _Rows) -> Select:
 
 
 def _corrected(bounded: Bounded, rows: _Rows, stages: Stages, correction: Select) -> Statement:
-    """Totals of all rows as they are, plus a correction per group."""
+    """Add a correction per group to the totals of all rows as they are."""
     totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
     both = Union((_uncorrected(bounded, rows), correction))
     return Statement(stages, Select((*same(rows.keys), *totals), both, grouped=rows.keys))
