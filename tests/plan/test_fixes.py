@@ -192,9 +192,8 @@ QUESTIONS = [
     ),
     (
         "SELECT COUNT(*) FROM visits JOIN visits AS other USING (age)",
-        "ON … = … AND visits.patient_id = other.patient_id in place of USING",
-        "SELECT COUNT(*) FROM visits JOIN visits AS other"
-        " ON visits.age = other.age AND visits.patient_id = other.patient_id",
+        "add patient_id to USING",
+        "SELECT COUNT(*) FROM visits JOIN visits AS other USING (age, patient_id)",
     ),
     (
         "SELECT COUNT(*) FROM visits WHERE tags = 'new'",
@@ -307,7 +306,7 @@ QUESTIONS = [
         "SELECT … FROM … [WHERE] [GROUP BY]",
         "SELECT COUNT(*) FROM visits WHERE age > 5 GROUP BY region",
     ),
-    ("SELECT COUNT(*) FROM", "near the place", "SELECT COUNT(*) FROM visits"),
+    ("SELECT COUNT(*) FROM", "a missing comma, quote or parenthesis", "SELECT COUNT(*) FROM visits"),
     ("SELECT COUNT(*) FROM visits; SELECT 1", "one question at a time", "SELECT COUNT(*) FROM visits"),
     ("SELECT region, COUNT(*) AS n FROM visits GROUP BY 2", "GROUP BY ALL", f"{BY_REGION[: -len('region')]}ALL"),
     ("SELECT region, COUNT(*) AS n FROM visits GROUP BY 3", "name the column", BY_REGION),

@@ -644,7 +644,7 @@ def _rows(bounded: Bounded, relations: RelationLowering) -> _Rows:
 
 
 def _computed_once(bounded: Bounded, rows: _Rows, relations: RelationLowering) -> _Rows:
-    """The same rows, kept where they cost more than reading a table: limiting reads them several times."""
+    """Keep the rows where they cost more than reading a table: limiting reads them several times."""
     if plain(bounded.plan.source):
         return rows
     kept = relations.stage(rows.select)
