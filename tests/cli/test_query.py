@@ -37,6 +37,29 @@ def test_a_table_with_ranges_and_who_is_protected(policy: Path) -> None:
     assert spent(policy) == 0.5
 
 
+def test_limits_count_less_of_one_unit_for_less_noise(policy: Path) -> None:
+    wide, narrow = (
+        run("query", policy, COUNTS, "--epsilon", "0.5", "--dry-run", "--json", *more)
+        for more in ((), ("--limit", "rows=20", "--limit", "groups=2"))
+    )
+    assert narrow.exit_code == 0, narrow.stderr
+    errors = [json.loads(done.stdout)["columns"]["flights"] for done in (wide, narrow)]
+    assert float(errors[1]) < float(errors[0]) / 3
+    for given, told in (
+        (("rows=1000",), "limits can only be tightened"),
+        (("rows=0",), "at least 1"),
+        (("rows",), "rows=NUMBER"),
+        (("columns=3",), "rows=NUMBER"),
+        (("rows=3", "rows=4"), "each once"),
+    ):
+        refused = run("query", policy, COUNTS, "--epsilon", "0.5", *(part for each in given for part in ("--limit", each)))
+        assert refused.exit_code == 2
+        assert told in refused.stderr
+    listed = run("query", policy, "SHOW TABLES", "--limit", "rows=3")
+    assert (listed.exit_code, "leave out --limit" in listed.stderr) == (2, True)
+    assert spent(policy) == 0
+
+
 def test_what_is_free_needs_no_price(policy: Path) -> None:
     for text, first in (
         ("SELECT DISTINCT origin FROM flights", "EWR"),

@@ -6,7 +6,7 @@ import re
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -41,6 +41,13 @@ _MOST_BYTES = 1 << 20
     multiple=True,
     help="The value of $NAME, :NAME or, by number, of $1 and ?: a number, true, false, null, else text. Repeatable.",
 )
+@click.option(
+    "--limit",
+    "limits",
+    metavar="NAME=NUMBER",
+    multiple=True,
+    help="Count less of one unit, for less noise: rows=…, groups=… or rows_per_group=…, within the policy's. Repeatable.",
+)
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every ± range.")
 @click.option(
     "--mechanism", type=click.Choice(["laplace", "gaussian"]), help="The noise, instead of the best for the price."
@@ -70,6 +77,7 @@ def command(
     policy: Path,
     sql: str,
     params: tuple[str, ...],
+    limits: tuple[str, ...],
     analyst: str | None,
     ledger: Path | None,
     time_limit: str,
@@ -105,7 +113,7 @@ def command(
 
     with ProgressLines() as progress, Curator(policy, ledger, seconds=time_limit, progress=progress) as curator:
         asking = curator if analyst is None else curator.as_analyst(analyst)
-        question = asking.sql(text, _parameters(params))
+        question = _limited(asking.sql(text, _parameters(params)), limits)
         if not (explain or question.free or any(asked[name] for name in _PRICES)):
             raise click.UsageError(_ONE_PRICE)
         if explain:
@@ -124,6 +132,21 @@ def command(
                 _show(answer, as_json, as_csv, receipt)
                 if plot is not None:
                     _plot(answer, plot)
+
+
+def _limited(question: Question | Listing, given: tuple[str, ...]) -> Question | Listing:
+    """Make the same question with tighter limits; what is listed has none."""
+    pairs = [each.partition("=") for each in given]
+    names = [name for name, _, _ in pairs]
+    known = ("rows", "groups", "rows_per_group")
+    if not all(name in known and number.isdecimal() for name, _, number in pairs) or len(set(names)) < len(names):
+        raise click.UsageError("give --limit rows=NUMBER, groups=NUMBER or rows_per_group=NUMBER, each once")
+    if not pairs:
+        return question
+    if question.free:
+        raise click.UsageError("what is listed from the policy has no limits: leave out --limit")
+    asked = cast("Question", question)
+    return asked.limit(**{name: int(number) for name, _, number in pairs})
 
 
 def _parameters(given: tuple[str, ...]) -> dict[str, Any] | None:
