@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sfumato.errors import Unsupported
-from sfumato.plan.expressions import Call, Expression
+from sfumato.plan.expressions import Call, Expression, Literal
 from sfumato.plan.functions.declaring import FOLDING, function, never_null
 from sfumato.plan.functions.typing import any_nullable, is_null, mismatch, null, text, truth, written
 from sfumato.policy.domains import LONGEST_TEXT, Domain, Type
@@ -116,7 +116,10 @@ def _substr(x: Expression, start: Expression, length: Expression | None = None) 
 
 
 def _side(x: Expression, count: Expression) -> Made:
-    return (text(x), _position(count)), _plain(x.domain.letters, x, count)
+    letters = x.domain.letters
+    if isinstance(count, Literal) and isinstance(count.value, int) and count.value >= 0:
+        letters = min(letters, count.value)
+    return (text(x), _position(count)), _plain(letters, x, count)
 
 
 function("LEFT", "LEFT(text, n)", "the first n letters; all but the last -n where n < 0", steps=_read, held=_made)(
