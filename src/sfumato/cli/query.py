@@ -46,7 +46,7 @@ _MOST_BYTES = 1 << 20
     "limits",
     metavar="NAME=NUMBER",
     multiple=True,
-    help="Count less of one unit, for less noise: rows=…, groups=… or rows_per_group=…, within the policy's. Repeatable.",
+    help="Count less of one unit, for less noise: rows=…, groups=… or rows_per_group=…. Repeatable.",
 )
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every ± range.")
 @click.option(
@@ -145,8 +145,8 @@ def _limited(question: Question | Listing, given: tuple[str, ...]) -> Question |
         return question
     if question.free:
         raise click.UsageError("what is listed from the policy has no limits: leave out --limit")
-    asked = cast("Question", question)
-    return asked.limit(**{name: int(number) for name, _, number in pairs})
+    given_limits: dict[str, Any] = {name: int(number) for name, _, number in pairs}
+    return cast("Question", question).limit(**given_limits)
 
 
 def _parameters(given: tuple[str, ...]) -> dict[str, Any] | None:
