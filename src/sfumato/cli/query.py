@@ -144,7 +144,7 @@ def _limited(question: Question | Listing, given: tuple[str, ...]) -> Question |
     if not pairs:
         return question
     if question.free:
-        raise click.UsageError("what is listed from the policy has no limits: leave out --limit")
+        raise click.UsageError("leave out --limit: what is listed from the policy has no limits")
     given_limits: dict[str, Any] = {name: int(number) for name, _, number in pairs}
     return cast("Question", question).limit(**given_limits)
 
