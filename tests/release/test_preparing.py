@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from plan.described import CATALOG
-from plan.test_bounding import ROWS, USERS, ways
+from plan.test_bounding import ROWS, USERS, bounded_plans
 from sfumato.plan.bounding import for_neighbours, found_bounding
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings import Holders
@@ -40,7 +40,7 @@ TEXTS = (
 def test_what_is_prepared_keeps_its_promise(
     text: str, table: sf.Table, groups: int, neighbours: Neighbours, price: Price
 ) -> None:
-    options = [for_neighbours(each, neighbours) for each in ways(text, table, groups).values()]
+    options = [for_neighbours(each, neighbours) for each in bounded_plans(text, table, groups).values()]
     prepared = prepare(options, price)
     assert prepared.curve.neighbours is neighbours
     if price.rho is not None:
@@ -54,14 +54,14 @@ def test_what_is_prepared_keeps_its_promise(
 
 
 def test_one_count_gets_the_textbook_noise() -> None:
-    prepared = prepare(list(ways(TEXTS[0], ROWS, 1).values()), Price("0.5"))
+    prepared = prepare(list(bounded_plans(TEXTS[0], ROWS, 1).values()), Price("0.5"))
     assert prepared.mechanisms == (sf.Laplace(2),)
     (width,) = prepared.half_widths("0.95")
     assert width == sf.Laplace(2).error("0.95")
 
 
 def test_equal_shares_of_a_price() -> None:
-    prepared = prepare(list(ways(TEXTS[2], ROWS, 4).values()), Price(1))
+    prepared = prepare(list(bounded_plans(TEXTS[2], ROWS, 4).values()), Price(1))
     shares = [
         mechanism.curve(measure.sensitivity).max_divergence
         for mechanism, measure in zip(prepared.mechanisms, prepared.bounded.measures, strict=True)
@@ -71,21 +71,25 @@ def test_equal_shares_of_a_price() -> None:
 
 def test_gaussian_noise_clips_the_length_when_groups_are_limited() -> None:
     """c = 3 of m = 10 rows in a group: Δ₂ = √28 beats the 10 of reweighting."""
-    prepared = prepare(list(ways("SELECT region, COUNT(*) AS n FROM visits GROUP BY region").values()), Price(rho=1))
+    prepared = prepare(
+        list(bounded_plans("SELECT region, COUNT(*) AS n FROM visits GROUP BY region").values()), Price(rho=1)
+    )
     assert prepared.bounded.strategy is Strategy.CLIP_L2
     assert "reweight" in prepared.reason
 
 
 def test_gaussian_noise_must_halve_the_error_to_close_the_pure_currency() -> None:
     account = sf.Budget(3, "1e-6")
-    options = list(ways("SELECT region, COUNT(*) AS n FROM visits GROUP BY region", USERS, 4).values())
+    options = list(bounded_plans("SELECT region, COUNT(*) AS n FROM visits GROUP BY region", USERS, 4).values())
     kept = prepare(options, Price(1, "1e-7"), account=account)
     assert isinstance(kept.mechanisms[0], sf.Laplace)
     assert "pure currency" in kept.reason or "least" in kept.reason
     named = prepare(options, Price(1, "1e-7"), account=account, family=sf.Gaussian)
     assert isinstance(named.mechanisms[0], sf.Gaussian)
     many = list(
-        ways("SELECT region, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY region", _wide(), 400).values()
+        bounded_plans(
+            "SELECT region, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY region", _wide(), 400
+        ).values()
     )
     free = prepare(many, Price(1, "1e-7"), account=account)
     assert isinstance(free.mechanisms[0], sf.Gaussian)  # Δ₁ = 400 against Δ₂ = 20
@@ -97,7 +101,7 @@ def _wide() -> sf.Table:
 
 def test_a_pure_price_refuses_gaussian_noise() -> None:
     with pytest.raises(sf.InvalidParameter, match="Laplace"):
-        prepare(list(ways(TEXTS[0], ROWS, 1).values()), Price(1), family=sf.Gaussian)
+        prepare(list(bounded_plans(TEXTS[0], ROWS, 1).values()), Price(1), family=sf.Gaussian)
 
 
 @pytest.mark.parametrize(
