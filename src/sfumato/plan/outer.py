@@ -10,6 +10,7 @@ rows of units, and belongs to what is measured (``rows``).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -32,37 +33,54 @@ _TOTALS: tuple[type[exp.Expr], ...] = (exp.Filter, *ROW_TOTALS)
 
 
 def aggregating(select: exp.Select, catalog: Catalog) -> exp.Select | None:
-    """Find the SELECT below this one whose noisy rows it reads; None where it reads rows of tables."""
-    source = select.args.get("from_")
-    if source is None or select.args.get("joins"):
-        return None
-    below = _below(source.this, select)
-    if below is None or _of_units(below, catalog):
-        return None
-    return below if aggregates(below) or aggregating(below, catalog) is not None else None
+    """Find the SELECT below this one whose noisy rows it reads; None where it reads rows of tables.
 
-
-def _below(node: exp.Expr, select: exp.Select) -> exp.Select | None:
-    """Find the SELECT that a subquery or the name of a common table expression stands for, with what it may name."""
-    known = list(select.args["with_"].expressions) if select.args.get("with_") else []
-    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
-        return _naming(node.this, known)
-    if isinstance(node, exp.Table):
-        for index, each in enumerate(known):
-            if each.alias.lower() == node.name.lower() and not node.args.get("db"):
-                return _naming(each.this, known[:index]) if isinstance(each.this, exp.Select) else None
+    What stands below is walked through in place, however long the chain is; only what is read further is copied.
+    """
+    chain = _below(select)
+    first = next(chain, None)
+    for level, known in () if first is None else (first, *chain):
+        if level.args.get("group") and _of_units(_naming(level, known), catalog):
+            return None
+        if aggregates(level):
+            return _naming(*first) if first is not None else None
     return None
 
 
-def _naming(select: exp.Select, known: list[exp.Expr]) -> exp.Select:
+Visible = dict[str, exp.Expr]
+"""Common table expressions by their names in small letters, in the order in which they are defined."""
+
+
+def _below(select: exp.Select) -> Iterator[tuple[exp.Select, Visible]]:
+    """Go down through the SELECTs that subqueries and names of common table expressions stand for, each with the
+    expressions that it may name.
+    """
+    known: Visible = {}
+    scopes: dict[int, Visible] = {}
+    while select.args.get("from_") is not None and not select.args.get("joins"):
+        for each in select.args["with_"].expressions if select.args.get("with_") else ():
+            scopes[id(each)] = known
+            known = {**known, each.alias.lower(): each}
+        node = select.args["from_"].this
+        found: exp.Expr | None = node.this if isinstance(node, exp.Subquery) else None
+        if isinstance(node, exp.Table) and not node.args.get("db") and node.name.lower() in known:
+            named = known[node.name.lower()]
+            found, known = named.this, scopes[id(named)]
+        if not isinstance(found, exp.Select):
+            return
+        select = found
+        yield select, known
+
+
+def _naming(select: exp.Select, known: Visible) -> exp.Select:
     """Give the same SELECT with those of the common table expressions around it that it names, and those that they
     name.
     """
     made = select.copy()
     wanted = {each.name.lower() for each in made.find_all(exp.Table)}
     kept: list[exp.Expr] = []
-    for each in reversed(known):
-        if each.alias.lower() in wanted:
+    for name, each in reversed(known.items()):
+        if name in wanted:
             wanted |= {table.name.lower() for table in each.find_all(exp.Table)}
             kept.insert(0, each.copy())
     if kept:
