@@ -175,6 +175,14 @@ def test_chains_of_subqueries_are_read_or_refused_by_rule(step: str, where: str)
             digest(parse(text, CATALOG))
 
 
+@pytest.mark.parametrize("levels", [2, 41, 42, 500])
+def test_chains_upon_noisy_rows_are_read_or_refused_by_rule(levels: int) -> None:
+    """Five hundred took half a minute to read."""
+    chain = ", ".join(f"t{k} AS (SELECT n FROM t{k - 1} WHERE n > 1)" for k in range(1, levels))
+    text = f"WITH t0 AS (SELECT COUNT(*) AS n FROM visits), {chain} SELECT n FROM t{levels - 1}"
+    assert code(text) == (None if levels < 41 else "too-deep")
+
+
 def test_thousands_of_joined_texts_are_refused() -> None:
     assert code("SELECT COUNT(*) FROM visits WHERE " + " || ".join(["region"] * 4_000) + " = 'x'") == "joined"
     assert code(f"SELECT COUNT(*) FROM visits WHERE CONCAT({', '.join(['region'] * 101)}) = 'x'") == "joined"

@@ -29,6 +29,8 @@ from sfumato.policy import Type
 
 MOST_COLUMNS = 100
 MOST_OUTER = 8
+MOST_DEEP = 40
+"""Each of them is read for itself: what a question costs to read is bounded by their number."""
 _TOTALS: tuple[type[exp.Expr], ...] = (exp.Filter, *ROW_TOTALS)
 
 
@@ -39,9 +41,12 @@ def aggregating(select: exp.Select, catalog: Catalog) -> exp.Select | None:
     """
     chain = _below(select)
     first = next(chain, None)
-    for level, known in () if first is None else (first, *chain):
+    for depth, (level, known) in enumerate(() if first is None else (first, *chain)):
         if level.args.get("group") and _of_units(_naming(level, known), catalog):
             return None
+        if aggregates(level) and depth >= MOST_DEEP:
+            rule = f"at most {MOST_DEEP} SELECTs stand upon one that aggregates"
+            raise refuse(select, "too-deep", rule, "put some of them together")
         if aggregates(level):
             return _naming(*first) if first is not None else None
     return None
