@@ -9,12 +9,15 @@ from hashlib import sha256
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import sfumato as sf
 from ledger.small_accounts import account
 from sfumato.engine import data_files
 from sfumato.engine.data_files import identified
+
+COLUMNS = {"age": {"type": "integer", "bounds": (0, 9)}}
 
 
 @pytest.fixture
@@ -106,6 +109,31 @@ def test_no_file_of_an_account_is_declared_public(ledger: sf.Ledger, visits: Pat
     ledger.require_public("memory://2", fingerprint="another")
     days.write_text("")
     ledger.require_public(identified(days))
+
+
+@pytest.mark.parametrize("ages", [[], [40]])
+def test_no_version_tells_whether_two_tables_in_memory_are_equal(tmp_path: Path, ages: list[int]) -> None:
+    """A receipt names the version: two tables that one person makes equal were one version, others two."""
+    told = []
+    for name, other in (("equal", ages), ("different", [40, 41, 42])):
+        held = {"visits": pa.array(ages, pa.int64()), "claims": pa.array(other, pa.int64())}
+        tables = {
+            each: sf.Table(each, pa.table({"who": rows, "age": rows}), COLUMNS, id="who", max_rows=1)
+            for each, rows in held.items()
+        }
+        policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(1), tables)
+        for _ in range(2):  # opened again, nothing has changed
+            with sf.Curator(policy, tmp_path / f"{name}{len(ages)}.ledger") as curator:
+                told.append(curator.sql("SELECT COUNT(*) AS n FROM visits").release(epsilon="0.1").receipt.data)
+    assert len(set(told)) == 1
+
+
+def test_a_private_table_in_memory_is_not_public_under_another_name(tmp_path: Path) -> None:
+    rows = pa.table({"who": [1, 2, 3], "age": [4, 5, 6]})
+    tables = {"visits": sf.Table("visits", rows, COLUMNS, id="who", max_rows=1)}
+    tables["days"] = sf.Table("days", rows, public=True)
+    with pytest.raises(sf.SourceTaken):
+        sf.Curator(sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(1), tables), tmp_path / "a.ledger")
 
 
 def test_public_files_of_another_size_are_not_read(

@@ -66,20 +66,6 @@ def test_rows_of_units_are_told_from_noisy_rows(text: str, noisy: bool) -> None:
     assert (aggregating(select(text), CATALOG) is not None) is noisy
 
 
-def test_every_fix_of_a_refusal_works() -> None:
-    for text in (
-        "SELECT region, COUNT(*) AS n FROM visits GROUP BY ALL",
-        "SELECT region, COUNT(*) AS n FROM visits GROUP BY ROLLUP (region)",
-        "SELECT COUNT(DISTINCT patient_id) AS n FROM visits",
-        f"SELECT SUM(n) OVER (PARTITION BY region) AS s FROM {INNER}",
-        f"SELECT RANK() OVER (ORDER BY n DESC) AS place FROM {INNER}",
-        f"SELECT region, SUM(n) AS s FROM {INNER} GROUP BY region",
-        f"SELECT region, n FROM {INNER}",
-        "SELECT DISTINCT region FROM visits",
-    ):
-        parse(text, CATALOG)
-
-
 def test_subqueries_that_stand_upon_one_another_have_an_end() -> None:
     text = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region LIMIT 3"
     for _ in range(9):

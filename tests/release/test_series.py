@@ -75,6 +75,27 @@ def test_a_snapshot_begun_before_a_change_is_refused_for_free(clinic: sf.Curator
         assert tab.left["pure"] == 5
 
 
+def test_a_file_that_is_replaced_while_it_is_copied_is_never_read(
+    clinic: sf.Curator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy is of neither version; it is forgotten, and the snapshot is refused from then on."""
+    engine, question = clinic._context.engine, clinic.sql(GROUPED)
+    reading, copies = GroupTotals(question.options[0], question.groups), type(engine.sources).copy
+
+    def replaced(sources: object, table: str) -> str:
+        made = copies(sources, table)
+        _write(tmp_path / "visits.parquet", 1000)
+        return made
+
+    monkeypatch.setattr(type(engine.sources), "copy", replaced)
+    with engine.hold() as held:
+        with pytest.raises(SourceChanged):
+            held.read(reading, 1)
+        with pytest.raises(SourceChanged):
+            held.check(reading)
+    assert engine.sources.run("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE 'sf copy %'") == [(0,)]
+
+
 def test_a_closed_snapshot_reads_nothing_and_leaves_nothing(clinic: sf.Curator) -> None:
     engine, question = clinic._context.engine, clinic.sql(GROUPED)
     reading = GroupTotals(question.options[0], question.groups)

@@ -31,7 +31,9 @@ class Data:
     look: str = ""
     """What changes whenever the content does; empty while nothing of the kind is known."""
     part: str = ""
-    """The one table of a database file that is read, spelt in one way; empty where all of the file may be."""
+    """The one table of a database file that is read, spelt in one way, or the name of a table in memory; empty where
+    all of a file may be.
+    """
 
 
 class Reader(Protocol):

@@ -85,7 +85,9 @@ class Source:
     look: str = ""
     """Of size, device, inode, modification and change time, once these tell every change."""
     part: str = ""
-    """Of the one table of a file that is read; empty where all of the file may be."""
+    """Of the one table of a file that is read, or of the name of a table in memory; empty where all of the file may
+    be.
+    """
 
     def __post_init__(self) -> None:
         entries.prose(self.path, "source")
@@ -115,12 +117,12 @@ def changed(source: Source, before: Sequence[Source]) -> bool:
 
 def version(before: Sequence[Source]) -> int:
     """Count how many contents were joined one after another: changes are counted, whether or not an old content came
-    back.
+    back. Tables in memory are counted by name too: whether two of them are equal is private.
     """
     last: dict[str, str] = {}
     count = 0
     for source in before:
-        place = f"{MEMORY}{source.fingerprint}" if source.path == MEMORY else source.path
+        place = f"{MEMORY}{source.fingerprint} {source.part}" if source.path == MEMORY else source.path
         count += last.get(place) != source.fingerprint
         last[place] = source.fingerprint
     return count
@@ -135,13 +137,19 @@ def protected(all_joined: Joined, source: Given, fingerprint: str | None, keyed:
     """Find the account that knows these data. Their content is asked for only if data of their size were joined.
 
     A database may hold a private table and a public one: of one file, only the same table is the same data. Where
-    either side may be read from all of the file, as a view may, the file is.
+    either side may be read from all of the file, as a view may, the file is. Tables in memory are known by content
+    alone, whatever they are called.
     """
     found = _glance(source, fingerprint, keyed)
-    apart = [(owner, other) for owner, other in all_joined if not (found.part and other.part not in ("", found.part))]
+    apart = [(owner, other) for owner, other in all_joined if not _tables_of_one_file(found, other)]
     if found.size and not found.fingerprint and any(other.size == found.size for _, other in apart):
         found = look(source, None, (), keyed)
     return taken(apart, "", found, keyed)
+
+
+def _tables_of_one_file(source: Source, other: Source) -> bool:
+    """Tell whether both are single tables, and different ones, of database files."""
+    return source.path != MEMORY != other.path and bool(source.part) and other.part not in ("", source.part)
 
 
 def _same(source: Source, other: Source, keyed: KeyedHash) -> bool:
@@ -170,15 +178,15 @@ def look(source: Given, fingerprint: str | None, before: Sequence[Source], keyed
 
 def _glance(source: Given, fingerprint: str | None, keyed: KeyedHash) -> Source:
     """Describe the source as far as it is known without the content of a file."""
+    part = keyed("part", source.part) if isinstance(source, Data) and source.part else ""
     if isinstance(source, Data) and not _ELSEWHERE.match(source.address):
-        part = keyed("part", source.part) if source.part else ""
         return Source(source.address, "", keyed("size", source.size), keyed("file", source.file), part=part)
     if isinstance(source, Data):
         fingerprint, source = source.fingerprint(), source.address
     address = local_files.address(source, "source").removeprefix("file://")
     content = "" if fingerprint is None else keyed("content", entries.name(fingerprint, "fingerprint"))
     if address.startswith(MEMORY):
-        return Source(MEMORY, content)
+        return Source(MEMORY, content, part=part)
     if _ELSEWHERE.match(address):
         return Source(address, content)
     path = entries.prose(os.path.realpath(address), "source")

@@ -183,7 +183,7 @@ class Sources:
             part = relations.stored_table(self.policy.tables[table], self._databases, self.run)
             return tuple(replace(identified(path), part=part) for path in found.paths)
         known = self.fingerprint(table)
-        return (Data(f"memory://{known}", lambda: known),)
+        return (Data(f"memory://{known}", lambda: known, part=table),)
 
     def interrupt(self, thread: int | None = None) -> None:
         """End every statement that is running, or those of one thread: they fail as ``EngineFailed``."""

@@ -168,9 +168,18 @@ class Snapshot(StatementReader):
         with self._lock:
             self._require_open()
             for table in self._missing(reading):
-                self._copies[table] = self.sources.copy(table)
-                self.sources.check_unchanged()  # a file replaced while it was copied is not the version that was opened
+                self._copies[table] = self._copy(table)
         return super().read(reading, key)
+
+    def _copy(self, table: str) -> str:
+        """Copy a table, unless its file was replaced meanwhile: that is not the version that was opened."""
+        made = self.sources.copy(table)
+        try:
+            self.sources.check_unchanged()
+        except BaseException:
+            self.sources.drop(made)
+            raise
+        return made
 
     def _missing(self, reading: Reading[E]) -> list[str]:
         """List the tables of which there is no copy yet."""
