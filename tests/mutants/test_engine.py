@@ -203,7 +203,7 @@ MUTANTS = (
         "a file replaced while it is read is not noticed",
         Kind.CHARGE_ORDER,
         "engine/duckdb/driver.py",
-        "self.sources.check_unchanged()  # a file replaced",
+        "self._check_unchanged()  # a file replaced",
         "pass  # a file replaced",
         ("safety/test_order.py::test_a_file_that_is_replaced_while_it_is_read_gives_no_answer",),
     ),

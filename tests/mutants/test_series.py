@@ -85,6 +85,30 @@ MUTANTS = (
         "totals = _whole(bounded, by_value)",
         ("engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
     ),
+    Mutant(
+        "a tree with one row too many is not limited",
+        Kind.LIMITS,
+        "engine/lowering.py",
+        "return most is not None and most <= allowed",
+        "return most is not None and most <= allowed + 1",
+        ("engine/test_relation_lowering.py",),
+    ),
+    Mutant(
+        "equal tables in memory are one version",
+        Kind.REUSE,
+        "ledger/joined_sources.py",
+        "        return Source(MEMORY, content, part=part)",
+        "        return Source(MEMORY, content)",
+        ("ledger/test_joined_sources.py::test_no_version_tells_whether_two_tables_in_memory_are_equal",),
+    ),
+    Mutant(
+        "a private table in memory is public under another name",
+        Kind.REUSE,
+        "ledger/joined_sources.py",
+        "return source.path != MEMORY != other.path and bool(source.part)",
+        "return bool(source.part)",
+        ("ledger/test_joined_sources.py::test_a_private_table_in_memory_is_not_public_under_another_name",),
+    ),
 )
 
 test_the_tests_of_series_notice = suite(MUTANTS)
