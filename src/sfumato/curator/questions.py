@@ -93,18 +93,18 @@ class Question:
         return undeclared(self.query)
 
     @cached_property
-    def _shared(self) -> Shared:
+    def shared(self) -> Shared:
         """Say what is measured for what is asked."""
         return shared(self.query.plan)
 
     @cached_property
-    def _others(self) -> tuple[OtherPart, ...]:
+    def others(self) -> tuple[OtherPart, ...]:
         """List what is measured beside totals, each with the strategy it needs."""
         most = 2 * self.limits.groups if self.found else len(self.groups)
         neighbours = self._context.policy.neighbours
         return tuple(
             ranked(for_neighbours(whole_bounding(part.plan, self.limits, most), neighbours), part)
-            for part in self._shared.parts[1:]
+            for part in self.shared.parts[1:]
         )
 
     @cached_property
@@ -121,9 +121,9 @@ class Question:
         if self.found:
             self._require_no_subtotals()
             require_short(self.query, self.found)
-            found = (found_bounding(self._shared.parts[0].plan, self.limits),)
+            found = (found_bounding(self.shared.parts[0].plan, self.limits),)
         else:
-            found = boundings(self._shared.parts[0].plan, self.limits, len(self.groups))
+            found = boundings(self.shared.parts[0].plan, self.limits, len(self.groups))
         if self.strategy is not None:
             found = tuple(each for each in found if each.strategy is self.strategy)
             if not found:
@@ -243,8 +243,8 @@ class Question:
     def _kind(self, prepared: Prepared) -> Kind[Measured]:
         if self.found:
             reading = FoundTotals(prepared.bounded, self.found, self.groups)
-            return FoundGroups(prepared, self._shared.made, reading, self._context.version)
-        return KnownGroups(prepared, self._shared.made, self.groups, self._context.version)
+            return FoundGroups(prepared, self.shared.made, reading, self._context.version)
+        return KnownGroups(prepared, self.shared.made, self.groups, self._context.version)
 
     @cached_property
     def _most_groups(self) -> int:
@@ -296,9 +296,9 @@ class Question:
         self._require_delta(price)
         if price.allows_gaussian:  # what the account would rather keep open has a say
             budget = self._context.account.budget
-            return prepare(self.options, price, others=self._others, account=budget, family=mechanism)
+            return prepare(self.options, price, others=self.others, account=budget, family=mechanism)
         if (price, mechanism) not in self._pure:
-            self._pure[price, mechanism] = prepare(self.options, price, others=self._others, family=mechanism)
+            self._pure[price, mechanism] = prepare(self.options, price, others=self.others, family=mechanism)
         return self._pure[price, mechanism]
 
     @cached_property
@@ -317,7 +317,7 @@ class Question:
         # the declared size is of units: it is a number of rows only where each row is one
         known = self.table.every_row and not self.query.plan.keys
         size = self._context.policy.size if known else None
-        shared = self._shared.made
+        shared = self.shared.made
         return half_widths(self.query, prepared, shared, self.groups, self._most_groups, confidence, size)
 
     def _least_price(self, request: Request) -> Fraction:

@@ -187,7 +187,9 @@ def _noise(prepared: Prepared) -> float:
     return sum(math.log(float(max(each, Fraction(1, 10**9)))) for each in prepared.half_widths())
 
 
-def _calibrated(totals: NoisyTotals, others: tuple[OtherPart, ...], price: Price, family: Family, reason: str) -> Prepared:
+def _calibrated(
+    totals: NoisyTotals, others: tuple[OtherPart, ...], price: Price, family: Family, reason: str
+) -> Prepared:
     """Give each measurement its share of the price: by a closed form where there is one, or everything made weaker
     until the price is kept.
     """
