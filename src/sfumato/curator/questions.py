@@ -32,7 +32,7 @@ from sfumato.release.finishing import finish
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, estimating
-from sfumato.release.parts import Family, OtherPart, ranked
+from sfumato.release.parts import Family, OtherPart, other_part
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
@@ -103,7 +103,7 @@ class Question:
         most = 2 * self.limits.groups if self.found else len(self.groups)
         neighbours = self._context.policy.neighbours
         return tuple(
-            ranked(for_neighbours(whole_bounding(part.plan, self.limits, most), neighbours), part)
+            other_part(for_neighbours(whole_bounding(part.plan, self.limits, most), neighbours), part)
             for part in self.shared.parts[1:]
         )
 

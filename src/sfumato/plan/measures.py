@@ -9,7 +9,7 @@ become a number with a range, and how it is called in words. Nothing outside ask
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -177,6 +177,11 @@ class Asked(Protocol):
     """What is counted or added up, in words."""
 
     @property
+    def together(self) -> Hashable:
+        """Give what is equal for all that is made from one reading: of totals, that they are totals."""
+        ...
+
+    @property
     def where(self) -> Expression | None:
         """Say which rows count; all of them when there is no test."""
         ...
@@ -249,6 +254,10 @@ class Count:
         return None
 
     @property
+    def together(self) -> Hashable:
+        return self.reads
+
+    @property
     def result(self) -> Domain:
         return Domain(Type.INTEGER)
 
@@ -301,6 +310,10 @@ class Sum:
     noised: ClassVar[str] = "it"
 
     @property
+    def together(self) -> Hashable:
+        return self.reads
+
+    @property
     def result(self) -> Domain:
         return Domain(Type.INTEGER if self.value.domain.type is Type.INTEGER else Type.REAL)
 
@@ -347,6 +360,10 @@ class Mean:
     noises: ClassVar[int] = 2
     name: ClassVar[str] = "mean"
     noised: ClassVar[str] = "its centred sum"
+
+    @property
+    def together(self) -> Hashable:
+        return self.reads
 
     @property
     def result(self) -> Domain:
@@ -400,6 +417,10 @@ class Quantile:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "probability", exact(self.probability, "probability"))
+
+    @property
+    def together(self) -> Hashable:
+        return self.reads, self.value, self.where
 
     @property
     def result(self) -> Domain:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from sfumato.plan.expressions import Expression
-from sfumato.plan.measures import Asked, Measure, Quantile, Reads
+from sfumato.plan.measures import Asked, Measure, Reads
 from sfumato.plan.nodes import Aggregate
 
 
@@ -52,21 +51,21 @@ def shared(plan: Aggregate) -> Shared:
     """Split what is asked into parts; equal measures are measured once. There is always a first part of totals, which
     may be of none.
     """
-    totals = [each for each in plan.measures if each.reads is Reads.TOTALS]
-    measured = tuple(dict.fromkeys(measure for each in totals for measure in each.measured(totals)))
-    parts = [Part(Reads.TOTALS, replace(plan, measures=measured), tuple(totals))]
-    ranked: dict[tuple[Expression, Expression | None], list[Quantile]] = {}
+    together: dict[object, list[Asked]] = {Reads.TOTALS: []}
     for each in plan.measures:
-        if isinstance(each, Quantile):
-            ranked.setdefault((each.value, each.where), []).append(each)
-    parts += [
-        Part(Reads.RANKS, replace(plan, measures=asked[0].measured(asked)), tuple(asked)) for asked in ranked.values()
-    ]
-    return Shared(tuple(parts), tuple(_made(each, parts, totals) for each in plan.measures))
+        together.setdefault(each.together, []).append(each)
+    parts = tuple(_part(plan, asked) for asked in together.values())
+    places = {key: number for number, key in enumerate(together)}
+    return Shared(parts, tuple(_made(each, places[each.together], parts) for each in plan.measures))
 
 
-def _made(asked: Asked, parts: Sequence[Part], totals: Sequence[Asked]) -> Made:
-    number = next(number for number, part in enumerate(parts) if asked in part.asked)
-    if asked.reads is Reads.TOTALS:
-        return Made(asked, number, tuple(map(parts[0].measures.index, asked.measured(totals))))
-    return Made(asked, number, (parts[number].asked.index(asked),))
+def _part(plan: Aggregate, asked: Sequence[Asked]) -> Part:
+    measured = dict.fromkeys(measure for each in asked for measure in each.measured(asked))
+    return Part(asked[0].reads if asked else Reads.TOTALS, replace(plan, measures=tuple(measured)), tuple(asked))
+
+
+def _made(asked: Asked, number: int, parts: Sequence[Part]) -> Made:
+    part = parts[number]
+    if part.reads is not Reads.TOTALS:
+        return Made(asked, number, (part.asked.index(asked),))
+    return Made(asked, number, tuple(map(part.measures.index, asked.measured(part.asked))))

@@ -8,7 +8,7 @@ and noise of size σ on a change of 1 costs ρ = 1/2σ².
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan import sharing
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Ranks, ValueCounts, Values
-from sfumato.plan.measures import Quantile, Steps
+from sfumato.plan.measures import Quantile, Reads, Steps
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings import GroupTotals, Integers, Reading, Totals
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -200,9 +200,12 @@ class ChosenRanks:
         return tuple(value.low + int(each.probability * (value.high - value.low)) for each in self.asked)
 
 
-def ranked(bounded: Bounded, part: sharing.Part) -> ChosenRanks:
-    """Make the part that chooses quantiles."""
-    return ChosenRanks(bounded, tuple(each for each in part.asked if isinstance(each, Quantile)))
+def other_part(bounded: Bounded, part: sharing.Part) -> OtherPart:
+    """Make what is measured beside totals, under a bounding of its rows."""
+    return _MADE[part.reads](bounded, part.asked)
+
+
+_MADE: dict[Reads, Callable[[Bounded, Any], OtherPart]] = {Reads.RANKS: ChosenRanks}
 
 
 def _noise(strength: Strength, change: Sensitivity, share: Fraction) -> Additive:
