@@ -95,13 +95,8 @@ def good_enough(prepared: Prepared) -> dict[str, Number]:
     """A stored answer is as good as one at this price if no half-width is larger, and no choice is weaker."""
     widths = {f"m{index}": width for index, width in enumerate(prepared.half_widths())}
     others = [each.mechanism for measured in prepared.measured[1:] for each in measured]
-    return widths | {f"c{index}": _weakness(each) for index, each in enumerate(others)}
-
-
-def _weakness(mechanism: Any) -> Number:
-    """Say how weak a measurement beside totals is: by its noise, or by how little its choice costs."""
-    found: Number = mechanism.error() if isinstance(mechanism, Additive) else 1 / mechanism.epsilon
-    return found
+    choices = [each for each in others if not isinstance(each, Additive)]
+    return widths | {f"c{index}": 1 / each.epsilon for index, each in enumerate(choices)}
 
 
 def drawn(prepared: Prepared, groups: tuple[GroupKey, ...], read: Read) -> Integers:
