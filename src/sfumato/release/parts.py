@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -107,6 +107,9 @@ class Part(Protocol):
 class OtherPart(Part, Protocol):
     """This is measured beside totals."""
 
+    noisy: ClassVar[bool]
+    """Whether noise is added to something: else it is chosen."""
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         """Say what is drawn, and how good it is."""
         ...
@@ -157,6 +160,8 @@ class NoisyTotals:
 @dataclass(frozen=True)
 class ChosenRanks:
     """Quantiles of one column are chosen by their ranks, all in one recursion that takes one share."""
+
+    noisy: ClassVar[bool] = False
 
     bounded: Bounded
     asked: tuple[Quantile, ...]

@@ -119,11 +119,11 @@ def prepare(
     if family is not None and not family.pure and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
     wanted = [family] if family is not None else _families(price, account)
+    if not options[0].noised and not any(each.noisy for each in others):  # an ε alone pays for choices
+        wanted = [*FAMILIES[:1]]
     best = [_best(options, others, price, each) for each in wanted if _suited(options, each)]
     if not best:
         raise _unsuited(options[0].strategy)
-    if not any(each.noises for each in best):  # the family of noise decides nothing, and an ε alone pays for choices
-        best = [_best(options, others, price, FAMILIES[0])]
     least_noise = min(best, key=_noise)
     chosen = least_noise if family is not None or least_noise.pure else _kept_pure(best, least_noise, account)
     if not chosen.pure or chosen.selection is not None or not price.delta:  # groups that are found use the δ

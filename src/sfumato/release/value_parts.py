@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from sfumato.release.scales import NamedScale, NoisyScale, Scale
 @dataclass(frozen=True)
 class DifferentCounts:
     """The number of different values of a column in every group gets noise, for one share."""
+
+    noisy: ClassVar[bool] = True
 
     bounded: Bounded
     asked: tuple[DistinctValues, ...]
@@ -71,6 +74,8 @@ class DifferentCounts:
 @dataclass(frozen=True)
 class ChosenValues:
     """The most frequent of some public values are chosen in every group, for one share."""
+
+    noisy: ClassVar[bool] = False
 
     bounded: Bounded
     asked: tuple[FrequentValue, ...]
