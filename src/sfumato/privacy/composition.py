@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
-from sfumato.privacy.losses import Loss, sum_above
+from sfumato.privacy.loss import Loss, sum_above
 from sfumato.privacy.numbers import above, below, float_above, float_below, lowered, raised
 
 Part = tuple[Loss, int]

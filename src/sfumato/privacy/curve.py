@@ -22,17 +22,9 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, NeighboursDiffer
 from sfumato.privacy import codec, composition
 from sfumato.privacy.guarantee import Guarantee, Neighbours
-from sfumato.privacy.losses import (
-    BoundedRangeLoss,
-    ConcentratedLoss,
-    DiscreteGaussianLoss,
-    GaussianLoss,
-    LaplaceLoss,
-    Loss,
-    PairLoss,
-    ResponseLoss,
-    sum_above,
-)
+from sfumato.privacy.loss import Loss, sum_above
+from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import (
     BELOW_ONE,
     NONNEGATIVE,

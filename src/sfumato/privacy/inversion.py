@@ -38,14 +38,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.privacy.losses import (
-    ConcentratedLoss,
-    DiscreteGaussianLoss,
-    GaussianLoss,
-    Loss,
-    PairLoss,
-    sum_above,
-)
+from sfumato.privacy.loss import Loss, sum_above
+from sfumato.privacy.losses import ConcentratedLoss, PairLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import float_above, raised
 
 Complex = NDArray[np.complexfloating[Any, Any]]

@@ -11,7 +11,9 @@ from itertools import pairwise
 
 from sfumato.privacy import composition
 from sfumato.privacy.composition import Parts
-from sfumato.privacy.losses import ConcentratedLoss, DiscreteGaussianLoss, GaussianLoss, Loss
+from sfumato.privacy.loss import Loss
+from sfumato.privacy.losses import ConcentratedLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact
 
 _FURTHEST = 1e200
