@@ -27,6 +27,7 @@ from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss,
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import (
     BELOW_ONE,
+    INSIDE_UNIT,
     NONNEGATIVE,
     POSITIVE,
     PROBABILITY,
@@ -40,6 +41,7 @@ from sfumato.privacy.numbers import (
 from sfumato.privacy.pairs import Distribution, aligned
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.shape import PrivacyLoss, best_line, least_rho
+from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss
 
 Part = tuple[Loss, int]
 
@@ -154,12 +156,45 @@ class Curve:
         """
         return cls([(PairLoss(*aligned(p, q)), 1)], neighbours)
 
+    @classmethod
+    def laplace_threshold(
+        cls,
+        scale: Number,
+        threshold: int,
+        delta: Number,
+        *,
+        weight: int,
+        most: int = 1,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    ) -> Curve:
+        """State what is leaked by showing the keys whose count and discrete Laplace noise pass a threshold, where δ
+        bounds the probability that a key of one unit alone does (``threshold_losses``).
+        """
+        moved = 2 if Neighbours.of(neighbours) is Neighbours.REPLACE else 1
+        b, failing = exact(scale, "scale", POSITIVE), exact(delta, "delta", INSIDE_UNIT)
+        return cls([(LaplaceThresholdLoss(b, threshold, failing, weight, most, moved), 1)], neighbours)
+
+    @classmethod
+    def gaussian_threshold(
+        cls,
+        sigma: Number,
+        keys: int,
+        epsilon: Number,
+        delta: Number,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    ) -> Curve:
+        """State the same of discrete Gaussian noise that is (ε, δ/2)-DP, beside a failure of δ/2."""
+        moved = 2 if Neighbours.of(neighbours) is Neighbours.REPLACE else 1
+        promise, s = Guarantee(epsilon, delta), exact(sigma, "sigma", POSITIVE)
+        loss = GaussianThresholdLoss(s**2, moved * whole(keys, "keys"), promise.epsilon, promise.delta)
+        return cls([(loss, 1)], neighbours)
+
     # ── read as ────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
     def failure(self) -> Fraction:
         """Give the probability with which nothing is promised: the mass of the loss at +∞, in the worse direction."""
-        return max(composition.failure(parts) for parts in self._directions)
+        return max(composition.failure(parts) for parts in self._charged)
 
     @cached_property
     def max_divergence(self) -> Fraction | None:
@@ -266,12 +301,20 @@ class Curve:
     def _sides(self, worse: Callable[[Loss], float | Fraction]) -> tuple[tuple[Part, ...], ...]:
         """The parts to be charged: in both directions, or, under replace, each in the order that is worse."""
         if self.neighbours is Neighbours.ADD_REMOVE:
-            return self._directions
+            return self._charged
         return (tuple((max(loss, loss.reversed(), key=worse), count) for loss, count in self.parts),)
 
     @cached_property
     def _directions(self) -> tuple[tuple[Part, ...], ...]:
-        """The parts to be composed: in both directions, or, under replace, each dominating both of its orders."""
+        """The parts to be composed: each as its factors."""
+        return tuple(
+            tuple((factor, times * count) for loss, count in parts for factor, times in loss.factors)
+            for parts in self._charged
+        )
+
+    @cached_property
+    def _charged(self) -> tuple[tuple[Part, ...], ...]:
+        """The parts in both directions, or, under replace, each dominating both of its orders."""
         if self.neighbours is Neighbours.REPLACE:
             return (tuple((loss.symmetrised(), count) for loss, count in self.parts),)
         back = tuple((loss.reversed(), count) for loss, count in self.parts)

@@ -13,6 +13,7 @@ direction; ``reversed()`` is the other (P and Q exchanged), and symmetric pairs 
   members of the family at once; ``log_bound(c, t, *parameters)``: at least ln|E e^{(c+is)L}| for every s ≥ t
 - ``lattice``: (spacing, offset) when L lives on offset + spacing·ℤ, else None
 - ``group(k)``: the loss when k units change together
+- ``factors``: pairs whose product dominates this one, by which it is composed, where it is not itself such a pair
 
 Why one pair may stand for a mechanism: a pair dominates when its hockey-stick divergence is at least that of every
 pair of neighbours, for every ε; products of dominating pairs dominate adaptive compositions (Zhu, Dong & Wang 2022,
@@ -87,6 +88,11 @@ class Loss:
     def parameters(self) -> tuple[Any, ...]:
         """Give what ``log_moment`` takes, as floats (or, for a finite pair, arrays)."""
         raise NotImplementedError
+
+    @property
+    def factors(self) -> tuple[tuple[Loss, int], ...]:
+        """Give the pairs, and how often each, that stand for this one where losses are composed."""
+        return ((self, 1),)
 
     def reversed(self) -> Loss:
         return self
