@@ -119,7 +119,7 @@ def test_lopsided_sums_move_by_the_width_of_their_box_when_a_unit_is_replaced(
             assert found.l1 * unit == 2 * 10 * size
             assert found.squares * unit**2 <= 2 * 10 * rows * size * width
         else:
-            assert found.squares == (4 if scaled.signed else 2) * scaled.added.squares
+            assert found.squares <= (4 if scaled.signed else 2) * scaled.added.squares
 
 
 def test_steps_are_whole_and_neither_too_fine_nor_too_coarse() -> None:
