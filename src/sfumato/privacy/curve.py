@@ -42,6 +42,7 @@ from sfumato.privacy.pairs import Distribution, aligned
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.shape import PrivacyLoss, best_line, least_rho
 from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss
+from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
 Part = tuple[Loss, int]
 
@@ -104,13 +105,17 @@ class Curve:
         """State what Gaussian noise on whole numbers, P(x) ∝ e^{−x²/2σ²}, leaks (Canonne, Kamath & Steinke 2020).
 
         When every coordinate may move fully, that is the worst change, coordinate by coordinate. Where a total or
-        Euclidean bound cuts corners off, only ρ = Δ₂²/2σ² is charged.
+        Euclidean bound cuts corners off, the worst of all changes within them counts, where these are few or σ is
+        not small (``vector_losses``); else only ρ = Δ₂²/2σ² is known.
         """
         s, change = exact(sigma, "sigma", POSITIVE), _whole_steps(Sensitivity.of(sensitivity))
         if change.squares == change.groups * change.per_group**2:
-            part: Loss = DiscreteGaussianLoss(s**2, int(change.per_group))
-            return cls([(part, change.groups)], change.neighbours)
-        return cls([(ConcentratedLoss(change.squares / (2 * s**2)), 1)], change.neighbours)
+            full = DiscreteGaussianLoss(s**2, int(change.per_group))
+            return cls([(full, change.groups)], change.neighbours)
+        moved = change.groups, *map(math.floor, (change.per_group, change.total, change.squares))
+        vector = DiscreteGaussianVectorLoss(s**2, *moved)
+        part = vector if vector.near or vector.alternatives else ConcentratedLoss(change.squares / (2 * s**2))
+        return cls([(part, 1)], change.neighbours)
 
     @classmethod
     def randomized_response(cls, epsilon: Number, choices: int = 2) -> Curve:
@@ -244,7 +249,8 @@ class Curve:
 
     @cached_property
     def _rough(self) -> bool:
-        return any(not isinstance(loss, (GaussianLoss, ConcentratedLoss)) for loss, _ in self.parts)
+        smooth = (GaussianLoss, ConcentratedLoss, DiscreteGaussianVectorLoss)
+        return any(not isinstance(loss, smooth) for loss, _ in self.parts)
 
     def rho(self) -> float:
         """Find a ρ for which this is ρ-zCDP: each part's least, added and rounded up. Infinite when there is none, as
@@ -306,7 +312,9 @@ class Curve:
 
     @cached_property
     def _directions(self) -> tuple[tuple[Part, ...], ...]:
-        """The parts to be composed: each as its factors."""
+        """The parts to be composed: each as its factors, but for one that is alone and known better so."""
+        if len(self.parts) == 1 and self.parts[0][1] == 1 and self.parts[0][0].alternatives:
+            return self._charged
         return tuple(
             tuple((factor, times * count) for loss, count in parts for factor, times in loss.factors)
             for parts in self._charged

@@ -94,6 +94,13 @@ class Loss:
         """Give the pairs, and how often each, that stand for this one where losses are composed."""
         return ((self, 1),)
 
+    @property
+    def alternatives(self) -> tuple[tuple[Loss, tuple[tuple[Loss, int], ...]], ...]:
+        """Give the products of pairs of which the worst stands for this loss where it is alone, each after a loss that
+        bounds it; none where it is known otherwise.
+        """
+        return ()
+
     def reversed(self) -> Loss:
         return self
 

@@ -15,6 +15,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.privacy.losses import ConcentratedLoss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact
+from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
 _FURTHEST = 1e200
 
@@ -84,7 +85,7 @@ def least_rho(loss: Loss) -> Fraction:
     """
     if isinstance(loss, GaussianLoss):
         return loss.mu_squared / 2
-    if isinstance(loss, ConcentratedLoss):
+    if isinstance(loss, (ConcentratedLoss, DiscreteGaussianVectorLoss)):
         return loss.rho
     if isinstance(loss, DiscreteGaussianLoss):  # attained at orders where (α − 1)·shift is whole
         return loss.shift**2 / (2 * loss.sigma_squared)
