@@ -308,10 +308,10 @@ def _most_correlated(product_end: Floats, m_x: Range, m_y: Range, q_x: Range, q_
 
     In m alone N is linear and D concave, so where N > 0 and D > 0 the quotient is quasi-convex: on the interval of such
     m it is largest at an end, where m is an end of the box, N = 0 or D = 0. The same holds for m′. So if N > 0
-    anywhere, the largest is at a corner, with the least q and q′, or has no limit where D = 0 at a corner. If not, |N|/D is to be
-    least, with the largest q and q′: it is quasi-convex in each of m and m′ too, so its least value is at a corner, on
-    an edge where its derivative is zero (m·p = m′·q for a given m′, m′·p = m·q′ for a given m), or inside where both
-    hold: at m = m′ = 0, or on a line of equal values that meets the edge (p² = q·q′). ∎
+    anywhere, the largest is at a corner, with the least q and q′, or has no limit where D = 0 at a corner. If not,
+    |N|/D is to be least, with the largest q and q′: it is quasi-convex in each of m and m′ too, so its least value is
+    at a corner, on an edge where its derivative is zero (m·p = m′·q for a given m′, m′·p = m·q′ for a given m), or
+    inside where both hold: at m = m′ = 0, or on a line of equal values that meets the edge (p² = q·q′). ∎
     """
     middle = _clip(np.zeros_like(product_end), m_x), _clip(np.zeros_like(product_end), m_y)
     points = [
@@ -393,7 +393,7 @@ def _sums(totals: Sequence[Floats], widths: Widths) -> tuple[Range, Range]:
 
 
 def _positive(total: Floats, width: float | Floats) -> Range:
-    """Lay a range around a total that is known not to be negative: it is moved there first, so that no range is
+    """Find the range of a total that is known not to be negative: it is moved there first, so that no range is
     narrower than its noise.
     """
     return np.maximum(total - width, 0), np.maximum(total, 0) + width
