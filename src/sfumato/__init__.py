@@ -99,6 +99,7 @@ if TYPE_CHECKING:
         mean as mean,
         sum as sum,
     )
+    from sfumato.plan.histograms import histogram as histogram
     from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
     from sfumato.release.answers import Answer as Answer
@@ -180,6 +181,7 @@ __all__ = [
     "errors",
     "example",
     "games",
+    "histogram",
     "loads",
     "mean",
     "odometer",
@@ -199,6 +201,7 @@ _LATER = {
         "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
     ),
     "sfumato.plan.aggregations": ("Aggregation", "count", "count_distinct", "mean", "sum"),
+    "sfumato.plan.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
     "sfumato.release.answers": ("Answer",),

@@ -8,8 +8,8 @@ moves with one total, at a group size and a spread that are public. Let c_ij = a
 
 Theorem. Σ_j C_j·f_j^{−1/k} with Σ f_j = 1 is least at f_j ∝ C_j^{k/(k+1)}, where it is (Σ_j C_j^{k/(k+1)})^{(k+1)/k}.
 Proof: by Hölder's inequality with exponents (k+1)/k and k+1, applied to C_j^{k/(k+1)} = X_j·Y_j with
-X_j = (C_j·f_j^{−1/k})^{k/(k+1)} and Y_j = f_j^{1/(k+1)}: Σ C_j^{k/(k+1)} ≤ (Σ C_j·f_j^{−1/k})^{k/(k+1)}·(Σ f_j)^{1/(k+1)},
-with equality where C_j·f_j^{−1/k} is proportional to f_j. ∎
+X_j = (C_j·f_j^{−1/k})^{k/(k+1)} and Y_j = f_j^{1/(k+1)}, Σ C_j^{k/(k+1)} is at most the k/(k+1)-th power of
+Σ C_j·f_j^{−1/k}, times (Σ f_j)^{1/(k+1)} = 1; they are equal where C_j·f_j^{−1/k} is proportional to f_j. ∎
 
 A result alone would have the error u_i of this theorem with c_ij. What is made least is Σ_i w_i·error_i/u_i: how many
 times as wrong each result is as it would be alone, by weight. That is Σ_j C_j·f_j^{−1/k}, C_j = Σ_i w_i·c_ij/u_i.
