@@ -33,12 +33,12 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.measures import Estimate, Floats
+from sfumato.plan.measures import Estimate, Floats, Width
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 
 Range = tuple[Floats, Floats]
-Widths = Sequence[float | Floats]
+Widths = Sequence[Width]
 """A half-width for each total: one number, or one for each group."""
 
 _SLICES = 16
@@ -96,7 +96,6 @@ class Spread:
     """Each square is held within this of what it was."""
     sample: bool
     root: bool
-    coordinates: ClassVar[int] = 3
     adds_up: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -128,7 +127,6 @@ class Covariance:
     rounding: Fraction
     """Each product is held within this of what it was."""
     sample: bool
-    coordinates: ClassVar[int] = 5
     adds_up: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -157,7 +155,6 @@ class Correlation:
     roundings: tuple[Fraction, Fraction, Fraction]
     """The squares of x, those of y and the products are each held within these of what they were."""
     squared: bool
-    coordinates: ClassVar[int] = 7
     adds_up: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -195,7 +192,6 @@ class Line:
     roundings: tuple[Fraction, Fraction]
     """The squares of x and the products are each held within these of what they were."""
     intercept: bool
-    coordinates: ClassVar[int] = 6
     adds_up: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -250,7 +246,7 @@ class _Pairs:
         totals: Sequence[Floats],
         widths: Widths,
         products: Floats,
-        width: float | Floats,
+        width: Width,
         rounding: Fraction,
     ) -> None:
         self.x, self.y, self.totals, self.rounding = x, y, totals, float(rounding)
@@ -392,7 +388,7 @@ def _sums(totals: Sequence[Floats], widths: Widths) -> tuple[Range, Range]:
     return above, below
 
 
-def _positive(total: Floats, width: float | Floats) -> Range:
+def _positive(total: Floats, width: Width) -> Range:
     """Find the range of a total that is known not to be negative: it is moved there first, so that no range is
     narrower than its noise.
     """

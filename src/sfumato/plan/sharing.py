@@ -6,12 +6,12 @@ asked number is made from some measures of one part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 from sfumato.plan.expressions import Expression
-from sfumato.plan.measures import Asked, Measure, Quantile, Reads
+from sfumato.plan.measures import Asked, Mean, Measure, Quantile, Reads, Sum
 from sfumato.plan.nodes import Aggregate
 
 
@@ -53,20 +53,38 @@ def shared(plan: Aggregate) -> Shared:
     may be of none.
     """
     totals = [each for each in plan.measures if each.reads is Reads.TOTALS]
-    measured = tuple(dict.fromkeys(measure for each in totals for measure in each.measured(totals)))
+    anyway = _anyway(totals)
+    measured = tuple(dict.fromkeys(measure for each in totals for measure in each.measured(anyway)))
     parts = [Part(Reads.TOTALS, replace(plan, measures=measured), tuple(totals))]
     ranked: dict[tuple[Expression, Expression | None], list[Quantile]] = {}
     for each in plan.measures:
         if isinstance(each, Quantile):
             ranked.setdefault((each.value, each.where), []).append(each)
     parts += [
-        Part(Reads.RANKS, replace(plan, measures=asked[0].measured(asked)), tuple(asked)) for asked in ranked.values()
+        Part(Reads.RANKS, replace(plan, measures=asked[0].measured(())), tuple(asked)) for asked in ranked.values()
     ]
-    return Shared(tuple(parts), tuple(_made(each, parts, totals) for each in plan.measures))
+    return Shared(tuple(parts), tuple(_made(each, parts, anyway) for each in plan.measures))
 
 
-def _made(asked: Asked, parts: Sequence[Part], totals: Sequence[Asked]) -> Made:
+def measured(plan: Aggregate) -> Aggregate:
+    """Give the plan with all that is measured for what it asks, in whichever part."""
+    return replace(plan, measures=tuple(each for part in shared(plan).parts for each in part.measures))
+
+
+def _anyway(totals: Sequence[Asked]) -> dict[Asked, None]:
+    """List what is measured in any case: what each needs, and the mean of a value whose sum and number are asked.
+
+    A mean is measured as two sums that take one price together, so that it gives the sum and the number with less noise
+    than if both were measured.
+    """
+    asked = dict.fromkeys(totals)
+    alone: dict[Asked, None] = dict.fromkeys(measure for each in totals for measure in each.measured(()))
+    means = (Mean(each.value, each.where) for each in totals if type(each) is Sum)
+    return alone | dict.fromkeys(mean for mean in means if mean.rows in asked)
+
+
+def _made(asked: Asked, parts: Sequence[Part], anyway: Collection[Asked]) -> Made:
     number = next(number for number, part in enumerate(parts) if asked in part.asked)
     if asked.reads is Reads.TOTALS:
-        return Made(asked, number, tuple(map(parts[0].measures.index, asked.measured(totals))))
+        return Made(asked, number, tuple(map(parts[0].measures.index, asked.measured(anyway))))
     return Made(asked, number, (parts[number].asked.index(asked),))
