@@ -25,7 +25,8 @@ from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings import FoundTotals
 from sfumato.plan.sharing import Shared, shared
 from sfumato.plan.warnings import undeclared
-from sfumato.policy import Table
+from sfumato.plan.words import words
+from sfumato.policy import Table, Value
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answer_rows import answer_rows
@@ -34,7 +35,8 @@ from sfumato.release.finishing import finish
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, estimating
-from sfumato.release.parts import Family, OtherPart, ranked
+from sfumato.release.other_parts import other_part
+from sfumato.release.parts import Family, OtherPart
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
@@ -96,25 +98,35 @@ class Question:
         return undeclared(self.query)
 
     @cached_property
-    def _shared(self) -> Shared:
+    def shared(self) -> Shared:
         """Say what is measured for what is asked."""
         return shared(self.query.plan)
 
     @cached_property
-    def _others(self) -> tuple[OtherPart, ...]:
+    def others(self) -> tuple[OtherPart, ...]:
         """List what is measured beside totals, each with the strategy it needs."""
         most = 2 * self.limits.groups if self.found else len(self.groups)
-        neighbours = self._context.policy.neighbours
-        return tuple(
-            ranked(for_neighbours(whole_bounding(part.plan, self.limits, most), neighbours), part)
-            for part in self._shared.parts[1:]
-        )
+        found = []
+        for part in self.shared.parts[1:]:
+            bounded = for_neighbours(whole_bounding(part.plan, self.limits, most), self._context.policy.neighbours)
+            found.append(other_part(bounded, part, self._candidates))
+        return tuple(found)
+
+    def _candidates(self, value: Expression) -> tuple[Value, ...]:
+        """List what a value may be, from the policy alone."""
+        within = conditions(self.query.plan.source)
+        if undeclared_keys((value,), within):
+            rule = f"the most frequent value is chosen among listed ones, and those of {words(value)} are not declared"
+            fix = "declare its values in the policy; or group by it, count, and ORDER BY the count with a LIMIT"
+            raise Unsupported("unlisted-values", rule, fix=fix)
+        listed = groups((value,), self._context.engine.values, within)
+        return tuple(each for (each,) in listed if each is not None)
 
     @cached_property
     def options(self) -> tuple[Bounded, ...]:
         """List the sound strategies to limit what one unit changes."""
         rows = len(self.groups) * max(1, len(self.query.finish.sets))
-        measured = sum(len(part.measures) for part in self._shared.parts)
+        measured = sum(len(part.measures) for part in self.shared.parts)
         if rows * max(measured, len(self.query.plan.measures)) > MOST_NUMBERS:
             raise Unsupported(
                 "too-many-numbers",
@@ -125,7 +137,7 @@ class Question:
         if self.found:
             self._require_no_subtotals()
             require_short(self.query, self.found)
-            found = (found_bounding(self._shared.parts[0].plan, self.limits),)
+            found = (found_bounding(self.shared.parts[0].plan, self.limits),)
         else:
             found = self._boundings()
         if self.strategy is not None:
@@ -138,8 +150,8 @@ class Question:
         """List the strategies for known groups. Where a number is made from several measures, each row has to weigh the
         same in all of them: clipping would scale each measure's totals by itself.
         """
-        found = boundings(self._shared.parts[0].plan, self.limits, len(self.groups))
-        if any(len(each.measures) > 1 for each in self._shared.made):
+        found = boundings(self.shared.parts[0].plan, self.limits, len(self.groups))
+        if any(len(each.measures) > 1 for each in self.shared.made):
             found = tuple(each for each in found if each.strategy.order is None)
         return found
 
@@ -262,8 +274,8 @@ class Question:
     def _kind(self, prepared: Prepared) -> Kind[Measured]:
         if self.found:
             reading = FoundTotals(prepared.bounded, self.found, self.groups)
-            return FoundGroups(prepared, self._shared.made, reading, self._context.version)
-        return KnownGroups(prepared, self._shared.made, self.groups, self._context.version)
+            return FoundGroups(prepared, self.shared.made, reading, self._context.version)
+        return KnownGroups(prepared, self.shared.made, self.groups, self._context.version)
 
     @cached_property
     def _most_groups(self) -> int:
@@ -313,13 +325,13 @@ class Question:
 
     def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)
-        asked, family = Weighed(self._shared.made, self._weights(request)), request.mechanism
+        asked, family = Weighed(self.shared.made, self._weights(request)), request.mechanism
         if price.allows_gaussian:  # what the account would rather keep open has a say
             budget = self._context.account.budget
-            return prepare(self.options, price, others=self._others, asked=asked, account=budget, family=family)
+            return prepare(self.options, price, others=self.others, asked=asked, account=budget, family=family)
         key = price, family, asked.weights
         if key not in self._pure:
-            self._pure[key] = prepare(self.options, price, others=self._others, asked=asked, family=family)
+            self._pure[key] = prepare(self.options, price, others=self.others, asked=asked, family=family)
         return self._pure[key]
 
     @cached_property
@@ -338,7 +350,7 @@ class Question:
         weights = {name: exact(each, f"weights {name}", POSITIVE) for name, each in given.items()}
         return tuple(
             max([weights[name] for name in weights if place in read[name]], default=Fraction(1))
-            for place in range(len(self._shared.made))
+            for place in range(len(self.shared.made))
         )
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
@@ -352,7 +364,7 @@ class Question:
         # the declared size is of units: it is a number of rows only where each row is one
         known = self.table.every_row and not self.query.plan.keys
         size = self._context.policy.size if known else None
-        shared = self._shared.made
+        shared = self.shared.made
         return half_widths(self.query, prepared, shared, self.groups, self._most_groups, confidence, size)
 
     def _least_price(self, request: Request) -> Fraction:

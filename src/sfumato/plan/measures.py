@@ -9,11 +9,11 @@ become a number with a range, and how it is called in words. Nothing outside ask
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,8 @@ class Estimate:
     sum_width: Callable[[int], float] | None = None
     """The half-width of the sum of so many of them, which is far below that of their ranges; None where it is not known
     to be."""
+    labels: Sequence[Any] | None = None
+    """What the values are the places of, where they are no numbers."""
 
 
 class Estimator(Protocol):
@@ -178,6 +180,8 @@ class Reads(Enum):
 
     TOTALS = "totals"
     RANKS = "ranks"
+    DIFFERENT = "different values"
+    FREQUENT = "frequent values"
 
 
 class Steps(Protocol):
@@ -211,6 +215,11 @@ class Asked(Protocol):
         ...
 
     @property
+    def together(self) -> Hashable:
+        """Give what is equal for all that is made from one reading: of totals, that they are totals."""
+        ...
+
+    @property
     def where(self) -> Expression | None:
         """Say which rows count; all of them when there is no test."""
         ...
@@ -230,8 +239,8 @@ class Asked(Protocol):
         """Give the range of the exact number whatever the data hold; None where it grows with the rows."""
         ...
 
-    def measured(self, anyway: Collection[Asked]) -> tuple[Measure, ...]:
-        """List what is measured for it, where all of this is measured anyway of the same rows."""
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
+        """List what is measured for it, where all of this is asked, or needed, of the same rows."""
         ...
 
     def estimator(self, *measured: Steps) -> Estimator:
@@ -283,6 +292,10 @@ class Count:
         return None
 
     @property
+    def together(self) -> Hashable:
+        return self.reads
+
+    @property
     def result(self) -> Domain:
         return Domain(Type.INTEGER)
 
@@ -302,9 +315,9 @@ class Count:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(None, step, 0, low, high),)
 
-    def measured(self, anyway: Collection[Asked]) -> tuple[Measure, ...]:
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
         """A mean counts its own rows, where its value is there: those may be the rows that are counted here."""
-        means = (each for each in anyway if isinstance(each, Mean) and each.rows == self)
+        means = (each for each in asked if isinstance(each, Mean) and each.rows == self)
         return (next(means, self),)
 
     def estimator(self, *measured: Steps) -> Estimator:
@@ -341,6 +354,10 @@ class Sum:
     noised: ClassVar[str] = "it"
 
     @property
+    def together(self) -> Hashable:
+        return self.reads
+
+    @property
     def result(self) -> Domain:
         return Domain(Type.INTEGER if self.value.domain.type is Type.INTEGER else Type.REAL)
 
@@ -361,10 +378,10 @@ class Sum:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(self.value, step, 0, low, high),)
 
-    def measured(self, anyway: Collection[Asked]) -> tuple[Measure, ...]:
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
         """A mean knows the sum too."""
         mean = Mean(self.value, self.where)
-        return (mean,) if mean in anyway else (self,)
+        return (mean,) if mean in asked else (self,)
 
     def estimator(self, *measured: Steps) -> Estimator:
         (own,) = measured
@@ -394,6 +411,10 @@ class Mean:
     noises: ClassVar[int] = 2
     name: ClassVar[str] = "mean"
     noised: ClassVar[str] = "its centred sum"
+
+    @property
+    def together(self) -> Hashable:
+        return self.reads
 
     @property
     def result(self) -> Domain:
@@ -426,7 +447,7 @@ class Mean:
         """Count the rows that it is the mean of: those where the value is there."""
         return Count(both(self.where, present(self.value)))
 
-    def measured(self, anyway: Collection[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)
 
     def estimator(self, *measured: Steps) -> Estimator:
@@ -454,6 +475,10 @@ class Quantile:
         object.__setattr__(self, "probability", exact(self.probability, "probability"))
 
     @property
+    def together(self) -> Hashable:
+        return self.reads, self.value, self.where
+
+    @property
     def result(self) -> Domain:
         return Domain(Type.REAL, nullable=True)
 
@@ -461,7 +486,7 @@ class Quantile:
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return value_range(self.value)
 
-    def measured(self, anyway: Collection[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
         """Ranks are read of values that are there: their sum, in steps, and how many they are."""
         return Sum(self.value, self.where), Count(both(self.where, present(self.value)))
 

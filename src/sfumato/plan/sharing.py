@@ -6,12 +6,11 @@ asked number is made from some measures of one part.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from sfumato.plan.expressions import Expression
-from sfumato.plan.measures import Asked, Mean, Measure, Quantile, Reads, Sum
+from sfumato.plan.measures import Asked, Count, Mean, Measure, Reads, Sum
 from sfumato.plan.nodes import Aggregate
 
 
@@ -52,18 +51,14 @@ def shared(plan: Aggregate) -> Shared:
     """Split what is asked into parts; equal measures are measured once. There is always a first part of totals, which
     may be of none.
     """
-    totals = [each for each in plan.measures if each.reads is Reads.TOTALS]
-    anyway = _anyway(totals)
-    measured = tuple(dict.fromkeys(measure for each in totals for measure in each.measured(anyway)))
-    parts = [Part(Reads.TOTALS, replace(plan, measures=measured), tuple(totals))]
-    ranked: dict[tuple[Expression, Expression | None], list[Quantile]] = {}
+    together: dict[object, list[Asked]] = {Reads.TOTALS: []}
     for each in plan.measures:
-        if isinstance(each, Quantile):
-            ranked.setdefault((each.value, each.where), []).append(each)
-    parts += [
-        Part(Reads.RANKS, replace(plan, measures=asked[0].measured(())), tuple(asked)) for asked in ranked.values()
-    ]
-    return Shared(tuple(parts), tuple(_made(each, parts, anyway) for each in plan.measures))
+        together.setdefault(each.together, []).append(each)
+    known = {key: _known(asked) for key, asked in together.items()}
+    parts = tuple(_part(plan, asked, known[key]) for key, asked in together.items())
+    places = {key: number for number, key in enumerate(together)}
+    made = (_made(each, places[each.together], parts, known[each.together]) for each in plan.measures)
+    return Shared(parts, tuple(made))
 
 
 def measured(plan: Aggregate) -> Aggregate:
@@ -71,20 +66,25 @@ def measured(plan: Aggregate) -> Aggregate:
     return replace(plan, measures=tuple(each for part in shared(plan).parts for each in part.measures))
 
 
-def _anyway(totals: Sequence[Asked]) -> dict[Asked, None]:
-    """List what is measured in any case: what each needs, and the mean of a value whose sum and number are asked.
+def _known(asked: Sequence[Asked]) -> Sequence[Asked]:
+    """List what is asked and what each of it needs; and the mean of a value whose sum and number are asked.
 
     A mean is measured as two sums that take one price together, so that it gives the sum and the number with less noise
     than if both were measured.
     """
-    asked = dict.fromkeys(totals)
-    alone: dict[Asked, None] = dict.fromkeys(measure for each in totals for measure in each.measured(()))
-    means = (Mean(each.value, each.where) for each in totals if type(each) is Sum)
-    return alone | dict.fromkeys(mean for mean in means if mean.rows in asked)
+    needed = (measure for each in asked for measure in each.measured(()))
+    means = (Mean(each.value, each.where) for each in asked if type(each) is Sum)
+    numbers = {each for each in asked if type(each) is Count}
+    return tuple(dict.fromkeys((*asked, *needed, *(mean for mean in means if mean.rows in numbers))))
 
 
-def _made(asked: Asked, parts: Sequence[Part], anyway: Collection[Asked]) -> Made:
-    number = next(number for number, part in enumerate(parts) if asked in part.asked)
-    if asked.reads is Reads.TOTALS:
-        return Made(asked, number, tuple(map(parts[0].measures.index, asked.measured(anyway))))
-    return Made(asked, number, (parts[number].asked.index(asked),))
+def _part(plan: Aggregate, asked: Sequence[Asked], known: Sequence[Asked]) -> Part:
+    measured = dict.fromkeys(measure for each in asked for measure in each.measured(known))
+    return Part(asked[0].reads if asked else Reads.TOTALS, replace(plan, measures=tuple(measured)), tuple(asked))
+
+
+def _made(asked: Asked, number: int, parts: Sequence[Part], known: Sequence[Asked]) -> Made:
+    part = parts[number]
+    if part.reads is not Reads.TOTALS:
+        return Made(asked, number, (part.asked.index(asked),))
+    return Made(asked, number, tuple(map(part.measures.index, asked.measured(known))))

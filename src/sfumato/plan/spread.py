@@ -9,7 +9,7 @@ columns shares all of its moments.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -92,6 +92,10 @@ class Variance:
     noises: ClassVar[int] = 3
 
     @property
+    def together(self) -> Hashable:
+        return self.reads
+
+    @property
     def name(self) -> str:
         return ("sample " if self.sample else "") + ("standard deviation" if self.root else "variance")
 
@@ -105,7 +109,7 @@ class Variance:
         most = (high - low) ** 2 / (2 if self.sample else 4)
         return Fraction(0), Fraction(math.sqrt(most)) if self.root else most
 
-    def measured(self, anyway: Collection[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
         return Mean(self.value, self.where), squares(self.value, self.where)
 
     def estimator(self, *measured: Steps) -> Estimator:
@@ -122,6 +126,10 @@ class Pairs:
     where: Expression | None = None
     reads: ClassVar[Reads] = Reads.TOTALS
     once_per_unit: ClassVar[bool] = False
+
+    @property
+    def together(self) -> Hashable:
+        return self.reads
 
     @property
     def value(self) -> Expression:
@@ -168,7 +176,7 @@ class CovarianceOfPairs(Pairs):
         reach = (high - low) * (most - least) / (2 if self.sample else 4)
         return -reach, reach
 
-    def measured(self, anyway: Collection[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.sums, self.products)
 
     def estimator(self, *measured: Steps) -> Estimator:
@@ -192,7 +200,7 @@ class CorrelationOfPairs(Pairs):
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return Fraction(0 if self.squared else -1), Fraction(1)
 
-    def measured(self, anyway: Collection[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.sums, self.squares_x, self.squares_y, self.products)
 
     def estimator(self, *measured: Steps) -> Estimator:
@@ -217,7 +225,7 @@ class LineOfPairs(Pairs):
     def possible(self) -> tuple[Fraction, Fraction] | None:
         return None
 
-    def measured(self, anyway: Collection[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (*self.sums, self.squares_x, self.products)
 
     def estimator(self, *measured: Steps) -> Estimator:

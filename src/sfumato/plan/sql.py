@@ -27,6 +27,7 @@ from sfumato.plan.sql_noisy import check_finishing, over
 from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import quoted, refuse, shown
 from sfumato.plan.unit_joins import period_words, periods
+from sfumato.plan.value_measures import DistinctValues, FrequentValue
 from sfumato.policy import Domain, Type
 
 _CLAUSES = {
@@ -281,7 +282,10 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
         return Count(both(where, condition(argument, source)))
     if isinstance(node, exp.Count):
         return _count(argument, where, source)
-    value = _summable(argument, source)
+    value = expression(argument, source.resolve)
+    if isinstance(node, exp.Mode):
+        return FrequentValue(value, where=where)
+    _check_summable(value, argument)
     if type(node) in _SPREADS:
         return _SPREADS[type(node)](value, where)
     if isinstance(node, exp.Median):
@@ -307,7 +311,9 @@ def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, 
         known = periods(source.relation, source.catalog)
         if table.period is not None and len(parts) == 2 and expression(parts[1], source.resolve) in known:
             return Distinct(where)
-    raise refuse(node, "distinct", "only units are counted distinct", _countable(table))
+    if not isinstance(node, exp.Count) or len(parts) != 1 or source.is_unit(parts[0]):
+        raise refuse(node, "distinct", "units are counted distinct, or the values of one column", _countable(table))
+    return DistinctValues(expression(parts[0], source.resolve), where)
 
 
 def _countable(table: Described) -> str:

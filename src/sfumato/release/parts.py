@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Quantiles
 from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan import sharing
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Ranks, ValueCounts, Values
 from sfumato.plan.measures import Quantile, Steps
@@ -108,6 +107,9 @@ class Part(Protocol):
 class OtherPart(Part, Protocol):
     """This is measured beside totals."""
 
+    noisy: ClassVar[bool]
+    """Whether noise is added to something: else it is chosen."""
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         """Say what is drawn, and how good it is."""
         ...
@@ -130,7 +132,7 @@ class NoisyTotals:
 
     def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         return tuple(
-            Measurement(Totals(self.bounded, index), _noise(strength, scaled.sensitivity, share))
+            Measurement(Totals(self.bounded, index), noise(strength, scaled.sensitivity, share))
             for index, (scaled, share) in enumerate(zip(self.bounded.noised, shares, strict=False))
         )
 
@@ -158,6 +160,8 @@ class NoisyTotals:
 @dataclass(frozen=True)
 class ChosenRanks:
     """Quantiles of one column are chosen by their ranks, all in one recursion that takes one share."""
+
+    noisy: ClassVar[bool] = False
 
     bounded: Bounded
     asked: tuple[Quantile, ...]
@@ -200,12 +204,8 @@ class ChosenRanks:
         return tuple(value.low + int(each.probability * (value.high - value.low)) for each in self.asked)
 
 
-def ranked(bounded: Bounded, part: sharing.Part) -> ChosenRanks:
-    """Make the part that chooses quantiles."""
-    return ChosenRanks(bounded, tuple(each for each in part.asked if isinstance(each, Quantile)))
-
-
-def _noise(strength: Strength, change: Sensitivity, share: Fraction) -> Additive:
+def noise(strength: Strength, change: Sensitivity, share: Fraction) -> Additive:
+    """Make the noise that a share buys for totals of which one unit changes so much."""
     family = strength.family
     size = family.norm(change) * strength.size(share)
     if size > MOST_STEPS:

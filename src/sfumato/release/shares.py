@@ -78,7 +78,8 @@ def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[F
 def _wanted(made: Made, weight: Fraction, totals: NoisyTotals, counts: Sequence[int]) -> Wanted:
     """Say which measurements a result reads. What reads one alone is as wrong as that is, whatever its terms."""
     if made.part:
-        return Wanted({sum(counts[: made.part]): 1.0}, weight)
+        start = sum(counts[: made.part])
+        return Wanted(dict.fromkeys(range(start, start + counts[made.part]), 1.0), weight)
     if len(made.measures) == 1:
         return Wanted({made.measures[0]: 1.0}, weight)
     read = [totals.bounded.measures[place] for place in made.measures]
