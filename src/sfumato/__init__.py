@@ -94,11 +94,19 @@ if TYPE_CHECKING:
     )
     from sfumato.plan.aggregations import (
         Aggregation as Aggregation,
+        correlation as correlation,
         count as count,
         count_distinct as count_distinct,
+        covariance as covariance,
+        intercept as intercept,
         mean as mean,
+        r_squared as r_squared,
+        slope as slope,
+        stddev as stddev,
         sum as sum,
+        variance as variance,
     )
+    from sfumato.plan.histograms import histogram as histogram
     from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
     from sfumato.release.answers import Answer as Answer
@@ -173,20 +181,28 @@ __all__ = [
     "best_selection",
     "calibrate",
     "compose",
+    "correlation",
     "count",
     "count_distinct",
+    "covariance",
     "divergences",
     "dumps",
     "errors",
     "example",
     "games",
+    "histogram",
+    "intercept",
     "loads",
     "mean",
     "odometer",
     "open",
+    "r_squared",
     "reading",
+    "slope",
+    "stddev",
     "sum",
     "theorems",
+    "variance",
 ]
 
 # fmt: off
@@ -198,7 +214,11 @@ _LATER = {
         "AboveThreshold", "Exponential", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax", "OptimalLocalHashing",
         "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
     ),
-    "sfumato.plan.aggregations": ("Aggregation", "count", "count_distinct", "mean", "sum"),
+    "sfumato.plan.aggregations": (
+        "Aggregation", "correlation", "count", "count_distinct", "covariance", "intercept", "mean", "r_squared",
+        "slope", "stddev", "sum", "variance",
+    ),
+    "sfumato.plan.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
     "sfumato.release.answers": ("Answer",),

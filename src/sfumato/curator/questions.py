@@ -17,10 +17,11 @@ from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta,
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Expression
+from sfumato.plan.expressions import Expression, Result, Windowed, columns
 from sfumato.plan.keys import conditions, groups, undeclared as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings import FoundTotals
 from sfumato.plan.sharing import Shared, shared
 from sfumato.plan.warnings import undeclared
@@ -40,7 +41,8 @@ from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Kind, Progress, Released, limited
-from sfumato.release.requests import Request, Within
+from sfumato.release.requests import Request, Weights, Within
+from sfumato.release.shares import Weighed
 
 _SMALL_DELTA = Fraction(1, 10**9)
 """Of a price that nobody named, where one needs a δ."""
@@ -124,7 +126,8 @@ class Question:
     def options(self) -> tuple[Bounded, ...]:
         """List the sound strategies to limit what one unit changes."""
         rows = len(self.groups) * max(1, len(self.query.finish.sets))
-        if rows * len(self.query.plan.measures) > MOST_NUMBERS:
+        measured = sum(len(part.measures) for part in self.shared.parts)
+        if rows * max(measured, len(self.query.plan.measures)) > MOST_NUMBERS:
             raise Unsupported(
                 "too-many-numbers",
                 f"an answer is made of at most {MOST_NUMBERS:,} noisy numbers",
@@ -136,12 +139,21 @@ class Question:
             require_short(self.query, self.found)
             found = (found_bounding(self.shared.parts[0].plan, self.limits),)
         else:
-            found = boundings(self.shared.parts[0].plan, self.limits, len(self.groups))
+            found = self._boundings()
         if self.strategy is not None:
             found = tuple(each for each in found if each.strategy is self.strategy)
             if not found:
                 raise InvalidParameter("strategy", self.strategy.value, "one that is sound for this question")
         return tuple(for_neighbours(each, self._context.policy.neighbours) for each in found)
+
+    def _boundings(self) -> tuple[Bounded, ...]:
+        """List the strategies for known groups. Where a number is made from several measures, each row has to weigh the
+        same in all of them: clipping would scale each measure's totals by itself.
+        """
+        found = boundings(self.shared.parts[0].plan, self.limits, len(self.groups))
+        if any(len(each.measures) > 1 for each in self.shared.made):
+            found = tuple(each for each in found if each.strategy.order is None)
+        return found
 
     def _require_no_subtotals(self) -> None:
         """Refuse totals over groups that are found: they would leave out what is not shown."""
@@ -183,11 +195,12 @@ class Question:
         within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
+        weights: Weights | None = None,
     ) -> Explanation:
         """Explain operator by operator what happens and what it costs; at ε = 1 when no price is named. This is
         free.
         """
-        request = Request(epsilon, delta, rho, within, confidence, mechanism)
+        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights)
         if not request.named:
             request = replace(request, epsilon=1, delta=request.delta or _SMALL_DELTA if self.found else request.delta)
         prepared, policy = self._prepared(request), self._context.policy
@@ -204,21 +217,24 @@ class Question:
         within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
+        weights: Weights | None = None,
         fresh: bool = False,
     ) -> Forecast:
         """Give the half-width of every number at this price, and say whether the account would accept it now. Free.
 
         An answer that is as good and was bought before is said to be ``stored``, unless a ``fresh`` one is wanted.
         """
-        request = Request(epsilon, delta, rho, within, confidence, mechanism)
+        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights)
         prepared = self._prepared(request)
         found = self._forecast(prepared, confidence)
         bought = not fresh and is_stored(self._kind(prepared), self.identity, self._context)
         return replace(found, stored=bought)
 
-    def price(self, within: Within, *, delta: Number = 0, confidence: Number = "0.95") -> float:
+    def price(
+        self, within: Within, *, delta: Number = 0, confidence: Number = "0.95", weights: Weights | None = None
+    ) -> float:
         """Find the least ε, beside this δ, at which these columns (one number: every column) are this close. Free."""
-        request = Request(within=within, delta=delta, confidence=confidence)
+        request = Request(within=within, delta=delta, confidence=confidence, weights=weights)
         self._require_delta(Price(1, request.delta))
         return float(self._least_price(request))
 
@@ -231,6 +247,7 @@ class Question:
         within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
+        weights: Weights | None = None,
         fresh: bool = False,
         request_id: str | None = None,
         joint: bool = False,
@@ -239,10 +256,11 @@ class Question:
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read.
 
+        ``weights`` say by column how much its error counts when the price is split: ``weights={"visits": 2}``.
         ``seconds`` and ``progress`` are the curator's unless they are given for this call.
         """
         call = Call(fresh, request_id, seconds, progress)
-        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism))
+        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights))
         return released(
             self._kind(prepared),
             prepared.price,
@@ -294,8 +312,8 @@ class Question:
     def _prepared(self, request: Request) -> Prepared:
         """Prepare the release at the price that is named, or at the least that is accurate enough."""
         if request.within is not None:
-            return self._at(Price(self._least_price(request), request.delta), request.mechanism)
-        return self._at(request.price, request.mechanism)
+            return self._at(Price(self._least_price(request), request.delta), request)
+        return self._at(request.price, request)
 
     def _require_delta(self, price: Price) -> None:
         if self.found:
@@ -305,19 +323,35 @@ class Question:
     def _without_delta(self) -> str:
         return without_delta(self.query, self.found, self._context.engine.catalog())
 
-    def _at(self, price: Price, mechanism: Family | None) -> Prepared:
+    def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)
+        asked, family = Weighed(self.shared.made, self._weights(request)), request.mechanism
         if price.allows_gaussian:  # what the account would rather keep open has a say
             budget = self._context.account.budget
-            return prepare(self.options, price, others=self.others, account=budget, family=mechanism)
-        if (price, mechanism) not in self._pure:
-            self._pure[price, mechanism] = prepare(self.options, price, others=self.others, family=mechanism)
-        return self._pure[price, mechanism]
+            return prepare(self.options, price, others=self.others, asked=asked, account=budget, family=family)
+        key = price, family, asked.weights
+        if key not in self._pure:
+            self._pure[key] = prepare(self.options, price, others=self.others, asked=asked, family=family)
+        return self._pure[key]
 
     @cached_property
-    def _pure(self) -> dict[tuple[Price, Family | None], Prepared]:
+    def _pure(self) -> dict[tuple[Price, Family | None, tuple[Fraction, ...]], Prepared]:
         """Keep releases prepared for pure prices: they are the same each time they are asked for."""
         return {}
+
+    def _weights(self, request: Request) -> tuple[Fraction, ...]:
+        """Weigh everything that is asked as the heaviest column that is made from it."""
+        given = request.weights or {}
+        read = {each.name: _results(each.expression, self.query.finish) for each in self.query.finish.outputs}
+        named = [name for name, places in read.items() if places]
+        for name in given:
+            if name not in named:
+                raise InvalidParameter("weights", name, "by columns of noisy numbers: " + ", ".join(named))
+        weights = {name: exact(each, f"weights {name}", POSITIVE) for name, each in given.items()}
+        return tuple(
+            max([weights[name] for name in weights if place in read[name]], default=Fraction(1))
+            for place in range(len(self.shared.made))
+        )
 
     def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
@@ -335,7 +369,7 @@ class Question:
 
     def _least_price(self, request: Request) -> Fraction:
         within, confidence = request.within, request.confidence
-        known = self._widths(self._at(Price(1, request.delta), request.mechanism), confidence)
+        known = self._widths(self._at(Price(1, request.delta), request), confidence)
         wanted: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
         if not wanted:
             raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
@@ -357,7 +391,15 @@ class Question:
                 )
 
         def enough(epsilon: Fraction) -> bool:
-            found = self._widths(self._at(Price(epsilon, request.delta), request.mechanism), confidence)
+            found = self._widths(self._at(Price(epsilon, request.delta), request), confidence)
             return all(isinstance(width := found[name], float) and width <= goal for name, goal in goals.items())
 
         return rounded_up(least(enough, "within", Fraction(1, 2**20)))
+
+
+def _results(expression: Expression, finish: Finish) -> set[int]:
+    """List the places of what is asked that an expression over noisy rows reads, by itself or through a window."""
+    read = columns(expression)
+    over = [finish.windows[each.index].argument for each in read if isinstance(each, Windowed)]
+    inside = (_results(each, finish) for each in over if each is not None)
+    return {each.index for each in read if isinstance(each, Result)}.union(*inside)

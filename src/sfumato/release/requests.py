@@ -12,6 +12,8 @@ from sfumato.release.prices import Price
 
 Within = Mapping[str, Number] | Number
 """Half-widths by column, or one for every column of numbers."""
+Weights = Mapping[str, Number]
+"""By column, how much its error counts when the price is split; 1 where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,14 @@ class Request:
     within: Within | None = None
     confidence: Number = "0.95"
     mechanism: Family | None = None
+    weights: Weights | None = None
 
     def __post_init__(self) -> None:
         exact(self.confidence, "confidence", CONFIDENCE)
         if self.within is not None and (self.epsilon is not None or self.rho is not None):
             raise InvalidParameter("within", self.within, "given instead of epsilon or rho")
+        if self.weights is not None and not isinstance(self.weights, Mapping):
+            raise InvalidParameter("weights", self.weights, 'numbers by column, such as {"visits": 2}')
 
     @property
     def named(self) -> bool:
