@@ -142,6 +142,25 @@ def test_targets_that_lean_cost_no_more(mechanism: sf.Quantiles, relation: str) 
     assert 0.45 * level < widest <= level * (1 + 1e-9)
 
 
+FULL = tuple((group, value) for group in (0, 1) for value in [0] * 10 + [1] * 10)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_a_row_that_changes_its_group_reaches_the_price_and_does_not_pass_it(relation: str) -> None:
+    """A row far above a high quantile comes into one group, and under replace leaves another."""
+    mechanism = sf.Quantiles("0.9", 1, (0, 3), 1, relation, 2)
+    a, b = ((*FULL, (0, 3)), (*FULL, (1, 3)) if relation == "replace" else FULL)
+    assert max(level_spans(mechanism, joint(mechanism, a), joint(mechanism, b))) == pytest.approx(1)
+
+
+def test_a_row_that_changes_its_part_reaches_the_price_and_does_not_pass_it() -> None:
+    """From far below the twentieth to far above the other: it leaves one part of the second level for another."""
+    mechanism = sf.Quantiles(["0.05", "0.5", "0.95"], 1, (0, 7), 1, "replace")
+    others = tuple((0, value) for value in [2] * 10 + [3] * 10 + [4] * 10 + [5] * 10)
+    spans = list(level_spans(mechanism, joint(mechanism, ((0, 0), *others)), joint(mechanism, (*others, (0, 7)))))
+    assert 0.45 < max(spans) <= 0.5 + 1e-9
+
+
 # ── ties ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -207,6 +226,8 @@ def _quantiles(data: list[int], q: Fraction) -> tuple[Fraction, Fraction]:
 
 DATA = [
     [3] * 4,
+    [0] * 4,
+    [1, 1],
     [0, 3, 3, 3, 3, 3, 3, 3],
     [0, 1, 1, 1, 1, 1, 1, 3],
     [0] * 10 + [2] * 50,

@@ -6,6 +6,8 @@ from mutants.running import Kind, Mutant, suite
 
 _SCORES = "mechanisms/test_quantile_scores.py"
 _LEVELS = "mechanisms/test_quantile_levels.py::test_a_level_has_bounded_range_and_the_curve_covers_all"
+_MOVED = "mechanisms/test_quantile_levels.py::test_a_row_that_changes_its"
+_GROUP, _PART = (f"{_MOVED}_{what}_reaches_the_price_and_does_not_pass_it" for what in ("group", "part"))
 _LEANING = "mechanisms/test_quantile_levels.py::test_targets_that_lean_cost_no_more"
 _TIES = "mechanisms/test_quantile_levels.py::test_rows_tied_with_a_released_number_are_split_by_the_share"
 _ENDS = "mechanisms/test_quantile_levels.py::test_ends_lie_around_every_definition_of_a_quantile"
@@ -24,7 +26,7 @@ MUTANTS = (
         "mechanisms/quantiles.py",
         "worst = Fraction(1) if node.level == 0 and self.groups == 1 else 2 * worst",
         "worst = Fraction(1)",
-        (_LEVELS,),
+        (_PART,),
     ),
     Mutant(
         "groups are one part under replace",
@@ -32,7 +34,7 @@ MUTANTS = (
         "mechanisms/quantiles.py",
         "if node.level == 0 and self.groups == 1 else",
         "if node.level == 0 else",
-        (_LEVELS,),
+        (_GROUP,),
     ),
     Mutant(
         "a quantile takes every unit to have one row",
