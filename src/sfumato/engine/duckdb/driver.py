@@ -61,6 +61,8 @@ class StatementReader:
     def _found(self, reading: Reading[E], text: str) -> object:
         if isinstance(reading, GroupTotals):
             return _aligned(self.sources.run(text), reading)
+        if isinstance(reading, ValueCounts):
+            return self.sources.stream(text, dense_arrays.BATCH, lambda rows: dense_arrays.values(rows, reading))
         return _ARRAYS[type(reading)](self.sources.arrow(text), reading)
 
     def _statement(self, reading: Reading[E], key: int) -> str:
@@ -217,9 +219,8 @@ _STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
 _ARRAYS: dict[type, Callable[[Any, Any], object]] = {
     FoundTotals: found_keys.in_arrays,
     Marginals: dense_arrays.marginals,
-    ValueCounts: dense_arrays.values,
 }
-"""What becomes of a statement's rows; those of known groups are few and come as they are."""
+"""What becomes of a statement's rows; those of known groups are few and come as they are, values come in a stream."""
 
 
 def _parameter(value: Value) -> Any:
