@@ -139,7 +139,7 @@ class Quantiles:
         groups: int = 1,
         confidence: Number = "0.95",
     ) -> Quantiles:
-        """Aim at the row of the rank that the price allows, counted from the least: no row alone decides the number.
+        """Make a choice that aims at the row of the rank that the price allows, counted from the least: no row decides alone.
 
         With k the offset, except with probability 1 − confidence some row is at most the number that is released, and
         fewer than 2k rows lie below it.
@@ -156,7 +156,7 @@ class Quantiles:
         groups: int = 1,
         confidence: Number = "0.95",
     ) -> Quantiles:
-        """Aim at the row of the rank that the price allows, counted from the greatest: ``minimum``, mirrored."""
+        """Make a choice that aims at the row of the rank that the price allows, counted from the greatest."""
         return _moved(cls(1, epsilon, bounds, rows_per_unit, neighbours, groups, -1), confidence)
 
     def ends(self, epsilon: Number, confidence: Number = "0.95", k: int = 1) -> tuple[Quantiles, Quantiles]:

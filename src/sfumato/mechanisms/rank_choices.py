@@ -219,7 +219,7 @@ def _chunks(sizes: Places) -> list[slice]:
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs are numbers that follow one another at one distance: low, then the gap before each value and that value, the
+    """A run is numbers that follow one another at one distance: low, then the gap before each value and that value, the
     last gap, and high; of one group after the other.
     """
 
@@ -264,7 +264,7 @@ class Runs:
         return self.starts[index] + bits.each_below(self.places[index]), self.cut[index], self.tied[index]
 
     def winners(self) -> Places:
-        """Race the runs of each group."""
+        """Choose a run of each group by a race."""
         begin = self.begin
         gaps = self.distance - np.minimum.reduceat(self.distance, begin)[self.group]
         near = np.minimum(gaps, (1 << 63) - 1).astype(np.uint64)
