@@ -44,6 +44,10 @@ class Account:
     def __init__(self, guarded: GuardedStore, name: str, terms: Terms) -> None:
         self.name = name
         self.unit: PrivacyUnit = terms.unit
+        self.per = terms.per
+        """The period of which each has an account of its own; empty where this is the only account."""
+        self.periods: Periods = ()
+        """The periods whose accounts pay."""
         self._guarded = guarded
         self._opening = terms
 
@@ -96,7 +100,7 @@ class Account:
 
     def _paying(self) -> Periods:
         """List the periods whose accounts pay; none: this account does."""
-        return ()
+        return self.periods
 
     def cost(self, curve: Curve) -> Cost:
         """Compute a release's price here. Order and neighbours are fixed for life, so no amendment changes it."""

@@ -43,7 +43,6 @@ class PeriodAccounts(Account):
 
     def __init__(self, guarded: GuardedStore, name: str, terms: Terms, periods: Periods = ()) -> None:
         super().__init__(guarded, name, terms)
-        self.per = terms.per
         self.periods = tuple(dict.fromkeys(periods))
 
     def over(self, periods: Periods) -> PeriodAccounts:

@@ -26,8 +26,10 @@ ACCOUNT_PERIODS = {
     "day": ("day", "week", "month", "quarter", "year"),
     "week": ("week",),
     "month": ("month", "quarter", "year"),
+    "quarter": ("quarter", "year"),
+    "year": ("year",),
 }
-"""The periods that may have accounts of their own, by the unit's period: each is made up of whole ones of those."""
+"""The periods that are made up of whole days, weeks, …: these may have accounts of their own beside such units."""
 ID_TYPES = (Type.INTEGER, Type.TEXT)
 """What ids may be declared as: types in which no two ids become one."""
 
