@@ -153,7 +153,7 @@ def _require_paid(kind: Kind[X, T], here: Surroundings) -> None:
     if not all(account_periods.keeps_to(each, policy, periods) for each in plans):
         raise Unsupported(
             "unpaid-periods",
-            f"a release reads only the {policy.per}s whose accounts it spends; this kind of release does not keep to them",
+            f"a release reads only the {policy.per}s whose accounts it spends, and this kind does not keep to them",
             fix="ask with SQL or table(…), or keep one account for all in a policy without per",
         )
 
