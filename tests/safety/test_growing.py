@@ -119,14 +119,17 @@ def _questions(every: str) -> list[str]:
 
 
 def _someone(random: Random, who: int, days: list[dt.date], most: int) -> Rows:
-    """Rows of a person on these days, in all tables; visits have numbers that others may have too."""
+    """Rows of a person on these days, in all tables; visits have numbers that others may have too, but what the new
+    person was given has a number of its own: what is found through others' visits is theirs as well.
+    """
+    own = 100 if who == _NEW else 1
 
     def some() -> list[Row]:
         many = range(random.randint(0, most))
         return [(who, random.randint(0, 5), random.choice(days), random.randint(0, 10)) for _ in many]
 
-    visits = [*some(), *((who, 1, day, 10) for day in days)]
-    drugs = [(0, 1, day, 10) for day in days]
+    visits = [*some(), *((who, own, day, 10) for day in days)]
+    drugs = [(0, own, day, 10) for day in days]
     claims, calls = ([*some(), *((who, 1, day, 10) for day in days[:2])] for _ in range(2))
     return {"visits": visits, "claims": claims, "calls": calls, "drugs": drugs}
 
@@ -174,27 +177,27 @@ def test_units_of_unpaid_periods_change_nothing(every: str, per: str) -> None:
     engines |= {start: _engine(_policy(_both(_both(town, others), rows), every, per)) for start, rows in units.items()}
     base = engines[None]
     unpaid = moved = 0
-    for text in _questions(every):
+    for index, text in enumerate(_questions(every)):
         asked = _asked(base, base._policy, text)
         paid = set(asked._context.account.periods)
-        for bounded in boundings(asked.query.plan, asked.limits, len(asked.groups)):
-            known = for_neighbours(bounded, Neighbours.ADD_REMOVE)
-            totals = {
-                start: tuples(engine.read(GroupTotals(known, asked.groups), 7)) for start, engine in engines.items()
-            }
-            for start in units:
-                name = account_periods.names(((calendar.count(per, start),) * 2,), per)[0]
-                if name in paid:
-                    worst = max(change.worst for change in changes(known, totals[None], totals[start]))
-                    assert worst <= 1, (text, start)
-                    moved += totals[start] != totals[None]
-                else:
-                    assert totals[start] == totals[None], (text, start, name, sorted(paid))
-                    unpaid += 1
+        options = boundings(asked.query.plan, asked.limits, len(asked.groups))
+        bounded = for_neighbours(options[index % len(options)], Neighbours.ADD_REMOVE)
+        totals = {
+            start: tuples(engine.read(GroupTotals(bounded, asked.groups), 7)) for start, engine in engines.items()
+        }
+        for start in units:
+            name = account_periods.names(((calendar.count(per, start),) * 2,), per)[0]
+            if name in paid:
+                worst = max(change.worst for change in changes(bounded, totals[None], totals[start]))
+                assert worst <= 1, (text, start)
+                moved += totals[start] != totals[None]
+            else:
+                assert totals[start] == totals[None], (text, start, name, sorted(paid))
+                unpaid += 1
     for engine in engines.values():
         engine.close()
-    assert unpaid > 100
-    assert moved > 50
+    assert unpaid > 50
+    assert moved > 20
 
 
 @pytest.mark.parametrize("per", ["day", "week", "month", "quarter", "year"])
