@@ -1,4 +1,4 @@
-"""Accounts of periods in a policy: which periods go with which units, and every mistake named by rule, place and fix."""
+"""Accounts of periods in a policy: which go with which units, and every mistake named by rule, place and fix."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sfumato as sf
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, read
 from sfumato.policy.drafting import drafted
+from sfumato.policy.values import ACCOUNT_PERIODS
 from sfumato.privacy import Neighbours
 
 TEXT = """
@@ -40,8 +41,7 @@ def declared(
 
 @pytest.mark.parametrize(
     ("every", "per"),
-    [("day", "day"), ("day", "week"), ("day", "month"), ("day", "quarter"), ("day", "year"), ("week", "week")]
-    + [("month", "month"), ("month", "quarter"), ("month", "year")],
+    [(every, per) for every in ("day", "week", "month") for per in ACCOUNT_PERIODS[every]],
 )
 def test_accounts_are_kept_for_whole_periods_of_the_unit(tmp_path: Path, every: str, per: str) -> None:
     policy = declared(tmp_path, every, f'per = "{per}"')
@@ -84,9 +84,11 @@ def test_under_replace_each_account_holds_half(tmp_path: Path) -> None:
     both = declared(tmp_path, "month", 'delta = 1e-6, per = "month"', neighbours="replace").account_budget
     assert both == sf.Budget("0.5", "5e-7", neighbours="replace")
     chosen = declared(
-        tmp_path, "month", 'delta = 1e-6, reserve = 5e-7, order = 20, per = "month"', neighbours="replace"
+        tmp_path, "month", 'delta = 1e-6, reserve = 5e-7, order = 60, per = "month"', neighbours="replace"
     )
     half = chosen.account_budget
-    assert (half.reserve, half.order, half.neighbours) == (Fraction(1, 4 * 10**6), 20, Neighbours.REPLACE)
+    assert (half.reserve, half.order, half.neighbours) == (Fraction(1, 4 * 10**6), 60, Neighbours.REPLACE)
+    with pytest.raises(InvalidPolicy, match="order"):  # that leaves half of the budget no allowance
+        declared(tmp_path, "month", 'delta = 1e-6, order = 20, per = "month"', neighbours="replace")
     alone = declared(tmp_path, "month", "delta = 1e-6", neighbours="replace")
     assert alone.account_budget is alone.budget

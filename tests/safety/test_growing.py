@@ -200,6 +200,26 @@ def test_units_of_unpaid_periods_change_nothing(every: str, per: str) -> None:
     assert moved > 20
 
 
+@pytest.mark.parametrize(("every", "per"), [("day", "day"), ("month", "month")])
+def test_a_plan_held_to_periods_reads_no_other(every: str, per: str) -> None:
+    """Whatever the question says, and however the periods were found: the condition of the plan alone decides."""
+    random, empty = Random(f"held {every}"), {name: [] for name in ("visits", "claims", "calls", "drugs")}
+    units = _units(random, every)
+    base = _engine(_policy(empty, every, per))
+    engines = {start: _engine(_policy(rows, every, per)) for start, rows in units.items()}
+    held = ((calendar.count(per, dt.date(2024, 3, 30)),) * 2, (calendar.count(per, dt.date(2024, 5, 16)),) * 2)
+    both = "SELECT day AS d FROM visits UNION ALL SELECT CAST(at AS DATE) AS d FROM calls"
+    for text in ("SELECT COUNT(*) FROM visits", "SELECT COUNT(*) FROM calls", f"SELECT COUNT(*) FROM ({both})"):
+        plan = account_periods.restricted(parse(text, base.catalog()).plan, base._policy, held)
+        bounded = boundings(plan, plan.limits, 1)[0]
+        for start, engine in engines.items():
+            counted = calendar.count(per, start)
+            reads = tuples(engine.read(GroupTotals(bounded, ((),)), 7)) != ((0,),)
+            assert reads is any(first <= counted <= last for first, last in held), (text, start)
+    for engine in (base, *engines.values()):
+        engine.close()
+
+
 @pytest.mark.parametrize("per", ["day", "week", "month", "quarter", "year"])
 def test_names_tell_periods(per: str) -> None:
     first, last = (calendar.count(per, day) for day in (dt.date(2019, 12, 20), dt.date(2027, 1, 10)))

@@ -280,6 +280,7 @@ class Policy:
         _check_periods(self.unit, self.tables)
         if self.per is not None:
             _check_accounts(self)
+            self.account_budget  # noqa: B018 - refused now, not when it is opened
 
     @property
     def account_budget(self) -> Budget:
