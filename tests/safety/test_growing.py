@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -214,7 +215,7 @@ def test_a_plan_held_to_periods_reads_no_other(every: str, per: str) -> None:
         bounded = boundings(plan, plan.limits, 1)[0]
         for start, engine in engines.items():
             counted = calendar.count(per, start)
-            reads = tuples(engine.read(GroupTotals(bounded, ((),)), 7)) != ((0,),)
+            reads = bool(np.any(engine.read(GroupTotals(bounded, ((),)), 7)))
             assert reads is any(first <= counted <= last for first, last in held), (text, start)
     for engine in (base, *engines.values()):
         engine.close()
