@@ -532,6 +532,50 @@ def periods() -> None:
     save(alt.hconcat(left, right), "periods")
 
 
+def growing_tables() -> None:
+    """What questions over one or several months have spent of the account of each."""
+    days = [dt.date(2024, 1, 1) + dt.timedelta(n) for n in range(180)]
+    visits = pd.DataFrame({"patient": [n % 10 for n in range(180)], "day": days})
+    day = {"type": "date", "bounds": ("2024-01-01", "2024-06-30")}
+    table = sf.Table("visits", visits, {"day": day}, id="patient", max_rows=4)
+    unit = sf.PrivacyUnit("patient", period="month", period_column="day")
+    policy = sf.Policy(unit, sf.Budget(1), {"visits": table}, per="month")
+    asked = {
+        "March": ("2024-03-01", "2024-03-31", 0.5),
+        "March to May": ("2024-03-01", "2024-05-31", 0.25),
+        "January to June": ("2024-01-01", "2024-06-30", 0.2),
+        "June": ("2024-06-01", "2024-06-30", 0.6),
+    }
+    months = [f"2024-0{month}" for month in range(1, 7)]
+    data = []
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/months.ledger") as clinic:
+        before = dict.fromkeys(months, 1.0)
+        for name, (first, last, epsilon) in asked.items():
+            text = f"SELECT COUNT(*) AS n FROM visits WHERE day BETWEEN DATE '{first}' AND DATE '{last}'"
+            clinic.sql(text).release(epsilon=epsilon)
+            left = {month: float(clinic.standing()[month].left["pure"]) for month in months}
+            data += [{"month": month, "ε": before[month] - left[month], "what": name} for month in months]
+            before = left
+        data += [{"month": month, "ε": before[month], "what": "left"} for month in months]
+    order = [*asked, "left"]
+    for each in data:
+        each["order"] = order.index(each["what"])
+    title = "What four questions spent of each month"
+    bars = (
+        alt.Chart(alt.Data(values=data), width=520, height=220, title=title)
+        .mark_bar()
+        .encode(
+            x=alt.X("month:N", title="account", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("ε:Q", scale=alt.Scale(domain=[0, 1])),
+            color=alt.Color(
+                "what:N", sort=order, title="asked about", scale=alt.Scale(domain=order, range=[*INK, "#e4e4e0"])
+            ),
+            order="order:O",
+        )
+    )
+    save(bars, "growing-tables")
+
+
 def builder() -> None:
     """An answer to a question that was put together in Python, as ``Answer.plot`` draws it."""
     with sf.open(sf.example()) as flights:
@@ -586,6 +630,7 @@ if __name__ == "__main__":
         per_person,
         joins,
         periods,
+        growing_tables,
         builder,
         degrees,
     )

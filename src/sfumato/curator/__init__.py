@@ -9,6 +9,7 @@ from sfumato.curator.degrees import DegreeHistogram, Degrees
 from sfumato.curator.explaining import Explanation
 from sfumato.curator.forecasts import Forecast
 from sfumato.curator.listings import Listing
+from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.policy_account import amend, history, standing
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
@@ -23,6 +24,7 @@ __all__ = [
     "Explanation",
     "Forecast",
     "Listing",
+    "PeriodStandings",
     "Question",
     "Sold",
     "Standing",

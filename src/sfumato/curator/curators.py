@@ -14,7 +14,15 @@ from sfumato.curator.context import Context
 from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.degrees import DegreeHistogram, degree_histogram
 from sfumato.curator.listings import Listing, listed
-from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
+from sfumato.curator.period_standings import PeriodStandings
+from sfumato.curator.policy_account import (
+    account_name,
+    amend_account,
+    ledger_path,
+    lines_of,
+    read_policy,
+    standings_of,
+)
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import TableAuction, auction
@@ -63,7 +71,8 @@ class Curator:
             self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger_path(self.policy, ledger))
             if self._owns_ledger:
                 opened.callback(self.ledger.close)
-            account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)
+            unit, budget, per = self.policy.unit, self.policy.account_budget, self.policy.per or ""
+            account = self.ledger.account(self.name, unit=unit, budget=budget, per=per)
             for data in engine.data(public=False):
                 account.join(data)
             for data in engine.data(public=True):
@@ -79,7 +88,9 @@ class Curator:
 
     @property
     def budget(self) -> Budget:
-        """Say what may be spent and what has been: of the account, or of the share of the analyst who asks."""
+        """Say what may be spent and what has been: of the account, or of the share of the analyst who asks. Where every
+        period has an account of its own, it is that of a period of which nothing was asked yet.
+        """
         return self._context.budgets[-1]
 
     def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
@@ -134,13 +145,16 @@ class Curator:
         view._context = replace(self._context, analyst=name)
         return view
 
-    def standing(self, analyst: str | None = None) -> Standing:
-        """Tell where the account stands, or an analyst's share of it. An analyst is told of their own share."""
-        return standing_of(self.policy, self._context.account, self._whose(analyst))
+    def standing(self, analyst: str | None = None) -> Standing | PeriodStandings:
+        """Tell where the account stands, or an analyst's share of it. An analyst is told of their own share.
+
+        Where every period has an account of its own, it tells so of each: ``standing()["2024-03"]``.
+        """
+        return standings_of(self.policy, self._context.account, self._whose(analyst))
 
     def history(self, analyst: str | None = None) -> Iterator[Line]:
         """List every line of the account, oldest first, or those of an analyst. An analyst is shown their own lines."""
-        return self.ledger.lines(account=self.name, analyst=self._whose(analyst))
+        return lines_of(self.ledger, self.policy, self._whose(analyst))
 
     def amend(self, policy: Policy | str | os.PathLike[str] | None = None, *, reason: str) -> Line:
         """Make a policy's budget the account's, for a reason that is kept for ever: the owner's to call.

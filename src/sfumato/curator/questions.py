@@ -13,6 +13,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, half_widths
+from sfumato.curator.period_spending import by_period, charged
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
@@ -57,6 +58,12 @@ class Question:
     query: Query
     limits: Limits
     strategy: Strategy | None = None
+
+    def __post_init__(self) -> None:
+        if self._context.policy.per is not None and (self.query.plan.measures or self.found):
+            query, context = by_period(self.query, self._context)
+            object.__setattr__(self, "query", query)
+            object.__setattr__(self, "_context", context)
 
     @property
     def table(self) -> Table:
@@ -206,7 +213,8 @@ class Question:
         prepared, policy = self._prepared(request), self._context.policy
         keys = (names(self.query, self.found), self._without_delta) if self.found else None
         found = explain(self.text, self.query, policy, self.groups, self._most_groups, prepared, confidence, keys)
-        return replace(found, warnings=self.warnings)
+        operators = (*found.operators, *charged(self._context))
+        return replace(found, operators=operators, warnings=self.warnings)
 
     def error(
         self,

@@ -16,6 +16,7 @@ import numpy as np
 
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
+from sfumato.curator.period_spending import charged
 from sfumato.curator.questions import Question
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace
@@ -175,6 +176,7 @@ class TableAuction:
             for each in counted
         ]
         reason = "a higher bid reaches every price that a lower one does: half the noise of other scores is enough"
+        operators += charged(self._context)
         return Explanation(self.question.text, str(draw.total), tuple(operators), reason, self.question.warnings)
 
     def error(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
@@ -255,7 +257,8 @@ def auction(context: Context, table: str | None, column: str | None, prices: Seq
     query = Query(Aggregate(scan, (reached,), (Count(),)), Finish(()))
     bounding = None if declared.every_row else Strategy.SAMPLE  # whole bids: a price is reached or it is not
     words = f"an auction among {declared.name}.{name} at {len(listed)} prices up to {text(listed[-1])}"
-    return TableAuction(context, Question(context, words, query, limits, bounding), listed, unit)
+    asked = Question(context, words, query, limits, bounding)
+    return TableAuction(asked._context, asked, listed, unit)  # noqa: SLF001
 
 
 def _bids(policy: Policy, table: str | None, column: str | None) -> tuple[Table, str]:

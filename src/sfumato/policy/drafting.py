@@ -23,7 +23,7 @@ def drafted(policy: Policy, folder: Path) -> str:
     unit: dict[str, Any] = {
         "name": policy.unit.name,
         "neighbours": policy.neighbours.value,
-        "budget": _budget(policy.budget),
+        "budget": {**_budget(policy.budget), "per": policy.per},
         "size": policy.size,
         "period": policy.unit.period and {"column": policy.unit.period_column, "every": policy.unit.period},
         "id_type": policy.id_type and policy.id_type.value,
