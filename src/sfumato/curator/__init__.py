@@ -11,6 +11,7 @@ from sfumato.curator.forecasts import Forecast
 from sfumato.curator.listings import Listing
 from sfumato.curator.policy_account import amend, history, standing
 from sfumato.curator.questions import Question
+from sfumato.curator.sessions import ProposedSession, ThresholdSession
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import Sold, TableAuction
 from sfumato.curator.tables import TableView
@@ -23,11 +24,13 @@ __all__ = [
     "Explanation",
     "Forecast",
     "Listing",
+    "ProposedSession",
     "Question",
     "Sold",
     "Standing",
     "TableAuction",
     "TableView",
+    "ThresholdSession",
     "amend",
     "check",
     "history",

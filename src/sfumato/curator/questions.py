@@ -60,6 +60,10 @@ class Question:
         """Tell whether it is answered without a price: what is measured never is."""
         return False
 
+    def is_of(self, context: Context) -> bool:
+        """Tell whether it was put to the curator of this context, or to the same one under an analyst's name."""
+        return self._context.engine is context.engine
+
     @cached_property
     def found(self) -> tuple[int, ...]:
         """Give the places of the keys whose values nobody declared: those are found in the data."""

@@ -16,12 +16,14 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.ledger.charged import gathered
-from sfumato.mechanisms import KeyThreshold
+from sfumato.mechanisms import AboveThreshold, KeyThreshold
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Marginal
 from sfumato.plan.readings import GroupSizes, Holders, Integers, LinearScores, LinearTotals, Supports, Totals
+from sfumato.plan.stepped_readings import SteppedTotal
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
+from sfumato.privacy.numbers import text
 
 
 class Scoring(Selection, Protocol):
@@ -46,20 +48,23 @@ class Scoring(Selection, Protocol):
 class Measurement:
     """A measurement is a mechanism on a reading: noise on totals, a choice by scores, or of keys by who holds them."""
 
-    reading: Totals | LinearTotals | Marginal | Supports | GroupSizes | LinearScores | Holders
+    reading: Totals | LinearTotals | Marginal | Supports | GroupSizes | LinearScores | Holders | SteppedTotal
     mechanism: Any
-    """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys."""
+    """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys, an ``AboveThreshold`` for what
+    is compared."""
 
     def __post_init__(self) -> None:
         if isinstance(self.reading, LinearScores):
             _require_covered(self.reading, self.mechanism)
         elif isinstance(self.reading, Holders):
             _require_every_key(self.reading, self.mechanism)
+        elif isinstance(self.reading, SteppedTotal):
+            _require_within(self.reading, self.mechanism)
 
     @property
     def sensitivity(self) -> Sensitivity | None:
         """Bound what one unit moves, for noise; None for a choice, whose mechanism holds that itself."""
-        return None if isinstance(self.reading, (LinearScores, Holders)) else self.reading.sensitivity
+        return None if isinstance(self.reading, (LinearScores, Holders, SteppedTotal)) else self.reading.sensitivity
 
     @property
     def curve(self) -> Curve:
@@ -125,3 +130,19 @@ def _require_every_key(reading: Holders, mechanism: KeyThreshold) -> None:
     if not enough or mechanism.neighbours is not reading.neighbours:
         rule = f"one for {reading.most} keys of a unit under {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
+
+
+def _require_within(reading: SteppedTotal, mechanism: AboveThreshold) -> None:
+    """A session was charged for questions that one unit moves by so much, and all the same way where it says so."""
+    if mechanism.neighbours is not reading.neighbours:
+        rule = f"stated for the neighbours of the policy, {reading.neighbours.value}"
+        raise InvalidParameter("mechanism", repr(mechanism), rule)
+    if reading.most > mechanism.sensitivity:
+        moved, most = (text(steps * reading.grid) for steps in (reading.most, mechanism.sensitivity))
+        rule = f"at most {most}, for which the session was opened"
+        fix = f"tighten the question, such as .limit(rows=1), or open a session with sensitivity={moved}"
+        raise InvalidParameter("what one unit changes in this question", moved, rule, fix=fix)
+    if mechanism.monotone and not reading.rises:
+        rule = "none in this session: it was opened for questions that only grow when a unit is added"
+        fix = "add up values that are not negative, or open a session with monotone=False"
+        raise InvalidParameter("values below 0 that are added up", "declared as possible", rule, fix=fix)

@@ -7,10 +7,12 @@ or says that no answer will come.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from sfumato.errors import InvalidParameter
 from sfumato.ledger import Account, Entry, Line, StoredAnswer, Tab
+from sfumato.privacy import Curve
 from sfumato.privacy.numbers import Number
 
 
@@ -83,3 +85,31 @@ class _Step:
     def stop(self) -> None:
         """End the whole series and give nothing back: why a step failed may depend on rows."""
         self._tab.forfeit()
+
+
+@dataclass(frozen=True)
+class OnPaidTab:
+    """A tab whose mechanism was charged whole when it was opened pays for each of that mechanism's answers: a step of
+    it costs nothing more, and a step of anything else is refused.
+
+    A step that is stopped leaves the tab open, since nothing is held that could be given back.
+    """
+
+    account: Account
+    tab: Tab
+
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying:  # noqa: ARG002
+        if entry.columns["parts"] != self.tab.opening.parts:
+            raise InvalidParameter("parts", entry.parts, "those that the tab was opened and charged for")
+        paid = Curve((), entry.curve.neighbours)
+        return _PaidStep(self.tab, replace(entry, parts=(paid,)))
+
+    def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
+        return self.account.answer(line, body, accuracy)
+
+
+class _PaidStep(_Step):
+    """This is one answer of what was charged when its tab was opened."""
+
+    def stop(self) -> None:
+        """Leave the tab open: whether it may go on is for the mechanism's own session to say."""
