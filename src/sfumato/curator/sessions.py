@@ -118,8 +118,8 @@ class ProposedSession:
         questions: int = 100,
         confidence: Number = "0.95",
     ) -> float:
-        """Of so many questions every answer is right about numbers further than this from the threshold, with this
-        confidence. Free.
+        """Give a distance from the threshold: with this confidence, of so many questions each answer is right about
+        numbers further from it. Free.
         """
         return self.mechanism(epsilon, values_epsilon).error(questions, confidence) * float(self.grid)
 

@@ -44,6 +44,9 @@ class Compared:
     """and what rounding down to steps may have taken away."""
 
     def __post_init__(self) -> None:
+        for name in ("value", "step", "rounding"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, None if given is None and name == "value" else exact(given, name))
         codec.check_fields(self)
         if (self.value is None) is not (self.noise is None) or (self.value is not None and not self.above):
             raise InvalidParameter("value", self.value, 'given with its noise, and only with an "above"')
@@ -103,4 +106,4 @@ class Comparison:
         if not above or self.mechanism.values_epsilon is None or value is None:
             return Compared(above)
         noise, step = Laplace(self.mechanism.scales[2]), self.compared.grid
-        return Compared(above, exact(value * step, "value"), noise, step, self.compared.rounding)
+        return Compared(above, value * step, noise, step, self.compared.rounding)

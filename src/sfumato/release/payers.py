@@ -89,8 +89,8 @@ class _Step:
 
 @dataclass(frozen=True)
 class OnPaidTab:
-    """A tab whose mechanism was charged whole when it was opened pays for each of that mechanism's answers: a step of
-    it costs nothing more, and a step of anything else is refused.
+    """A tab is a payer whose mechanism was charged whole when it was opened: an answer of that mechanism costs nothing
+    more, and a step of anything else is refused.
 
     A step that is stopped leaves the tab open, since nothing is held that could be given back.
     """
