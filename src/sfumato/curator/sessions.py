@@ -358,15 +358,15 @@ def compared_total(asked: Question, grid: Fraction) -> SteppedTotal:
     """Give what is compared of a question, with the least that one unit changes; refuse what is not one count or sum as
     it is, since nothing of it may be computed from noisy numbers.
     """
-    plan, finish = asked.query.plan, asked.query.finish
+    plan, finish, parts = asked.query.plan, asked.query.finish, asked.shared.parts
     alone = len(plan.measures) == 1 and not plan.keys and not asked.query.outer and finish == Finish(finish.outputs)
     columns = [each.expression for each in finish.outputs if alone]
     if not (len(columns) == 1 and isinstance(columns[0], Column) and isinstance(columns[0].reference, Result)):
         raise _not_compared()
+    if len(parts) != 1 or parts[0].measures != plan.measures or plan.measures[0].noises != 1:  # made from others
+        raise _not_compared()
     suited = [each for each in asked.options if each.strategy.order in (None, 1)]
     bounded = min(suited, key=lambda each: each.measures[0].sensitivity.linf * each.measures[0].unit_value)
-    if bounded.measures[0].coordinates != 1 or not bounded.measures[0].estimator.adds_up:
-        raise _not_compared()
     return SteppedTotal(bounded, grid)
 
 

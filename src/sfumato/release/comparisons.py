@@ -18,12 +18,13 @@ from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import AboveThreshold, Laplace, Session
-from sfumato.plan.readings import GroupTotals, Integers
+from sfumato.plan.readings import GroupTotals
 from sfumato.plan.stepped_readings import SteppedTotal
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, shown
 from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.releasing import Read
 
 
 @codec.value("compared")
@@ -90,8 +91,12 @@ class Comparison:
     def good_enough(self) -> Mapping[str, Number]:
         return {}
 
-    def draw(self, totals: Integers) -> Compared:
-        exactly = int(self.compared.of(totals)[0, 0])
+    @property
+    def readings(self) -> tuple[GroupTotals]:
+        return (self.reading,)
+
+    def draw(self, read: Read) -> Compared:
+        exactly = int(self.compared.of(read(self.reading))[0, 0])
         try:
             above = self.session.ask(exactly)
             return self._said(above, self.session.value)

@@ -16,10 +16,10 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.ledger.charged import gathered
-from sfumato.mechanisms import AboveThreshold, KeyThreshold
+from sfumato.mechanisms import AboveThreshold, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.dense_readings import Marginal
+from sfumato.plan.dense_readings import Marginal, Ranks
 from sfumato.plan.readings import GroupSizes, Holders, Integers, LinearScores, LinearTotals, Supports, Totals
 from sfumato.plan.stepped_readings import SteppedTotal
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
@@ -48,23 +48,26 @@ class Scoring(Selection, Protocol):
 class Measurement:
     """A measurement is a mechanism on a reading: noise on totals, a choice by scores, or of keys by who holds them."""
 
-    reading: Totals | LinearTotals | Marginal | Supports | GroupSizes | LinearScores | Holders | SteppedTotal
+    reading: Totals | LinearTotals | Marginal | Supports | GroupSizes | LinearScores | Holders | Ranks | SteppedTotal
     mechanism: Any
-    """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys, an ``AboveThreshold`` for what
-    is compared."""
+    """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys, ``Quantiles`` for ranks, an
+    ``AboveThreshold`` for what is compared."""
 
     def __post_init__(self) -> None:
         if isinstance(self.reading, LinearScores):
             _require_covered(self.reading, self.mechanism)
         elif isinstance(self.reading, Holders):
             _require_every_key(self.reading, self.mechanism)
+        elif isinstance(self.reading, Ranks):
+            _require_every_row(self.reading, self.mechanism)
         elif isinstance(self.reading, SteppedTotal):
             _require_within(self.reading, self.mechanism)
 
     @property
     def sensitivity(self) -> Sensitivity | None:
         """Bound what one unit moves, for noise; None for a choice, whose mechanism holds that itself."""
-        return None if isinstance(self.reading, (LinearScores, Holders, SteppedTotal)) else self.reading.sensitivity
+        own = (LinearScores, Holders, Ranks, SteppedTotal)
+        return None if isinstance(self.reading, own) else self.reading.sensitivity
 
     @property
     def curve(self) -> Curve:
@@ -78,17 +81,21 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch is measurements of one bounded plan, drawn and charged together: one entry in the ledger."""
+    """A batch is measurements that are drawn and charged together: one entry in the ledger.
+
+    They may be of several bounded plans: what they leak composes whatever each of them reads, because each draws
+    randomness of its own, that of samples too.
+    """
 
     measurements: tuple[Measurement, ...]
 
     def __post_init__(self) -> None:
-        if not self.measurements or any(each.reading.bounded != self.bounded for each in self.measurements[1:]):
-            raise InvalidParameter("measurements", "none, or of several plans", "measurements of one bounded plan")
+        if not self.measurements:
+            raise InvalidParameter("measurements", "none", "at least one measurement")
 
     @property
     def bounded(self) -> Bounded:
-        """Give the plan that is read once for all of them."""
+        """Give the plan that the first of them reads."""
         return self.measurements[0].reading.bounded
 
     @property
@@ -129,6 +136,13 @@ def _require_every_key(reading: Holders, mechanism: KeyThreshold) -> None:
     enough = mechanism.max_groups >= reading.most and mechanism.weighted >= reading.weighted
     if not enough or mechanism.neighbours is not reading.neighbours:
         rule = f"one for {reading.most} keys of a unit under {reading.neighbours.value}"
+        raise InvalidParameter("mechanism", repr(mechanism), rule)
+
+
+def _require_every_row(reading: Ranks, mechanism: Quantiles) -> None:
+    """A choice by ranks pays for as many rows as one unit has, for the neighbours of the policy."""
+    if mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
+        rule = f"one for {reading.in_all} rows of a unit under {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 

@@ -1,0 +1,82 @@
+"""A scale says how numbers that were drawn are read, now or years later: it is stored with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from sfumato.mechanisms import Quantiles
+from sfumato.mechanisms.protocols import Additive
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import Number, exact
+
+
+class Scale(Protocol):
+    """A scale says what the numbers of one measurement are worth and how far each may be from the exact one."""
+
+    @property
+    def unit_value(self) -> Fraction:
+        """Say what one whole number is worth."""
+        ...
+
+    @property
+    def columns(self) -> int:
+        """Count the numbers of each group."""
+        ...
+
+    def width(self, confidence: Number, parts: int) -> float:
+        """Give the half-width within which all of so many numbers are with this confidence."""
+        ...
+
+    def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
+        """Give the half-width for so many sums, of so many numbers each."""
+        ...
+
+    def words(self) -> str:
+        """Say in words what was drawn."""
+        ...
+
+
+@codec.value("noisy-scale")
+@dataclass(frozen=True)
+class NoisyScale:
+    """These numbers are totals with noise."""
+
+    unit_value: Fraction
+    mechanism: Additive
+    columns: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
+
+    def width(self, confidence: Number, parts: int) -> float:
+        return float(self.mechanism.error(confidence, parts) * self.unit_value)
+
+    def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
+        return float(self.mechanism.sum_error(terms, confidence, parts) * self.unit_value)
+
+    def words(self) -> str:
+        return self.mechanism.words(self.unit_value)
+
+
+@codec.value("chosen-scale")
+@dataclass(frozen=True)
+class ChosenScale:
+    """These numbers were chosen among all that there are: how far each is from the exact one is not known."""
+
+    unit_value: Fraction
+    mechanism: Quantiles
+    columns: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
+
+    def width(self, confidence: Number, parts: int) -> float:  # noqa: ARG002
+        return float("inf")
+
+    def sum_width(self, terms: int, confidence: Number, parts: int) -> float:  # noqa: ARG002
+        return float("inf")
+
+    def words(self) -> str:
+        return self.mechanism.words()
