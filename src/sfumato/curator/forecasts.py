@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.bounding import Bounded
 from sfumato.plan.expressions import Column, Expression, Result, walk
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish
@@ -139,19 +138,20 @@ def _widths(
     finished = finish(shown, rows, lambda parts: estimates(together or parts), joint=False)
     return {
         output.name: float(np.nanmax([column.high - column.value, column.value - column.low]))
-        + _rounding(output.expression, prepared.bounded, int(rows.terms.max() if apart else 1 + len(rows.keys)))
+        + _rounding(output.expression, measured, int(rows.terms.max() if apart else 1 + len(rows.keys)))
         for output, column in zip(query.outputs, finished.columns, strict=True)
         if isinstance(column, Numbers) and not np.isnan(column.value).all()
     }
 
 
-def _rounding(expression: Expression, bounded: Bounded, terms: int) -> float:
+def _rounding(expression: Expression, measured: Measured, terms: int) -> float:
     """Say how far the number that is shown may lie from the one that was drawn.
 
     Weighted counts are drawn in parts of one and shown as the nearest whole number, which moves each by up to a half; a
     total is the sum of what is shown.
     """
-    fractional = [each.unit_value.denominator > 1 for each in bounded.noised]
+    parted = [each.unit_value.denominator > 1 for each in measured.scales]
+    fractional = [any(parted[scale] for scale in each.scales) for each in measured.results]
     read = [
         node.reference.index for node in walk(expression) if isinstance(node, Column) and type(node.reference) is Result
     ]

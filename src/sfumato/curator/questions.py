@@ -17,13 +17,15 @@ from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta,
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
 from sfumato.plan.canonical import digest
+from sfumato.plan.expressions import Expression
 from sfumato.plan.keys import conditions, groups, undeclared as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings import FoundTotals
 from sfumato.plan.sharing import Shared, shared
 from sfumato.plan.warnings import undeclared
-from sfumato.policy import Table
+from sfumato.plan.words import words
+from sfumato.policy import Table, Value
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answer_rows import answer_rows
@@ -32,7 +34,8 @@ from sfumato.release.finishing import finish
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, estimating
-from sfumato.release.parts import Family, OtherPart, other_part
+from sfumato.release.other_parts import other_part
+from sfumato.release.parts import Family, OtherPart
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
@@ -105,11 +108,21 @@ class Question:
     def others(self) -> tuple[OtherPart, ...]:
         """List what is measured beside totals, each with the strategy it needs."""
         most = 2 * self.limits.groups if self.found else len(self.groups)
-        neighbours = self._context.policy.neighbours
-        return tuple(
-            other_part(for_neighbours(whole_bounding(part.plan, self.limits, most), neighbours), part)
-            for part in self.shared.parts[1:]
-        )
+        found = []
+        for part in self.shared.parts[1:]:
+            bounded = for_neighbours(whole_bounding(part.plan, self.limits, most), self._context.policy.neighbours)
+            found.append(other_part(bounded, part, self._candidates))
+        return tuple(found)
+
+    def _candidates(self, value: Expression) -> tuple[Value, ...]:
+        """List what a value may be, from the policy alone."""
+        within = conditions(self.query.plan.source)
+        if undeclared_keys((value,), within):
+            rule = f"the most frequent value is chosen among listed ones, and those of {words(value)} are not declared"
+            fix = "declare its values in the policy; or group by it, count, and ORDER BY the count with a LIMIT"
+            raise Unsupported("unlisted-values", rule, fix=fix)
+        listed = groups((value,), self._context.engine.values, within)
+        return tuple(each for (each,) in listed if each is not None)
 
     @cached_property
     def options(self) -> tuple[Bounded, ...]:

@@ -9,9 +9,11 @@ additive, response              the values users hold: noise, and reports random
 races, scores                   exact choices among many; scores on a public grid
 selection, sparse, quantiles    choosing one of many, above a threshold, by rank
 key_thresholds                  which keys may be shown
+group_choices                   the most frequent values of many groups
 """
 
 from sfumato.mechanisms.additive import Gaussian, Laplace
+from sfumato.mechanisms.group_choices import FrequentValues
 from sfumato.mechanisms.key_thresholds import KeyThreshold
 from sfumato.mechanisms.quantiles import Quantiles
 from sfumato.mechanisms.response import (
@@ -34,6 +36,7 @@ __all__ = [
     "AboveThreshold",
     "Estimate",
     "Exponential",
+    "FrequentValues",
     "Gaussian",
     "KeyThreshold",
     "Laplace",

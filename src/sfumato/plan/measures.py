@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,8 @@ class Estimate:
     sum_width: Callable[[int], float] | None = None
     """The half-width of the sum of so many of them, which is far below that of their ranges; None where it is not known
     to be."""
+    labels: Sequence[Any] | None = None
+    """What the values are the places of, where they are no numbers."""
 
 
 class Estimator(Protocol):
@@ -150,6 +152,8 @@ class Reads(Enum):
 
     TOTALS = "totals"
     RANKS = "ranks"
+    DIFFERENT = "different values"
+    FREQUENT = "frequent values"
 
 
 class Steps(Protocol):

@@ -25,6 +25,7 @@ from sfumato.plan.sql_noisy import check_finishing, over
 from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import quoted, refuse, shown
 from sfumato.plan.unit_joins import period_words, periods
+from sfumato.plan.value_measures import DistinctValues, FrequentValue
 from sfumato.policy import Domain, Type
 
 _CLAUSES = {
@@ -40,7 +41,7 @@ _CLAUSES = {
     "offset",
     "distinct",
 }
-_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Median)
+_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Median, exp.Mode)
 _INSTEAD = {
     "qualify": "put the window into a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
     "windows": "write the window where it is used: RANK() OVER (ORDER BY …)",
@@ -259,6 +260,8 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
     if isinstance(node, exp.Count):
         return _count(argument, where, source)
     value = expression(argument, source.resolve)
+    if isinstance(node, exp.Mode):
+        return FrequentValue(value, where=where)
     _check_summable(value, argument)
     if isinstance(node, exp.Median):
         return Quantile(value, Fraction(1, 2), where)
@@ -283,7 +286,9 @@ def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, 
         known = periods(source.relation, source.catalog)
         if table.period is not None and len(parts) == 2 and expression(parts[1], source.resolve) in known:
             return Distinct(where)
-    raise refuse(node, "distinct", "only units are counted distinct", _countable(table))
+    if not isinstance(node, exp.Count) or len(parts) != 1 or source.is_unit(parts[0]):
+        raise refuse(node, "distinct", "units are counted distinct, or the values of one column", _countable(table))
+    return DistinctValues(expression(parts[0], source.resolve), where)
 
 
 def _countable(table: Described) -> str:

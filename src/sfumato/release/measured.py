@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.mechanisms import KeyThreshold
+from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.measures import Estimate, Estimator, Floats, Width
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings import Integers, Reading
@@ -93,8 +94,9 @@ class KnownGroups:
 def good_enough(prepared: Prepared) -> dict[str, Number]:
     """A stored answer is as good as one at this price if no half-width is larger, and no choice is weaker."""
     widths = {f"m{index}": width for index, width in enumerate(prepared.half_widths())}
-    chosen = [each.mechanism for measured in prepared.measured[1:] for each in measured]
-    return widths | {f"c{index}": 1 / each.epsilon for index, each in enumerate(chosen)}
+    others = [each.mechanism for measured in prepared.measured[1:] for each in measured]
+    choices = [each for each in others if not isinstance(each, Additive)]
+    return widths | {f"c{index}": 1 / each.epsilon for index, each in enumerate(choices)}
 
 
 def drawn(prepared: Prepared, groups: tuple[GroupKey, ...], read: Read) -> Integers:
@@ -188,6 +190,7 @@ def _plain(estimator: Estimator, numbers: Sequence[_Numbers], confidence: Number
 
     widths = [each.scale.width(confidence, parts) for each in numbers for _ in each.columns]
     found = estimator.estimate([column for each in numbers for column in each.columns], widths)
+    found = replace(found, labels=numbers[0].scale.labels)
     return replace(found, sum_width=sum_width) if estimator.adds_up and len(numbers) == 1 else found
 
 

@@ -16,12 +16,13 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.ledger.charged import gathered
-from sfumato.mechanisms import AboveThreshold, KeyThreshold, Quantiles
+from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Marginal, Ranks
 from sfumato.plan.readings import GroupSizes, Holders, Integers, LinearScores, LinearTotals, Supports, Totals
 from sfumato.plan.stepped_readings import SteppedTotal
+from sfumato.plan.value_readings import Differences, Frequencies
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import text
 
@@ -44,11 +45,26 @@ class Scoring(Selection, Protocol):
     def neighbours(self) -> Neighbours: ...
 
 
+_CHOICES = (LinearScores, Holders, Ranks, Frequencies, SteppedTotal)
+
+
 @dataclass(frozen=True)
 class Measurement:
     """A measurement is a mechanism on a reading: noise on totals, a choice by scores, or of keys by who holds them."""
 
-    reading: Totals | LinearTotals | Marginal | Supports | GroupSizes | LinearScores | Holders | Ranks | SteppedTotal
+    reading: (
+        Totals
+        | LinearTotals
+        | Marginal
+        | Supports
+        | GroupSizes
+        | Differences
+        | LinearScores
+        | Holders
+        | Ranks
+        | Frequencies
+        | SteppedTotal
+    )
     mechanism: Any
     """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys, ``Quantiles`` for ranks, an
     ``AboveThreshold`` for what is compared."""
@@ -58,7 +74,7 @@ class Measurement:
             _require_covered(self.reading, self.mechanism)
         elif isinstance(self.reading, Holders):
             _require_every_key(self.reading, self.mechanism)
-        elif isinstance(self.reading, Ranks):
+        elif isinstance(self.reading, (Ranks, Frequencies)):
             _require_every_row(self.reading, self.mechanism)
         elif isinstance(self.reading, SteppedTotal):
             _require_within(self.reading, self.mechanism)
@@ -66,8 +82,7 @@ class Measurement:
     @property
     def sensitivity(self) -> Sensitivity | None:
         """Bound what one unit moves, for noise; None for a choice, whose mechanism holds that itself."""
-        own = (LinearScores, Holders, Ranks, SteppedTotal)
-        return None if isinstance(self.reading, own) else self.reading.sensitivity
+        return None if isinstance(self.reading, _CHOICES) else self.reading.sensitivity
 
     @property
     def curve(self) -> Curve:
@@ -139,7 +154,7 @@ def _require_every_key(reading: Holders, mechanism: KeyThreshold) -> None:
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
-def _require_every_row(reading: Ranks, mechanism: Quantiles) -> None:
+def _require_every_row(reading: Ranks | Frequencies, mechanism: Quantiles | FrequentValues) -> None:
     """A choice by ranks pays for as many rows as one unit has, for the neighbours of the policy."""
     if mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
         rule = f"one for {reading.in_all} rows of a unit under {reading.neighbours.value}"

@@ -8,7 +8,7 @@ and noise of size σ on a change of 1 costs ρ = 1/2σ².
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -19,10 +19,9 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Quantiles
 from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan import sharing
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Ranks, ValueCounts, Values
-from sfumato.plan.measures import Quantile, Reads, Steps
+from sfumato.plan.measures import Quantile, Steps
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings import GroupTotals, Integers, Reading, Totals
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -130,7 +129,7 @@ class NoisyTotals:
 
     def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         return tuple(
-            Measurement(Totals(self.bounded, index), _noise(strength, scaled.sensitivity, share))
+            Measurement(Totals(self.bounded, index), noise(strength, scaled.sensitivity, share))
             for index, (scaled, share) in enumerate(zip(self.bounded.noised, shares, strict=False))
         )
 
@@ -200,15 +199,8 @@ class ChosenRanks:
         return tuple(value.low + int(each.probability * (value.high - value.low)) for each in self.asked)
 
 
-def other_part(bounded: Bounded, part: sharing.Part) -> OtherPart:
-    """Make what is measured beside totals, under a bounding of its rows."""
-    return _MADE[part.reads](bounded, part.asked)
-
-
-_MADE: dict[Reads, Callable[[Bounded, Any], OtherPart]] = {Reads.RANKS: ChosenRanks}
-
-
-def _noise(strength: Strength, change: Sensitivity, share: Fraction) -> Additive:
+def noise(strength: Strength, change: Sensitivity, share: Fraction) -> Additive:
+    """Make the noise that a share buys for totals of which one unit changes so much."""
     family = strength.family
     size = family.norm(change) * strength.size(share)
     if size > MOST_STEPS:

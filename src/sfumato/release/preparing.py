@@ -34,6 +34,7 @@ from sfumato.privacy.numbers import Number
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts import Family, NoisyTotals, OtherPart, Part, Strength
 from sfumato.release.prices import Price
+from sfumato.release.scales import NoisyScale
 
 _PRECISION = Fraction(1, 2**16)
 """Noise within this part of the least is found in a third of the steps."""
@@ -82,17 +83,21 @@ class Prepared:
     def curve(self) -> Curve:
         return self.batch.curve
 
+    @cached_property
+    def noises(self) -> tuple[NoisyScale, ...]:
+        """List everything that gets noise, beside the totals too."""
+        parts = zip(self.parts, self.measured, strict=True)
+        found = (scale for part, measured in parts for scale in part.scales(measured))
+        return tuple(scale for scale in found if isinstance(scale, NoisyScale))
+
     @property
     def pure(self) -> bool:
         """Tell whether an ε alone bounds what its noise leaks: a choice of groups needs a δ beside it."""
-        return all(each.pure for each in self.mechanisms)
+        return all(each.mechanism.pure for each in self.noises)
 
     def half_widths(self, confidence: Number = "0.95", together: int = 1) -> tuple[Fraction, ...]:
-        """Give the half-width of each total's noise, in the measure's own terms."""
-        return tuple(
-            mechanism.error(confidence, together) * measure.unit_value
-            for mechanism, measure in zip(self.mechanisms, self.bounded.noised, strict=True)
-        )
+        """Give the half-width of all that gets noise, in the measures' own terms."""
+        return tuple(each.mechanism.error(confidence, together) * each.unit_value for each in self.noises)
 
 
 def prepare(
@@ -114,11 +119,11 @@ def prepare(
     if family is not None and not family.pure and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
     wanted = [family] if family is not None else _families(price, account)
-    if not options[0].noised:  # nothing gets noise
-        wanted = [*FAMILIES[:1]]
     best = [_best(options, others, price, each) for each in wanted if _suited(options, each)]
     if not best:
         raise _unsuited(options[0].strategy)
+    if not any(each.noises for each in best):  # the family of noise decides nothing, and an ε alone pays for choices
+        best = [_best(options, others, price, FAMILIES[0])]
     least_noise = min(best, key=_noise)
     chosen = least_noise if family is not None or least_noise.pure else _kept_pure(best, least_noise, account)
     if not chosen.pure or chosen.selection is not None or not price.delta:  # groups that are found use the δ
@@ -157,7 +162,7 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
     if laplace is None or account is None or "pure" not in account.remaining or not account.affords(laplace.curve):
         return gaussian
     affordable = account.affords(gaussian.curve)
-    gain = math.exp((_noise(laplace) - _noise(gaussian)) / len(gaussian.mechanisms))
+    gain = math.exp((_noise(laplace) - _noise(gaussian)) / len(gaussian.noises))
     if affordable and gain >= 2:
         return gaussian
     why = f"Gaussian noise would have {1 / gain:.2g} times the error but close the account's pure currency"

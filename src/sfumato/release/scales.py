@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
-from sfumato.mechanisms import Quantiles
+from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
+from sfumato.release.group_keys import KeyColumn
 
 
 class Scale(Protocol):
@@ -23,6 +25,11 @@ class Scale(Protocol):
     @property
     def columns(self) -> int:
         """Count the numbers of each group."""
+        ...
+
+    @property
+    def labels(self) -> Sequence[Any] | None:
+        """Give what the numbers are the places of; None where they are numbers."""
         ...
 
     def width(self, confidence: Number, parts: int) -> float:
@@ -46,6 +53,7 @@ class NoisyScale:
     unit_value: Fraction
     mechanism: Additive
     columns: int = 1
+    labels: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
@@ -60,6 +68,33 @@ class NoisyScale:
         return self.mechanism.words(self.unit_value)
 
 
+@codec.value("named-scale")
+@dataclass(frozen=True)
+class NamedScale:
+    """These numbers are places among values of which the most frequent were chosen."""
+
+    values: KeyColumn
+    mechanism: FrequentValues
+    columns: int = 1
+
+    @property
+    def unit_value(self) -> Fraction:
+        return Fraction(1)
+
+    @property
+    def labels(self) -> Sequence[Any]:
+        return self.values.values
+
+    def width(self, confidence: Number, parts: int) -> float:  # noqa: ARG002
+        return 0.0
+
+    def sum_width(self, terms: int, confidence: Number, parts: int) -> float:  # noqa: ARG002
+        return 0.0
+
+    def words(self) -> str:
+        return self.mechanism.words()
+
+
 @codec.value("chosen-scale")
 @dataclass(frozen=True)
 class ChosenScale:
@@ -68,6 +103,7 @@ class ChosenScale:
     unit_value: Fraction
     mechanism: Quantiles
     columns: int = 1
+    labels: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
