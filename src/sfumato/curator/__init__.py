@@ -15,8 +15,11 @@ from sfumato.curator.sessions import ProposedSession, ThresholdSession
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import Sold, TableAuction
 from sfumato.curator.tables import TableView
+from sfumato.curator.workload_answers import Answers, WorkloadForecast
+from sfumato.curator.workloads import Workload
 
 __all__ = [
+    "Answers",
     "CheckReport",
     "Curator",
     "DegreeHistogram",
@@ -31,6 +34,8 @@ __all__ = [
     "TableAuction",
     "TableView",
     "ThresholdSession",
+    "Workload",
+    "WorkloadForecast",
     "amend",
     "check",
     "history",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Self
@@ -20,6 +20,7 @@ from sfumato.curator.sessions import ProposedSession, proposed_session
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import TableAuction, auction
 from sfumato.curator.tables import TableView
+from sfumato.curator.workloads import Workload, workload
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.ledger import Ledger, Line
@@ -137,6 +138,12 @@ class Curator:
         without it, that of counting rows of these ``tables``, or of all private ones.
         """
         return proposed_session(self._context, self._question, threshold, positives, sensitivity, tables, monotone)
+
+    def workload(
+        self, questions: Sequence[str | Question] | Mapping[str, str | Question] | os.PathLike[str]
+    ) -> Workload:
+        """Propose to ask several questions at one price: a list, a mapping from names, or a .sql file. This is free."""
+        return workload(self._context, self.sql, questions)
 
     def _question(self, text: str, parameters: Parameters | None = None) -> Question:
         return self._asked(written(text, parameters), parse(text, self._catalog, parameters))

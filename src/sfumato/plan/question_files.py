@@ -59,10 +59,12 @@ def questions(source: str) -> tuple[Written, ...]:
 
 
 @contextmanager
-def placed(number: int, written: Written) -> Iterator[None]:
-    """Say of a refusal which question of a file it is about."""
+def placed(number: int | None, written: Written, name: str = "") -> Iterator[None]:
+    """Say of a refusal which question it is about: by its number and line in a file, or by its name."""
     try:
         yield
     except SfumatoError as refused:
         said = shorten(" ".join(written.text.split()), 80)
-        raise refused.inside(f"question {number}, line {written.line} of the file, {said}") from None
+        known = f"question {number}, line {written.line} of the file, {said}"
+        where = f"question {name}" if number is None else f"question {number} ({name}), {said}" if name else known
+        raise refused.inside(where) from None
