@@ -613,6 +613,30 @@ def degrees() -> None:
     save(bars + ranges + dots, "degrees")
 
 
+def sessions() -> None:
+    """How far from the threshold every answer is right, by the number of questions: in a session, and one by one."""
+    counts = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
+    named = {
+        f"session, up to {c} above": [sf.AboveThreshold(1, 0, c, monotone=True).error(k) for k in counts]
+        for c in (1, 5)
+    }
+    named["every count bought by itself"] = [float(sf.Laplace(k).error("0.95", k)) for k in counts]
+    flat = [(count, far, name) for name, each in named.items() for count, far in zip(counts, each, strict=True)]
+    questions, distances, names = zip(*flat, strict=True)
+    data = rows(questions=list(questions), distance=list(distances), asked=list(names))
+    title = "Every answer is right about counts further than this from the threshold (ε = 1 in all, 95 %)"
+    chart = (
+        alt.Chart(data, width=560, height=260, title=title)
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("questions:Q", scale=alt.Scale(type="log"), title="questions"),
+            y=alt.Y("distance:Q", scale=alt.Scale(type="log"), title="distance from the threshold"),
+            color=alt.Color("asked:N", sort=list(named), scale=alt.Scale(range=list(INK[:3])), title=None),
+        )
+    )
+    save(chart, "sessions")
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -633,6 +657,7 @@ if __name__ == "__main__":
         growing_tables,
         builder,
         degrees,
+        sessions,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

@@ -33,6 +33,7 @@ COMMANDS = [
     ["ledger"],
     ["auction"],
     ["degrees"],
+    ["above"],
 ]
 COMMANDS += [["ledger", verb] for verb in ("verify", "export", "backup")]
 

@@ -12,11 +12,15 @@ from sfumato.curator.listings import Listing
 from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.policy_account import amend, history, standing
 from sfumato.curator.questions import Question
+from sfumato.curator.sessions import ProposedSession, ThresholdSession
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import Sold, TableAuction
 from sfumato.curator.tables import TableView
+from sfumato.curator.workload_answers import Answers, WorkloadForecast
+from sfumato.curator.workloads import Workload
 
 __all__ = [
+    "Answers",
     "CheckReport",
     "Curator",
     "DegreeHistogram",
@@ -25,11 +29,15 @@ __all__ = [
     "Forecast",
     "Listing",
     "PeriodStandings",
+    "ProposedSession",
     "Question",
     "Sold",
     "Standing",
     "TableAuction",
     "TableView",
+    "ThresholdSession",
+    "Workload",
+    "WorkloadForecast",
     "amend",
     "check",
     "history",

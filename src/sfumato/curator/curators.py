@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Self
@@ -24,9 +24,11 @@ from sfumato.curator.policy_account import (
     standings_of,
 )
 from sfumato.curator.questions import Question
+from sfumato.curator.sessions import ProposedSession, proposed_session
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import TableAuction, auction
 from sfumato.curator.tables import TableView
+from sfumato.curator.workloads import Workload, workload
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.ledger import Ledger, Line
@@ -102,7 +104,7 @@ class Curator:
         table = listing(question)
         if table is not None:
             return listed(question, table, self.policy, self._catalog)
-        return self._asked(written(question, parameters), parse(question, self._catalog, parameters))
+        return self._question(question, parameters)
 
     def _asked(self, text: str, query: Query) -> Question:
         """Answer from the policy what measures nothing, unless its groups are found in the data."""
@@ -129,9 +131,33 @@ class Curator:
         ``ends`` names the columns of both ends, or of one to count edges that arrive or leave. The nodes are the values
         declared for them. Degrees of ``most`` and above are counted together.
         """
-        return degree_histogram(
-            self._context, lambda text: self._asked(text, parse(text, self._catalog)), table, ends, most
-        )
+        return degree_histogram(self._context, self._question, table, ends, most)
+
+    def above(
+        self,
+        threshold: Number,
+        positives: int = 1,
+        *,
+        sensitivity: Number | None = None,
+        tables: Sequence[str] | None = None,
+        monotone: bool | None = None,
+    ) -> ProposedSession:
+        """Propose a session: of many questions each is told to be above a threshold or below it, for one price. This is
+        free.
+
+        It ends after so many ``positives``. ``sensitivity`` is what one unit may change in any of the questions;
+        without it, that of counting rows of these ``tables``, or of all private ones.
+        """
+        return proposed_session(self._context, self._question, threshold, positives, sensitivity, tables, monotone)
+
+    def workload(
+        self, questions: Sequence[str | Question] | Mapping[str, str | Question] | os.PathLike[str]
+    ) -> Workload:
+        """Propose to ask several questions at one price: a list, a mapping from names, or a .sql file. This is free."""
+        return workload(self._context, self.sql, questions)
+
+    def _question(self, text: str, parameters: Parameters | None = None) -> Question:
+        return self._asked(written(text, parameters), parse(text, self._catalog, parameters))
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

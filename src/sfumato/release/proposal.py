@@ -128,7 +128,7 @@ def released(
     asked = Asked(question, plan, here.engine.identity(), here.analyst, call.request_id)
     found = None if call.fresh else releasing.stored(kind, asked, here.account)
     if found is None:
-        _rehearse(kind, show)
+        rehearse(kind, show)
         warn_if_weak(price)
         found = releasing.release(
             kind,
@@ -163,7 +163,7 @@ def is_stored(kind: Kind[Any], plan: str, here: Surroundings) -> bool:
     return found is not None
 
 
-def _rehearse(kind: Kind[T], show: Callable[[Released[T]], S]) -> None:
+def rehearse(kind: Kind[T], show: Callable[[Released[T]], S]) -> None:
     """Go the whole way of an answer without data: what cannot be computed, written or shown is refused for free."""
     try:
         repr(show(releasing.rehearse(kind)))
