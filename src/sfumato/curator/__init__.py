@@ -11,6 +11,7 @@ from sfumato.curator.forecasts import Forecast
 from sfumato.curator.listings import Listing
 from sfumato.curator.policy_account import amend, history, standing
 from sfumato.curator.questions import Question
+from sfumato.curator.running_counts import RunningForecast, RunningTotals
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import Sold, TableAuction
 from sfumato.curator.tables import TableView
@@ -24,6 +25,8 @@ __all__ = [
     "Forecast",
     "Listing",
     "Question",
+    "RunningForecast",
+    "RunningTotals",
     "Sold",
     "Standing",
     "TableAuction",

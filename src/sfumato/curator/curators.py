@@ -16,6 +16,7 @@ from sfumato.curator.degrees import DegreeHistogram, degree_histogram
 from sfumato.curator.listings import Listing, listed
 from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
 from sfumato.curator.questions import Question
+from sfumato.curator.running_counts import RunningTotals, running_totals
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import TableAuction, auction
 from sfumato.curator.tables import TableView
@@ -121,6 +122,13 @@ class Curator:
         return degree_histogram(
             self._context, lambda text: self._asked(text, parse(text, self._catalog)), table, ends, most
         )
+
+    def running(self, question: str | Question, parameters: Parameters | None = None) -> RunningTotals:
+        """Propose running totals of a question that counts or adds up by days, weeks, months or whole numbers: how much
+        there was up to each of them, at one price for all. This is free.
+        """
+        asked = self.sql(question, parameters) if isinstance(question, str) else question
+        return running_totals(self._context, asked)
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""
