@@ -121,7 +121,7 @@ class RunningTotals:
     def periods(self) -> tuple[Value, ...]:
         """List the declared periods in their order; rows without a period are in none."""
         found = {key[self.period] for key in self.question.groups} - {None}
-        return tuple(sorted(found))  # type: ignore[type-var, arg-type]
+        return tuple(sorted(found))  # type: ignore[arg-type]
 
     @cached_property
     def series(self) -> tuple[GroupKey, ...]:
@@ -155,7 +155,7 @@ class RunningTotals:
         named = epsilon is not None or rho is not None
         draw = self._draw(Price(epsilon if named else 1, delta, rho), mechanism)
         (measurement,), (scaled,) = draw.batch.measurements, draw.batch.bounded.measures
-        moved = measurement.mechanism.norm(measurement.reading.sensitivity) * scaled.unit_value
+        moved = measurement.mechanism.norm(measurement.sensitivity) * scaled.unit_value
         moved /= 2**draw.noise.factorisation.bits
         widths, length = self._widths(draw, confidence, joint), "in all" if draw.noise.mechanism.order == 1 else "long"
         name = self.query.finish.outputs[self._place].name
@@ -367,9 +367,8 @@ def _calibrated(reading: FactoredTotals, price: Price, family: Family) -> Additi
     unit = family.closed_form(epsilon=price.epsilon, rho=price.rho)
     if unit is not None:
         return _made(family, size * unit, price)
-    return calibrate(
-        lambda scale: _made(family, scale * size, price), Guarantee(price.epsilon or 0, price.delta), change
-    )
+    promise = Guarantee(price.epsilon or 0, price.delta)
+    return calibrate(lambda scale: _made(family, scale * size, price), promise, change)
 
 
 def _made(family: Family, size: Fraction, price: Price) -> Additive:
@@ -444,9 +443,7 @@ def _check_shape(asked: Question) -> None:
     """Every output is a key or the number itself, every key is shown, and nothing is picked or put together."""
     query, finish = asked.query, asked.query.finish
     if query.outer or finish.sets or finish.windows or finish.having is not None or finish.limit is not None:
-        rule = (
-            "running totals show every period once, so HAVING, LIMIT, ROLLUP, windows and an outer SELECT are left out"
-        )
+        rule = "running totals show every period once: HAVING, LIMIT, ROLLUP, windows and an outer SELECT are left out"
         raise _refused("running-shape", rule)
     if finish.offset or any(_key(each.expression) is None or each.descending for each in finish.order):
         rule = "running totals are shown in the order of the periods"

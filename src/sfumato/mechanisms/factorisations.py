@@ -8,8 +8,8 @@ moves what is measured. This is the matrix mechanism (Li, Miklau, Hay, McGregor 
 - *optimised*: Gaussian noise of σ = max_j ‖B_j‖ has the variance ‖a_i‖²·max_j ‖B_j‖² on day i, which depends on
   X = BᵀB alone. The least worst day is a saddle point over X with ones on its diagonal and weights w of the days
   (Denisov, McMahan, Rush, Smith & Thakurta 2022, Thm 3.2, for the mean): for given w and multipliers v,
-  X = V^{−½}(V^{½}·LᵀWL·V^{½})^{½}V^{−½}, V = diag(v); its diagonal is 1 where v is the diagonal of that root, and in the
-  end the days with weight have equal errors. Both are iterated together.
+  X = V^{−½}(V^{½}·LᵀWL·V^{½})^{½}V^{−½}, V = diag(v); its diagonal is 1 where v is the diagonal of that root, and in
+  the end the days with weight have equal errors. Both are iterated together.
 - *square root*: the Toeplitz matrix of coefficients C(2k, k)/4^k, whose square is L (Fichtenberger, Henzinger &
   Upadhyay 2023), with columns scaled to one length, which costs nothing and makes the later days' noise smaller.
 - *tree*: sums of blocks of 1, k, k², … days, each as often as the next (Dwork, Naor, Pitassi & Rothblum 2010; Chan, Shi
@@ -178,4 +178,5 @@ def _optimised(gram: Floats) -> Floats:
 
 def _triangular(gram: Floats) -> Floats:
     """Find the lower triangular B with BᵀB = X."""
-    return np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1].copy()
+    found: Floats = np.ascontiguousarray(np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1], np.float64)
+    return found

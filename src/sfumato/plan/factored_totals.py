@@ -9,8 +9,9 @@ Theorem. (1) ‖B·v‖₁ ≤ T·max_j ‖B_j‖₁, with the columns B_j of B,
 (2) ‖B·v‖₂² ≤ T·max_i x_i(c, T).
 (3) Where a unit is replaced by another, the squared length of the change of B·t is at most four times the bound of (2);
 and at most twice where no contribution is negative, and no number of X.
-Proof. (1) is convexity (``readings``, combinations). (2) One series: ‖B·v‖² = Σ_i v_i·(Xv)_i ≤ Σ_i|v_i|·Σ_j|X_ij||v_j| ≤
-T·max_i x_i(c, T). Several: series s with T_s of T has at most T_s·max_i x_i(c, T_s) ≤ T_s·max_i x_i(c, T), and ΣT_s ≤ T.
+Proof. (1) is convexity (``readings``, combinations). (2) One series: ‖B·v‖² = Σ_i v_i·(Xv)_i ≤ Σ_i|v_i|·Σ_j|X_ij||v_j|
+≤ T·max_i x_i(c, T). Several: series s with T_s of T has at most T_s·max_i x_i(c, T_s) ≤ T_s·max_i x_i(c, T), and T_s
+add up to at most T.
 (3) The change is v − v′, both within (2), so its length is at most twice as long. With v, v′, X ≥ 0 the squares obey
 ‖B(v − v′)‖² = ‖Bv‖² + ‖Bv′‖² − 2·Σ v_i·X_ij·v′_j ≤ ‖Bv‖² + ‖Bv′‖². ∎
 
@@ -65,8 +66,8 @@ class FactoredTotals:
         most = (1 if not replaced else 2 if fewer else 4) * self._squares(added)
         numbers = len(self.weights) * self.series
         squares = math.floor(min(most, self._squares(moved)))  # of whole numbers, as are the roots below
-        largest = min(moved.total * int(sizes.max()), math.isqrt(squares))
-        total = min(moved.total * int(sizes.sum(axis=0).max()), math.isqrt(numbers * squares))
+        largest: Fraction = min(moved.total * int(sizes.max()), Fraction(math.isqrt(squares)))
+        total: Fraction = min(moved.total * int(sizes.sum(axis=0).max()), Fraction(math.isqrt(numbers * squares)))
         return Sensitivity(numbers, largest, total, squares, moved.neighbours)
 
     @cached_property
