@@ -122,12 +122,15 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(tmp_path: Path, 
         )
         with curator(tmp_path / str(number), table, columns=three, neighbours=relation) as made:
             proposal = made.running(text)
+            read = {
+                each.strategy: proposal._context.engine.read(GroupTotals(each, proposal._groups), 7)
+                for each in proposal.question.options
+            }
             for family in (sf.Laplace, sf.Gaussian):
                 for way in proposal._ways(family):  # type: ignore[type-abstract]
                     name = (family, way.reading.bounded.strategy, way.factorisation)
                     readings[name] = way.reading
-                    totals = proposal._context.engine.read(GroupTotals(way.reading.bounded, proposal._groups), 7)
-                    exact.setdefault(name, {})[world] = way.reading.of(totals)
+                    exact.setdefault(name, {})[world] = way.reading.of(read[way.reading.bounded.strategy])
     assert len(readings) > 8
     for name, found in exact.items():
         said, values = readings[name].sensitivity, np.array([*found.values()])
