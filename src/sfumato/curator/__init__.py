@@ -12,6 +12,7 @@ from sfumato.curator.listings import Listing
 from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.policy_account import amend, history, standing
 from sfumato.curator.questions import Question
+from sfumato.curator.running_counts import RunningForecast, RunningTotals
 from sfumato.curator.sessions import ProposedSession, ThresholdSession
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import Sold, TableAuction
@@ -31,6 +32,8 @@ __all__ = [
     "PeriodStandings",
     "ProposedSession",
     "Question",
+    "RunningForecast",
+    "RunningTotals",
     "Sold",
     "Standing",
     "TableAuction",

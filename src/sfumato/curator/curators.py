@@ -24,6 +24,7 @@ from sfumato.curator.policy_account import (
     standings_of,
 )
 from sfumato.curator.questions import Question
+from sfumato.curator.running_counts import RunningTotals, running_totals
 from sfumato.curator.sessions import ProposedSession, proposed_session
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import TableAuction, auction
@@ -158,6 +159,13 @@ class Curator:
 
     def _question(self, text: str, parameters: Parameters | None = None) -> Question:
         return self._asked(written(text, parameters), parse(text, self._catalog, parameters))
+
+    def running(self, question: str | Question, parameters: Parameters | None = None) -> RunningTotals:
+        """Propose running totals of a question that counts or adds up by days, weeks, months or whole numbers: how much
+        there was up to each of them, at one price for all. This is free.
+        """
+        asked = self.sql(question, parameters) if isinstance(question, str) else question
+        return running_totals(self._context, asked)
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

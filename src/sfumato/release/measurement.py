@@ -20,6 +20,7 @@ from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Qua
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Marginal, Ranks
+from sfumato.plan.factored_totals import FactoredTotals
 from sfumato.plan.readings import GroupSizes, Holders, Integers, LinearScores, LinearTotals, Supports, Totals
 from sfumato.plan.stepped_readings import SteppedTotal
 from sfumato.plan.value_readings import Differences, Frequencies
@@ -55,6 +56,7 @@ class Measurement:
     reading: (
         Totals
         | LinearTotals
+        | FactoredTotals
         | Marginal
         | Supports
         | GroupSizes
