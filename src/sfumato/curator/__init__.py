@@ -10,24 +10,30 @@ from sfumato.curator.explaining import Explanation
 from sfumato.curator.forecasts import Forecast
 from sfumato.curator.listings import Listing
 from sfumato.curator.policy_account import amend, history, standing
+from sfumato.curator.private_bounds import Bounds, BoundsSearch
+from sfumato.curator.private_limits import LimitsSearch, UnitLimits
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import Sold, TableAuction
 from sfumato.curator.tables import TableView
 
 __all__ = [
+    "Bounds",
+    "BoundsSearch",
     "CheckReport",
     "Curator",
     "DegreeHistogram",
     "Degrees",
     "Explanation",
     "Forecast",
+    "LimitsSearch",
     "Listing",
     "Question",
     "Sold",
     "Standing",
     "TableAuction",
     "TableView",
+    "UnitLimits",
     "amend",
     "check",
     "history",

@@ -15,6 +15,8 @@ from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.degrees import DegreeHistogram, degree_histogram
 from sfumato.curator.listings import Listing, listed
 from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
+from sfumato.curator.private_bounds import BoundsSearch, bounds_search
+from sfumato.curator.private_limits import LimitsSearch, limits_search
 from sfumato.curator.questions import Question
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import TableAuction, auction
@@ -121,6 +123,18 @@ class Curator:
         return degree_histogram(
             self._context, lambda text: self._asked(text, parse(text, self._catalog)), table, ends, most
         )
+
+    def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsSearch:
+        """Propose to find bounds for a column of numbers or dates that cover this share of its values, chosen from
+        steps that its type alone decides. This is free.
+        """
+        return bounds_search(self._context, table, column, cover)
+
+    def limits(self, table: str, *, by: str | Sequence[str] = (), share: Number = "0.95") -> LimitsSearch:
+        """Propose to find limits that hold this share of the units whole: of rows, and of groups ``by`` these columns.
+        This is free.
+        """
+        return limits_search(self._context, table, by, share)
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

@@ -20,7 +20,16 @@ from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Marginal
-from sfumato.plan.readings import GroupSizes, Holders, Integers, LinearScores, LinearTotals, Supports, Totals
+from sfumato.plan.readings import (
+    ChosenGroups,
+    GroupSizes,
+    Holders,
+    Integers,
+    LinearScores,
+    LinearTotals,
+    Supports,
+    Totals,
+)
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 
 
@@ -46,7 +55,7 @@ class Scoring(Selection, Protocol):
 class Measurement:
     """A measurement is a mechanism on a reading: noise on totals, a choice by scores, or of keys by who holds them."""
 
-    reading: Totals | LinearTotals | Marginal | Supports | GroupSizes | LinearScores | Holders
+    reading: Totals | LinearTotals | Marginal | Supports | ChosenGroups | GroupSizes | LinearScores | Holders
     mechanism: Any
     """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys."""
 
