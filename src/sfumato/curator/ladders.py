@@ -8,9 +8,9 @@ the type (and from bounds that the policy declares), never from rows.
 *Range.* The steps are counted, each unit in one of them, with noise of one scale b (``Measurement`` charges it). What
 follows looks at noisy counts alone, so it is free and can be tried again with other shares:
 
-1. A step is *filled* if its count is above τ, which none of the K empty steps reaches with probability 1 − 0.005. The
-   range spans all filled steps. Where there is none, it is the run of steps with the largest sum of (count − 2b), if
-   that sum is above τ₂ = b·ln(K/0.005)/0.9; else no range is found.
+1. A step is *filled* if its count is above τ, which none of the K empty steps reaches with probability 1 − 0.005. A
+   run of steps is *heavy* if its sum of (count − 2b) is above τ₂ = b·ln(K/0.005)/0.9. The range spans all filled steps
+   and all heavy runs; where there is neither, no range is found.
 2. Beyond either end, further steps are taken while their sum of (count − 2b) grows.
 3. End steps are left out again as long as what they hold is no more than the share that need not be covered.
 
@@ -140,6 +140,11 @@ def filled_above(noise: Laplace, steps: int) -> int:
     return math.ceil(noise.error(1 - _MISS, k=steps))
 
 
+def heavy_above(noise: Laplace, steps: int) -> float:
+    """Give τ₂: no run of so many empty steps has a sum above it, the toll taken off, but for a small probability."""
+    return float(max(noise.sizes)) * math.log(steps / float(_MISS)) / _RATE
+
+
 def surely_inside(noise: Laplace, steps: int, confidence: Number) -> int:
     """Say how many values a step holds that is inside the range with this confidence, at either end.
 
@@ -151,11 +156,15 @@ def surely_inside(noise: Laplace, steps: int, confidence: Number) -> int:
 def seen(counts: Any, noise: Laplace) -> Span | None:
     """Find the steps that hold values, from noisy counts with this noise: None where nothing is above the noise."""
     noisy = np.asarray(counts, np.float64)
-    base = _filled(noisy, noise) or _heaviest(noisy, noise)
+    toll, enough = _TOLL * float(max(noise.sizes)), heavy_above(noise, noisy.size)
+    base = _filled(noisy, noise) or _heaviest(noisy - toll, enough)
     if base is None:
         return None
-    toll = _TOLL * float(max(noise.sizes))
     first, last = base
+    while (further := _heaviest(noisy[:first] - toll, enough)) is not None:
+        first = further[0]
+    while (further := _heaviest(noisy[last + 1 :] - toll, enough)) is not None:
+        last += 1 + further[1]
     return first - _taken(noisy[:first][::-1], toll), last + _taken(noisy[last + 1 :], toll)
 
 
@@ -173,14 +182,13 @@ def _filled(noisy: NDArray[np.float64], noise: Laplace) -> Span | None:
     return (int(places[0]), int(places[-1])) if places.size else None
 
 
-def _heaviest(noisy: NDArray[np.float64], noise: Laplace) -> Span | None:
-    """Find the run with the largest sum above the toll, if empty steps would hardly have one."""
-    scale = float(max(noise.sizes))
-    sums = np.concatenate([[0.0], np.cumsum(noisy - _TOLL * scale)])
-    least = np.minimum.accumulate(sums[:-1])
-    last = int(np.argmax(sums[1:] - least))
+def _heaviest(above: NDArray[np.float64], enough: float) -> Span | None:
+    """Find the run of the largest sum, if that is more than empty steps would have."""
+    if not above.size:
+        return None
+    sums = np.concatenate([[0.0], np.cumsum(above)])
+    last = int(np.argmax(sums[1:] - np.minimum.accumulate(sums[:-1])))
     first = int(np.argmin(sums[: last + 1]))
-    enough = scale * math.log(noisy.size / float(_MISS)) / _RATE
     return (first, last) if sums[last + 1] - sums[first] > enough else None
 
 

@@ -64,14 +64,14 @@ class Bounds:
             object.__setattr__(self, name, None if given is None else as_value(self.type, given, name))
 
     @property
-    def found(self) -> bool:
-        """Tell whether there are bounds."""
-        return self.low is not None
+    def ends(self) -> tuple[Value, Value] | None:
+        """Give the bounds as a policy declares them; None where none could be found."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
     def toml(self) -> str:
         """Give the text to paste into the policy; empty where nothing was found."""
-        return "" if self.low is None or self.high is None else f"bounds = [{_toml(self.low)}, {_toml(self.high)}]"
+        return "" if self.ends is None else f"bounds = [{', '.join(map(_toml, self.ends))}]"
 
     def __repr__(self) -> str:
         return f"<Bounds of {self.column}: {self.toml or 'none found'}>"
@@ -79,11 +79,11 @@ class Bounds:
     def words(self, confidence: Number = "0.95") -> str:
         """Say what was found, and how many values lie outside, with this confidence."""
         sure, reach = percent(exact(confidence, "confidence", CONFIDENCE)), self.steps.rank_error(confidence)
-        if self.low is None or self.high is None:
+        if self.ends is None:
             return f"no range was found for {self.column}: there are too few values to be seen through the noise"
         share, _ = self.steps.covered(confidence)
         return (
-            f"{self.column} in [{_toml(self.low)}, {_toml(self.high)}]: {max(0, self.steps.outside):,} values outside "
+            f"{self.column} in [{', '.join(map(_toml, self.ends))}]: {max(0, self.steps.outside):,} values outside "
             f"(± {reach:,}), {max(0, self.steps.inside):,} inside, so with {sure} confidence at least "
             f"{percent(Fraction(int(share * 1000), 1000))} are covered"
         )

@@ -62,11 +62,6 @@ class UnitLimits:
         codec.check_fields(self)
 
     @property
-    def found(self) -> bool:
-        """Tell whether there is a limit of rows."""
-        return self.max_rows is not None
-
-    @property
     def toml(self) -> str:
         """Give the lines to paste into the policy; empty where nothing was found."""
         limits = {"max_rows": self.max_rows, "max_groups": self.max_groups}
