@@ -283,7 +283,7 @@ class LinearTotals:
     def bounded(self) -> Bounded:
         return self.totals.bounded
 
-    @property
+    @cached_property
     def sensitivity(self) -> Sensitivity:
         """Bound what one unit can change: see the theorem of combinations above."""
         moved, columns = self.totals.sensitivity, list(zip(*self.weights.rows, strict=True))
