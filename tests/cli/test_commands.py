@@ -33,6 +33,8 @@ COMMANDS = [
     ["ledger"],
     ["auction"],
     ["degrees"],
+    ["bounds"],
+    ["limits"],
 ]
 COMMANDS += [["ledger", verb] for verb in ("verify", "export", "backup")]
 

@@ -26,6 +26,12 @@ columns = { cost = { type = "real" }, ward = { type = "text" }, day = { type = "
 """
 
 
+@pytest.fixture(autouse=True)
+def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what is printed is known."""
+    monkeypatch.setattr("sfumato.release.measurement.noisy", lambda _, exact: exact)
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """Six hundred patients with two visits each, that cost 30 to 79."""

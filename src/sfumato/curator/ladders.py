@@ -9,21 +9,21 @@ the type (and from bounds that the policy declares), never from rows.
 follows looks at noisy counts alone, so it is free and can be tried again with other shares:
 
 1. A step is *filled* if its count is above τ, which none of the K empty steps reaches with probability 1 − 0.005. A
-   run of steps is *heavy* if its sum of (count − 2b) is above τ₂ = b·ln(K/0.005)/0.9. The range spans all filled steps
+   run of steps is *heavy* if its sum of (count − 3b) is above τ₂ = b·ln(K/0.005)/0.95. The range spans all filled steps
    and all heavy runs; where there is neither, no range is found.
-2. Beyond either end, further steps are taken while their sum of (count − 2b) grows.
+2. Beyond either end, further steps are taken while their sum of (count − 3b) grows.
 3. End steps are left out again as long as what they hold is no more than the share that need not be covered.
 
-*Claim.* In empty steps the sum of (X − 2b) over any run exceeds τ₂ with probability at most 0.005. *Proof.* Discrete
-Laplace noise X of scale b has E e^{θX} = 1/(1 − (sinh(θ/2)/sinh(1/2b))²) ≤ 1/(1 − 0.81) at θ = 0.9/b, since sinh is
-convex. So e^{θ(X − 2b)} has a mean of at most e^{−1.8}/0.19 < 1, its products over longer and longer runs from one step
-on are a supermartingale, and by Ville's inequality (1939) they ever exceed e^{θτ₂} with probability at most e^{−θτ₂} =
-0.005/K; there are K steps to begin at. ∎ (No range decides privacy: this says how rarely a range is too wide.)
+*Claim.* In empty steps the sum of (X − 3b) over any run exceeds τ₂ with probability at most 0.005. *Proof.* Discrete
+Laplace noise X of scale b has E e^{θX} = 1/(1 − (sinh(θ/2)/sinh(1/2b))²) ≤ 1/(1 − 0.95²) at θ = 0.95/b, since sinh is
+convex. So e^{θ(X − 3b)} has a mean of at most e^{−2.85}/0.0975 < 1, its products over longer and longer runs from one
+step on are a supermartingale, and by Ville's inequality (1939) they ever exceed e^{θτ₂} with probability at most
+e^{−θτ₂} = 0.005/K; there are K steps to begin at. ∎ (No range decides privacy: this says how rarely one is too wide.)
 
 Why noise on counts and not the exponential mechanism over ranks: every unit is in one step, so both ends share one ε,
 and empty steps look empty. A quantile near the end of few values cannot tell the step after the last value from one ten
-orders of magnitude further: at n = 1,000 and ε = 0.1 it puts the 99.5 % quantile of lognormal values, 263, at 5·10¹⁰
-in the median, where this finds 200 or 500. From n·ε of some thousands on both find the same.
+orders of magnitude further: at n = 1,000 and ε = 0.1 it puts the 99.5 % quantile of lognormal values, 264, at 5·10¹⁰
+in the median, where this finds 200. From n·ε of some thousands on both find the same.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _SMALLEST, _LARGEST = -12, 18
 """Powers of ten that a ladder of reals reaches; of whole numbers it begins at 1."""
 _MISS = Fraction(1, 200)
 """How rarely an empty step seems filled, and a run of them."""
-_TOLL = 2
+_TOLL = 3
 """What a further step must hold to be taken, in scales of the noise."""
-_RATE = 0.9
+_RATE = 0.95
 """The exponent of the claim, in terms of that scale."""
 
 Span = tuple[int, int]
