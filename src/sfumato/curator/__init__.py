@@ -11,6 +11,8 @@ from sfumato.curator.forecasts import Forecast
 from sfumato.curator.listings import Listing
 from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.policy_account import amend, history, standing
+from sfumato.curator.private_bounds import Bounds, BoundsSearch
+from sfumato.curator.private_limits import LimitsSearch, UnitLimits
 from sfumato.curator.questions import Question
 from sfumato.curator.running_counts import RunningForecast, RunningTotals
 from sfumato.curator.sessions import ProposedSession, ThresholdSession
@@ -22,12 +24,15 @@ from sfumato.curator.workloads import Workload
 
 __all__ = [
     "Answers",
+    "Bounds",
+    "BoundsSearch",
     "CheckReport",
     "Curator",
     "DegreeHistogram",
     "Degrees",
     "Explanation",
     "Forecast",
+    "LimitsSearch",
     "Listing",
     "PeriodStandings",
     "ProposedSession",
@@ -41,6 +46,7 @@ __all__ = [
     "ThresholdSession",
     "Workload",
     "WorkloadForecast",
+    "UnitLimits",
     "amend",
     "check",
     "history",

@@ -23,6 +23,8 @@ from sfumato.curator.policy_account import (
     read_policy,
     standings_of,
 )
+from sfumato.curator.private_bounds import BoundsSearch, bounds_search
+from sfumato.curator.private_limits import LimitsSearch, limits_search
 from sfumato.curator.questions import Question
 from sfumato.curator.running_counts import RunningTotals, running_totals
 from sfumato.curator.sessions import ProposedSession, proposed_session
@@ -166,6 +168,18 @@ class Curator:
         """
         asked = self.sql(question, parameters) if isinstance(question, str) else question
         return running_totals(self._context, asked)
+
+    def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsSearch:
+        """Propose to find bounds for a column of numbers or dates that cover this share of its values, chosen from
+        steps that its type alone decides. This is free.
+        """
+        return bounds_search(self._context, table, column, cover)
+
+    def limits(self, table: str, *, by: str | Sequence[str] = (), share: Number = "0.95") -> LimitsSearch:
+        """Propose to find limits that hold this share of the units whole: of rows, and of groups ``by`` these columns.
+        This is free.
+        """
+        return limits_search(self._context, table, by, share)
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""

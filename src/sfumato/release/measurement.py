@@ -21,7 +21,16 @@ from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Marginal, Ranks
 from sfumato.plan.factored_totals import FactoredTotals
-from sfumato.plan.readings import GroupSizes, Holders, Integers, LinearScores, LinearTotals, Supports, Totals
+from sfumato.plan.readings import (
+    ChosenGroups,
+    GroupSizes,
+    Holders,
+    Integers,
+    LinearScores,
+    LinearTotals,
+    Supports,
+    Totals,
+)
 from sfumato.plan.stepped_readings import SteppedTotal
 from sfumato.plan.value_readings import Differences, Frequencies
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
@@ -59,6 +68,7 @@ class Measurement:
         | FactoredTotals
         | Marginal
         | Supports
+        | ChosenGroups
         | GroupSizes
         | Differences
         | LinearScores
