@@ -13,7 +13,21 @@ import click
 from sfumato import __version__
 from sfumato.cli.exit_codes import EXIT_CODES, refusals, streams
 
-_ORDER = ("demo", "init", "check", "query", "budget", "history", "ledger", "auction", "degrees", "running", "above", "bounds", "limits")
+_ORDER = (
+    "demo",
+    "init",
+    "check",
+    "query",
+    "budget",
+    "history",
+    "ledger",
+    "auction",
+    "degrees",
+    "running",
+    "above",
+    "bounds",
+    "limits",
+)
 _LATER = ("demo", "query", "budget", "history", "ledger", "auction", "degrees", "running", "above", "bounds", "limits")
 """Commands that live in modules of their own, each imported when it is named."""
 

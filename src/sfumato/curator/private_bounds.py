@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
@@ -30,10 +28,11 @@ from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, Filter, GroupKey, Scan
 from sfumato.plan.readings import GroupTotals, Integers
 from sfumato.policy import Domain, Policy, Table, Type, Value
-from sfumato.policy.domains import LARGEST_INTEGER, as_value
+from sfumato.policy.domains import as_value
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, percent, text
 from sfumato.release.measurement import Batch
+from sfumato.release.one_reading import OneReading
 from sfumato.release.prices import Price
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
@@ -105,7 +104,7 @@ def _toml(value: Value) -> str:
 
 
 @dataclass(frozen=True)
-class _Draw:
+class _Draw(OneReading[Bounds]):
     """Bounds are released as a search among the steps of a ladder."""
 
     search: StepSearch
@@ -128,14 +127,11 @@ class _Draw:
         """A stored range is as good if its counts are as close."""
         return {"steps": self.search.error("0.95"), "outside": self.search.rank_error("0.95")}
 
-    def draw(self, totals: Integers) -> Bounds:
+    def made(self, totals: Integers) -> Bounds:
         found = self.search.draw(totals)
         low, high = (None, None) if found.span is None else self.ladder.ends(found.span)
-        terms = purchase(self.batch.bounded, self.total, self.version)
+        terms = purchase([self.batch.bounded], self.total, self.version)
         return Bounds(self.column, self.ladder.type, low, high, found, terms)
-
-    def rehearsal(self) -> Bounds:
-        return self.draw(np.full((len(self.groups), 1), LARGEST_INTEGER, np.int64))
 
 
 @dataclass(frozen=True)

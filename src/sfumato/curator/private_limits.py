@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 
-import numpy as np
-
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
@@ -30,10 +28,10 @@ from sfumato.plan.nodes import Aggregate, GroupKey, PerUnit, Scan
 from sfumato.plan.readings import GroupTotals, Integers
 from sfumato.plan.unit_measures import UnitCount, UnitSum
 from sfumato.policy import Table
-from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, percent
 from sfumato.release.measurement import Batch
+from sfumato.release.one_reading import OneReading
 from sfumato.release.prices import Price
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
@@ -92,7 +90,7 @@ def _told(what: str, limit: int | None, found: StepCounts, confidence: Number) -
 
 
 @dataclass(frozen=True)
-class _Draw:
+class _Draw(OneReading[UnitLimits]):
     """Limits are released as a search among the steps of each ladder."""
 
     searches: tuple[StepSearch, ...]
@@ -114,17 +112,14 @@ class _Draw:
         """Stored limits are as good if their counts are as close."""
         return {"steps": self.searches[0].error("0.95"), "outside": self.searches[0].rank_error("0.95")}
 
-    def draw(self, totals: Integers) -> UnitLimits:
+    def made(self, totals: Integers) -> UnitLimits:
         found = [search.draw(totals) for search in self.searches]
         rows, groups = found[0], found[1] if len(found) > 1 else None
-        terms = purchase(self.batch.bounded, self.total, self.version)
+        terms = purchase([self.batch.bounded], self.total, self.version)
         return UnitLimits(self._limit(rows), self._limit(groups), rows, groups, terms)
 
     def _limit(self, found: StepCounts | None) -> int | None:
         return None if found is None or found.span is None else int(self.ladder.ends(found.span)[1])  # type: ignore[arg-type]
-
-    def rehearsal(self) -> UnitLimits:
-        return self.draw(np.full((len(self.keys), 1), LARGEST_INTEGER, np.int64))
 
 
 @dataclass(frozen=True)

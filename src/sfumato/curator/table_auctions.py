@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-import numpy as np
-
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.period_spending import charged
@@ -31,17 +29,17 @@ from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings import GroupTotals, Integers, LinearScores, Supports, Thresholds, Totals
 from sfumato.plan.words import many
 from sfumato.policy import Policy, Table, Type
-from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, percent, text
 from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.one_reading import OneReading
 from sfumato.release.price_lists import price_list
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.receipts import Receipt
-from sfumato.release.releasing import Progress, Read, Released
+from sfumato.release.releasing import Progress, Released
 
 
 @codec.value("sold")
@@ -83,7 +81,7 @@ class Sold:
 
 
 @dataclass(frozen=True)
-class PriceDraw:
+class PriceDraw(OneReading[Sold]):
     """An auction is released as a price selected by revenue, and perhaps a noisy count of the bids that reach it."""
 
     batch: Batch
@@ -94,8 +92,8 @@ class PriceDraw:
     version: str
 
     @property
-    def readings(self) -> tuple[GroupTotals]:
-        return (GroupTotals(self.batch.bounded, self.groups),)
+    def reading(self) -> GroupTotals:
+        return GroupTotals(self.batch.bounded, self.groups)
 
     @property
     def good_enough(self) -> Mapping[str, Number]:
@@ -116,13 +114,7 @@ class PriceDraw:
         selection = self.batch.measurements[0].mechanism
         return float(selection.error(len(self.prices), confidence, on_grid=True) / self.unit)
 
-    def draw(self, read: Read) -> Sold:
-        return self._drawn(read(*self.readings))
-
-    def rehearsal(self) -> Sold:
-        return self._drawn(np.full((len(self.groups), 1), LARGEST_INTEGER, np.int64))
-
-    def _drawn(self, totals: Integers) -> Sold:
+    def made(self, totals: Integers) -> Sold:
         choice, counter = self.batch.measurements[0], self.counter
         chosen = choice.draw(choice.reading.of(totals))
         sold = Sold(

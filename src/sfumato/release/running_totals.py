@@ -21,13 +21,13 @@ from sfumato.mechanisms.weighted_sums import continuous_widths, gaussian_widths,
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings import GroupTotals, Integers
 from sfumato.policy import Type
-from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
 from sfumato.release.answers import Answer
 from sfumato.release.chart_data import ChartData
 from sfumato.release.group_keys import ONE_GROUP, GroupKeys
 from sfumato.release.measurement import Batch
+from sfumato.release.one_reading import OneReading
 from sfumato.release.plotting import plot_lines
 from sfumato.release.prices import Price
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
@@ -100,7 +100,7 @@ class RunningMeasured:
 
 
 @dataclass(frozen=True)
-class RunningDraw:
+class RunningDraw(OneReading[RunningMeasured]):
     """Running totals are released as noise on whole numbers, of which they are made for each period."""
 
     batch: Batch
@@ -122,20 +122,17 @@ class RunningDraw:
         widths = self.noise.widths()
         return {"worst": _short(widths.max()), "typical": _short(np.sqrt((widths**2).mean()))}
 
-    def draw(self, totals: Integers) -> RunningMeasured:
+    def made(self, totals: Integers) -> RunningMeasured:
         (measurement,) = self.batch.measurements
         noisy = measurement.draw(measurement.reading.of(totals)).astype(np.float64)
         decoder = self.noise.factorisation.decoder
         running = noisy.reshape(-1, decoder.shape[1]) @ decoder.T * float(self.noise.unit_value)
-        terms = purchase(self.batch.bounded, self.total, self.version)
+        terms = purchase([self.batch.bounded], self.total, self.version)
         return RunningMeasured(self.noise, tuple(running.reshape(-1).tolist()), self._keys, terms)
 
     @property
     def _keys(self) -> GroupKeys:
         return GroupKeys.of(self.groups, self.types)
-
-    def rehearsal(self) -> RunningMeasured:
-        return self.draw(np.full((len(self.groups), 1), LARGEST_INTEGER, np.int64))
 
 
 def _short(number: float) -> str:
