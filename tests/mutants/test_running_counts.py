@@ -92,8 +92,8 @@ MUTANTS = (
         "the total is rounded to what was not drawn",
         Kind.ROUNDING,
         "mechanisms/factorisations.py",
-        "        return np.linalg.solve(weights.T @ weights, _ones(self.periods).T).T @ weights.T",
-        "        return np.linalg.solve(weights.T @ weights, np.eye(self.periods)).T @ weights.T",
+        "    return np.linalg.solve(weights.T @ weights, _ones(made.periods).T).T @ weights.T",
+        "    return np.linalg.solve(weights.T @ weights, np.eye(made.periods)).T @ weights.T",
         ("mechanisms/test_factorisations.py::test_running_totals_are_made_of_what_is_measured",),
     ),
     Mutant(
