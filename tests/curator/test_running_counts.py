@@ -255,6 +255,7 @@ def test_they_are_bought_once_shown_again_and_read_back(clinic: sf.Curator) -> N
     assert not proposal.release(epsilon="0.5", fresh=True).receipt.free
     assert charges(clinic) == 2
     plain: Any = clinic.sql(VISITS)
+    assert plain.identity != proposal.identity
     assert not plain.release(epsilon=1).receipt.free  # counts of single days are another release
     assert not json.loads(found.to_json())["receipt"]["free"]
     assert list(found.to_pandas().columns) == ["day", "visits", "visits_low", "visits_high"]
