@@ -637,6 +637,66 @@ def sessions() -> None:
     save(chart, "sessions")
 
 
+def running() -> None:
+    """The error of each day's running count by factorisation, and a year of visits with its band."""
+    from sfumato.mechanisms.factorisations import Factorisation
+
+    made = {
+        "binary tree, by least squares": Factorisation("tree", 365, 10, 2),
+        "square root, equal columns": Factorisation("square root", 365, 10),
+        "ours: optimal": Factorisation("optimised", 365, 10),
+    }
+    levels = 10
+    days = range(1, 366)
+    errors = {"binary tree, by its blocks": [math.sqrt(levels * day.bit_count()) for day in days]}
+    for name, each in made.items():
+        moved = math.sqrt((each.weights.astype(float) ** 2).sum(axis=0).max())
+        errors[name] = (each.lengths * moved).tolist()
+    data = [
+        {"day": day, "error": e, "by": name}
+        for name, found in errors.items()
+        for day, e in zip(days, found, strict=True)
+    ]
+    left = (
+        alt.Chart(alt.Data(values=data), width=380, height=280, title="Error of each day at one price, 365 days")
+        .mark_line(strokeWidth=1.8)
+        .encode(
+            x=alt.X("day:Q", scale=alt.Scale(domain=[1, 365]), title="day"),
+            y=alt.Y("error:Q", title="standard error, in noises of a single count"),
+            color=alt.Color(
+                "by:N", scale=alt.Scale(range=[INK[3], INK[2], INK[0], INK[1]]), sort=list(errors), title=None
+            ).legend(orient="bottom", columns=2),
+        )
+    )
+    save(left | _year(), "running-counts")
+
+
+def _year() -> alt.LayerChart:
+    """A year of visits, fewer on Sundays and more in winter, as an answer shows it."""
+    first = dt.date(2024, 1, 1)
+    each = [round(40 + 15 * math.cos(day / 58) - 25 * (day % 7 == 6)) for day in range(366)]
+    day = [first + dt.timedelta(days=at) for at, count in enumerate(each) for _ in range(count)]
+    visits = pd.DataFrame({"patient": [number % 4_000 for number in range(len(day))], "day": day})
+    columns = {"day": {"type": "date", "bounds": ["2024-01-01", "2024-12-31"]}}
+    table = sf.Table("visits", visits, columns, id="patient", max_rows=4, max_rows_per_group=1)
+    policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(5, "1e-6"), {"visits": table})
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/clinic.ledger") as clinic:
+        found = clinic.running("SELECT day, COUNT(*) AS visits FROM visits GROUP BY day").release(rho="0.005")
+    data = rows(
+        day=[str(row[0]) for row in found.rows],
+        noisy=[row[1] for row in found.rows],
+        low=[low for low, _ in found.intervals["visits"]],  # type: ignore[misc]
+        high=[high for _, high in found.intervals["visits"]],  # type: ignore[misc]
+        exact=np.cumsum(each).tolist(),
+    )
+    base = alt.Chart(data, width=380, height=280, title="Visits so far, at ρ = 0.005: exact (line), answered (band)")
+    across = alt.X("day:T", title=None)
+    band = base.mark_area(color=INK[1], opacity=0.35, clip=True).encode(
+        x=across, y=alt.Y("low:Q", title="visits so far", scale=alt.Scale(domainMin=0)), y2="high:Q"
+    )
+    return band + base.mark_line(color=INK[0], strokeWidth=1.2).encode(x=across, y="exact:Q")
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -658,6 +718,7 @@ if __name__ == "__main__":
         builder,
         degrees,
         sessions,
+        running,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

@@ -138,7 +138,7 @@ def test_what_is_drawn_is_the_counts_and_the_two_numbers_and_nothing_else(
     with curator(frame(*[(3.0,)] * 300, *[(700.0,)] * 300), tmp_path) as made:
         proposal = made.bounds("visits", "cost")
         exact = totals(made)
-        found = proposal._draw(1).draw(exact)
+        found = proposal._draw(1).made(exact)
         assert [each.scale for each, _ in asked] == [Fraction(5, 4), Fraction(5)]
         assert np.array_equal(asked[0][1].reshape(-1), exact[:, 0])
         assert (found.low, found.high) == (5, 2000)  # the noisy counts are one step higher: they alone decide
@@ -215,7 +215,7 @@ def test_the_range_is_about_that_of_the_values(name: str, many: int, tmp_path: P
     values = made(np.random.default_rng(5), many)
     with curator(people(values), tmp_path) as opened:
         draw, exact = opened.bounds("visits", "cost")._draw("0.1"), totals(opened)
-    drawn = [draw.draw(exact) for _ in range(12)]
+    drawn = [draw.made(exact) for _ in range(12)]
     assert all(each.ends is not None for each in drawn)
     low, high = (float(np.median([float(each.ends[place]) for each in drawn])) for place in (0, 1))  # type: ignore[index,arg-type]
     assert lows[0] <= low <= lows[1], (low, high)
@@ -230,7 +230,7 @@ def test_the_numbers_inside_and_outside_are_as_close_as_is_said(tmp_path: Path) 
     with curator(people(values), tmp_path) as opened:
         draw, exact = opened.bounds("visits", "cost")._draw("0.5"), totals(opened)
     missed = 0
-    for each in (draw.draw(exact) for _ in range(400)):
+    for each in (draw.made(exact) for _ in range(400)):
         inside = exact[each.steps.first : each.steps.last + 1, 0].sum()  # type: ignore[operator]
         low, high = each.steps.covered("0.95")
         missed += not low <= Fraction(int(inside), 2000) <= high
