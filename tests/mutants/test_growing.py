@@ -160,7 +160,7 @@ MUTANTS = (
         "a release may read what it does not pay for",
         Kind.CHARGE_ORDER,
         "release/proposal.py",
-        "    _require_paid(kind, here)\n",
+        "    _require_paid(kind.batch, here)\n",
         "",
         (f"{_CURATOR}::test_what_does_not_keep_to_periods_is_refused_for_free",),
     ),
