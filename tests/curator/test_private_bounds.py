@@ -158,10 +158,10 @@ def test_samples_do_not_refute_the_promise_and_they_do_refute_half_the_noise(rel
             search, exact = made.bounds("visits", "cost")._draw(2).search, totals(made)
             read.append(exact)
     claim = sf.Guarantee(2)
-    assert sf.audit.falsify([_sampler(search, each, read) for each in read], claim, 2_500, "0.999999").holds
+    assert sf.audit.falsify([_sampler(search, each, read) for each in read], claim, 1_500, "0.999999").holds
     steps, split = search.measurements
     twin = replace(search, steps=_weaker(steps), split=_weaker(split))
-    verdict = sf.audit.falsify([_sampler(twin, each, read) for each in read], claim, 2_500, "0.999999")
+    verdict = sf.audit.falsify([_sampler(twin, each, read) for each in read], claim, 1_500, "0.999999")
     assert not verdict.holds, str(verdict)
 
 
