@@ -697,6 +697,42 @@ def _year() -> alt.LayerChart:
     return band + base.mark_line(color=INK[0], strokeWidth=1.2).encode(x=across, y="exact:Q")
 
 
+def private_bounds() -> None:
+    """What a visit cost, on the steps of the ladder: exactly, as counted with noise, and the range that is chosen."""
+    cost = np.random.default_rng(5).lognormal(3, 1, 1000)
+    table = sf.Table(
+        "visits", pd.DataFrame({"who": range(1000), "cost": cost}), {"cost": {"type": "real"}}, id="who", max_rows=1
+    )
+    policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(5), {"visits": table})
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/clinic.ledger") as clinic:
+        ask = clinic.bounds("visits", "cost")
+        found, ladder = ask.release(epsilon="0.1"), ask.ladder
+    ends = [ladder.ends((place, place)) for place in range(len(ladder))]
+    shown = [place for place, (low, high) in enumerate(ends) if low > 0 and 0.001 < high <= 100_000]
+    names = [f"to {float(ends[place][1]):,g}" for place in shown]
+    data = rows(
+        step=names,
+        noisy=[found.steps.counts[place] for place in shown],
+        exact=[int(((cost > float(ends[place][0])) & (cost <= float(ends[place][1]))).sum()) for place in shown],
+        chosen=[found.steps.first <= place <= found.steps.last for place in shown],
+    )
+    low, high = (f"{float(each):g}" for each in found.ends)
+    title = (
+        f"1,000 patients by the cost of a visit: exact (bars), and counted at ε = 0.1 (dots); found: {low} to {high}"
+    )
+    base = alt.Chart(data, width=640, height=240, title=title).encode(
+        x=alt.X("step:O", sort=names, title="steps of the ladder", axis=alt.Axis(labelAngle=-50))
+    )
+    bars = base.mark_bar(color=INK[0], opacity=0.45).encode(y=alt.Y("exact:Q", title="patients"))
+    colours = alt.Color(
+        "chosen:N",
+        scale=alt.Scale(domain=[True, False], range=[INK[1], "#b0b0b0"]),
+        legend=alt.Legend(title=None, labelExpr="datum.label == 'true' ? 'inside the range' : 'outside'"),
+    )
+    dots = base.mark_point(filled=True, size=60).encode(y="noisy:Q", color=colours)
+    save(bars + dots, "private-bounds")
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -719,6 +755,7 @@ if __name__ == "__main__":
         degrees,
         sessions,
         running,
+        private_bounds,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:
