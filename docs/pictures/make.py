@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import sys
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -637,6 +638,30 @@ def sessions() -> None:
     save(chart, "sessions")
 
 
+def workloads() -> None:
+    """The ε of many counts, each as accurate as at ε = 0.01 by itself: one by one, and together at δ = 1e-6."""
+    counts = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+    sigma = Fraction(sf.Laplace(100).error("0.95")) / Fraction("1.96")
+    gaussian = sf.Gaussian(sigma).curve()
+    named = {
+        "one by one": [count / 100 for count in counts],
+        "together, at δ = 1e-6": [sf.compose([(gaussian, count)]).epsilon(1e-6) for count in counts],
+    }
+    flat = [(count, epsilon, name) for name, each in named.items() for count, epsilon in zip(counts, each, strict=True)]
+    questions, epsilons, names = zip(*flat, strict=True)
+    data = rows(questions=list(questions), epsilon=list(epsilons), asked=list(names))
+    chart = (
+        alt.Chart(data, width=560, height=260, title="What many counts cost, each within ±300 (95 %)")
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("questions:Q", scale=alt.Scale(type="log"), title="counts"),
+            y=alt.Y("epsilon:Q", scale=alt.Scale(type="log"), title="ε"),
+            color=alt.Color("asked:N", sort=list(named), scale=alt.Scale(range=[INK[1], INK[0]]), title=None),
+        )
+    )
+    save(chart, "workloads")
+
+
 def running() -> None:
     """The error of each day's running count by factorisation, and a year of visits with its band."""
     from sfumato.mechanisms.factorisations import Factorisation
@@ -756,6 +781,7 @@ if __name__ == "__main__":
         sessions,
         running,
         private_bounds,
+        workloads,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:
