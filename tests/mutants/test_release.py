@@ -11,7 +11,7 @@ MUTANTS = (
         Kind.CHARGE_ORDER,
         "release/releasing.py",
         "        known = paying.begin(",
-        "        engine.read(kind.reading, 7)\n        known = paying.begin(",
+        "        engine.read(kind.readings[0], 7)\n        known = paying.begin(",
         ("safety/test_order.py::test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_written_down",),
     ),
     Mutant(
@@ -41,8 +41,8 @@ MUTANTS = (
     Mutant(
         "every measure gets the whole price",
         Kind.CHARGE_ORDER,
-        "release/preparing.py",
-        "None if each is None else each / count",
+        "release/parts.py",
+        "None if each is None else each * share",
         "None if each is None else each",
         ("release/test_preparing.py::test_equal_shares_of_a_price",),
     ),
@@ -179,15 +179,15 @@ MUTANTS = (
         Kind.CHARGE_ORDER,
         "release/releasing.py",
         "    try:\n        known = paying.begin(",
-        "    exact = engine.read(kind.reading, bits.integer(62))\n    try:\n        known = paying.begin(",
+        "    exact = engine.read(kind.readings[0], bits.integer(62))\n    try:\n        known = paying.begin(",
         ("safety/test_order.py::test_nothing_is_read_before_the_charge_and_nothing_shown_before_it_is_written_down",),
     ),
     Mutant(
         "every sample has the same key",
         Kind.REUSE,
         "release/releasing.py",
-        "engine.read(kind.reading, bits.integer(62))",
-        "engine.read(kind.reading, 1 << 61)",
+        "engine.read(reading, bits.integer(62))",
+        "engine.read(reading, 1 << 61)",
         ("safety/test_samples.py::test_every_release_has_a_key_of_its_own",),
     ),
 )

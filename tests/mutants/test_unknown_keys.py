@@ -61,8 +61,8 @@ MUTANTS = (
         "the noise of the selection is used for the count again",
         Kind.REUSE,
         "release/found_groups.py",
-        "        return self._drawn(totals[places], groups)",
-        "        again = self._drawn(totals[places], groups)\n"
+        "        return self._shown(drawn(self.prepared, tuple(groups), known), groups)",
+        "        again = self._shown(drawn(self.prepared, tuple(groups), known), groups)\n"
         "        lift = max(0, self._threshold.threshold - int(found.holders.max(initial=0)))\n"
         "        risen = tuple(tuple(abs(each) + lift for each in column) for column in again.columns)\n"
         "        return replace(again, columns=risen)",
@@ -96,9 +96,10 @@ MUTANTS = (
         "only groups with rows are shown",
         Kind.KEYS,
         "release/found_groups.py",
-        "        return self._drawn(totals[places], groups)",
-        "        rows = totals[places].any(axis=1)\n"
-        "        return self._drawn(totals[places][rows], [each for each, any_row in zip(groups, rows) if any_row])",
+        "        return self._shown(drawn(self.prepared, tuple(groups), known), groups)",
+        "        places = places[totals[places].any(axis=1)]\n"
+        "        groups = groups[: len(places)]\n"
+        "        return self._shown(drawn(self.prepared, tuple(groups), known), groups)",
         ("safety/test_unknown_keys.py::test_every_kept_key_has_all_declared_values",),
     ),
     Mutant(
@@ -113,8 +114,8 @@ MUTANTS = (
         "a stored answer with a higher threshold is good enough",
         Kind.REUSE,
         "release/found_groups.py",
-        'return {"keys": int(self._threshold.error()), **widths}',
-        "return widths",
+        'return {"keys": int(self._threshold.error()), **good_enough(self.prepared)}',
+        "return good_enough(self.prepared)",
         ("curator/test_unknown_groups.py::test_a_stored_answer_is_as_good_only_if_it_shows_groups_as_small",),
     ),
 )

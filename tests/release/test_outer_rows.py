@@ -13,11 +13,12 @@ from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from plan.described import CATALOG
+from release.by_hand import stored
 from sfumato.plan.measures import Estimate, Total
 from sfumato.plan.sql import parse
 from sfumato.release.answer_rows import answer_rows
 from sfumato.release.finishing import Finished, finish, picks, simultaneous
-from sfumato.release.measured import Measured, Scale, estimating
+from sfumato.release.measured import estimating
 from sfumato.release.noisy_columns import Keys, Numbers, Truths
 
 GROUPS = tuple(itertools.product(("north", "south", "west", None), (False, True)))
@@ -145,11 +146,11 @@ def test_sums_of_independent_rows_are_narrower_than_their_ranges() -> None:
 def test_cells_and_their_sum_hold_together() -> None:
     """Eight counts and their total miss with probability ≤ 5 %: 90 of 1000 or more would be a false alarm of 1e-6."""
     noise = sf.Laplace(4)
-    scale = Scale("1", noise, Total(whole=True))  # type: ignore[arg-type]
+    scale = ("1", noise, Total(whole=True))
     query = parse("SELECT COUNT(*) AS n, SUM(COUNT(*)) OVER () AS t FROM visits GROUP BY region, urgent", CATALOG)
     misses = [0, 0]
     for values in noise.apply(np.zeros((1000, len(GROUPS)), np.int64)).tolist():
-        estimated = estimating(Measured((scale,), (tuple(values),)), "0.95")
+        estimated = estimating(stored((scale,), (tuple(values),)), "0.95")
         found = finish(query, answer_rows((), GROUPS), estimated, joint=False)
         columns = [each for each in found.columns if isinstance(each, Numbers)]
         misses[0] += any(bool(np.any((each.low > 0) | (each.high < 0))) for each in columns)

@@ -47,7 +47,9 @@ def _exact(clinic: sf.Curator, reader: Snapshot) -> list[list[int]]:
 def test_every_step_of_a_series_sees_the_rows_of_its_first(clinic: sf.Curator, tmp_path: Path) -> None:
     account, engine = clinic._context.account, clinic._context.engine
     question = clinic.sql(GROUPED)
-    kind = KnownGroups(prepare(question.options, Price(50)), question.groups, clinic._context.version)
+    kind = KnownGroups(
+        prepare(question.options, Price(50)), question.shared.made, question.groups, clinic._context.version
+    )
     asked = releasing.Asked("a step", "", engine.identity())
     with account.open_tab(account.cost(sf.Curve.pure(200))) as tab, engine.hold() as held:
         payer = OnTab(account, tab)
@@ -67,7 +69,7 @@ def test_a_snapshot_begun_before_a_change_is_refused_for_free(clinic: sf.Curator
     """Its first reading would not be of the version that was opened; that is seen before the charge."""
     account, engine = clinic._context.account, clinic._context.engine
     question = clinic.sql(GROUPED)
-    kind = KnownGroups(prepare(question.options, Price(1)), question.groups, "")
+    kind = KnownGroups(prepare(question.options, Price(1)), question.shared.made, question.groups, "")
     with account.open_tab(account.cost(sf.Curve.pure(5))) as tab, engine.hold() as held:
         _write(tmp_path / "visits.parquet", 1000)
         with pytest.raises(SourceChanged):

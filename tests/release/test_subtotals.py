@@ -12,12 +12,13 @@ from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from plan.described import CATALOG
+from release.by_hand import stored
 from sfumato.plan.measures import Ratio, Total
 from sfumato.plan.sql import parse
 from sfumato.release.answer_rows import AnswerRows, answer_rows, one_row_per_set
 from sfumato.release.finishing import finish
 from sfumato.release.group_keys import GroupKeys
-from sfumato.release.measured import Measured, Scale, estimating
+from sfumato.release.measured import Measured, estimating
 from sfumato.release.noisy_columns import Keys, Numbers
 
 GROUPS = tuple(itertools.product(("north", "south", "east", "west", None), (False, True)))
@@ -31,9 +32,9 @@ SETS = {
 
 def measured(*columns: tuple[int, ...], unit_value: str = "1", size: str = "5") -> Measured:
     """Two totals: a count, and the two sums of a mean of numbers from 0 to 10."""
-    count = Scale(unit_value, sf.Laplace(size), Total(whole=True))  # type: ignore[arg-type]
-    mean = Scale(unit_value, sf.Laplace(size), Ratio(0, 10))  # type: ignore[arg-type]
-    return Measured((count, mean), columns, GroupKeys.of(GROUPS, [sf.policy.Type.TEXT, sf.policy.Type.BOOLEAN]))
+    count = (unit_value, sf.Laplace(size), Total(whole=True))
+    mean = (unit_value, sf.Laplace(size), Ratio(0, 10))
+    return stored((count, mean), columns, GroupKeys.of(GROUPS, [sf.policy.Type.TEXT, sf.policy.Type.BOOLEAN]))
 
 
 @pytest.mark.parametrize("grouping", SETS)
@@ -49,10 +50,10 @@ def test_rows_are_those_of_sql(grouping: str) -> None:
     exact = Counter(duckdb.sql(f"WITH cells(region, urgent, n, a) AS (VALUES {cells}) {text}").fetchall())
     asked = "SELECT region, urgent, GROUPING(region, urgent) AS over, COUNT(*) AS n, SUM(age) AS a FROM visits"
     query = parse(f"{asked} GROUP BY {grouping}", CATALOG)
-    scale = Scale("1", sf.Laplace(1), Total(whole=True))  # type: ignore[arg-type]
+    scale = ("1", sf.Laplace(1), Total(whole=True))
     squares = tuple(n * n for n in counts)
     keys = [(urgent, region) for region, urgent in GROUPS] if grouping.startswith(("urgent", "GROUPING")) else GROUPS
-    found = Measured((scale, scale), (counts, squares))
+    found = stored((scale, scale), (counts, squares))
     rows = answer_rows(query.finish.sets, keys)
     finished = finish(query, rows, estimating(found, "0.95", rows), joint=False)
     made = Counter(zip(*(list(each.value) for each in finished.columns), strict=True))  # type: ignore[union-attr]
@@ -92,18 +93,18 @@ def test_ranges_of_subtotals_hold(noise: sf.Laplace | sf.Gaussian) -> None:
     for total, width in zip(sums, widths, strict=True):
         assert (np.abs(total) > width).sum() <= limit
     assert (np.abs(sums[2]) > float(noise.error())).sum() > limit
-    scale = Scale("1", noise, Total(whole=True))  # type: ignore[arg-type]
-    found = estimating(Measured((scale,), (tuple(drawn[0].tolist()),)), "0.95", rows)(1)[0]
+    scale = ("1", noise, Total(whole=True))
+    found = estimating(stored((scale,), (tuple(drawn[0].tolist()),)), "0.95", rows)(1)[0]
     assert np.all(found.high - found.low >= 2 * np.array([widths[k] for k in [0] * 10 + [1] * 5 + [2]]))
 
 
 def test_simultaneous_ranges_of_subtotals_hold_together() -> None:
     """All 16 rows at once miss with probability ≤ 5 % (union bound): 7.8 % of 2000 would be a false alarm of 1e-6."""
     rows, noise = answer_rows(((0, 1), (0,), ()), GROUPS), sf.Laplace(4)
-    scale = Scale("1", noise, Total(whole=True))  # type: ignore[arg-type]
+    scale = ("1", noise, Total(whole=True))
     misses = 0
     for values in noise.apply(np.zeros((2000, len(GROUPS)), np.int64)):
-        found = estimating(Measured((scale,), (tuple(values.tolist()),)), "0.95", rows)(len(rows.keys))[0]
+        found = estimating(stored((scale,), (tuple(values.tolist()),)), "0.95", rows)(len(rows.keys))[0]
         misses += bool(np.any((found.low > 0) | (found.high < 0)))
     assert misses <= 2000 * 0.078
 
@@ -142,9 +143,9 @@ def test_a_mean_of_a_total_is_of_all_its_rows() -> None:
 def test_grouping_tells_a_total_from_a_missing_key() -> None:
     query = parse("SELECT region, GROUPING(region) AS g, COUNT(*) AS n FROM visits GROUP BY ROLLUP (region)", CATALOG)
     rows = answer_rows(query.finish.sets, [("north",), (None,)])
-    scale = Scale("1", sf.Laplace(1), Total(whole=True))  # type: ignore[arg-type]
+    scale = ("1", sf.Laplace(1), Total(whole=True))
     region, over, count = finish(
-        query, rows, estimating(Measured((scale,), ((3, 4),)), "0.95", rows), joint=False
+        query, rows, estimating(stored((scale,), ((3, 4),)), "0.95", rows), joint=False
     ).columns
     assert isinstance(region, Keys)
     assert isinstance(over, Keys)

@@ -113,5 +113,5 @@ def _shown(asked: Any, bounded: Any, totals: Any) -> dict[Any, list[float]]:
 
 def _value(scaled: Any, totals: Any) -> float:
     own = [np.array([float(each * scaled.unit_value)]) for each in totals]
-    found = scaled.estimator.estimate(own, 0.0).value[0]
+    found = scaled.measure.estimator(scaled).estimate(own, [0.0] * len(own)).value[0]
     return 0.0 if np.isnan(found) else round(float(found), 9)

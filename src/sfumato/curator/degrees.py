@@ -31,7 +31,7 @@ from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.receipts import Receipt
-from sfumato.release.releasing import Progress, Released
+from sfumato.release.releasing import Progress, Read, Released
 
 MOST_DEGREE = 100_000
 """No histogram is longer."""
@@ -91,14 +91,21 @@ class _Draw:
         """A stored histogram is as good if its numbers are as close."""
         return {"nodes": self.noise.error("0.95")}
 
-    def draw(self, totals: Integers) -> Degrees:
-        (measurement,) = self.batch.measurements
-        noisy = measurement.draw(measurement.reading.of(totals))
-        terms = purchase(self.batch.bounded, self.total, self.version)
-        return Degrees(tuple(int(each) for each in noisy), self.noise, terms)
+    @property
+    def readings(self) -> tuple[GroupTotals]:
+        return (self.reading,)
+
+    def draw(self, read: Read) -> Degrees:
+        return self._drawn(read(self.reading))
 
     def rehearsal(self) -> Degrees:
-        return self.draw(np.full((len(self.reading.groups), 1), LARGEST_INTEGER, np.int64))
+        return self._drawn(np.full((len(self.reading.groups), 1), LARGEST_INTEGER, np.int64))
+
+    def _drawn(self, totals: Integers) -> Degrees:
+        (measurement,) = self.batch.measurements
+        noisy = measurement.draw(measurement.reading.of(totals))
+        terms = purchase([self.batch.bounded], self.total, self.version)
+        return Degrees(tuple(int(each) for each in noisy), self.noise, terms)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from sfumato.curator.unknown_groups import appearing
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.bounding import Scaled
+from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.expressions import Reference
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import (
@@ -107,18 +107,18 @@ def explain(
     """Explain what a question with at most so many groups does at a price; ``found`` says which keys are found in the
     data and how to do without.
     """
-    operators = [*_sources(query, policy), _limit(prepared), _group(query, most, found)]
+    operators = [*_sources(query, policy), *_limits(prepared), _group(query, most, found)]
     operators += [] if found is None else [_select(prepared, *found)]
     rows = answer_rows(query.finish.sets, groups, len(query.plan.keys))
     picked = picks(query)
     sure = f"with {percent(confidence)} confidence{', all at once since rows are picked by them' if picked else ''}"
-    share = len(prepared.bounded.measures)
+    share = sum(each.shares for each in prepared.parts)
+    price = f"1/{share} of the price" if share > 1 else "the whole price"
     for scaled, mechanism in zip(prepared.bounded.noised, prepared.mechanisms, strict=True):
         shown_rows = len(rows.keys) if rows.sums else most
         together = max(1, simultaneous(query, shown_rows) if picked else scaled.coordinates)
         width = mechanism.error(confidence, together) * scaled.unit_value
         operators.append(Operator("measure", measured(scaled.measure), _sensitivity(scaled)))
-        price = f"1/{share} of the price" if share > 1 else "the whole price"
         on = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""
         operators.append(
             Operator(
@@ -128,6 +128,9 @@ def explain(
             )
         )
         operators += _subtotals(scaled, mechanism, rows, confidence, together)
+    for part, measurements in zip(prepared.others, prepared.measured[1:], strict=True):
+        what, effect = part.words(measurements, confidence)
+        operators.append(Operator("choice", what, f"{effect}, for {price}"))
     first, *others = names(query)
     operators.append(_finish(query.finish, first))
     operators += [_outer(each, meant) for each, meant in zip(query.outer, others, strict=True)]
@@ -194,8 +197,13 @@ def _between(domain: Domain) -> str:
     return f" in [{low}, {high}]"
 
 
-def _limit(prepared: Prepared) -> Operator:
-    bounded = prepared.bounded
+def _limits(prepared: Prepared) -> list[Operator]:
+    """Explain how one unit is limited: in the totals, and in what is measured beside them."""
+    used = [part.bounded for part, measured in zip(prepared.parts, prepared.measured, strict=True) if measured]
+    return list(dict.fromkeys(map(_limit, used or [prepared.bounded])))
+
+
+def _limit(bounded: Bounded) -> Operator:
     if bounded.strategy is not Strategy.WHOLE or bounded.every_row:
         return Operator("limit", enforced(bounded), _HOW[bounded.strategy])
     return Operator("limit", enforced(bounded), "every unit has one row: nothing to limit")
@@ -224,7 +232,7 @@ def _group(query: Query, groups: int, found: tuple[str, str] | None) -> Operator
 
 def _select(prepared: Prepared, keys: str, otherwise: str) -> Operator:
     """Explain which values are shown, for what part of the price."""
-    threshold, count = prepared.selection, len(prepared.bounded.measures)
+    threshold, count = prepared.selection, sum(each.shares for each in prepared.parts)
     assert threshold is not None
     epsilon = f"1/{count} of ε" if count > 1 else "all of ε"
     delta = "all of δ" if threshold.delta == prepared.price.delta else "half of δ"

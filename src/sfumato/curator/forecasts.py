@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.bounding import Bounded
 from sfumato.plan.expressions import Column, Expression, Result, walk
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.sharing import Made
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, whole
 from sfumato.release.answer_rows import answer_rows, one_row_per_set
 from sfumato.release.finishing import finish, picks, simultaneous
 from sfumato.release.key_functions import parted
-from sfumato.release.measured import Measured, estimating, scales
+from sfumato.release.measured import Measured, estimating, results, scales
 from sfumato.release.noisy_columns import Numbers
 from sfumato.release.preparing import Prepared
 
@@ -84,7 +84,13 @@ def _width(found: Any, name: str) -> Width:
 
 
 def half_widths(
-    query: Query, prepared: Prepared, groups: Sequence[GroupKey], most: int, confidence: Number, size: int | None
+    query: Query,
+    prepared: Prepared,
+    made: Sequence[Made],
+    groups: Sequence[GroupKey],
+    most: int,
+    confidence: Number,
+    size: int | None,
 ) -> dict[str, Width]:
     """Give every numeric column's half-width at this confidence: of the widest row, where there are subtotals.
 
@@ -93,7 +99,7 @@ def half_widths(
     """
     level = exact(confidence, "confidence", CONFIDENCE)
     sizes = (size,) if size is not None else SIZES
-    found = [_widths(query, prepared, groups, most, level, each) for each in sizes]
+    found = [_widths(query, prepared, made, groups, most, level, each) for each in sizes]
     columns: dict[str, Width] = {}
     for name in found[0]:
         widths = [each[name] for each in found]
@@ -103,7 +109,13 @@ def half_widths(
 
 
 def _widths(
-    query: Query, prepared: Prepared, groups: Sequence[GroupKey], most: int, level: Fraction, size: int
+    query: Query,
+    prepared: Prepared,
+    made: Sequence[Made],
+    groups: Sequence[GroupKey],
+    most: int,
+    level: Fraction,
+    size: int,
 ) -> dict[str, float]:
     """Measure a stand-in for the data: groups of so many rows, without noise, with the ranges of noise.
 
@@ -115,29 +127,31 @@ def _widths(
         return {}
     rows = one_row_per_set(sets, groups, width) if apart else answer_rows(sets, groups, width)
     count = 1 if apart else len(groups)
-    totals = (int(size * total / each.unit_value) for each in prepared.bounded.noised for total in each.middle)
-    measured = Measured(scales(prepared), tuple((total,) * count for total in totals))
+    numbers = (number for part in prepared.parts for number in part.supposed(size))
+    drawn = tuple((number,) * count for number in numbers)
+    measured = Measured(scales(prepared), results(prepared, made), drawn)
     every = len(answer_rows(sets, groups, width).keys) if sets else most
     together = simultaneous(query, every) if picks(query) else None
     estimates = estimating(measured, level, rows)
     shown, parts = parted(replace(query, finish=Finish(query.finish.outputs)) if apart else query)
     rows = replace(rows, keys=[(*key, *(None,) * len(parts)) for key in rows.keys], width=width + len(parts))
-    made = finish(shown, rows, lambda parts: estimates(together or parts), joint=False)
+    finished = finish(shown, rows, lambda parts: estimates(together or parts), joint=False)
     return {
         output.name: float(np.nanmax([column.high - column.value, column.value - column.low]))
-        + _rounding(output.expression, prepared.bounded, int(rows.terms.max() if apart else 1 + len(rows.keys)))
-        for output, column in zip(query.outputs, made.columns, strict=True)
+        + _rounding(output.expression, measured, int(rows.terms.max() if apart else 1 + len(rows.keys)))
+        for output, column in zip(query.outputs, finished.columns, strict=True)
         if isinstance(column, Numbers) and not np.isnan(column.value).all()
     }
 
 
-def _rounding(expression: Expression, bounded: Bounded, terms: int) -> float:
+def _rounding(expression: Expression, measured: Measured, terms: int) -> float:
     """Say how far the number that is shown may lie from the one that was drawn.
 
     Weighted counts are drawn in parts of one and shown as the nearest whole number, which moves each by up to a half; a
     total is the sum of what is shown.
     """
-    fractional = [each.unit_value.denominator > 1 for each in bounded.noised]
+    parted = [each.unit_value.denominator > 1 for each in measured.scales]
+    fractional = [any(parted[scale] for scale in each.scales) for each in measured.results]
     read = [
         node.reference.index for node in walk(expression) if isinstance(node, Column) and type(node.reference) is Result
     ]

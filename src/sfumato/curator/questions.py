@@ -15,14 +15,17 @@ from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, half_widths
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
-from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding
+from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
 from sfumato.plan.canonical import digest
+from sfumato.plan.expressions import Expression
 from sfumato.plan.keys import conditions, groups, undeclared as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings import FoundTotals
+from sfumato.plan.sharing import Shared, shared
 from sfumato.plan.warnings import undeclared
-from sfumato.policy import Table
+from sfumato.plan.words import words
+from sfumato.policy import Table, Value
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answer_rows import answer_rows
@@ -31,7 +34,9 @@ from sfumato.release.finishing import finish
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, estimating
-from sfumato.release.preparing import Family, Prepared, prepare
+from sfumato.release.other_parts import other_part
+from sfumato.release.parts import Family, OtherPart
+from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Kind, Progress, Released, limited
@@ -91,6 +96,31 @@ class Question:
         return undeclared(self.query)
 
     @cached_property
+    def shared(self) -> Shared:
+        """Say what is measured for what is asked."""
+        return shared(self.query.plan)
+
+    @cached_property
+    def others(self) -> tuple[OtherPart, ...]:
+        """List what is measured beside totals, each with the strategy it needs."""
+        most = 2 * self.limits.groups if self.found else len(self.groups)
+        found = []
+        for part in self.shared.parts[1:]:
+            bounded = for_neighbours(whole_bounding(part.plan, self.limits, most), self._context.policy.neighbours)
+            found.append(other_part(bounded, part, self._candidates))
+        return tuple(found)
+
+    def _candidates(self, value: Expression) -> tuple[Value, ...]:
+        """List what a value may be, from the policy alone."""
+        within = conditions(self.query.plan.source)
+        if undeclared_keys((value,), within):
+            rule = f"the most frequent value is chosen among listed ones, and those of {words(value)} are not declared"
+            fix = "declare its values in the policy; or group by it, count, and ORDER BY the count with a LIMIT"
+            raise Unsupported("unlisted-values", rule, fix=fix)
+        listed = groups((value,), self._context.engine.values, within)
+        return tuple(each for (each,) in listed if each is not None)
+
+    @cached_property
     def options(self) -> tuple[Bounded, ...]:
         """List the sound strategies to limit what one unit changes."""
         rows = len(self.groups) * max(1, len(self.query.finish.sets))
@@ -104,9 +134,9 @@ class Question:
         if self.found:
             self._require_no_subtotals()
             require_short(self.query, self.found)
-            found = (found_bounding(self.query.plan, self.limits),)
+            found = (found_bounding(self.shared.parts[0].plan, self.limits),)
         else:
-            found = boundings(self.query.plan, self.limits, len(self.groups))
+            found = boundings(self.shared.parts[0].plan, self.limits, len(self.groups))
         if self.strategy is not None:
             found = tuple(each for each in found if each.strategy is self.strategy)
             if not found:
@@ -223,10 +253,11 @@ class Question:
             call=call,
         )
 
-    def _kind(self, prepared: Prepared) -> Kind[Any, Measured]:
+    def _kind(self, prepared: Prepared) -> Kind[Measured]:
         if self.found:
-            return FoundGroups(prepared, FoundTotals(prepared.bounded, self.found, self.groups), self._context.version)
-        return KnownGroups(prepared, self.groups, self._context.version)
+            reading = FoundTotals(prepared.bounded, self.found, self.groups)
+            return FoundGroups(prepared, self.shared.made, reading, self._context.version)
+        return KnownGroups(prepared, self.shared.made, self.groups, self._context.version)
 
     @cached_property
     def _most_groups(self) -> int:
@@ -251,7 +282,7 @@ class Question:
         estimates = estimating(measured, confidence, rows)
         made, rows = with_key_functions(self.query, rows, self._context.engine.values)
         finished = finish(made, rows, estimates, joint=joint)
-        words = tuple(scale.mechanism.words(scale.unit_value) for scale in measured.scales)
+        words = tuple(dict.fromkeys(scale.words() for scale in measured.scales))
         said = self.warnings
         if measured.selection is not None:
             words = (measured.selection.words(), *words)
@@ -277,9 +308,10 @@ class Question:
     def _at(self, price: Price, mechanism: Family | None) -> Prepared:
         self._require_delta(price)
         if price.allows_gaussian:  # what the account would rather keep open has a say
-            return prepare(self.options, price, account=self._context.account.budget, family=mechanism)
+            budget = self._context.account.budget
+            return prepare(self.options, price, others=self.others, account=budget, family=mechanism)
         if (price, mechanism) not in self._pure:
-            self._pure[price, mechanism] = prepare(self.options, price, family=mechanism)
+            self._pure[price, mechanism] = prepare(self.options, price, others=self.others, family=mechanism)
         return self._pure[price, mechanism]
 
     @cached_property
@@ -298,7 +330,8 @@ class Question:
         # the declared size is of units: it is a number of rows only where each row is one
         known = self.table.every_row and not self.query.plan.keys
         size = self._context.policy.size if known else None
-        return half_widths(self.query, prepared, self.groups, self._most_groups, confidence, size)
+        shared = self.shared.made
+        return half_widths(self.query, prepared, shared, self.groups, self._most_groups, confidence, size)
 
     def _least_price(self, request: Request) -> Fraction:
         within, confidence = request.within, request.confidence

@@ -40,7 +40,7 @@ from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.receipts import Receipt
-from sfumato.release.releasing import Progress, Released
+from sfumato.release.releasing import Progress, Read, Released
 
 
 @codec.value("sold")
@@ -93,8 +93,8 @@ class PriceDraw:
     version: str
 
     @property
-    def reading(self) -> GroupTotals:
-        return GroupTotals(self.batch.bounded, self.groups)
+    def readings(self) -> tuple[GroupTotals]:
+        return (GroupTotals(self.batch.bounded, self.groups),)
 
     @property
     def good_enough(self) -> Mapping[str, Number]:
@@ -115,21 +115,24 @@ class PriceDraw:
         selection = self.batch.measurements[0].mechanism
         return float(selection.error(len(self.prices), confidence, on_grid=True) / self.unit)
 
-    def draw(self, totals: Integers) -> Sold:
+    def draw(self, read: Read) -> Sold:
+        return self._drawn(read(*self.readings))
+
+    def rehearsal(self) -> Sold:
+        return self._drawn(np.full((len(self.groups), 1), LARGEST_INTEGER, np.int64))
+
+    def _drawn(self, totals: Integers) -> Sold:
         choice, counter = self.batch.measurements[0], self.counter
         chosen = choice.draw(choice.reading.of(totals))
         sold = Sold(
             self.prices[chosen],
             selection=choice.mechanism,
-            purchase=purchase(self.batch.bounded, self.total, self.version),
+            purchase=purchase([self.batch.bounded], self.total, self.version),
         )
         if counter is None:
             return sold
         (buyers,) = counter.draw(counter.reading.of(totals)[[chosen]])
         return replace(sold, buyers=int(buyers), counter=counter.mechanism)
-
-    def rehearsal(self) -> Sold:
-        return self.draw(np.full((len(self.groups), 1), LARGEST_INTEGER, np.int64))
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ from sfumato.plan.keys import MOST_GROUPS, World
 from sfumato.plan.limits import Strategy
 from sfumato.plan.measures import Contribution
 from sfumato.plan.readings import FoundTotals
+from sfumato.plan.value_readings import DifferentValues, ValueTable, by_value
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.policy.values import MOST_ROWS
@@ -130,6 +131,43 @@ def values(reading: ValueCounts, key: int) -> Statement:
     return Statement((*relations.stages, heavy), Select(wanted, both))
 
 
+def value_table(reading: ValueTable, key: int) -> Statement:
+    """Count for every group and value, of any type, how many of the rows that count have it."""
+    relations = RelationLowering(key)
+    rows = _rows(by_value(reading.bounded, reading.value), relations)
+    if reading.bounded.strategy is not Strategy.WHOLE:
+        rows = _computed_once(reading.bounded, rows, relations)
+    totals = _by_value(reading.bounded, rows, key)
+    return Statement((*relations.stages, *totals.stages), totals.result)
+
+
+def different(reading: DifferentValues, key: int) -> Statement:
+    """Count the different values of every group that some unit has, each once for a unit."""
+    bounded, relations = reading.bounded, RelationLowering(key)
+    rows = _rows(by_value(bounded, reading.value), relations)
+    if bounded.strategy is not Strategy.WHOLE:
+        names, counts = ("u", *rows.keys), apply(Operation.EQUAL, Reference("v0"), whole(1))
+        pairs = Select((*same(names), ("v0", whole(1))), rows.select, where=(counts,), grouped=names)
+        kept = Select(same((*names, "v0")), relations.stage(pairs))
+        rows = replace(rows, select=kept, ones=frozenset({"v0"}))
+    totals = _by_value(bounded, rows, key)
+    groups, held = rows.keys[:-1], apply(Operation.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
+    counted = Select(
+        (*same(groups), ("v0", wide(Total(Aggregation.COUNT)))), totals.result, where=(held,), grouped=groups
+    )
+    return Statement((*relations.stages, *totals.stages), counted)
+
+
+def _by_value(bounded: Bounded, rows: _Rows, key: int) -> Statement:
+    """Add up rows by their last key too, which is a value: the sample is ranked by the others."""
+    if bounded.strategy is Strategy.WHOLE:
+        return _whole(rows)
+    groups, apart = zip(rows.keys[:-1], rows.kinds[:-1], strict=True), (rows.keys[-1], rows.kinds[-1])
+    names, kinds = zip(*groups, strict=True) if rows.keys[:-1] else ((), ())
+    heavy, ranked, kept = _ranking(bounded, replace(rows, keys=names, kinds=kinds, apart=(apart,)), key)
+    return _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))
+
+
 def _held(rows: _Rows, totals: Statement) -> Statement:
     """Keep totals within what 64 bits hold: cutting moves two totals no further apart."""
     low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
@@ -185,11 +223,13 @@ class _Rows:
     """The values that a unit contributes once per group: units are counted, not rows."""
     coded: frozenset[str] = frozenset()
     """The keys that are codes of their texts."""
+    apart: tuple[tuple[str, Type], ...] = ()
+    """A column that tells rows of a group apart as the values do, with its type."""
 
     @property
     def telling(self) -> list[str]:
-        """Give the values that tell rows of a group apart."""
-        return [name for name in self.values if name not in self.ones]
+        """Give the columns that tell rows of a group apart."""
+        return [*(name for name, _ in self.apart), *(name for name in self.values if name not in self.ones)]
 
     @property
     def exact(self) -> tuple[str, ...]:
@@ -562,7 +602,8 @@ def _ranking(bounded: Bounded, rows: _Rows, key: int) -> tuple[tuple[str, Select
     per_group = limits.rows_per_group if limits.rows_per_group < limits.rows else None
     in_all = limits.rows if limits.total == limits.rows else None
     light = min(each for each in (limits.rows, per_unit, per_group) if each is not None)
-    ranked = _beyond(rows, (*same(("u", *rows.keys, *rows.values), "r"), *_digests(rows, key, per_unit is not None)))
+    read = dict.fromkeys(("u", *rows.keys, *rows.telling, *rows.values))
+    ranked = _beyond(rows, (*same(read, "r"), *_digests(rows, key, per_unit is not None)))
     kept: list[Scalar] = []
     keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.telling]
     places = []
@@ -586,7 +627,8 @@ def _digests(rows: _Rows, key: int, grouped: bool) -> Columns:
     """Compute s, the rank of a group, where groups are chosen; and t, that of a row."""
     texts = [of_part("r", scalar) for _, scalar in rows.text_keys]
     keys = [token(text, kind) for text, kind in zip(texts, rows.kinds, strict=True)]
-    values = [token(Reference(name, "r"), Type.INTEGER) for name in rows.telling]
+    kinds = dict(rows.apart)
+    values = [token(Reference(name, "r"), kinds.get(name, Type.INTEGER)) for name in rows.telling]
     secret = Constant(str(key), Type.TEXT)
     row = ("t", apply(Operation.DIGEST, secret, *keys, *values))
     return (("s", apply(Operation.DIGEST, secret, *keys)), row) if grouped else (row,)

@@ -11,9 +11,11 @@ selection, sparse               choosing one of many, above a threshold
 rank_choices, quantiles         choosing by rank, in many groups at once
 earlier_quantiles               what old ledgers say of them
 key_thresholds                  which keys may be shown
+group_choices                   the most frequent values of many groups
 """
 
 from sfumato.mechanisms.additive import Gaussian, Laplace
+from sfumato.mechanisms.group_choices import FrequentValues
 from sfumato.mechanisms.key_thresholds import KeyThreshold
 from sfumato.mechanisms.quantiles import Quantiles
 from sfumato.mechanisms.response import (
@@ -37,6 +39,7 @@ __all__ = [
     "AboveThreshold",
     "Estimate",
     "Exponential",
+    "FrequentValues",
     "Gaussian",
     "KeyThreshold",
     "Laplace",

@@ -25,9 +25,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import cast
 
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import MOST_STEPS, Contribution, Count, Distinct, Estimator, Measure
+from sfumato.plan.measures import MOST_STEPS, Contribution, Count, Distinct, Measure
 from sfumato.plan.nodes import (
     Aggregate,
     Bound,
@@ -70,12 +71,7 @@ class Scaled:
     @property
     def coordinates(self) -> int:
         """Count the totals in a group."""
-        return self.estimator.coordinates
-
-    @property
-    def estimator(self) -> Estimator:
-        """Say how the totals, in the measure's own terms, become a number."""
-        return self.measure.estimator(self.step, self.low, self.high)
+        return self.measure.noises
 
     @property
     def middle(self) -> tuple[Fraction, ...]:
@@ -185,6 +181,14 @@ def found_bounding(plan: Aggregate, limits: Limits) -> Bounded:
     return replace(_bounded(measured, strategy, allowed, 2 * allowed.groups), finds=True)
 
 
+def whole_bounding(plan: Aggregate, limits: Limits, groups: int) -> Bounded:
+    """Bound the rows where each counts as it is or not at all: ranks have no parts of rows."""
+    most = whole_rows(plan.source)
+    if most is not None:
+        return _bounded(plan, Strategy.WHOLE, Limits(most, most, most), groups)
+    return _bounded(plan, Strategy.SAMPLE, limits, groups)
+
+
 def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:
     """State the sensitivities for these neighbours."""
     return replace(
@@ -206,7 +210,8 @@ def _for_neighbours(scaled: Scaled, neighbours: Neighbours) -> Sensitivity:
 def _bounded(plan: Aggregate, strategy: Strategy, limits: Limits, groups: int) -> Bounded:
     """Rewrite a plan: a Bound is put between the aggregate and its rows."""
     effective = replace(limits, groups=min(limits.groups, groups))
-    measures = tuple(_scaled(each, strategy, effective, groups) for each in plan.measures)
+    measured = cast("tuple[Measure, ...]", plan.measures)  # what is asked has become what is measured by now
+    measures = tuple(_scaled(each, strategy, effective, groups) for each in measured)
     return Bounded(replace(plan, source=Bound(plan.source, strategy, effective)), measures)
 
 
@@ -217,7 +222,7 @@ def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int) -
     low, high = measure.held(step)
     size = measure.size(low, high)
     bits = _bits(size * reach) if strategy.fractional else 0
-    coordinates = groups * measure.estimator(step, low, high).coordinates
+    coordinates = groups * measure.noises
     change = _sensitivity(strategy, size << bits, own, coordinates)
     return Scaled(measure, step, low, high, bits, change, change)
 

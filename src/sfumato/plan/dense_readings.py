@@ -114,6 +114,8 @@ class Values:
     steps: Integers
     """and the value in whole steps rises within a group."""
     counts: Integers
+    groups: int
+    """How many groups there are, those without rows too."""
 
 
 @dataclass(frozen=True)
@@ -136,3 +138,33 @@ class ValueCounts(Reading[Values]):
     def counted(self) -> Scaled:
         """Give the count of rows: how far one unit moves any number of ranks is how far it moves this."""
         return self.bounded.measures[1]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """These are the ranks of the values of each group, by which quantiles are chosen."""
+
+    values: ValueCounts
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.values.bounded
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return self.values.counted.sensitivity.neighbours
+
+    def of(self, exact: Any) -> Any:
+        """Ranks are found from the values as they were read."""
+        return exact
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Give the least and the greatest value in steps; where there is one alone, one more."""
+        value = self.bounded.measures[0]
+        return value.low, max(value.high, value.low + 1)
+
+    @property
+    def in_all(self) -> int:
+        """Count the most rows of one unit in all groups together."""
+        return int(self.values.counted.added.total)

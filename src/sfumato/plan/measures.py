@@ -1,17 +1,19 @@
-"""These aggregates can be measured: each says here all that the rest of the system needs to know of it.
+"""These aggregates can be asked and measured: each says here all that the rest of the system needs to know of it.
 
-A measure turns the rows of a group into one or two whole totals, its *coordinates*. It says how large a row's
-contribution can be (from which ``bounding`` derives what one unit can change), what an engine adds up, how noisy totals
-become a number with a range, and how it is called in words. Nothing outside this module asks which measure it has.
+What is *asked* is made from what is *measured*, and several may be made from the same (``sharing``). A measure turns
+the rows of a group into one or two whole totals, its *coordinates*. It says how large a row's contribution can be (from
+which ``bounding`` derives what one unit can change), and what an engine adds up. What is asked says how noisy totals
+become a number with a range, and how it is called in words. Nothing outside asks which one it has.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,8 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 
 Floats = NDArray[np.float64]
+Width = float | Floats
+"""A half-width: one for all groups, or one for each."""
 
 MOST_STEPS = 2**26
 """Largest change of one unit in steps: fine enough to be exact, small enough for every sampler and every engine."""
@@ -58,6 +62,8 @@ class Estimate:
     sum_width: Callable[[int], float] | None = None
     """The half-width of the sum of so many of them, which is far below that of their ranges; None where it is not known
     to be."""
+    labels: Sequence[Any] | None = None
+    """What the values are the places of, where they are no numbers."""
 
 
 class Estimator(Protocol):
@@ -65,13 +71,13 @@ class Estimator(Protocol):
     later.
     """
 
-    coordinates: ClassVar[int]
-    """How many totals, and so how many noises, stand behind one number."""
     adds_up: ClassVar[bool]
     """Whether the number of several groups together is the sum of theirs."""
 
-    def estimate(self, totals: Sequence[Floats], width: float | Floats) -> Estimate:
-        """Estimate the number and its range, given totals in the measure's own terms that are each within ±width."""
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
+        """Estimate the number and its range, given totals in the measures' own terms, each within ± its half-width:
+        the range holds whenever all of them are.
+        """
         ...
 
 
@@ -82,11 +88,10 @@ class Total:
 
     whole: bool
     """The exact number was a whole one: the noisy one is shown rounded."""
-    coordinates: ClassVar[int] = 1
     adds_up: ClassVar[bool] = True
 
-    def estimate(self, totals: Sequence[Floats], width: float | Floats) -> Estimate:
-        (value,) = totals
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
+        (value,), (width,) = totals, widths
         return Estimate(np.round(value) if self.whole else value, value - width, value + width)
 
 
@@ -102,39 +107,64 @@ class Ratio:
 
     low: Fraction
     high: Fraction
-    coordinates: ClassVar[int] = 2
     adds_up: ClassVar[bool] = False
 
     def __init__(self, low: Number, high: Number) -> None:
         object.__setattr__(self, "low", exact(low, "low"))
         object.__setattr__(self, "high", exact(high, "high"))
 
-    def estimate(self, totals: Sequence[Floats], width: float | Floats) -> Estimate:
-        above, below = totals
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
+        (above, below), (up, down) = totals, widths
         low, high = float(self.low), float(self.high)
 
         def between(a: Floats, b: Floats, nothing: float) -> Floats:
             with np.errstate(invalid="ignore", divide="ignore"):
                 return np.where(a + b > 0, low + (high - low) * (a / (a + b)), nothing)
 
-        least, most = np.maximum(above - width, 0), np.maximum(above, 0) + width
-        fewest, many = np.maximum(below - width, 0), np.maximum(below, 0) + width
+        least, most = np.maximum(above - up, 0), np.maximum(above, 0) + up
+        fewest, many = np.maximum(below - down, 0), np.maximum(below, 0) + down
         value, lower, upper = between(above, below, np.nan), between(least, many, low), between(most, fewest, high)
         lower, upper = np.maximum(lower, low), np.minimum(upper, high)
         return Estimate(np.clip(value, lower, upper), lower, upper)
 
 
-class Measure(Protocol):
-    """A measure is what is asked of the rows of every group."""
+class Reads(Enum):
+    """This is what is read of the rows of a group for something that is asked."""
 
+    TOTALS = "totals"
+    RANKS = "ranks"
+    DIFFERENT = "different values"
+    FREQUENT = "frequent values"
+
+
+class Steps(Protocol):
+    """A measure in whole steps says this of them."""
+
+    @property
+    def step(self) -> Fraction: ...
+
+    @property
+    def low(self) -> int: ...
+
+    @property
+    def high(self) -> int: ...
+
+
+class Asked(Protocol):
+    """This is what is asked of the rows of every group."""
+
+    reads: ClassVar[Reads]
     once_per_unit: ClassVar[bool]
     """A unit counts once in a group, however many rows it has there."""
     noises: ClassVar[int]
     """How many noises, one for each total, stand behind the number."""
     name: ClassVar[str]
     """What is counted or added up, in words."""
-    noised: ClassVar[str]
-    """What the noise is added to, in words."""
+
+    @property
+    def together(self) -> Hashable:
+        """Give what is equal for all that is made from one reading: of totals, that they are totals."""
+        ...
 
     @property
     def where(self) -> Expression | None:
@@ -156,6 +186,21 @@ class Measure(Protocol):
         """Give the range of the exact number whatever the data hold; None where it grows with the rows."""
         ...
 
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
+        """List what is measured for it, where all of this is asked of the same rows."""
+        ...
+
+    def estimator(self, *measured: Steps) -> Estimator:
+        """Say how the totals of what is measured for it are read."""
+        ...
+
+
+class Measure(Asked, Protocol):
+    """A measure is added up in whole steps, over the rows of every group; it may be asked as it is."""
+
+    noised: ClassVar[str]
+    """What the noise is added to, in words."""
+
     def step(self, rows: int) -> Fraction:
         """Give the natural step of the value, made coarser until so many rows are a moderate number of steps."""
         ...
@@ -172,10 +217,6 @@ class Measure(Protocol):
         """List what an engine adds up."""
         ...
 
-    def estimator(self, step: Fraction, low: int, high: int) -> Estimator:
-        """Say how the totals are read."""
-        ...
-
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         """Give what a row in the middle of its range adds to every coordinate, for forecasts."""
         ...
@@ -187,6 +228,7 @@ class Count:
     """This counts the rows where the predicate holds; all rows without one."""
 
     where: Expression | None = None
+    reads: ClassVar[Reads] = Reads.TOTALS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
     name: ClassVar[str] = "rows"
@@ -195,6 +237,10 @@ class Count:
     @property
     def value(self) -> Expression | None:
         return None
+
+    @property
+    def together(self) -> Hashable:
+        return self.reads
 
     @property
     def result(self) -> Domain:
@@ -216,7 +262,10 @@ class Count:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(None, step, 0, low, high),)
 
-    def estimator(self, step: Fraction, low: int, high: int) -> Estimator:  # noqa: ARG002
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+        return (self,)
+
+    def estimator(self, *measured: Steps) -> Estimator:  # noqa: ARG002
         return Total(whole=True)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
@@ -239,10 +288,15 @@ class Sum:
 
     value: Expression
     where: Expression | None = None
+    reads: ClassVar[Reads] = Reads.TOTALS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
     name: ClassVar[str] = "sum"
     noised: ClassVar[str] = "it"
+
+    @property
+    def together(self) -> Hashable:
+        return self.reads
 
     @property
     def result(self) -> Domain:
@@ -265,7 +319,10 @@ class Sum:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(self.value, step, 0, low, high),)
 
-    def estimator(self, step: Fraction, low: int, high: int) -> Estimator:  # noqa: ARG002
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+        return (self,)
+
+    def estimator(self, *measured: Steps) -> Estimator:  # noqa: ARG002
         return Total(whole=self.result.type is Type.INTEGER)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
@@ -283,10 +340,15 @@ class Mean:
 
     value: Expression
     where: Expression | None = None
+    reads: ClassVar[Reads] = Reads.TOTALS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 2
     name: ClassVar[str] = "mean"
     noised: ClassVar[str] = "its centred sum"
+
+    @property
+    def together(self) -> Hashable:
+        return self.reads
 
     @property
     def result(self) -> Domain:
@@ -314,8 +376,12 @@ class Mean:
         above = Contribution(self.value, step, low, 0, size)
         return above, Contribution(self.value, step, low, 0, size, mirrored=True)
 
-    def estimator(self, step: Fraction, low: int, high: int) -> Estimator:
-        return Ratio(low * step, (low + self.size(low, high)) * step)
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
+        return (self,)
+
+    def estimator(self, *measured: Steps) -> Estimator:
+        (own,) = measured
+        return Ratio(own.low * own.step, (own.low + self.size(own.low, own.high)) * own.step)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return (Fraction(self.size(low, high), 2) * step,) * 2

@@ -30,7 +30,7 @@ from typing import Any
 
 from sfumato.plan.expressions import Call, Column, Expression, Field, Reference, columns
 from sfumato.plan.limits import ONE_ROW, Limits, Strategy
-from sfumato.plan.measures import Measure
+from sfumato.plan.measures import Asked
 from sfumato.plan.narrowing import comparison
 from sfumato.plan.noisy_rows import Finish, Outer, Output
 from sfumato.plan.unit_measures import UnitMeasure
@@ -489,7 +489,8 @@ class Aggregate:
 
     source: Relation
     keys: tuple[Expression, ...]
-    measures: tuple[Measure, ...]
+    measures: tuple[Asked, ...]
+    """What is asked of every group; under a bounding, what is measured."""
 
     @property
     def table(self) -> str:

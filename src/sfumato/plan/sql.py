@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -13,17 +14,19 @@ from sfumato.plan.costs import check
 from sfumato.plan.expressions import Column, Expression, Key, Literal, Result, SummedOver, Windowed
 from sfumato.plan.functions import call, literal
 from sfumato.plan.grouping import Grouping, grouping
-from sfumato.plan.measures import Count, Distinct, Mean, Measure, Sum
+from sfumato.plan.measures import Asked, Count, Distinct, Mean, Reads, Sum
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, Output, Over
 from sfumato.plan.outer import MOST_COLUMNS, aggregates, aggregating, ordering, over_noisy_rows, whole
 from sfumato.plan.parameters import Parameters
+from sfumato.plan.ranked import Quantile
 from sfumato.plan.rows import Rows, condition, rows
 from sfumato.plan.sql_expressions import Read, expression, reading, remembering
 from sfumato.plan.sql_noisy import check_finishing, over
 from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import quoted, refuse, shown
 from sfumato.plan.unit_joins import period_words, periods
+from sfumato.plan.value_measures import DistinctValues, FrequentValue
 from sfumato.policy import Domain, Type
 
 _CLAUSES = {
@@ -39,7 +42,7 @@ _CLAUSES = {
     "offset",
     "distinct",
 }
-_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg)
+_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Median, exp.Mode)
 _INSTEAD = {
     "qualify": "put the window into a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
     "windows": "write the window where it is used: RANK() OVER (ORDER BY …)",
@@ -116,7 +119,7 @@ class _Building:
         self.source, self.keys, self.sets = source, grouped.keys, grouped.sets
         self.aggregated = aggregated
         """Whether windows are over groups: else they would be over rows of the table."""
-        self.measures: dict[Measure, Column] = {}
+        self.measures: dict[Asked, Column] = {}
         self.windows: dict[Over, Column] = {}
         self.outputs: dict[str, tuple[exp.Expr, Expression]] = {}
         """The answer's own names, in small letters: what each was read from and what it became."""
@@ -128,7 +131,7 @@ class _Building:
         domain = self.keys[index].domain
         return replace(domain, nullable=domain.nullable or any(index not in each for each in self.sets))
 
-    def measure(self, found: Measure) -> Column:
+    def measure(self, found: Asked) -> Column:
         """Find the column of a measure: equal measures are measured once."""
         return self.measures.setdefault(found, Column(Result(len(self.measures), found.noises), found.result))
 
@@ -222,6 +225,13 @@ def _check_subtotals(select: exp.Select, building: _Building) -> None:
             "units are counted distinct in one grouping at a time: a unit in several groups is one in their total",
             "count rows with COUNT(*), or ask one question for each grouping",
         )
+    if building.sets and any(each.reads is not Reads.TOTALS for each in building.measures):
+        raise refuse(
+            select.args["group"],
+            "subtotals-of-ranks",
+            "a subtotal is made from its groups, and the median of several groups is not made from theirs",
+            "ask one question for each grouping",
+        )
 
 
 def _ungrouped(node: exp.Column, building: _Building) -> Expression:
@@ -234,7 +244,7 @@ def _ungrouped(node: exp.Column, building: _Building) -> Expression:
     )
 
 
-def _measure(node: exp.Expr, source: Rows) -> Measure:
+def _measure(node: exp.Expr, source: Rows) -> Asked:
     where: Expression | None = None
     if isinstance(node, exp.Filter):
         where = condition(node.expression.this, source)
@@ -251,11 +261,15 @@ def _measure(node: exp.Expr, source: Rows) -> Measure:
     if isinstance(node, exp.Count):
         return _count(argument, where, source)
     value = expression(argument, source.resolve)
+    if isinstance(node, exp.Mode):
+        return FrequentValue(value, where=where)
     _check_summable(value, argument)
+    if isinstance(node, exp.Median):
+        return Quantile(value, Fraction(1, 2), where)
     return Sum(value, where) if isinstance(node, exp.Sum) else Mean(value, where)
 
 
-def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) -> Measure:
+def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) -> Asked:
     if argument is None or isinstance(argument, exp.Star):
         return Count(where)
     value = expression(argument, source.resolve)
@@ -264,7 +278,7 @@ def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) ->
     return Count(both(where, call("NOT", call("IS NULL", value))))
 
 
-def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: Rows) -> Measure:
+def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: Rows) -> Asked:
     table, named = source.table, argument.expressions
     parts = named[0].expressions if len(named) == 1 and isinstance(named[0], exp.Tuple) else named
     if isinstance(node, exp.Count) and parts and source.is_unit(parts[0]):
@@ -273,7 +287,9 @@ def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, 
         known = periods(source.relation, source.catalog)
         if table.period is not None and len(parts) == 2 and expression(parts[1], source.resolve) in known:
             return Distinct(where)
-    raise refuse(node, "distinct", "only units are counted distinct", _countable(table))
+    if not isinstance(node, exp.Count) or len(parts) != 1 or source.is_unit(parts[0]):
+        raise refuse(node, "distinct", "units are counted distinct, or the values of one column", _countable(table))
+    return DistinctValues(expression(parts[0], source.resolve), where)
 
 
 def _countable(table: Described) -> str:

@@ -20,7 +20,7 @@ from sfumato.plan.expressions import (
     Windowed,
 )
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import Measure
+from sfumato.plan.measures import Asked
 from sfumato.plan.nodes import Query
 from sfumato.plan.noisy_rows import Finish, Over, RowTotal
 from sfumato.plan.text_positions import quoted
@@ -90,7 +90,7 @@ def _over(window: Over, names: Mapping[Reference, str]) -> str:
     return f"{window.function}({of}) OVER ({' '.join(clauses)})"
 
 
-def measured(measure: Measure) -> str:
+def measured(measure: Asked) -> str:
     """Say what a measure counts or adds up."""
     of = "" if measure.value is None else f" of {words(measure.value)}"
     return measure.name + of + (f" where {words(measure.where)}" if measure.where is not None else "")

@@ -65,15 +65,20 @@ def finish(query: Query, rows: AnswerRows, estimated: Estimated, *, joint: bool)
 
     def evaluate(expression: Expression, more: dict[Reference, Evaluated]) -> Evaluated:
         found = estimated(max(1, together or noises(expression)))
-        results = {
-            Result(index): Numbers(each.value, each.low, each.high, each.sum_width) for index, each in enumerate(found)
-        }
+        results = {Result(index): _column(each) for index, each in enumerate(found)}
         return evaluate_on(expression, keys | results | more, len(rows.keys))
 
     found = _finished(query.finish, evaluate, Presence.everywhere(len(rows.keys)))
     for each in query.outer:
         found = _outside(each, found)
     return found
+
+
+def _column(found: Estimate) -> Evaluated:
+    """Give a result as a column: of numbers, or of values that a choice among them has decided on."""
+    if found.labels is None:
+        return Numbers(found.value, found.low, found.high, found.sum_width)
+    return Keys(objects([found.labels[place] for place in found.value.astype(int).tolist()]), decided=True)
 
 
 def picks(query: Query) -> bool:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from sfumato.mechanisms import KeyThreshold
 from sfumato.plan.keys import MOST_GROUPS, sorting
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import Found, FoundTotals, Integers, Places
+from sfumato.plan.readings import FoundTotals, GroupTotals, Integers, Places, Reading
+from sfumato.plan.sharing import Made
 from sfumato.policy import Value
-from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy.numbers import Number
-from sfumato.release.measured import MOST_NUMBERS, Measured, with_noise
+from sfumato.release.measured import MOST_NUMBERS, Measured, drawn, good_enough, rehearsed, with_noise
 from sfumato.release.measurement import Batch
 from sfumato.release.preparing import Prepared
+from sfumato.release.releasing import Read
 
 _MOST_LETTERS = 10**8
 """Of all keys that an answer shows."""
@@ -33,6 +35,7 @@ class FoundGroups:
     """
 
     prepared: Prepared
+    made: tuple[Made, ...]
     reading: FoundTotals
     version: str
     """The version of the data, as readers are told."""
@@ -42,28 +45,36 @@ class FoundGroups:
         return self.prepared.batch
 
     @property
-    def good_enough(self) -> dict[str, Number]:
-        """A stored answer is as good as this one if it shows groups that are as small, and no half-width is larger."""
-        widths = {f"m{index}": width for index, width in enumerate(self.prepared.half_widths())}
-        return {"keys": int(self._threshold.error()), **widths}
+    def readings(self) -> tuple[Reading[Any], ...]:
+        """What else is measured is read of the groups that are shown; how many they are changes no statement."""
+        return (self.reading, *(each.reading(()) for each in self.prepared.others))
 
-    def draw(self, found: Found) -> Measured:
-        choice = self.batch.measurements[-1]
+    @property
+    def good_enough(self) -> dict[str, Number]:
+        """A stored answer is as good as this one if it shows groups that are as small too."""
+        return {"keys": int(self._threshold.error()), **good_enough(self.prepared)}
+
+    def draw(self, read: Read) -> Measured:
+        found, (choice,) = read(self.reading), self.prepared.chosen
         kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)))
         names = found.named(kept)
         order = sorted(range(len(names)), key=lambda place: sorting(names[place]))[: most_keys(self.reading)]
         totals = found.of(kept[order], len(self.reading.declared))
         groups, places = crossed([names[place] for place in order], self.reading)
-        return self._drawn(totals[places], groups)
+
+        def known(reading: Reading[Any]) -> Any:
+            return totals[places] if isinstance(reading, GroupTotals) else read(reading)
+
+        return self._shown(drawn(self.prepared, tuple(groups), known), groups)
 
     def rehearsal(self) -> Measured:
         """Try what becomes of totals at the ends of what they can be, in a group whose keys are missing."""
-        width = sum(each.coordinates for each in self.batch.bounded.noised)
-        ends = np.repeat(np.array([[0], [LARGEST_INTEGER], [-LARGEST_INTEGER]], np.int64), width, axis=1)
-        return self._drawn(ends, [(None,) * len(self.batch.bounded.plan.keys)] * len(ends))
+        numbers = rehearsed(self.prepared)
+        return self._shown(numbers, [(None,) * len(self.batch.bounded.plan.keys)] * len(numbers))
 
-    def _drawn(self, totals: Integers, groups: Sequence[GroupKey]) -> Measured:
-        return replace(with_noise(self.prepared, totals, groups, self.version), selection=self._threshold)
+    def _shown(self, numbers: Integers, groups: Sequence[GroupKey]) -> Measured:
+        found = with_noise(self.prepared, self.made, numbers, groups, self.version)
+        return replace(found, selection=self._threshold)
 
     @property
     def _threshold(self) -> KeyThreshold:

@@ -1,53 +1,58 @@
-"""Noisy totals are stored and read back with all that is needed to print an answer, now or years later."""
+"""What was drawn is stored and read back with all that is needed to print an answer, now or years later."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.measures import Estimate, Estimator, Floats
+from sfumato.plan.measures import Estimate, Estimator, Floats, Width
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings import GroupTotals, Integers
-from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.plan.readings import Integers, Reading
+from sfumato.plan.sharing import Made
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
 from sfumato.release.answer_rows import AnswerRows
 from sfumato.release.group_keys import ONE_GROUP, GroupKeys
 from sfumato.release.measurement import Batch
+from sfumato.release.parts import ENDS
 from sfumato.release.preparing import Prepared
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
+from sfumato.release.releasing import Read
+from sfumato.release.scales import Scale
 
 MOST_NUMBERS = 1_000_000
 """So that every answer can be written down: refused before anything is charged."""
 
 
-@codec.value("scale")
+@codec.value("derived")
 @dataclass(frozen=True)
-class Scale:
-    """A scale says how one measure's totals are read."""
+class Derived:
+    """This says how an asked number is made from what was drawn."""
 
-    unit_value: Fraction
-    """Of one whole number in the totals."""
-    mechanism: Additive
     estimator: Estimator
+    scales: tuple[int, ...]
+    """The places of the scales whose numbers it reads."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
+        object.__setattr__(self, "scales", tuple(self.scales))
 
 
-@codec.value("measured")
+@codec.value("measured", 2)
 @dataclass(frozen=True)
 class Measured:
-    """This holds noisy whole totals with the keys of their groups, and the terms on which they were bought."""
+    """This holds what was drawn for every group, how it is read, and the terms on which it was bought."""
 
     scales: tuple[Scale, ...]
+    results: tuple[Derived, ...]
+    """For everything that is asked, in its order."""
     columns: tuple[tuple[int, ...], ...]
-    """For every coordinate of every measure, the total of each group."""
+    """For every scale its columns: a number for each group."""
     keys: GroupKeys = ONE_GROUP
     purchase: Purchase = NOT_BOUGHT
     selection: KeyThreshold | None = None
@@ -56,9 +61,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class KnownGroups:
-    """A question about groups known beforehand is released as noise on their totals."""
+    """A question about groups known beforehand is released as what is drawn for each of them."""
 
     prepared: Prepared
+    made: tuple[Made, ...]
     groups: tuple[GroupKey, ...]
     version: str
     """The version of the data, as readers are told."""
@@ -68,73 +74,108 @@ class KnownGroups:
         return self.prepared.batch
 
     @property
-    def reading(self) -> GroupTotals:
-        return GroupTotals(self.prepared.bounded, self.groups)
+    def readings(self) -> tuple[Reading[Any], ...]:
+        parts = zip(self.prepared.parts, self.prepared.measured, strict=True)
+        return tuple(part.reading(self.groups) for part, measured in parts if measured)
 
     @property
     def good_enough(self) -> dict[str, Number]:
-        """A stored answer is as good as this one if no half-width is larger."""
-        return {f"m{index}": width for index, width in enumerate(self.prepared.half_widths())}
+        return good_enough(self.prepared)
 
-    def draw(self, totals: Integers) -> Measured:
-        return self._drawn(totals, self.groups)
+    def draw(self, read: Read) -> Measured:
+        return with_noise(self.prepared, self.made, drawn(self.prepared, self.groups, read), self.groups, self.version)
 
     def rehearsal(self) -> Measured:
         """Try what becomes of totals at the ends of what they can be, with keys that are the first group's."""
-        width = sum(each.coordinates for each in self.batch.bounded.measures)
-        ends = np.array([[end] * width for end in (0, LARGEST_INTEGER, -LARGEST_INTEGER)], np.int64)
-        return self._drawn(ends, self.groups[:1] * len(ends))
-
-    def _drawn(self, totals: Integers, groups: Sequence[GroupKey]) -> Measured:
-        return with_noise(self.prepared, totals, groups, self.version)
+        groups = self.groups[:1] * len(ENDS)
+        return with_noise(self.prepared, self.made, rehearsed(self.prepared), groups, self.version)
 
 
-def with_noise(prepared: Prepared, totals: Integers, groups: Sequence[GroupKey], version: str) -> Measured:
-    """Add noise to the totals of these groups."""
-    bounded = prepared.bounded
-    drawn = [each.draw(each.reading.of(totals)) for each in prepared.batch.measurements[: len(bounded.noised)]]
-    columns = tuple(map(tuple, np.hstack(drawn).T.tolist())) if drawn else ()
-    keys = GroupKeys.of(groups, [each.domain.type for each in bounded.plan.keys])
-    return Measured(scales(prepared), columns, keys, purchase(bounded, prepared.price, version))
+def good_enough(prepared: Prepared) -> dict[str, Number]:
+    """A stored answer is as good as one at this price if no half-width is larger, and no choice is weaker."""
+    widths = {f"m{index}": width for index, width in enumerate(prepared.half_widths())}
+    others = [each.mechanism for measured in prepared.measured[1:] for each in measured]
+    choices = [each for each in others if not isinstance(each, Additive)]
+    return widths | {f"c{index}": 1 / each.epsilon for index, each in enumerate(choices)}
+
+
+def drawn(prepared: Prepared, groups: tuple[GroupKey, ...], read: Read) -> Integers:
+    """Draw the numbers of every part, a row for each group: what is not measured is not read."""
+    parts = zip(prepared.parts, prepared.measured, strict=True)
+    found = [part.draw(measured, read(part.reading(groups))) for part, measured in parts if measured]
+    return np.hstack([np.zeros((len(groups), 0), np.int64), *found])
+
+
+def rehearsed(prepared: Prepared) -> Integers:
+    """Draw for three groups without data, from the ends of what totals can be."""
+    parts = zip(prepared.parts, prepared.measured, strict=True)
+    return np.hstack([part.rehearsed(measured) for part, measured in parts])
+
+
+def with_noise(
+    prepared: Prepared, made: Sequence[Made], numbers: Integers, groups: Sequence[GroupKey], version: str
+) -> Measured:
+    """Put together what was drawn for these groups with all that is needed to read it."""
+    keys = GroupKeys.of(groups, [each.domain.type for each in prepared.bounded.plan.keys])
+    terms = purchase([each.bounded for each in prepared.parts], prepared.price, version)
+    columns = tuple(map(tuple, numbers.T.tolist()))
+    return Measured(scales(prepared), results(prepared, made), columns, keys, terms)
 
 
 def scales(prepared: Prepared) -> tuple[Scale, ...]:
-    return tuple(
-        Scale(measure.unit_value, mechanism, measure.estimator)
-        for measure, mechanism in zip(prepared.bounded.noised, prepared.mechanisms, strict=True)
-    )
+    """List the scales of all parts in turn."""
+    parts = zip(prepared.parts, prepared.measured, strict=True)
+    return tuple(each for part, measured in parts for each in part.scales(measured))
+
+
+def results(prepared: Prepared, made: Sequence[Made]) -> tuple[Derived, ...]:
+    """Say for everything that is asked how it is made from what is drawn."""
+    counts = [len(part.scales(measured)) for part, measured in zip(prepared.parts, prepared.measured, strict=True)]
+    found = []
+    for each in made:
+        start = sum(counts[: each.part])
+        steps = prepared.parts[each.part].steps(each.measures)
+        found.append(Derived(each.asked.estimator(*steps), tuple(start + place for place in each.measures)))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """These are the columns of one scale, in its own terms."""
+
+    scale: Scale
+    columns: tuple[Floats, ...]
 
 
 def estimating(
     measured: Measured, confidence: Number, rows: AnswerRows | None = None
 ) -> Callable[[int], list[Estimate]]:
-    """Make a function from ``parts`` to every measure, with ranges that hold for so many noises at once.
+    """Make a function from ``parts`` to everything that is asked, with ranges that hold for so many noises at once.
 
     With subtotals among the rows, ``parts`` are sums of noises.
     """
     totals = np.array(measured.columns, dtype=np.float64)
-    columns, index = [], 0
+    numbers, index = [], 0
     for scale in measured.scales:
-        own = range(index, index + scale.estimator.coordinates)
-        columns.append([_in_own_terms(totals[k], scale.unit_value) for k in own])
+        own = range(index, index + scale.columns)
+        numbers.append(_Numbers(scale, tuple(_in_own_terms(totals[k], scale.unit_value) for k in own)))
         index = own.stop
     found: dict[int, list[Estimate]] = {}
 
     def estimates(parts: int) -> list[Estimate]:
         if parts not in found:
-            scaled = zip(measured.scales, columns, strict=True)
             found[parts] = [
-                _summed(scale, own, rows, confidence, parts)
+                _summed(each.estimator, [numbers[k] for k in each.scales], rows, confidence, parts)
                 if rows is not None and rows.sums
-                else _plain(scale, own, confidence, parts)
-                for scale, own in scaled
+                else _plain(each.estimator, [numbers[k] for k in each.scales], confidence, parts)
+                for each in measured.results
             ]
         return found[parts]
 
     return estimates
 
 
-def _plain(scale: Scale, totals: list[Floats], confidence: Number, parts: int) -> Estimate:
+def _plain(estimator: Estimator, numbers: Sequence[_Numbers], confidence: Number, parts: int) -> Estimate:
     """Estimate the groups themselves, whose noises are independent.
 
     Of n statements k are about single noises, which all hold but with probability 1 − (1 − β)^{k/n}, and n − k about
@@ -144,22 +185,31 @@ def _plain(scale: Scale, totals: list[Floats], confidence: Number, parts: int) -
     miss = 1 - exact(confidence, "confidence")
 
     def sum_width(terms: int) -> float:
-        return float(scale.mechanism.sum_error(terms, 1 - miss * (1 - miss), parts) * scale.unit_value)
+        (only,) = numbers
+        return only.scale.sum_width(terms, 1 - miss * (1 - miss), parts)
 
-    found = scale.estimator.estimate(totals, float(scale.mechanism.error(confidence, parts) * scale.unit_value))
-    return replace(found, sum_width=sum_width) if scale.estimator.adds_up else found
+    widths = [each.scale.width(confidence, parts) for each in numbers for _ in each.columns]
+    found = estimator.estimate([column for each in numbers for column in each.columns], widths)
+    found = replace(found, labels=numbers[0].scale.labels)
+    return replace(found, sum_width=sum_width) if estimator.adds_up and len(numbers) == 1 else found
 
 
-def _summed(scale: Scale, totals: list[Floats], rows: AnswerRows, confidence: Number, parts: int) -> Estimate:
+def _summed(
+    estimator: Estimator, numbers: Sequence[_Numbers], rows: AnswerRows, confidence: Number, parts: int
+) -> Estimate:
     """Estimate rows that are sums of groups. What adds up is the sum of what the groups show, so that totals agree
     where they are rounded too.
     """
     counts, places = np.unique(rows.terms, return_inverse=True)
-    errors = [float(scale.mechanism.sum_error(int(each), confidence, parts) * scale.unit_value) for each in counts]
-    found = scale.estimator.estimate([rows.summed(each) for each in totals], np.array(errors)[places])
-    if not scale.estimator.adds_up:
+    totals = [column for each in numbers for column in each.columns]
+    widths: list[Width] = []
+    for each in numbers:
+        errors = np.array([each.scale.sum_width(int(terms), confidence, parts) for terms in counts])[places]
+        widths += [errors] * len(each.columns)
+    found = estimator.estimate([rows.summed(each) for each in totals], widths)
+    if not estimator.adds_up:
         return found
-    value = rows.summed(scale.estimator.estimate(totals, 0.0).value)
+    value = rows.summed(estimator.estimate(totals, [0.0] * len(totals)).value)
     return Estimate(value, np.minimum(found.low, value), np.maximum(found.high, value))
 
 

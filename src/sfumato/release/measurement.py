@@ -16,11 +16,12 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.ledger.charged import gathered
-from sfumato.mechanisms import KeyThreshold
+from sfumato.mechanisms import FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.dense_readings import Marginal
+from sfumato.plan.dense_readings import Marginal, Ranks
 from sfumato.plan.readings import GroupSizes, Holders, Integers, LinearScores, LinearTotals, Supports, Totals
+from sfumato.plan.value_readings import Differences, Frequencies
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 
 
@@ -42,24 +43,40 @@ class Scoring(Selection, Protocol):
     def neighbours(self) -> Neighbours: ...
 
 
+_CHOICES = (LinearScores, Holders, Ranks, Frequencies)
+
+
 @dataclass(frozen=True)
 class Measurement:
     """A measurement is a mechanism on a reading: noise on totals, a choice by scores, or of keys by who holds them."""
 
-    reading: Totals | LinearTotals | Marginal | Supports | GroupSizes | LinearScores | Holders
+    reading: (
+        Totals
+        | LinearTotals
+        | Marginal
+        | Supports
+        | GroupSizes
+        | Differences
+        | LinearScores
+        | Holders
+        | Ranks
+        | Frequencies
+    )
     mechanism: Any
-    """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys."""
+    """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys, ``Quantiles`` for ranks."""
 
     def __post_init__(self) -> None:
         if isinstance(self.reading, LinearScores):
             _require_covered(self.reading, self.mechanism)
         elif isinstance(self.reading, Holders):
             _require_every_key(self.reading, self.mechanism)
+        elif isinstance(self.reading, (Ranks, Frequencies)):
+            _require_every_row(self.reading, self.mechanism)
 
     @property
     def sensitivity(self) -> Sensitivity | None:
         """Bound what one unit moves, for noise; None for a choice, whose mechanism holds that itself."""
-        return None if isinstance(self.reading, (LinearScores, Holders)) else self.reading.sensitivity
+        return None if isinstance(self.reading, _CHOICES) else self.reading.sensitivity
 
     @property
     def curve(self) -> Curve:
@@ -73,17 +90,21 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch is measurements of one bounded plan, drawn and charged together: one entry in the ledger."""
+    """A batch is measurements that are drawn and charged together: one entry in the ledger.
+
+    They may be of several bounded plans: what they leak composes whatever each of them reads, because each draws
+    randomness of its own, that of samples too.
+    """
 
     measurements: tuple[Measurement, ...]
 
     def __post_init__(self) -> None:
-        if not self.measurements or any(each.reading.bounded != self.bounded for each in self.measurements[1:]):
-            raise InvalidParameter("measurements", "none, or of several plans", "measurements of one bounded plan")
+        if not self.measurements:
+            raise InvalidParameter("measurements", "none", "at least one measurement")
 
     @property
     def bounded(self) -> Bounded:
-        """Give the plan that is read once for all of them."""
+        """Give the plan that the first of them reads."""
         return self.measurements[0].reading.bounded
 
     @property
@@ -124,4 +145,12 @@ def _require_every_key(reading: Holders, mechanism: KeyThreshold) -> None:
     enough = mechanism.max_groups >= reading.most and mechanism.weighted >= reading.weighted
     if not enough or mechanism.neighbours is not reading.neighbours:
         rule = f"one for {reading.most} keys of a unit under {reading.neighbours.value}"
+        raise InvalidParameter("mechanism", repr(mechanism), rule)
+
+
+def _require_every_row(reading: Ranks | Frequencies, mechanism: Quantiles | FrequentValues) -> None:
+    """A choice by ranks pays for as many rows as one unit has, for the neighbours of the policy."""
+    several = isinstance(mechanism, Quantiles) and bool(reading.bounded.plan.keys) and not mechanism.grouped
+    if several or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
+        rule = f"one for {reading.in_all} rows of a unit under {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)

@@ -19,21 +19,22 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import KeyThreshold
-from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MOST_STEPS
+from sfumato.mechanisms.additive import FAMILIES
 from sfumato.mechanisms.key_thresholds import MOST_KEYS, MOST_WEIGHT
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings import Holders, Totals
+from sfumato.plan.readings import Holders
 from sfumato.privacy import Budget, Curve, Neighbours
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import Number
 from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.parts import Family, NoisyTotals, OtherPart, Part, Strength
 from sfumato.release.prices import Price
-
-Family = type[Additive]
+from sfumato.release.scales import NoisyScale
 
 _PRECISION = Fraction(1, 2**16)
 """Noise within this part of the least is found in a third of the steps."""
@@ -43,46 +44,72 @@ _PRECISION = Fraction(1, 2**16)
 class Prepared:
     """This is a release that is ready to be charged: what is measured with what noise, at what price, and why so."""
 
-    batch: Batch
-    """One measurement for each measure, with noise in units of its totals; last the choice of groups, if any."""
+    totals: NoisyTotals
+    """All totals of the question: there may be none,"""
+    others: tuple[OtherPart, ...]
+    """and what else is measured."""
+    measured: tuple[tuple[Measurement, ...], ...]
+    """The measurements of each part, in units of its totals,"""
+    chosen: tuple[Measurement, ...]
+    """and the choice of groups, if any."""
     price: Price
     reason: str
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        return (self.totals, *self.others)
+
+    @cached_property
+    def batch(self) -> Batch:
+        """Give everything that is measured, the choice of groups last."""
+        return Batch((*(each for part in self.measured for each in part), *self.chosen))
+
+    @property
     def bounded(self) -> Bounded:
-        return self.batch.bounded
+        """Give the plan of the totals."""
+        return self.totals.bounded
 
     @property
     def mechanisms(self) -> tuple[Additive, ...]:
-        """Give the noise of each measure."""
-        return self.batch.mechanisms[: len(self.bounded.noised)]
+        """Give the noise of each total."""
+        return tuple(each.mechanism for each in self.measured[0])
 
     @property
     def selection(self) -> KeyThreshold | None:
         """Say what decides which groups are shown, where they are found in the data."""
-        return self.batch.mechanisms[-1] if self.bounded.finds else None
+        return self.chosen[0].mechanism if self.chosen else None
 
     @property
     def curve(self) -> Curve:
         return self.batch.curve
 
+    @cached_property
+    def noises(self) -> tuple[NoisyScale, ...]:
+        """List everything that gets noise, beside the totals too."""
+        parts = zip(self.parts, self.measured, strict=True)
+        found = (scale for part, measured in parts for scale in part.scales(measured))
+        return tuple(scale for scale in found if isinstance(scale, NoisyScale))
+
     @property
     def pure(self) -> bool:
         """Tell whether an ε alone bounds what its noise leaks: a choice of groups needs a δ beside it."""
-        return all(each.pure for each in self.mechanisms)
+        return all(each.mechanism.pure for each in self.noises)
 
     def half_widths(self, confidence: Number = "0.95", together: int = 1) -> tuple[Fraction, ...]:
-        """Give the half-width of each measure's noise, in the measure's own terms."""
-        return tuple(
-            mechanism.error(confidence, together) * measure.unit_value
-            for mechanism, measure in zip(self.mechanisms, self.bounded.noised, strict=True)
-        )
+        """Give the half-width of all that gets noise, in the measures' own terms."""
+        return tuple(each.mechanism.error(confidence, together) * each.unit_value for each in self.noises)
 
 
 def prepare(
-    options: Sequence[Bounded], price: Price, *, account: Budget | None = None, family: Family | None = None
+    options: Sequence[Bounded],
+    price: Price,
+    *,
+    others: tuple[OtherPart, ...] = (),
+    account: Budget | None = None,
+    family: Family | None = None,
 ) -> Prepared:
-    """Choose the sound strategy with the least noise; among equals the cheapest to compute.
+    """Choose the sound strategy with the least noise on totals; among equals the cheapest to compute. What ``others``
+    measure beside the totals has a strategy of its own.
 
     Gaussian noise would close the account's pure currency, so while that is open it must halve the error to be
     chosen unasked.
@@ -92,9 +119,9 @@ def prepare(
     if family is not None and not family.pure and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
     wanted = [family] if family is not None else _families(price, account)
-    if not options[0].noised:  # keys alone are asked for
+    if not options[0].noised and not any(each.noisy for each in others):  # an ε alone pays for choices
         wanted = [*FAMILIES[:1]]
-    best = [_best(options, price, each) for each in wanted if _suited(options, each)]
+    best = [_best(options, others, price, each) for each in wanted if _suited(options, each)]
     if not best:
         raise _unsuited(options[0].strategy)
     least_noise = min(best, key=_noise)
@@ -135,24 +162,24 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
     if laplace is None or account is None or "pure" not in account.remaining or not account.affords(laplace.curve):
         return gaussian
     affordable = account.affords(gaussian.curve)
-    gain = math.exp((_noise(laplace) - _noise(gaussian)) / len(gaussian.mechanisms))
+    gain = math.exp((_noise(laplace) - _noise(gaussian)) / len(gaussian.noises))
     if affordable and gain >= 2:
         return gaussian
     why = f"Gaussian noise would have {1 / gain:.2g} times the error but close the account's pure currency"
     return replace(laplace, reason=f"{laplace.reason}; {why}")
 
 
-def _best(options: Sequence[Bounded], price: Price, family: Family) -> Prepared:
+def _best(options: Sequence[Bounded], others: tuple[OtherPart, ...], price: Price, family: Family) -> Prepared:
     """Choose the strategy with the least sensitivity: noise grows with Δ₁ (Laplace) or Δ₂ (Gaussian), all else being
     equal.
     """
     suited = _suited(options, family)
     chosen = min(suited, key=lambda each: round(_reach(each, family), 9))  # the first, and cheapest, among equals
-    others = [each.strategy.value for each in suited if each is not chosen]
+    worse = [each.strategy.value for each in suited if each is not chosen]
     reason = f"{chosen.strategy.value}, " + (
-        f"for the least noise: {' and '.join(others)} would need as much or more" if others else "the only way"
+        f"for the least noise: {' and '.join(worse)} would need as much or more" if worse else "the only way"
     )
-    return Prepared(_calibrated(chosen, price, family), price, reason)
+    return _calibrated(NoisyTotals(chosen), others, price, family, reason)
 
 
 def _reach(bounded: Bounded, family: Family) -> float:
@@ -165,28 +192,41 @@ def _noise(prepared: Prepared) -> float:
     return sum(math.log(float(max(each, Fraction(1, 10**9)))) for each in prepared.half_widths())
 
 
-def _calibrated(bounded: Bounded, price: Price, family: Family) -> Batch:
-    """Give each measure an equal share of the price: by a closed form where there is one, or all scales grown until it
-    is kept.
+def _calibrated(
+    totals: NoisyTotals, others: tuple[OtherPart, ...], price: Price, family: Family, reason: str
+) -> Prepared:
+    """Give each measurement its share of the price: by a closed form where there is one, or everything made weaker
+    until the price is kept.
     """
-    count = len(bounded.measures)
-    sizes = [family.norm(each.sensitivity) for each in bounded.noised]
-    epsilon, rho = (None if each is None else each / count for each in (price.epsilon, price.rho))
-    chosen = _selection(bounded, epsilon, price.delta if family.pure else price.delta / 2)
-    unit = family.closed_form(epsilon=epsilon, rho=rho)
-    if unit is not None:
-        noises = [_made(family, size * unit if family.pure else _rounded(size * unit)) for size in sizes]
-        return _batch(bounded, noises, chosen)
+    parts = (totals, *others)
+    shares = _shares(parts)
+    epsilon = None if price.epsilon is None else price.epsilon / sum(each.shares for each in parts)
+    chosen = _selection(totals.bounded, epsilon, price.delta if family.pure else price.delta / 2)
 
-    def grown(factor: Fraction) -> Batch:
-        return _batch(bounded, [_made(family, _rounded(size * factor * count)) for size in sizes], chosen)
+    def at(strength: Strength) -> Prepared:
+        measured = tuple(part.measurements(strength, own) for part, own in zip(parts, shares, strict=True))
+        return Prepared(totals, others, measured, chosen, price, reason)
 
-    return grown(least(lambda factor: price.kept_by(grown(factor).curve), str(price), _PRECISION))
+    if _closed_form(price, family, others):
+        return at(Strength(family, price))
+
+    def weakened(factor: Fraction) -> Prepared:
+        return at(Strength(family, factor=factor))
+
+    return weakened(least(lambda factor: price.kept_by(weakened(factor).curve), str(price), _PRECISION))
 
 
-def _batch(bounded: Bounded, mechanisms: Sequence[Additive], chosen: tuple[Measurement, ...]) -> Batch:
-    """Measure the totals of every measure, each with its mechanism, and the choice of groups if there is one."""
-    return Batch((*(Measurement(Totals(bounded, index), each) for index, each in enumerate(mechanisms)), *chosen))
+def _shares(parts: Sequence[Part]) -> tuple[tuple[Fraction, ...], ...]:
+    """Give every measurement an equal share of the price."""
+    count = sum(each.shares for each in parts)
+    return tuple((Fraction(1, count),) * each.shares for each in parts)
+
+
+def _closed_form(price: Price, family: Family, others: Sequence[Part]) -> bool:
+    """Tell whether shares of this price are bought without a search."""
+    if others and price.epsilon is None:
+        return False
+    return family.closed_form(epsilon=price.epsilon, rho=price.rho) is not None
 
 
 def _selection(bounded: Bounded, epsilon: Fraction | None, delta: Fraction) -> tuple[Measurement, ...]:
@@ -210,18 +250,3 @@ def threshold(epsilon: Fraction, delta: Fraction, most: int, weighted: bool, nei
     if most > 1 and not weighted:
         found.append(KeyThreshold.gaussian(epsilon, delta, most, neighbours))
     return min(found, key=lambda each: each.error())
-
-
-def _made(family: Family, size: Fraction) -> Additive:
-    if size > MOST_STEPS:
-        rule = "one whose noise can be drawn exactly: this asks for too much of it"
-        fix = "give more, ask for fewer columns, or declare narrower bounds"
-        raise InvalidParameter("price", float(size), rule, fix=fix)
-    return family.of_size(max(size, LEAST_STEPS))
-
-
-def _rounded(size: Fraction) -> Fraction:
-    """Round up to thirteen significant digits: a scale that prints."""
-    digits = 13 - math.ceil(math.log10(size))
-    power = Fraction(10) ** digits
-    return Fraction(math.ceil(size * power)) / power

@@ -26,7 +26,6 @@ from sfumato.version import __version__
 
 T = TypeVar("T")
 S = TypeVar("S")
-X = TypeVar("X")
 
 
 class Proposal(Protocol):
@@ -113,7 +112,7 @@ class Call:
 
 
 def released(
-    kind: Kind[X, T],
+    kind: Kind[T],
     price: Price,
     show: Callable[[Released[T]], S],
     *,
@@ -140,13 +139,13 @@ def released(
     return show(found)
 
 
-def is_stored(kind: Kind[Any, Any], plan: str, here: Surroundings) -> bool:
+def is_stored(kind: Kind[Any], plan: str, here: Surroundings) -> bool:
     """Tell whether an answer was bought that is as good as this release: asking for it again is free."""
     found = here.account.stored(plan=plan, data=here.engine.identity(), accuracy=kind.good_enough)
     return found is not None
 
 
-def _rehearse(kind: Kind[X, T], show: Callable[[Released[T]], S]) -> None:
+def _rehearse(kind: Kind[T], show: Callable[[Released[T]], S]) -> None:
     """Go the whole way of an answer without data: what cannot be computed, written or shown is refused for free."""
     try:
         repr(show(releasing.rehearse(kind)))

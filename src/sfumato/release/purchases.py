@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sfumato.mechanisms import bits
@@ -34,13 +35,19 @@ NOT_BOUGHT = Purchase()
 """The terms of what was never bought, such as a forecast."""
 
 
-def purchase(bounded: Bounded, price: Price, version: str) -> Purchase:
-    """State the terms of a release that is made now."""
+def purchase(bounded: Sequence[Bounded], price: Price, version: str) -> Purchase:
+    """State the terms of a release that is made now, of what is measured under these boundings."""
+    used = [each for each in bounded if each.measures]
+    known = (words.bounds(scaled) for each in used for scaled in each.measures)
     return Purchase(
         str(price),
-        bounded.strategy.value,
-        words.enforced(bounded),
-        tuple(known for each in bounded.measures if (known := words.bounds(each)) is not None),
+        _listed(each.strategy.value for each in used),
+        _listed(words.enforced(each) for each in used),
+        tuple(dict.fromkeys(each for each in known if each is not None)),
         version,
         f"{bits.integer(128):032x}",
     )
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(texts))

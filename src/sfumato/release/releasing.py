@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from sfumato.engine.seam import Reader
 from sfumato.errors import EngineFailed, Unanswered, Unsupported
 from sfumato.ledger import Account, Entry, StoredAnswer, entries
 from sfumato.mechanisms import bits
-from sfumato.plan.readings import Reading
+from sfumato.plan.readings import E, Reading
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import Payer
 
 T = TypeVar("T", covariant=True)
-X = TypeVar("X")
 
 Progress = Callable[[str], None]
 """Told the name of each phase; never a count, never a share done."""
@@ -36,15 +35,21 @@ def quietly(phase: str) -> None:
     """No progress is shown."""
 
 
-class Kind(Protocol[X, T]):
+class Read(Protocol):
+    """This gives what a reading means, exactly: handed to a release that has been charged, and to nothing else."""
+
+    def __call__(self, reading: Reading[E]) -> E: ...
+
+
+class Kind(Protocol[T]):
     """A kind of release says what is read and measured, what is made of it, and when a stored answer is as good."""
 
     @property
     def batch(self) -> Batch: ...
 
     @property
-    def reading(self) -> Reading[X]:
-        """Say what the engine reads, once, for all measurements of the batch."""
+    def readings(self) -> Sequence[Reading[Any]]:
+        """Say what the engine reads for the measurements of the batch: each is checked before the charge."""
         ...
 
     @property
@@ -52,9 +57,10 @@ class Kind(Protocol[X, T]):
         """A stored answer is at least as good if it has each of these numbers, and none of its own is larger."""
         ...
 
-    def draw(self, exact: X) -> T:
-        """Draw a frozen value that is written down: the measurements of the batch on what was read, and nothing
-        else.
+    def draw(self, read: Read) -> T:
+        """Draw a frozen value that is written down: the measurements of the batch on what is read, and nothing else.
+
+        It reads what ``readings`` says, or the same of groups that an earlier measurement of the batch has shown.
         """
         ...
 
@@ -91,7 +97,7 @@ class Released(Generic[T]):
     """It had been bought before: nothing was charged now."""
 
 
-def stored(kind: Kind[X, T], asked: Asked, account: Account) -> Released[T] | None:
+def stored(kind: Kind[T], asked: Asked, account: Account) -> Released[T] | None:
     """Find an answer already bought to this request, or to the same question on the same data if it is good enough."""
     if asked.request_id is not None:
         found = account.requested(asked.request_id, analyst=asked.analyst, question=asked.question, plan=asked.plan)
@@ -101,7 +107,7 @@ def stored(kind: Kind[X, T], asked: Asked, account: Account) -> Released[T] | No
     return None if found is None else _read(found)
 
 
-def rehearse(kind: Kind[X, T]) -> Released[T]:
+def rehearse(kind: Kind[T]) -> Released[T]:
     """Try everything that becomes of totals, with totals at the ends of what they can be: what cannot be written down
     and read back is refused here, before the charge.
     """
@@ -110,7 +116,7 @@ def rehearse(kind: Kind[X, T]) -> Released[T]:
 
 
 def release(
-    kind: Kind[X, T],
+    kind: Kind[T],
     asked: Asked,
     *,
     payer: Payer,
@@ -126,7 +132,8 @@ def release(
     ``fresh`` one pays, and the others wait for its answer and get it.
     """
     progress("checking")
-    _check(engine, kind.reading, seconds)
+    for reading in kind.readings:
+        _check(engine, reading, seconds)
     progress("charging")
     accuracy = kind.good_enough
     paying = payer.ask(asked.entry(kind.batch), accuracy, fresh=fresh)
@@ -134,11 +141,7 @@ def release(
         known = paying.begin(seconds, lambda: progress("waiting for an equal question"))
         if known is not None:
             return _read(known)
-        progress("reading")
-        with limited(engine, seconds):
-            exact = engine.read(kind.reading, bits.integer(62))
-        progress("adding noise")
-        drawn = kind.draw(exact)
+        drawn = kind.draw(_reading(engine, seconds, progress))
         body = codec.dumps(drawn)
         progress("writing down")
         line = payer.answer(paying.line, body, accuracy)
@@ -151,7 +154,7 @@ def release(
         raise Unanswered(paying.line.number) from None
 
 
-def _check(engine: Reader, reading: Reading[X], seconds: float | None) -> None:
+def _check(engine: Reader, reading: Reading[Any], seconds: float | None) -> None:
     """Bind the statement within half of the time: what cannot be planned in it would be charged and not answered.
 
     No row is read, so how long it takes depends on the question alone.
@@ -168,6 +171,20 @@ def _check(engine: Reader, reading: Reading[X], seconds: float | None) -> None:
             f"a question is planned within half of its time limit of {seconds:g} seconds",
             fix="ask a simpler question, or ask the owner for more time",
         ) from None
+
+
+def _reading(engine: Reader, seconds: float | None, progress: Progress) -> Read:
+    """Read within the time that is left, each time with a fresh key for samples."""
+    end = None if seconds is None else time.monotonic() + seconds
+
+    def read(reading: Reading[E]) -> E:
+        progress("reading")
+        with limited(engine, None if end is None else max(0.0, end - time.monotonic())):
+            found = engine.read(reading, bits.integer(62))
+        progress("adding noise")
+        return found
+
+    return read
 
 
 def _read(found: StoredAnswer) -> Released[T]:

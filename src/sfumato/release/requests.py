@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
-from sfumato.release.preparing import Family
+from sfumato.release.parts import Family
 from sfumato.release.prices import Price
 
 Within = Mapping[str, Number] | Number

@@ -26,6 +26,7 @@ from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
 from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings import E, FoundTotals, GroupTotals, Reading
+from sfumato.plan.value_readings import DifferentValues, ValueTable
 from sfumato.policy import Policy, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 
@@ -63,6 +64,11 @@ class StatementReader:
             return _aligned(self.sources.run(text), reading)
         if isinstance(reading, ValueCounts):
             return self.sources.stream(text, dense_arrays.BATCH, lambda rows: dense_arrays.values(rows, reading))
+        if isinstance(reading, DifferentValues):
+            return _aligned(self.sources.run(text), GroupTotals(reading.bounded, reading.groups))
+        if isinstance(reading, ValueTable):
+            cells = _aligned(self.sources.run(text), reading.cells)
+            return cells.reshape(len(reading.groups), len(reading.values))
         return _ARRAYS[type(reading)](self.sources.arrow(text), reading)
 
     def _statement(self, reading: Reading[E], key: int) -> str:
@@ -215,6 +221,8 @@ _STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
     FoundTotals: lowering.found,
     Marginals: lowering.marginals,
     ValueCounts: lowering.values,
+    DifferentValues: lowering.different,
+    ValueTable: lowering.value_table,
 }
 _ARRAYS: dict[type, Callable[[Any, Any], object]] = {
     FoundTotals: found_keys.in_arrays,

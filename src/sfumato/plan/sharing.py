@@ -1,0 +1,71 @@
+"""What is asked is made from what is measured, and what is measured once serves all that is made from it.
+
+A *part* of a question is what one reading answers: all totals together, and the ranks of one column on their own. Each
+asked number is made from some measures of one part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from sfumato.plan.measures import Asked, Measure, Reads
+from sfumato.plan.nodes import Aggregate
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part is measured by one reading of the rows of a question."""
+
+    reads: Reads
+    plan: Aggregate
+    """The rows and keys of the question, with what is measured."""
+    asked: tuple[Asked, ...]
+    """What is made from it."""
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """List what is measured."""
+        return cast("tuple[Measure, ...]", self.plan.measures)
+
+
+@dataclass(frozen=True)
+class Made:
+    """This says what an asked number is made from: measures of a part, by their places."""
+
+    asked: Asked
+    part: int
+    measures: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """These are the parts of a question, and what each of its asked numbers is made from."""
+
+    parts: tuple[Part, ...]
+    made: tuple[Made, ...]
+
+
+def shared(plan: Aggregate) -> Shared:
+    """Split what is asked into parts; equal measures are measured once. There is always a first part of totals, which
+    may be of none.
+    """
+    together: dict[object, list[Asked]] = {Reads.TOTALS: []}
+    for each in plan.measures:
+        together.setdefault(each.together, []).append(each)
+    parts = tuple(_part(plan, asked) for asked in together.values())
+    places = {key: number for number, key in enumerate(together)}
+    return Shared(parts, tuple(_made(each, places[each.together], parts) for each in plan.measures))
+
+
+def _part(plan: Aggregate, asked: Sequence[Asked]) -> Part:
+    measured = dict.fromkeys(measure for each in asked for measure in each.measured(asked))
+    return Part(asked[0].reads if asked else Reads.TOTALS, replace(plan, measures=tuple(measured)), tuple(asked))
+
+
+def _made(asked: Asked, number: int, parts: Sequence[Part]) -> Made:
+    part = parts[number]
+    if part.reads is not Reads.TOTALS:
+        return Made(asked, number, (part.asked.index(asked),))
+    return Made(asked, number, tuple(map(part.measures.index, asked.measured(part.asked))))

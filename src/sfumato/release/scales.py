@@ -1,0 +1,147 @@
+"""A scale says how numbers that were drawn are read, now or years later: it is stored with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+from sfumato.mechanisms import FrequentValues, Quantiles
+from sfumato.mechanisms.protocols import Additive
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import Number, exact
+from sfumato.release.group_keys import KeyColumn
+
+
+class Scale(Protocol):
+    """A scale says what the numbers of one measurement are worth and how far each may be from the exact one."""
+
+    @property
+    def unit_value(self) -> Fraction:
+        """Say what one whole number is worth."""
+        ...
+
+    @property
+    def columns(self) -> int:
+        """Count the numbers of each group."""
+        ...
+
+    @property
+    def labels(self) -> Sequence[Any] | None:
+        """Give what the numbers are the places of; None where they are numbers."""
+        ...
+
+    def width(self, confidence: Number, parts: int) -> float:
+        """Give the half-width within which all of so many numbers are with this confidence."""
+        ...
+
+    def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
+        """Give the half-width for so many sums, of so many numbers each."""
+        ...
+
+    def rank(self, confidence: Number) -> float | None:
+        """Bound how many rows lie between a chosen number and what it stands for; None where nothing is chosen by
+        ranks.
+        """
+        ...
+
+    def words(self) -> str:
+        """Say in words what was drawn."""
+        ...
+
+
+@codec.value("noisy-scale")
+@dataclass(frozen=True)
+class NoisyScale:
+    """These numbers are totals with noise."""
+
+    unit_value: Fraction
+    mechanism: Additive
+    columns: int = 1
+    labels: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
+
+    def width(self, confidence: Number, parts: int) -> float:
+        return float(self.mechanism.error(confidence, parts) * self.unit_value)
+
+    def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
+        return float(self.mechanism.sum_error(terms, confidence, parts) * self.unit_value)
+
+    def rank(self, confidence: Number) -> float | None:  # noqa: ARG002
+        return None
+
+    def words(self) -> str:
+        return self.mechanism.words(self.unit_value)
+
+
+@codec.value("named-scale")
+@dataclass(frozen=True)
+class NamedScale:
+    """These numbers are places among values of which the most frequent were chosen."""
+
+    values: KeyColumn
+    mechanism: FrequentValues
+    columns: int = 1
+
+    @property
+    def unit_value(self) -> Fraction:
+        return Fraction(1)
+
+    @property
+    def labels(self) -> Sequence[Any]:
+        return self.values.values
+
+    def width(self, confidence: Number, parts: int) -> float:  # noqa: ARG002
+        return 0.0
+
+    def sum_width(self, terms: int, confidence: Number, parts: int) -> float:  # noqa: ARG002
+        return 0.0
+
+    def rank(self, confidence: Number) -> float | None:  # noqa: ARG002
+        return None
+
+    def words(self) -> str:
+        return self.mechanism.words()
+
+
+@codec.value("chosen-scale")
+@dataclass(frozen=True)
+class ChosenScale:
+    """These numbers were chosen by their ranks, and perhaps two more around each: how far each is from the exact one is
+    not known otherwise.
+    """
+
+    unit_value: Fraction
+    mechanism: Quantiles
+    probability: Fraction
+    ends: Quantiles | None = None
+    """What chose the number below, where there are numbers around it: the one above is chosen as it is, mirrored."""
+    labels: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
+        object.__setattr__(self, "probability", exact(self.probability, "probability"))
+
+    @property
+    def columns(self) -> int:
+        return 1 if self.ends is None else 3
+
+    def width(self, confidence: Number, parts: int) -> float:
+        """Give 0 where the exact value lies on the right side of what was chosen, with this confidence."""
+        around = self.ends if self.probability not in (0, 1) else self.mechanism
+        enough = around is not None and abs(around.offset) >= around.rows_to_lean(confidence, parts)
+        return 0.0 if enough else float("inf")
+
+    def sum_width(self, terms: int, confidence: Number, parts: int) -> float:  # noqa: ARG002
+        return float("inf")
+
+    def rank(self, confidence: Number) -> float:
+        """Bound how many rows lie between the number and what it stands for."""
+        place = self.mechanism.probabilities.index(self.probability)
+        return abs(self.mechanism.offset) + self.mechanism.errors(confidence)[place]
+
+    def words(self) -> str:
+        return self.mechanism.words()

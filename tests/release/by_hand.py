@@ -1,0 +1,22 @@
+"""What was drawn, put together by hand: one asked number for each scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sfumato.plan.measures import Estimator
+from sfumato.release.group_keys import ONE_GROUP, GroupKeys
+from sfumato.release.measured import Derived, Measured
+from sfumato.release.scales import NoisyScale
+
+
+def stored(
+    parts: Sequence[tuple[Any, Any, Estimator]], columns: Sequence[Sequence[int]], keys: GroupKeys = ONE_GROUP
+) -> Measured:
+    """Numbers of measures, each given as what a step is worth, its noise, and how it is read."""
+    coordinates = len(columns) - len(parts) + 1  # all but the last have one
+    counts = [1] * (len(parts) - 1) + [coordinates]
+    scales = tuple(NoisyScale(step, noise, count) for (step, noise, _), count in zip(parts, counts, strict=True))
+    results = tuple(Derived(estimator, (index,)) for index, (_, _, estimator) in enumerate(parts))
+    return Measured(scales, results, tuple(map(tuple, columns)), keys)
