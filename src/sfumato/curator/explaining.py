@@ -130,7 +130,8 @@ def explain(
         operators += _subtotals(scaled, mechanism, rows, confidence, together)
     for part, measurements in zip(prepared.others, prepared.measured[1:], strict=True):
         what, effect = part.words(measurements, confidence)
-        operators.append(Operator("choice", what, f"{effect}, for {price}"))
+        whole = "the whole price" if part.shares == share else f"{Fraction(part.shares, share)} of the price"
+        operators.append(Operator("choice", what, f"{effect}, for {whole}"))
     first, *others = names(query)
     operators.append(_finish(query.finish, first))
     operators += [_outer(each, meant) for each, meant in zip(query.outer, others, strict=True)]

@@ -28,6 +28,7 @@ depend on what was released alone, so the theorem holds for them as for others.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
@@ -86,11 +87,11 @@ class _Node:
 class Quantiles:
     """Several quantiles of whole numbers within public bounds are chosen privately, in one group or in many.
 
-    One unit has at most ``rows_per_unit`` rows, in all groups together where rows are ``grouped``. ``epsilon`` pays for all quantiles of all
-    groups: half of it goes to each of two levels, and so on, and a level leaks no more than one release of bounded
-    range (the module says why). Rows equal to a released number count below it with the level's share and above it
-    with the rest. An ``offset`` moves every target by so many rows: what is aimed at is then the q·n + offset-th row,
-    ties lie on the side away from it, and a group with too few rows gives the bound on that side.
+    One unit has at most ``rows_per_unit`` rows, in all groups together where rows are ``grouped``. ``epsilon`` pays for
+    all quantiles of all groups: half of it goes to each of two levels, and so on, and a level leaks no more than one
+    release of bounded range (the module says why). Rows equal to a released number count below it with the level's
+    share and above it with the rest. An ``offset`` moves every target by so many rows: what is aimed at is then the
+    q·n + offset-th row, ties lie on the side away from it, and a group with too few rows gives the bound on that side.
     """
 
     interactive: ClassVar[bool] = False
@@ -235,12 +236,19 @@ class Quantiles:
         while layer:
             following = []
             for chances, below, above in layer:
-                middle = len(chances) // 2
+                middle = self._middle(chances, below, above)
                 found.append(_Node(chances[middle], below, above, level))
                 following.append((chances[:middle], below, chances[middle]))
                 following.append((chances[middle + 1 :], chances[middle], above))
             layer, level = [part for part in following if part[0]], level + 1
         return tuple(found)
+
+    def _middle(self, chances: Sequence[Fraction], below: Fraction, above: Fraction) -> int:
+        """Choose which of several is found first: of two in the middle the one whose share is nearer to a half, which
+        errs less and costs its neighbours less.
+        """
+        places = sorted({(len(chances) - 1) // 2, len(chances) // 2})
+        return min(places, key=lambda place: abs(chances[place] - (below + above) / 2))
 
     def _score_sensitivity(self, node: _Node) -> Fraction:
         """Bound what one unit moves at a level, as the theorem of the module counts it."""
@@ -290,7 +298,10 @@ class Quantiles:
 
     def words(self) -> str:
         chances = ", ".join(text(q) for q in self.probabilities)
-        return f"quantiles {chances} by interval selection, ε {shown(float(self.epsilon), 6)}"
+        what = f"quantile{'s' * (len(self.probabilities) > 1)} {chances}"
+        if self.probabilities[0] in (0, 1):
+            what = f"the {'greatest' if self.probabilities[0] else 'least'} value, from rank {abs(self.offset):,}"
+        return f"{what} by interval selection, ε {shown(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
         chances = ", ".join(text(q) for q in self.probabilities)

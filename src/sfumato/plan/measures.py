@@ -158,8 +158,11 @@ class Asked(Protocol):
     """A unit counts once in a group, however many rows it has there."""
     noises: ClassVar[int]
     """How many noises, one for each total, stand behind the number."""
-    name: ClassVar[str]
-    """What is counted or added up, in words."""
+
+    @property
+    def name(self) -> str:
+        """Say in words what is counted, added up or chosen."""
+        ...
 
     @property
     def together(self) -> Hashable:

@@ -32,6 +32,9 @@ from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, text
 
+MOST_DECIMALS = 10**6
+"""Shares are told apart to six decimals."""
+
 
 @codec.value("quantile")
 @dataclass(frozen=True)
@@ -54,7 +57,6 @@ class Quantile:
 
     @property
     def name(self) -> str:
-        """Say in words what it is."""
         return _NAMES.get(self.probability, f"{text(100 * self.probability)} % quantile")
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 
 from sqlglot import exp
 
@@ -19,10 +18,10 @@ from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, Output, Over
 from sfumato.plan.outer import MOST_COLUMNS, aggregates, aggregating, ordering, over_noisy_rows, whole
 from sfumato.plan.parameters import Parameters
-from sfumato.plan.ranked import Quantile
 from sfumato.plan.rows import Rows, condition, rows
 from sfumato.plan.sql_expressions import Read, expression, reading, remembering
 from sfumato.plan.sql_noisy import check_finishing, over
+from sfumato.plan.sql_ranked import RANKED, ranked, spread
 from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import quoted, refuse, shown
 from sfumato.plan.unit_joins import period_words, periods
@@ -42,7 +41,7 @@ _CLAUSES = {
     "offset",
     "distinct",
 }
-_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Median, exp.Mode)
+_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Mode, *RANKED)
 _INSTEAD = {
     "qualify": "put the window into a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
     "windows": "write the window where it is used: RANK() OVER (ORDER BY …)",
@@ -84,6 +83,7 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
         raise refuse(
             select, "too-many-columns", f"an answer has at most {MOST_COLUMNS} columns", "ask in two questions"
         )
+    select = _with_columns(select)
     source = rows(select, catalog, {})
     building = _Building(source, grouping(select, source), aggregates(select))
     outputs = tuple(_output(item, building) for item in select.expressions)
@@ -110,6 +110,16 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
     check(plan)
     _check_subtotals(select, building)
     return Query(plan, finish)
+
+
+def _with_columns(select: exp.Select) -> exp.Select:
+    """Give a SELECT in which every list of shares stands as several columns."""
+    items = [part for item in select.expressions for part in spread(item)]
+    if items == select.expressions:
+        return select
+    made = select.copy()
+    made.set("expressions", [each.copy() for each in items])
+    return made
 
 
 class _Building:
@@ -251,6 +261,8 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
         node = node.this
     if not isinstance(node, _AGGREGATES):
         raise refuse(node, "aggregate", f"{shown(node)} is not answered", "use COUNT, SUM or AVG")
+    if isinstance(node, RANKED):
+        return ranked(node, where, lambda value: expression(value, source.resolve))
     argument = node.this
     if node.args.get("expressions"):
         raise refuse(node, "aggregate", "an aggregate takes one argument", "write one aggregate for each")
@@ -264,8 +276,6 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
     if isinstance(node, exp.Mode):
         return FrequentValue(value, where=where)
     _check_summable(value, argument)
-    if isinstance(node, exp.Median):
-        return Quantile(value, Fraction(1, 2), where)
     return Sum(value, where) if isinstance(node, exp.Sum) else Mean(value, where)
 
 

@@ -108,6 +108,10 @@ class OtherPart(Part, Protocol):
     noisy: ClassVar[bool]
     """Whether noise is added to something: else it is chosen."""
 
+    def with_ranges(self, confidence: Fraction | None) -> OtherPart:
+        """Give the same with ranges around chosen values that hold with this confidence, where those can be bought."""
+        ...
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         """Say what is drawn, and how good it is."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from sfumato.plan.nodes import GroupKey
 from sfumato.plan.ranked import Quantile
 from sfumato.plan.readings import Integers
 from sfumato.plan.words import words
-from sfumato.privacy.numbers import Number, percent, shown
+from sfumato.privacy.numbers import Number, percent
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts import Strength
 from sfumato.release.scales import ChosenScale, Scale
@@ -30,7 +30,7 @@ has a quarter. With it, ranges reach about four times as far in ranks as the qua
 
 @dataclass(frozen=True)
 class ChosenRanks:
-    """Quantiles of one column are chosen in one recursion, for one share; the least value and the greatest for one share
+    """Quantiles of one column are chosen in one recursion, for one share; the least value and the greatest for one
     each.
     """
 
@@ -107,18 +107,21 @@ class ChosenRanks:
         numbers = zip(places, map(self._places, self.asked), strict=True)
         return tuple(place for place, columns in numbers for _ in columns)
 
+    def with_ranges(self, confidence: Fraction | None) -> ChosenRanks:
+        return replace(self, confidence=confidence) if self._inner else self
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         of, sure = words(self.asked[0].value), f"with {percent(confidence)} confidence"
         scales = [(each, self._scale(each, measurements)) for each in self.asked]
         said = [f"{each.name} {_far(each, scale, confidence)}" for each, scale in scales]
-        bought = "" if self.confidence is None or not self._inner else "; half of their share buys ranges of the values"
-        drawn = ", ".join(dict.fromkeys(scale.mechanism.words() for _, scale in scales))
+        bought = "" if self.confidence is None else "; half of their share buys ranges of the values"
+        drawn = "; ".join(dict.fromkeys(scale.words() for _, scale in scales))
         return f"{of}: {drawn}", f"{'; '.join(said)}, {sure}{bought}"
 
 
 def _far(asked: Quantile, scale: ChosenScale, confidence: Number) -> str:
-    rows = shown(scale.rank(confidence))
+    rows = f"{scale.rank(confidence):,.0f}"
     if asked.probability in (0, 1):
         side = "below" if asked.probability == 0 else "above"
-        return f"aimed at from rank {abs(scale.mechanism.offset):,}: fewer than {rows} rows lie {side} it"
+        return f"from rank {abs(scale.mechanism.offset):,}, fixed by the price: at most {rows} rows lie {side} it"
     return f"within {rows} rows of its rank"

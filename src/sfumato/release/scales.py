@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number, exact
+from sfumato.privacy.numbers import Number, exact, shown
 from sfumato.release.group_keys import KeyColumn
 
 
@@ -141,7 +142,9 @@ class ChosenScale:
     def rank(self, confidence: Number) -> float:
         """Bound how many rows lie between the number and what it stands for."""
         place = self.mechanism.probabilities.index(self.probability)
-        return abs(self.mechanism.offset) + self.mechanism.errors(confidence)[place]
+        return float(abs(self.mechanism.offset) + math.ceil(self.mechanism.errors(confidence)[place]))
 
     def words(self) -> str:
-        return self.mechanism.words()
+        if self.ends is None:
+            return self.mechanism.words()
+        return f"{self.mechanism.words()}, and two numbers around each, ε {shown(float(2 * self.ends.epsilon), 6)}"

@@ -63,6 +63,9 @@ class DifferentCounts:
     def supposed(self, size: int) -> tuple[int, ...]:
         return (size,)
 
+    def with_ranges(self, confidence: Fraction | None) -> DifferentCounts:  # noqa: ARG002
+        return self
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,), moved = measurements, self.bounded.measures[0].sensitivity
         width, of = measurement.mechanism.error(confidence), words(self.asked[0].value)
@@ -112,6 +115,9 @@ class ChosenValues:
 
     def supposed(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
         return (0,) * len(self.asked)
+
+    def with_ranges(self, confidence: Fraction | None) -> ChosenValues:  # noqa: ARG002
+        return self
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,) = measurements
