@@ -104,7 +104,9 @@ class Chosen:
         object.__setattr__(self, "probability", exact(probability, "probability"))
 
     def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
-        """A half-width of 0 says that what was chosen around the value holds with the confidence that is asked for."""
+        """Estimate the value and its range: a half-width of 0 says that what was chosen around the value holds with the
+        confidence that is asked for.
+        """
         value, *ends = totals
         low, high = (np.full_like(value, float(end)) for end in (self.low, self.high))
         known = Estimate(np.clip(value, low, high), low, high)
