@@ -23,6 +23,7 @@ from sfumato.errors import (
     Overspent,
     RequestDiffers,
     SessionClosed,
+    SessionInterrupted,
     SfumatoError,
     SourceTaken,
     TabClosed,
@@ -94,16 +95,24 @@ if TYPE_CHECKING:
     )
     from sfumato.plan.aggregations import (
         Aggregation as Aggregation,
+        correlation as correlation,
         count as count,
         count_distinct as count_distinct,
+        covariance as covariance,
+        intercept as intercept,
         maximum as maximum,
         mean as mean,
         median as median,
         minimum as minimum,
         quantile as quantile,
         quantiles as quantiles,
+        r_squared as r_squared,
+        slope as slope,
+        stddev as stddev,
         sum as sum,
+        variance as variance,
     )
+    from sfumato.plan.histograms import histogram as histogram
     from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
     from sfumato.release.answers import Answer as Answer
@@ -160,6 +169,7 @@ __all__ = [
     "RequestDiffers",
     "Sensitivity",
     "SessionClosed",
+    "SessionInterrupted",
     "SfumatoError",
     "SourceTaken",
     "Standing",
@@ -178,13 +188,17 @@ __all__ = [
     "best_selection",
     "calibrate",
     "compose",
+    "correlation",
     "count",
     "count_distinct",
+    "covariance",
     "divergences",
     "dumps",
     "errors",
     "example",
     "games",
+    "histogram",
+    "intercept",
     "loads",
     "maximum",
     "mean",
@@ -194,9 +208,13 @@ __all__ = [
     "open",
     "quantile",
     "quantiles",
+    "r_squared",
     "reading",
+    "slope",
+    "stddev",
     "sum",
     "theorems",
+    "variance",
 ]
 
 # fmt: off
@@ -209,9 +227,10 @@ _LATER = {
         "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
     ),
     "sfumato.plan.aggregations": (
-        "Aggregation", "count", "count_distinct", "maximum", "mean", "median", "minimum", "quantile", "quantiles",
-        "sum",
+        "Aggregation", "correlation", "count", "count_distinct", "covariance", "intercept", "maximum", "mean", "median",
+        "minimum", "quantile", "quantiles", "r_squared", "slope", "stddev", "sum", "variance",
     ),
+    "sfumato.plan.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
     "sfumato.release.answers": ("Answer",),

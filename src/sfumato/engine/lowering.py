@@ -474,6 +474,8 @@ class _Scaling:
     bound: int
     """The norm, rounded down."""
     squared: bool
+    box: tuple[int, int] | None
+    """The least and the most in one group, of a measure with one coordinate."""
 
     @classmethod
     def of(cls, bounded: Bounded, number: int) -> _Scaling:
@@ -484,10 +486,14 @@ class _Scaling:
         per_group, total = limits.rows_per_group, limits.total
         size, squared = measure.size << measure.bits, bounded.strategy is Strategy.CLIP_L2
         bound = math.isqrt(longest(per_group * size, total * size)) if squared else total * size
-        return cls(own, f"n{number}", measure.size * per_group, measure.bits, bound, squared)
+        box = None if measure.box is None else (measure.box[0] * per_group, measure.box[1] * per_group)
+        return cls(own, f"n{number}", measure.size * per_group, measure.bits, bound, squared, box)
 
     def capped(self) -> Columns:
-        """Scale a unit's totals in one group to at most what c rows may count."""
+        """Cut a unit's total in one group to what c rows may count; several totals are scaled together."""
+        if self.box is not None:
+            held = clamped(Reference(self.own[0]), *(whole(end) for end in self.box))
+            return ((self.own[0], apply(Operation.MULTIPLY, held, whole(1 << self.bits))),)
         size = self._size()
         fits = apply(Operation.AT_MOST, size, whole(self.most))
         cut = []

@@ -21,8 +21,20 @@ _WRITTEN = {
     "quantile": "QUANTILE_CONT(x, p)",
     "minimum": "MIN(x)",
     "maximum": "MAX(x)",
+    "variance": "VAR_SAMP(x)",
+    "stddev": "STDDEV_SAMP(x)",
+    "variance_of_all": "VAR_POP(x)",
+    "stddev_of_all": "STDDEV_POP(x)",
+    "covariance": "COVAR_SAMP(x, y)",
+    "covariance_of_all": "COVAR_POP(x, y)",
+    "correlation": "CORR(x, y)",
+    "slope": "REGR_SLOPE(x, y)",
+    "intercept": "REGR_INTERCEPT(x, y)",
+    "r_squared": "REGR_R2(x, y)",
 }
-"""Each aggregate as SQL, with x for what it is of: a new one is one line here and one function below."""
+"""Each aggregate as SQL, with x for what it is of and y for what beside it: a new one is one line here and one function
+below."""
+_OF_PAIRS = frozenset(name for name, written in _WRITTEN.items() if "(x, y)" in written)
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,8 @@ class Aggregation:
     """What it is of, as a SQL expression over one row."""
     where: str | None = None
     """The rows that count, as a SQL condition; every row if it is left out."""
+    beside: str | None = None
+    """The other value, for what is asked of two."""
     at: str | None = None
     """Which quantile, or a list of them, as SQL."""
 
@@ -44,16 +58,19 @@ class Aggregation:
             raise InvalidParameter("of", self.of, f'what to ask it of: sf.{self.name}("cost")')
         if (self.at is None) is (self.name == "quantile"):
             raise InvalidParameter("at", self.at, "a share, for a quantile and nothing else")
+        if (self.beside is None) == (self.name in _OF_PAIRS):
+            rule = "the other of two values" if self.beside is None else "left out: it is asked of one value"
+            raise InvalidParameter("beside", self.beside, rule)
 
     def tree(self, names: Names) -> Tree:
         """Write the aggregate as a part of a statement in which these names are known."""
         written = _ROWS if self.of is None else _WRITTEN[self.name]
-        given = {"x": self.of, "w": self.where, "p": self.at}
+        given = {"x": self.of, "y": self.beside, "w": self.where, "p": self.at}
         arguments = {name: meant(read(text), names) for name, text in given.items() if text is not None}
         return filled(read(written if self.where is None else f"{written} FILTER (WHERE w)"), arguments)
 
     def __str__(self) -> str:
-        told = [self.of, self.at, None if self.where is None else f"where {self.where}"]
+        told = [self.of, self.beside, self.at, None if self.where is None else f"where {self.where}"]
         return f"{self.name}({', '.join(each for each in told if each is not None)})"
 
 
@@ -86,6 +103,41 @@ def sum(of: str, *, where: str | None = None) -> Aggregation:
 def mean(of: str, *, where: str | None = None) -> Aggregation:
     """Ask for the average of an expression over rows; it has known bounds."""
     return Aggregation("mean", of, where)
+
+
+def variance(of: str, *, where: str | None = None, sample: bool = True) -> Aggregation:
+    """Ask for the variance of an expression over rows: of a sample, or of all there are; it has known bounds."""
+    return Aggregation("variance" if sample else "variance_of_all", of, where)
+
+
+def stddev(of: str, *, where: str | None = None, sample: bool = True) -> Aggregation:
+    """Ask for the standard deviation of an expression over rows: of a sample, or of all there are."""
+    return Aggregation("stddev" if sample else "stddev_of_all", of, where)
+
+
+def covariance(y: str, x: str, *, where: str | None = None, sample: bool = True) -> Aggregation:
+    """Ask how two expressions vary together over the rows where both are there."""
+    return Aggregation("covariance" if sample else "covariance_of_all", y, where, x)
+
+
+def correlation(y: str, x: str, *, where: str | None = None) -> Aggregation:
+    """Ask for the correlation of two expressions over the rows where both are there."""
+    return Aggregation("correlation", y, where, x)
+
+
+def slope(y: str, x: str, *, where: str | None = None) -> Aggregation:
+    """Ask for the slope of the line of least squares: how much y rises as x rises by one."""
+    return Aggregation("slope", y, where, x)
+
+
+def intercept(y: str, x: str, *, where: str | None = None) -> Aggregation:
+    """Ask for the intercept of the line of least squares: where it is when x is zero."""
+    return Aggregation("intercept", y, where, x)
+
+
+def r_squared(y: str, x: str, *, where: str | None = None) -> Aggregation:
+    """Ask for the share of the variance of y that the line of least squares over x explains."""
+    return Aggregation("r_squared", y, where, x)
 
 
 def median(of: str, *, where: str | None = None) -> Aggregation:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.plan.expressions import Expression
+from sfumato.plan.functions.declaring import call
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
@@ -128,6 +129,34 @@ class Ratio:
         return Estimate(np.clip(value, lower, upper), lower, upper)
 
 
+@codec.value("combined-estimator")
+@dataclass(frozen=True)
+class Combined:
+    """A combination of two totals that get the same noise is a number by itself: as often as this the first, and as
+    often as this the second.
+    """
+
+    first: Fraction
+    second: Fraction
+    whole: bool
+    """The exact number was a whole one: the noisy one is shown rounded."""
+    adds_up: ClassVar[bool] = True
+
+    def __init__(self, first: Number, second: Number, whole: bool) -> None:
+        object.__setattr__(self, "first", exact(first, "first"))
+        object.__setattr__(self, "second", exact(second, "second"))
+        object.__setattr__(self, "whole", whole)
+
+    def combined(self, totals: Sequence[Floats]) -> Floats:
+        """Put the two totals together."""
+        first, second = totals
+        return float(self.first) * first + float(self.second) * second
+
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
+        width = abs(float(self.first)) * widths[0] + abs(float(self.second)) * widths[1]
+        return Total(self.whole).estimate([self.combined(totals)], [width])
+
+
 class Reads(Enum):
     """This is what is read of the rows of a group for something that is asked."""
 
@@ -139,6 +168,9 @@ class Reads(Enum):
 
 class Steps(Protocol):
     """A measure in whole steps says this of them."""
+
+    @property
+    def measure(self) -> Measure: ...
 
     @property
     def step(self) -> Fraction: ...
@@ -190,7 +222,7 @@ class Asked(Protocol):
         ...
 
     def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
-        """List what is measured for it, where all of this is asked of the same rows."""
+        """List what is measured for it, where all of this is asked, or needed, of the same rows."""
         ...
 
     def estimator(self, *measured: Steps) -> Estimator:
@@ -265,10 +297,16 @@ class Count:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(None, step, 0, low, high),)
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (self,)
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
+        """A mean counts its own rows, where its value is there: those may be the rows that are counted here."""
+        means = (each for each in asked if isinstance(each, Mean) and each.rows == self)
+        return (next(means, self),)
 
-    def estimator(self, *measured: Steps) -> Estimator:  # noqa: ARG002
+    def estimator(self, *measured: Steps) -> Estimator:
+        (own,) = measured
+        if isinstance(own.measure, Mean):
+            each = 1 / (own.measure.size(own.low, own.high) * own.step)  # a + b is so much for every row
+            return Combined(each, each, whole=True)
         return Total(whole=True)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
@@ -322,11 +360,18 @@ class Sum:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(self.value, step, 0, low, high),)
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (self,)
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
+        """A mean knows the sum too."""
+        mean = Mean(self.value, self.where)
+        return (mean,) if mean in asked else (self,)
 
-    def estimator(self, *measured: Steps) -> Estimator:  # noqa: ARG002
-        return Total(whole=self.result.type is Type.INTEGER)
+    def estimator(self, *measured: Steps) -> Estimator:
+        (own,) = measured
+        whole = self.result.type is Type.INTEGER
+        if isinstance(own.measure, Mean):  # Σx = low·n + a, and n = (a + b)/(high − low)
+            size = own.measure.size(own.low, own.high)
+            return Combined(Fraction(own.low + size, size), Fraction(own.low, size), whole)
+        return Total(whole)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return ((low + high) // 2 * step,)
@@ -379,6 +424,11 @@ class Mean:
         above = Contribution(self.value, step, low, 0, size)
         return above, Contribution(self.value, step, low, 0, size, mirrored=True)
 
+    @property
+    def rows(self) -> Count:
+        """Count the rows that it is the mean of: those where the value is there."""
+        return Count(both(self.where, present(self.value)))
+
     def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)
 
@@ -388,6 +438,16 @@ class Mean:
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return (Fraction(self.size(low, high), 2) * step,) * 2
+
+
+def present(value: Expression) -> Expression:
+    """Test that a value is there."""
+    return call("NOT", call("IS NULL", value))
+
+
+def both(first: Expression | None, second: Expression) -> Expression:
+    """Test two things at once, in an order of their own: so that equal tests are equal."""
+    return second if first is None else call("AND", *sorted((first, second), key=repr))
 
 
 def value_range(value: Expression) -> tuple[Fraction, Fraction]:

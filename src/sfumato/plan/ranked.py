@@ -14,7 +14,6 @@ from typing import ClassVar
 import numpy as np
 
 from sfumato.plan.expressions import Expression
-from sfumato.plan.functions.declaring import call
 from sfumato.plan.measures import (
     Asked,
     Count,
@@ -26,6 +25,8 @@ from sfumato.plan.measures import (
     Steps,
     Sum,
     Width,
+    both,
+    present,
     value_range,
 )
 from sfumato.policy import Domain, Type
@@ -73,8 +74,7 @@ class Quantile:
 
     def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
         """Ranks are read of values that are there: their sum, in steps, and how many they are."""
-        present = call("NOT", call("IS NULL", self.value))
-        return Sum(self.value, self.where), Count(present if self.where is None else call("AND", self.where, present))
+        return Sum(self.value, self.where), Count(both(self.where, present(self.value)))
 
     def estimator(self, *measured: Steps) -> Estimator:
         low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))

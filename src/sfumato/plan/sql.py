@@ -13,12 +13,14 @@ from sfumato.plan.costs import check
 from sfumato.plan.expressions import Column, Expression, Key, Literal, Result, SummedOver, Windowed
 from sfumato.plan.functions import call, literal
 from sfumato.plan.grouping import Grouping, grouping
-from sfumato.plan.measures import Asked, Count, Distinct, Mean, Reads, Sum
+from sfumato.plan.measures import Asked, Count, Distinct, Mean, Reads, Sum, both, present
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, Output, Over
 from sfumato.plan.outer import MOST_COLUMNS, aggregates, aggregating, ordering, over_noisy_rows, whole
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.rows import Rows, condition, rows
+from sfumato.plan.sharing import measured
+from sfumato.plan.spread import CorrelationOfPairs, CovarianceOfPairs, LineOfPairs, Variance, present_too
 from sfumato.plan.sql_expressions import Read, expression, reading, remembering
 from sfumato.plan.sql_noisy import check_finishing, over
 from sfumato.plan.sql_ranked import RANKED, ranked, spread
@@ -41,7 +43,25 @@ _CLAUSES = {
     "offset",
     "distinct",
 }
-_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Mode, *RANKED)
+_SPREADS: dict[type, Callable[[Expression, Expression | None], Asked]] = {
+    exp.Variance: lambda value, where: Variance(value, True, False, where),
+    exp.VariancePop: lambda value, where: Variance(value, False, False, where),
+    exp.Stddev: lambda value, where: Variance(value, True, True, where),
+    exp.StddevSamp: lambda value, where: Variance(value, True, True, where),
+    exp.StddevPop: lambda value, where: Variance(value, False, True, where),
+}
+_PAIRED: dict[type, Callable[[Expression, Expression, Expression | None], Asked]] = {
+    exp.CovarPop: lambda y, x, where: CovarianceOfPairs(y, x, where, False),
+    exp.CovarSamp: lambda y, x, where: CovarianceOfPairs(y, x, where, True),
+    exp.Corr: lambda y, x, where: CorrelationOfPairs(y, x, where, False),
+    exp.RegrR2: lambda y, x, where: CorrelationOfPairs(y, x, where, True),
+    exp.RegrSlope: lambda y, x, where: LineOfPairs(y, x, where, False),
+    exp.RegrIntercept: lambda y, x, where: LineOfPairs(y, x, where, True),
+    exp.RegrCount: lambda y, x, where: Mean(x, present_too(where, y)).rows,
+    exp.RegrAvgx: lambda y, x, where: Mean(x, present_too(where, y)),
+    exp.RegrAvgy: lambda y, x, where: Mean(y, present_too(where, x)),
+}
+_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Mode, *_SPREADS, *_PAIRED, *RANKED)
 _INSTEAD = {
     "qualify": "put the window into a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
     "windows": "write the window where it is used: RANK() OVER (ORDER BY …)",
@@ -107,7 +127,7 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
             "ask for COUNT(*), SUM(…) or AVG(…)",
         )
     plan = Aggregate(source.relation, building.keys, tuple(building.measures))
-    check(plan)
+    check(measured(plan))
     _check_subtotals(select, building)
     return Query(plan, finish)
 
@@ -260,7 +280,9 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
         where = condition(node.expression.this, source)
         node = node.this
     if not isinstance(node, _AGGREGATES):
-        raise refuse(node, "aggregate", f"{shown(node)} is not answered", "use COUNT, SUM or AVG")
+        raise refuse(
+            node, "aggregate", f"{shown(node)} is not answered", "use COUNT, SUM, AVG, MEDIAN, VARIANCE or CORR"
+        )
     if isinstance(node, RANKED):
         return ranked(node, where, lambda value: expression(value, source.resolve))
     argument = node.this
@@ -268,6 +290,9 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
         raise refuse(node, "aggregate", "an aggregate takes one argument", "write one aggregate for each")
     if isinstance(argument, exp.Distinct):
         return _distinct(node, argument, where, source)
+    if type(node) in _PAIRED:
+        y, x = (_summable(each, source) for each in (argument, node.expression))
+        return _PAIRED[type(node)](y, x, where)
     if isinstance(node, exp.CountIf):
         return Count(both(where, condition(argument, source)))
     if isinstance(node, exp.Count):
@@ -276,6 +301,8 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
     if isinstance(node, exp.Mode):
         return FrequentValue(value, where=where)
     _check_summable(value, argument)
+    if type(node) in _SPREADS:
+        return _SPREADS[type(node)](value, where)
     return Sum(value, where) if isinstance(node, exp.Sum) else Mean(value, where)
 
 
@@ -285,7 +312,7 @@ def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) ->
     value = expression(argument, source.resolve)
     if isinstance(value, Literal) and value.value is not None:
         return Count(where)
-    return Count(both(where, call("NOT", call("IS NULL", value))))
+    return Count(both(where, present(value)))
 
 
 def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: Rows) -> Asked:
@@ -312,6 +339,12 @@ def _countable(table: Described) -> str:
     return f"use COUNT(DISTINCT {named})"
 
 
+def _summable(node: exp.Expr, source: Rows) -> Expression:
+    value = expression(node, source.resolve)
+    _check_summable(value, node)
+    return value
+
+
 def _check_summable(value: Expression, node: exp.Expr) -> None:
     if not value.domain.type.numeric:
         raise refuse(
@@ -327,10 +360,6 @@ def _check_summable(value: Expression, node: exp.Expr) -> None:
             f"{shown(node)} has no declared bounds, so one row could move its sum without limit",
             f"declare bounds in the policy, or write LEAST(GREATEST({shown(node)}, low), high)",
         )
-
-
-def both(first: Expression | None, second: Expression) -> Expression:
-    return second if first is None else call("AND", *sorted((first, second), key=repr))
 
 
 def _finish(select: exp.Select, building: _Building, outputs: tuple[Output, ...]) -> Finish:

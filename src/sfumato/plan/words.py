@@ -23,6 +23,7 @@ from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Asked
 from sfumato.plan.nodes import Query
 from sfumato.plan.noisy_rows import Finish, Over, RowTotal
+from sfumato.plan.spread import Pairs
 from sfumato.plan.text_positions import quoted
 from sfumato.plan.unit_measures import UnitCount, UnitDistinct, UnitFirst, UnitMeasure
 from sfumato.plan.windows import End, Place, Running, Shifted, WindowFunction
@@ -93,6 +94,8 @@ def _over(window: Over, names: Mapping[Reference, str]) -> str:
 def measured(measure: Asked) -> str:
     """Say what a measure counts or adds up."""
     of = "" if measure.value is None else f" of {words(measure.value)}"
+    if isinstance(measure, Pairs):
+        of = f" of {words(measure.y)} and {words(measure.x)}"
     return measure.name + of + (f" where {words(measure.where)}" if measure.where is not None else "")
 
 

@@ -217,7 +217,7 @@ class Answer:
 
     def __repr__(self) -> str:
         noted = [*self._ranked(), *(f"warning: {each}" for each in self.warnings)]
-        return "\n".join([_table(self), "", *noted, str(self.receipt)])
+        return "\n".join([as_table(self), "", *noted, str(self.receipt)])
 
     def _ranked(self) -> list[str]:
         """Say of every column of quantiles how many rows off it may be."""
@@ -370,7 +370,7 @@ def _written(value: Any, is_key: bool) -> Any:
     return key(value) if is_key or not isinstance(value, (int, float)) else value
 
 
-def _table(made: Answer) -> str:
+def as_table(made: Answer) -> str:
     """Print the rows in aligned columns, each number with ± its half-width."""
     lines = [[printable(name) for name in made.columns], *made.cells(_SHOWN)]
     numeric = [name in made.intervals for name in made.columns]

@@ -13,6 +13,8 @@ from sfumato.release.prices import Price
 
 Within = Mapping[str, Number] | Number
 """Half-widths by column, or one for every column of numbers."""
+Weights = Mapping[str, Number]
+"""By column, how much its error counts when the price is split; 1 where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Request:
     within: Within | None = None
     confidence: Number = "0.95"
     mechanism: Family | None = None
+    weights: Weights | None = None
     range: str | None = None
     """"value" buys, beside every quantile, two numbers between which it lies with this confidence."""
 
@@ -34,6 +37,8 @@ class Request:
             raise InvalidParameter("range", self.range, 'left out, or "value" for ranges of the values of quantiles')
         if self.within is not None and (self.epsilon is not None or self.rho is not None):
             raise InvalidParameter("within", self.within, "given instead of epsilon or rho")
+        if self.weights is not None and not isinstance(self.weights, Mapping):
+            raise InvalidParameter("weights", self.weights, 'numbers by column, such as {"visits": 2}')
 
     @property
     def named(self) -> bool:

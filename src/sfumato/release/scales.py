@@ -148,3 +148,44 @@ class ChosenScale:
         if self.ends is None:
             return self.mechanism.words()
         return f"{self.mechanism.words()}, and two numbers around each, ε {shown(float(2 * self.ends.epsilon), 6)}"
+
+
+@dataclass(frozen=True)
+class CombinedScale:
+    """Two totals that get independent noise of the same kind are put together, each times a number ≥ 0.
+
+    With p ≥ q the noise p·X ± q·Y is (p − q)·X + q·(X ± Y), and X − Y has the law of X + Y because noise is symmetric.
+    So it is within the half-widths of X and of the sum of both together, which fail half as often each. Where q = 0 or
+    p = q there is one of the two alone.
+    """
+
+    scale: Scale
+    first: Fraction
+    second: Fraction
+    columns: int = 1
+    labels: ClassVar[None] = None
+
+    @property
+    def unit_value(self) -> Fraction:
+        return self.scale.unit_value
+
+    def width(self, confidence: Number, parts: int) -> float:
+        """A sum of noises fails with at most β(1 − β)/n among n statements, as where sums are read beside single
+        noises; a single noise is as likely to be wide as any other.
+        """
+        if not min(self.first, self.second):
+            return float(max(self.first, self.second)) * self.scale.width(confidence, parts)
+        miss = 1 - exact(confidence, "confidence")
+        return self.sum_width(1, 1 - miss * (1 - miss), parts)
+
+    def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
+        least, most = (float(each) for each in sorted((self.first, self.second)))
+        statements = parts * (1 if least in (0.0, most) else 2)
+        alone = 0.0 if least == most else (most - least) * self.scale.sum_width(terms, confidence, statements)
+        return alone + (least * self.scale.sum_width(2 * terms, confidence, statements) if least else 0.0)
+
+    def rank(self, confidence: Number) -> float | None:  # noqa: ARG002
+        return None
+
+    def words(self) -> str:
+        return self.scale.words()

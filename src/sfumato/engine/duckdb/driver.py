@@ -62,13 +62,13 @@ class StatementReader:
     def _found(self, reading: Reading[E], text: str) -> object:
         if isinstance(reading, GroupTotals):
             return _aligned(self.sources.run(text), reading)
-        if isinstance(reading, ValueCounts):
-            return self.sources.stream(text, dense_arrays.BATCH, lambda rows: dense_arrays.values(rows, reading))
         if isinstance(reading, DifferentValues):
             return _aligned(self.sources.run(text), GroupTotals(reading.bounded, reading.groups))
         if isinstance(reading, ValueTable):
             cells = _aligned(self.sources.run(text), reading.cells)
             return cells.reshape(len(reading.groups), len(reading.values))
+        if isinstance(reading, ValueCounts):
+            return self.sources.stream(text, dense_arrays.BATCH, lambda rows: dense_arrays.values(rows, reading))
         return _ARRAYS[type(reading)](self.sources.arrow(text), reading)
 
     def _statement(self, reading: Reading[E], key: int) -> str:
