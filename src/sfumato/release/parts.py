@@ -65,6 +65,10 @@ class Strength:
 class Part(Protocol):
     """A part of a question, under one strategy, says how it is read, measured and written down."""
 
+    def share_of(self, place: int) -> int:
+        """Give the place of the share that pays for what is asked, or measured, at this place."""
+        ...
+
     @property
     def bounded(self) -> Bounded: ...
 
@@ -128,6 +132,9 @@ class NoisyTotals:
     @property
     def shares(self) -> int:
         return len(self.bounded.measures)
+
+    def share_of(self, place: int) -> int:
+        return place
 
     def reading(self, groups: tuple[GroupKey, ...]) -> GroupTotals:
         return GroupTotals(self.bounded, groups)

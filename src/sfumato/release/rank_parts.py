@@ -53,6 +53,10 @@ class ChosenRanks:
     def shares(self) -> int:
         return bool(self._inner) + len(self._outer)
 
+    def share_of(self, place: int) -> int:
+        asked = self.asked[place].probability
+        return bool(self._inner) + self._outer.index(asked) if asked in self._outer else 0
+
     def reading(self, groups: tuple[GroupKey, ...]) -> ValueCounts:
         return ValueCounts(self.bounded, groups)
 

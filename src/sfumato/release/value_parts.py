@@ -38,6 +38,9 @@ class DifferentCounts:
     def shares(self) -> int:
         return 1
 
+    def share_of(self, place: int) -> int:  # noqa: ARG002
+        return 0
+
     def reading(self, groups: tuple[GroupKey, ...]) -> DifferentValues:
         return DifferentValues(self.bounded, self.asked[0].value, groups)
 
@@ -87,6 +90,9 @@ class ChosenValues:
     @property
     def shares(self) -> int:
         return 1
+
+    def share_of(self, place: int) -> int:  # noqa: ARG002
+        return 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> ValueTable:
         return ValueTable(self.bounded, self.asked[0].value, groups, self.values)
