@@ -12,7 +12,7 @@ from typing import Any, Self
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
-from sfumato.curator.forecasts import Forecast, Width, half_widths
+from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths
 from sfumato.curator.period_spending import by_period, charged
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
@@ -35,7 +35,7 @@ from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
-from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, estimating
+from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, rank_errors
 from sfumato.release.other_parts import other_part
 from sfumato.release.parts import Family, OtherPart
 from sfumato.release.preparing import Prepared, prepare
@@ -220,11 +220,12 @@ class Question:
         confidence: Number = "0.95",
         mechanism: Family | None = None,
         weights: Weights | None = None,
+        range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Explanation:
         """Explain operator by operator what happens and what it costs; at ε = 1 when no price is named. This is
         free.
         """
-        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights)
+        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range)
         if not request.named:
             request = replace(request, epsilon=1, delta=request.delta or _SMALL_DELTA if self.found else request.delta)
         prepared, policy = self._prepared(request), self._context.policy
@@ -244,12 +245,14 @@ class Question:
         mechanism: Family | None = None,
         weights: Weights | None = None,
         fresh: bool = False,
+        range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Forecast:
         """Give the half-width of every number at this price, and say whether the account would accept it now. Free.
 
-        An answer that is as good and was bought before is said to be ``stored``, unless a ``fresh`` one is wanted.
+        Of quantiles it is in rows, between what is released and what it stands for. An answer that is as good and was
+        bought before is said to be ``stored``, unless a ``fresh`` one is wanted.
         """
-        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights)
+        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range)
         prepared = self._prepared(request)
         found = self.forecast(prepared, confidence)
         bought = not fresh and is_stored(self.kind(prepared), self.identity, self._context)
@@ -278,14 +281,16 @@ class Question:
         joint: bool = False,
         seconds: Number | None = None,
         progress: Progress | None = None,
+        range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read.
 
         ``weights`` say by column how much its error counts when the price is split: ``weights={"visits": 2}``.
-        ``seconds`` and ``progress`` are the curator's unless they are given for this call.
+        ``seconds`` and ``progress`` are the curator's unless they are given for this call. With ``range="value"`` half
+        of what quantiles cost buys two numbers around each, between which it lies with this confidence.
         """
         call = Call(fresh, request_id, seconds, progress)
-        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights))
+        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range))
         return released(
             self.kind(prepared),
             prepared.price,
@@ -327,6 +332,7 @@ class Question:
         estimates = estimating(measured, confidence, rows)
         made, rows = with_key_functions(self.query, rows, self._context.engine.values)
         finished = finish(made, rows, estimates, joint=joint)
+        ranks = by_column(self.query, rank_errors(measured, confidence))
         words = tuple(dict.fromkeys(scale.words() for scale in measured.scales))
         said = self.warnings
         if measured.selection is not None:
@@ -334,7 +340,7 @@ class Question:
             shown, together = len(measured.keys.groups), adds_up(self.query)
             said = (*said, *notes(measured.selection, shown, self._most_groups, together=together))
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
-        return answer(self.query, finished, paper, said)
+        return replace(answer(self.query, finished, paper, said), ranks=ranks)
 
     def _prepared(self, request: Request) -> Prepared:
         """Prepare the release at the price that is named, or at the least that is accurate enough."""
@@ -353,16 +359,17 @@ class Question:
     def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)
         asked, family = Weighed(self.shared.made, self._weights(request)), request.mechanism
+        others = tuple(each.with_ranges(request.around) for each in self.others)
         if price.allows_gaussian:  # what the account would rather keep open has a say
             budget = self._context.account.budget
-            return prepare(self.options, price, others=self.others, asked=asked, account=budget, family=family)
-        key = price, family, asked.weights
+            return prepare(self.options, price, others=others, asked=asked, account=budget, family=family)
+        key = price, family, asked.weights, request.around
         if key not in self._pure:
-            self._pure[key] = prepare(self.options, price, others=self.others, asked=asked, family=family)
+            self._pure[key] = prepare(self.options, price, others=others, asked=asked, family=family)
         return self._pure[key]
 
     @cached_property
-    def _pure(self) -> dict[tuple[Price, Family | None, tuple[Fraction, ...]], Prepared]:
+    def _pure(self) -> dict[tuple[Price, Family | None, tuple[Fraction, ...], Fraction | None], Prepared]:
         """Keep releases prepared for pure prices: they are the same each time they are asked for."""
         return {}
 
@@ -386,7 +393,8 @@ class Question:
         widths, said = self._widths(prepared, confidence), self.warnings
         if prepared.selection is not None:
             said = (*said, *notes(prepared.selection, 1, self._most_groups + 1, together=adds_up(self.query)))
-        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, said)
+        ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared.made, confidence)))
+        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, said, ranks=ranks)
 
     def _widths(self, prepared: Prepared, confidence: Number) -> dict[str, Width]:
         # the declared size is of units: it is a number of rows only where each row is one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 
 from sqlglot import exp
 
@@ -14,7 +13,7 @@ from sfumato.plan.costs import check
 from sfumato.plan.expressions import Column, Expression, Key, Literal, Result, SummedOver, Windowed
 from sfumato.plan.functions import call, literal
 from sfumato.plan.grouping import Grouping, grouping
-from sfumato.plan.measures import Asked, Count, Distinct, Mean, Quantile, Reads, Sum, both, present
+from sfumato.plan.measures import Asked, Count, Distinct, Mean, Reads, Sum, both, present
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, Output, Over
 from sfumato.plan.outer import MOST_COLUMNS, aggregates, aggregating, ordering, over_noisy_rows, whole
@@ -24,6 +23,7 @@ from sfumato.plan.sharing import measured
 from sfumato.plan.spread import CorrelationOfPairs, CovarianceOfPairs, LineOfPairs, Variance, present_too
 from sfumato.plan.sql_expressions import Read, expression, reading, remembering
 from sfumato.plan.sql_noisy import check_finishing, over
+from sfumato.plan.sql_ranked import RANKED, ranked, spread
 from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import quoted, refuse, shown
 from sfumato.plan.unit_joins import period_words, periods
@@ -61,7 +61,7 @@ _PAIRED: dict[type, Callable[[Expression, Expression, Expression | None], Asked]
     exp.RegrAvgx: lambda y, x, where: Mean(x, present_too(where, y)),
     exp.RegrAvgy: lambda y, x, where: Mean(y, present_too(where, x)),
 }
-_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Median, *_SPREADS, *_PAIRED)
+_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Mode, *_SPREADS, *_PAIRED, *RANKED)
 _INSTEAD = {
     "qualify": "put the window into a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
     "windows": "write the window where it is used: RANK() OVER (ORDER BY …)",
@@ -103,6 +103,7 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
         raise refuse(
             select, "too-many-columns", f"an answer has at most {MOST_COLUMNS} columns", "ask in two questions"
         )
+    select = _with_columns(select)
     source = rows(select, catalog, {})
     building = _Building(source, grouping(select, source), aggregates(select))
     outputs = tuple(_output(item, building) for item in select.expressions)
@@ -129,6 +130,16 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
     check(measured(plan))
     _check_subtotals(select, building)
     return Query(plan, finish)
+
+
+def _with_columns(select: exp.Select) -> exp.Select:
+    """Give a SELECT in which every list of shares stands as several columns."""
+    items = [part for item in select.expressions for part in spread(item)]
+    if items == select.expressions:
+        return select
+    made = select.copy()
+    made.set("expressions", [each.copy() for each in items])
+    return made
 
 
 class _Building:
@@ -269,7 +280,11 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
         where = condition(node.expression.this, source)
         node = node.this
     if not isinstance(node, _AGGREGATES):
-        raise refuse(node, "aggregate", f"{shown(node)} is not answered", "use COUNT, SUM, AVG, VARIANCE or CORR")
+        raise refuse(
+            node, "aggregate", f"{shown(node)} is not answered", "use COUNT, SUM, AVG, MEDIAN, VARIANCE or CORR"
+        )
+    if isinstance(node, RANKED):
+        return ranked(node, where, lambda value: expression(value, source.resolve))
     argument = node.this
     if node.args.get("expressions"):
         raise refuse(node, "aggregate", "an aggregate takes one argument", "write one aggregate for each")
@@ -288,8 +303,6 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
     _check_summable(value, argument)
     if type(node) in _SPREADS:
         return _SPREADS[type(node)](value, where)
-    if isinstance(node, exp.Median):
-        return Quantile(value, Fraction(1, 2), where)
     return Sum(value, where) if isinstance(node, exp.Sum) else Mean(value, where)
 
 

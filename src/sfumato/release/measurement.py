@@ -169,7 +169,8 @@ def _require_every_key(reading: Holders, mechanism: KeyThreshold) -> None:
 
 def _require_every_row(reading: Ranks | Frequencies, mechanism: Quantiles | FrequentValues) -> None:
     """A choice by ranks pays for as many rows as one unit has, for the neighbours of the policy."""
-    if mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
+    several = isinstance(mechanism, Quantiles) and bool(reading.bounded.plan.keys) and not mechanism.grouped
+    if several or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
         rule = f"one for {reading.in_all} rows of a unit under {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 

@@ -38,6 +38,9 @@ class DifferentCounts:
     def shares(self) -> int:
         return 1
 
+    def share_of(self, place: int) -> int:  # noqa: ARG002
+        return 0
+
     def reading(self, groups: tuple[GroupKey, ...]) -> DifferentValues:
         return DifferentValues(self.bounded, self.asked[0].value, groups)
 
@@ -63,6 +66,9 @@ class DifferentCounts:
     def supposed(self, size: int) -> tuple[int, ...]:
         return (size,)
 
+    def with_ranges(self, confidence: Fraction | None) -> DifferentCounts:  # noqa: ARG002
+        return self
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,), moved = measurements, self.bounded.measures[0].sensitivity
         width, of = measurement.mechanism.error(confidence), words(self.asked[0].value)
@@ -84,6 +90,9 @@ class ChosenValues:
     @property
     def shares(self) -> int:
         return 1
+
+    def share_of(self, place: int) -> int:  # noqa: ARG002
+        return 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> ValueTable:
         return ValueTable(self.bounded, self.asked[0].value, groups, self.values)
@@ -112,6 +121,9 @@ class ChosenValues:
 
     def supposed(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
         return (0,) * len(self.asked)
+
+    def with_ranges(self, confidence: Fraction | None) -> ChosenValues:  # noqa: ARG002
+        return self
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,) = measurements
