@@ -532,6 +532,50 @@ def periods() -> None:
     save(alt.hconcat(left, right), "periods")
 
 
+def growing_tables() -> None:
+    """What questions over one or several months have spent of the account of each."""
+    days = [dt.date(2024, 1, 1) + dt.timedelta(n) for n in range(180)]
+    visits = pd.DataFrame({"patient": [n % 10 for n in range(180)], "day": days})
+    day = {"type": "date", "bounds": ("2024-01-01", "2024-06-30")}
+    table = sf.Table("visits", visits, {"day": day}, id="patient", max_rows=4)
+    unit = sf.PrivacyUnit("patient", period="month", period_column="day")
+    policy = sf.Policy(unit, sf.Budget(1), {"visits": table}, per="month")
+    asked = {
+        "March": ("2024-03-01", "2024-03-31", 0.5),
+        "March to May": ("2024-03-01", "2024-05-31", 0.25),
+        "January to June": ("2024-01-01", "2024-06-30", 0.2),
+        "June": ("2024-06-01", "2024-06-30", 0.6),
+    }
+    months = [f"2024-0{month}" for month in range(1, 7)]
+    data = []
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/months.ledger") as clinic:
+        before = dict.fromkeys(months, 1.0)
+        for name, (first, last, epsilon) in asked.items():
+            text = f"SELECT COUNT(*) AS n FROM visits WHERE day BETWEEN DATE '{first}' AND DATE '{last}'"
+            clinic.sql(text).release(epsilon=epsilon)
+            left = {month: float(clinic.standing()[month].left["pure"]) for month in months}
+            data += [{"month": month, "ε": before[month] - left[month], "what": name} for month in months]
+            before = left
+        data += [{"month": month, "ε": before[month], "what": "left"} for month in months]
+    order = [*asked, "left"]
+    for each in data:
+        each["order"] = order.index(each["what"])
+    title = "What four questions spent of each month"
+    bars = (
+        alt.Chart(alt.Data(values=data), width=520, height=220, title=title)
+        .mark_bar()
+        .encode(
+            x=alt.X("month:N", title="account", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("ε:Q", scale=alt.Scale(domain=[0, 1])),
+            color=alt.Color(
+                "what:N", sort=order, title="asked about", scale=alt.Scale(domain=order, range=[*INK, "#e4e4e0"])
+            ),
+            order="order:O",
+        )
+    )
+    save(bars, "growing-tables")
+
+
 def builder() -> None:
     """An answer to a question that was put together in Python, as ``Answer.plot`` draws it."""
     with sf.open(sf.example()) as flights:
@@ -569,6 +613,30 @@ def degrees() -> None:
     save(bars + ranges + dots, "degrees")
 
 
+def sessions() -> None:
+    """How far from the threshold every answer is right, by the number of questions: in a session, and one by one."""
+    counts = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
+    named = {
+        f"session, up to {c} above": [sf.AboveThreshold(1, 0, c, monotone=True).error(k) for k in counts]
+        for c in (1, 5)
+    }
+    named["every count bought by itself"] = [float(sf.Laplace(k).error("0.95", k)) for k in counts]
+    flat = [(count, far, name) for name, each in named.items() for count, far in zip(counts, each, strict=True)]
+    questions, distances, names = zip(*flat, strict=True)
+    data = rows(questions=list(questions), distance=list(distances), asked=list(names))
+    title = "Every answer is right about counts further than this from the threshold (ε = 1 in all, 95 %)"
+    chart = (
+        alt.Chart(data, width=560, height=260, title=title)
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("questions:Q", scale=alt.Scale(type="log"), title="questions"),
+            y=alt.Y("distance:Q", scale=alt.Scale(type="log"), title="distance from the threshold"),
+            color=alt.Color("asked:N", sort=list(named), scale=alt.Scale(range=list(INK[:3])), title=None),
+        )
+    )
+    save(chart, "sessions")
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -586,8 +654,10 @@ if __name__ == "__main__":
         per_person,
         joins,
         periods,
+        growing_tables,
         builder,
         degrees,
+        sessions,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

@@ -107,7 +107,7 @@ def explain(
     """Explain what a question with at most so many groups does at a price; ``found`` says which keys are found in the
     data and how to do without.
     """
-    operators = [*_sources(query, policy), *_limits(prepared), _group(query, most, found)]
+    operators = [*sources(query, policy), *_limits(prepared), _group(query, most, found)]
     operators += [] if found is None else [_select(prepared, *found)]
     rows = answer_rows(query.finish.sets, groups, len(query.plan.keys))
     picked = picks(query)
@@ -137,7 +137,8 @@ def explain(
     return Explanation(text, str(prepared.price), tuple(operators), prepared.reason, ())
 
 
-def _sources(query: Query, policy: Policy) -> list[Operator]:
+def sources(query: Query, policy: Policy) -> list[Operator]:
+    """Explain where the rows come from, step by step."""
     found = []
     for node in reversed(list(relations(query.plan.source))):
         if isinstance(node, Scan):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self
@@ -13,6 +13,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, half_widths
+from sfumato.curator.period_spending import by_period, charged
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
@@ -58,6 +59,12 @@ class Question:
     limits: Limits
     strategy: Strategy | None = None
 
+    def __post_init__(self) -> None:
+        if self._context.policy.per is not None and (self.query.plan.measures or self.found):
+            query, context = by_period(self.query, self._context)
+            object.__setattr__(self, "query", query)
+            object.__setattr__(self, "_context", context)
+
     @property
     def table(self) -> Table:
         return self._context.policy.tables[self.query.plan.table]
@@ -66,6 +73,10 @@ class Question:
     def free(self) -> bool:
         """Tell whether it is answered without a price: what is measured never is."""
         return False
+
+    def is_of(self, context: Context) -> bool:
+        """Tell whether it was put to the curator of this context, or to the same one under an analyst's name."""
+        return self._context.engine is context.engine
 
     @cached_property
     def found(self) -> tuple[int, ...]:
@@ -206,7 +217,8 @@ class Question:
         prepared, policy = self._prepared(request), self._context.policy
         keys = (names(self.query, self.found), self._without_delta) if self.found else None
         found = explain(self.text, self.query, policy, self.groups, self._most_groups, prepared, confidence, keys)
-        return replace(found, warnings=self.warnings)
+        operators = (*found.operators, *charged(self._context))
+        return replace(found, operators=operators, warnings=self.warnings)
 
     def error(
         self,
@@ -226,8 +238,8 @@ class Question:
         """
         request = Request(epsilon, delta, rho, within, confidence, mechanism, weights)
         prepared = self._prepared(request)
-        found = self._forecast(prepared, confidence)
-        bought = not fresh and is_stored(self._kind(prepared), self.identity, self._context)
+        found = self.forecast(prepared, confidence)
+        bought = not fresh and is_stored(self.kind(prepared), self.identity, self._context)
         return replace(found, stored=bought)
 
     def price(
@@ -236,7 +248,7 @@ class Question:
         """Find the least ε, beside this δ, at which these columns (one number: every column) are this close. Free."""
         request = Request(within=within, delta=delta, confidence=confidence, weights=weights)
         self._require_delta(Price(1, request.delta))
-        return float(self._least_price(request))
+        return float(self.least_price(request))
 
     def release(
         self,
@@ -262,16 +274,17 @@ class Question:
         call = Call(fresh, request_id, seconds, progress)
         prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights))
         return released(
-            self._kind(prepared),
+            self.kind(prepared),
             prepared.price,
-            lambda found: self._answer(found, confidence, joint),
+            lambda found: self.answered(found, confidence, joint),
             question=self.text,
             plan=self.identity,
             here=self._context,
             call=call,
         )
 
-    def _kind(self, prepared: Prepared) -> Kind[Measured]:
+    def kind(self, prepared: Prepared) -> Kind[Measured]:
+        """Say what is read and drawn for it."""
         if self.found:
             reading = FoundTotals(prepared.bounded, self.found, self.groups)
             return FoundGroups(prepared, self.shared.made, reading, self._context.version)
@@ -294,7 +307,8 @@ class Question:
         shown = " ".join(self.text.split())
         return f"<Question {shorten(shown, 100)}: .explain() .error() .price() .limit() are free, .release() asks>"
 
-    def _answer(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
+    def answered(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
+        """Show what was drawn for it."""
         measured = found.value
         rows = answer_rows(self.query.finish.sets, measured.keys.groups, len(self.query.plan.keys))
         estimates = estimating(measured, confidence, rows)
@@ -312,7 +326,7 @@ class Question:
     def _prepared(self, request: Request) -> Prepared:
         """Prepare the release at the price that is named, or at the least that is accurate enough."""
         if request.within is not None:
-            return self._at(Price(self._least_price(request), request.delta), request)
+            return self._at(Price(self.least_price(request), request.delta), request)
         return self._at(request.price, request)
 
     def _require_delta(self, price: Price) -> None:
@@ -353,7 +367,8 @@ class Question:
             for place in range(len(self.shared.made))
         )
 
-    def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
+    def forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
+        """Say how wrong what is prepared will be."""
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
         widths, said = self._widths(prepared, confidence), self.warnings
         if prepared.selection is not None:
@@ -367,9 +382,11 @@ class Question:
         shared = self.shared.made
         return half_widths(self.query, prepared, shared, self.groups, self._most_groups, confidence, size)
 
-    def _least_price(self, request: Request) -> Fraction:
+    def least_price(self, request: Request, priced: Callable[[Fraction], Price] | None = None) -> Fraction:
+        """Find the least ε, or the least amount of another price, at which the request is met."""
         within, confidence = request.within, request.confidence
-        known = self._widths(self._at(Price(1, request.delta), request), confidence)
+        at = priced or (lambda epsilon: Price(epsilon, request.delta))
+        known = self._widths(self._at(at(Fraction(1)), request), confidence)
         wanted: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
         if not wanted:
             raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
@@ -391,7 +408,7 @@ class Question:
                 )
 
         def enough(epsilon: Fraction) -> bool:
-            found = self._widths(self._at(Price(epsilon, request.delta), request), confidence)
+            found = self._widths(self._at(at(epsilon), request), confidence)
             return all(isinstance(width := found[name], float) and width <= goal for name, goal in goals.items())
 
         return rounded_up(least(enough, "within", Fraction(1, 2**20)))

@@ -206,7 +206,7 @@ class Answer:
         )
 
     def __repr__(self) -> str:
-        return "\n".join([_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
+        return "\n".join([as_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(printable(name))}</th>" for name in self.columns)
@@ -354,7 +354,7 @@ def _written(value: Any, is_key: bool) -> Any:
     return key(value) if is_key or not isinstance(value, (int, float)) else value
 
 
-def _table(made: Answer) -> str:
+def as_table(made: Answer) -> str:
     """Print the rows in aligned columns, each number with ± its half-width."""
     lines = [[printable(name) for name in made.columns], *made.cells(_SHOWN)]
     numeric = [name in made.intervals for name in made.columns]
