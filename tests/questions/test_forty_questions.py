@@ -16,8 +16,6 @@ ASKED = questions()
 REFUSED = {
     21: "aggregate",
     22: "aggregate",
-    23: "aggregate",
-    24: "aggregate",
     25: "distinct",
     38: "aggregate",
     40: "noisy-key",
