@@ -105,7 +105,7 @@ def _toml(value: Value) -> str:
 
 @dataclass(frozen=True)
 class _Draw(OneReading[Bounds]):
-    """Bounds are released as a search among the steps of a ladder."""
+    """A range is released as a search among the steps of a ladder."""
 
     search: StepSearch
     groups: tuple[GroupKey, ...]
@@ -186,8 +186,8 @@ class BoundsSearch:
         return Explanation(self.text, str(Price(epsilon)), operators, reason, ())
 
     def error(self, epsilon: Number, confidence: Number = "0.95") -> int:
-        """With this confidence no step that holds so many values is outside the range, but for the share that may be
-        left out. Free.
+        """Say how many values a step holds that is inside the range, with this confidence, unless it is part of the
+        share that may be left out. Free.
         """
         return self._draw(epsilon).search.error(confidence)
 

@@ -74,6 +74,19 @@ class Question:
         """Tell whether it is answered without a price: what is measured never is."""
         return False
 
+    @cached_property
+    def alike(self) -> tuple[Any, ...] | None:
+        """Give what is equal for questions that are as wrong at any price, whatever rows they count; None for one that
+        stands by itself.
+        """
+        if self.query.plan.keys or self.others or self.query.outer or self.found:
+            return None
+        asked = tuple(map(type, self.query.plan.measures))
+        scaled = [
+            (each.strategy, [(one.sensitivity, one.unit_value) for one in each.measures]) for each in self.options
+        ]
+        return self.query.finish, asked, repr(scaled), self.table.every_row
+
     def is_of(self, context: Context) -> bool:
         """Tell whether it was put to the curator of this context, or to the same one under an analyst's name."""
         return self._context.engine is context.engine

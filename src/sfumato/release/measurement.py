@@ -6,6 +6,7 @@ beside them.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -15,7 +16,6 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
-from sfumato.ledger.charged import gathered
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
@@ -130,10 +130,11 @@ class Batch:
         """List what is run, in order."""
         return tuple(each.mechanism for each in self.measurements)
 
-    @property
+    @cached_property
     def charged(self) -> tuple[Charged, ...]:
         """Say what is run with what sensitivity and how often, as the ledger keeps it: the plan of the batch."""
-        return gathered(Charged(each.mechanism, each.sensitivity) for each in self.measurements)
+        counted = Counter((each.mechanism, each.sensitivity) for each in self.measurements)
+        return tuple(Charged(mechanism, moved, times) for (mechanism, moved), times in counted.items())
 
     @cached_property
     def curve(self) -> Curve:
