@@ -18,7 +18,7 @@ from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta,
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Expression, Result, Windowed, columns
+from sfumato.plan.expressions import Expression, Result, Windowed, columns, noises
 from sfumato.plan.keys import conditions, groups, undeclared as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
@@ -32,7 +32,7 @@ from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answer_rows import answer_rows
 from sfumato.release.answers import Answer, answer
-from sfumato.release.finishing import finish
+from sfumato.release.finishing import finish, picks, simultaneous
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, rank_errors
@@ -290,7 +290,7 @@ class Question:
         of what quantiles cost buys two numbers around each, between which it lies with this confidence.
         """
         call = Call(fresh, request_id, seconds, progress)
-        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range))
+        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint))
         return released(
             self.kind(prepared),
             prepared.price,
@@ -359,14 +359,21 @@ class Question:
     def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)
         asked, family = Weighed(self.shared.made, self._weights(request)), request.mechanism
-        others = tuple(each.with_ranges(request.around) for each in self.others)
+        around = request.around(self._ranges(request.joint))
+        others = tuple(each.with_ranges(around) for each in self.others)
         if price.allows_gaussian:  # what the account would rather keep open has a say
             budget = self._context.account.budget
             return prepare(self.options, price, others=others, asked=asked, account=budget, family=family)
-        key = price, family, asked.weights, request.around
+        key = price, family, asked.weights, around
         if key not in self._pure:
             self._pure[key] = prepare(self.options, price, others=others, asked=asked, family=family)
         return self._pure[key]
+
+    def _ranges(self, joint: bool) -> int:
+        """Count the ranges that have to hold together for one range of the answer to hold."""
+        if joint or picks(self.query):
+            return max(1, simultaneous(self.query, self._most_groups))
+        return max(1, *(noises(each.expression) for each in self.query.finish.outputs))
 
     @cached_property
     def _pure(self) -> dict[tuple[Price, Family | None, tuple[Fraction, ...], Fraction | None], Prepared]:
