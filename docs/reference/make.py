@@ -58,6 +58,16 @@ AGGREGATES = (
     ("SUM(x)", "the sum; x has known bounds", "SELECT SUM(distance) FROM flights"),
     ("AVG(x)", "the mean; x has known bounds", "SELECT AVG(delay) FROM flights"),
     (
+        "VARIANCE(x), VAR_SAMP, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP",
+        "how x is spread, of a sample or of all ([how](../how-to/spread.md))",
+        "SELECT STDDEV(delay) FROM flights",
+    ),
+    (
+        "COVAR_SAMP(y, x), COVAR_POP, CORR, REGR_SLOPE, REGR_INTERCEPT, REGR_R2, REGR_COUNT, REGR_AVGX, REGR_AVGY",
+        "how y and x go together, over the rows where both are there",
+        "SELECT CORR(delay, distance) FROM flights",
+    ),
+    (
         "… FILTER (WHERE a)",
         "any of these, over the rows where a holds",
         "SELECT AVG(delay) FILTER (WHERE distance > 1000) FROM flights",
