@@ -785,6 +785,34 @@ def private_bounds() -> None:
     save(bars + dots, "private-bounds")
 
 
+def medians() -> None:
+    """Quantiles of the delay as one answer shows them, with ranges that were bought, over the exact ones."""
+    shares = [0.1, 0.25, 0.5, 0.75, 0.9]
+    with sf.open(sf.example()) as flights:
+        asked = flights.table("flights").agg(q=sf.quantiles("delay", shares)).limit(rows=20)
+        made = asked.release(epsilon=1, range="value")
+    delays = pd.read_parquet(sf.example().parent / "flights.parquet")["delay"].dropna().clip(-30, 180)
+    percent = np.arange(1, 100)
+    exact = rows(share=percent.tolist(), delay=np.quantile(delays, percent / 100).tolist())
+    ranges = [made.intervals[name][0] or (0.0, 0.0) for name in made.columns]
+    dots = rows(
+        share=[100 * each for each in shares],
+        delay=[float(each) for each in made.rows[0]],
+        low=[low for low, _ in ranges],
+        high=[high for _, high in ranges],
+    )
+    across = alt.X("share:Q", title="share of flights with less delay, in %", scale=alt.Scale(domain=[0, 100]))
+    up = alt.Y("delay:Q", title="minutes")
+    title = (
+        "Delays of flights: exact quantiles (line), five released at ε = 1, of 20 flights of a plane, and their ranges"
+    )
+    line = alt.Chart(exact, width=620, height=280, title=title).mark_line(color=INK[0], strokeWidth=2)
+    base = alt.Chart(dots)
+    spans = base.mark_rule(color=INK[1], strokeWidth=3, opacity=0.6).encode(x=across, y="low:Q", y2="high:Q")
+    points = base.mark_point(filled=True, size=70, color=INK[1], opacity=1).encode(x=across, y=up)
+    save(line.encode(x=across, y=up) + spans + points, "medians")
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -810,6 +838,7 @@ if __name__ == "__main__":
         private_bounds,
         workloads,
         spread,
+        medians,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

@@ -68,6 +68,21 @@ AGGREGATES = (
         "SELECT CORR(delay, distance) FROM flights",
     ),
     (
+        "MEDIAN(x), QUANTILE_CONT(x, 0.9), PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
+        "quantiles, by rank; x has known bounds; _DISC keeps the column's type ([how](../how-to/medians.md))",
+        "SELECT MEDIAN(delay), PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY delay) FROM flights",
+    ),
+    (
+        "QUANTILE_CONT(x, [0.25, 0.5, 0.75])",
+        "several at once, a column for each",
+        "SELECT QUANTILE_CONT(delay, [0.25, 0.5, 0.75]) AS q FROM flights",
+    ),
+    (
+        "MIN(x), MAX(x)",
+        "the ends, aimed at from within: at a rank that the price decides",
+        "SELECT MIN(distance), MAX(distance) FROM flights",
+    ),
+    (
         "… FILTER (WHERE a)",
         "any of these, over the rows where a holds",
         "SELECT AVG(delay) FILTER (WHERE distance > 1000) FROM flights",
@@ -184,7 +199,7 @@ CLAUSES = (
 REFUSED = (
     ("rows themselves", "SELECT * FROM flights", "star", "COUNT, SUM, AVG"),
     ("the id", "SELECT COUNT(*) FROM flights WHERE tailnum = 'N1'", "unit-column", "COUNT(DISTINCT id)"),
-    ("MIN, MAX, MEDIAN, …", "SELECT MAX(delay) FROM flights", "aggregate", "COUNT_IF(x > …)"),
+    ("lists of values", "SELECT LIST(delay) FROM flights", "aggregate", "quantiles, or counts by group"),
     ("windows in the answer", "SELECT SUM(delay) OVER () FROM flights", "window", "a subquery with the window"),
     (
         "windows over several units",

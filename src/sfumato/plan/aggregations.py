@@ -147,14 +147,14 @@ def median(of: str, *, where: str | None = None) -> Aggregation:
 
 def quantile(of: str, share: Number, *, where: str | None = None) -> Aggregation:
     """Ask for the value with this share of the rows below it, such as 0.9."""
-    return Aggregation("quantile", of, where, _share(share))
+    return Aggregation("quantile", of, where, at=_share(share))
 
 
 def quantiles(of: str, shares: Sequence[Number], *, where: str | None = None) -> Aggregation:
     """Ask for several quantiles at once, for less than each on its own: a column for each, named by its share."""
     if isinstance(shares, str) or not isinstance(shares, Sequence) or not shares:
         raise InvalidParameter("shares", shares, "a list of shares, such as [0.25, 0.5, 0.75]")
-    return Aggregation("quantile", of, where, f"[{', '.join(map(_share, shares))}]")
+    return Aggregation("quantile", of, where, at=f"[{', '.join(map(_share, shares))}]")
 
 
 def minimum(of: str, *, where: str | None = None) -> Aggregation:
