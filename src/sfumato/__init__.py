@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import (
         AboveThreshold as AboveThreshold,
         Exponential as Exponential,
+        FrequentValues as FrequentValues,
         Gaussian as Gaussian,
         KeyThreshold as KeyThreshold,
         Laplace as Laplace,
@@ -97,7 +98,9 @@ if TYPE_CHECKING:
         count as count,
         count_distinct as count_distinct,
         mean as mean,
+        mode as mode,
         sum as sum,
+        top_k as top_k,
     )
     from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
@@ -123,6 +126,7 @@ __all__ = [
     "Explanation",
     "Exponential",
     "Forecast",
+    "FrequentValues",
     "Gaussian",
     "Guarantee",
     "InvalidParameter",
@@ -182,11 +186,13 @@ __all__ = [
     "games",
     "loads",
     "mean",
+    "mode",
     "odometer",
     "open",
     "reading",
     "sum",
     "theorems",
+    "top_k",
 ]
 
 # fmt: off
@@ -195,10 +201,10 @@ _LATER = {
     "sfumato.data": ("example",),
     "sfumato.ledger": ("Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (
-        "AboveThreshold", "Exponential", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax", "OptimalLocalHashing",
-        "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
+        "AboveThreshold", "Exponential", "FrequentValues", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax",
+        "OptimalLocalHashing", "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
     ),
-    "sfumato.plan.aggregations": ("Aggregation", "count", "count_distinct", "mean", "sum"),
+    "sfumato.plan.aggregations": ("Aggregation", "count", "count_distinct", "mean", "mode", "sum", "top_k"),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
     "sfumato.release.answers": ("Answer",),

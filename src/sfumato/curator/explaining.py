@@ -130,7 +130,7 @@ def explain(
         operators += _subtotals(scaled, mechanism, rows, confidence, together)
     for part, measurements in zip(prepared.others, prepared.measured[1:], strict=True):
         what, effect = part.words(measurements, confidence)
-        operators.append(Operator("choice", what, f"{effect}, for {price}"))
+        operators.append(Operator("noise" if part.noisy else "choice", what, f"{effect}, for {price}"))
     first, *others = names(query)
     operators.append(_finish(query.finish, first))
     operators += [_outer(each, meant) for each, meant in zip(query.outer, others, strict=True)]

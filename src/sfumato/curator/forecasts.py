@@ -46,6 +46,8 @@ class Forecast:
     """What the answer may miss because nobody declared it."""
     stored: bool = False
     """Whether an answer that is as good was bought before: it is free, whatever is left."""
+    chosen: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
+    """For a column of values that are chosen, how good a choice is, in words: it has no half-width."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -53,6 +55,9 @@ class Forecast:
         if not isinstance(self.columns, Mapping):
             raise InvalidParameter("columns", self.columns, "half-widths by column")
         object.__setattr__(self, "columns", {name: _width(each, name) for name, each in self.columns.items()})
+        if not isinstance(self.chosen, Mapping) or set(map(type, self.chosen.values())) - {str}:
+            raise InvalidParameter("chosen", self.chosen, "sentences by column")
+        object.__setattr__(self, "chosen", dict(self.chosen))
 
     def __getitem__(self, name: str) -> Width:
         return self.columns[name]
@@ -67,8 +72,9 @@ class Forecast:
         return codec.loads_as(cls, source)
 
     def parts(self) -> list[str]:
-        """Write each column with its half-width, as text."""
-        return [f"{name} {shown(width)}" for name, width in self.columns.items()]
+        """Write each column with its half-width, or how good a choice is, as text."""
+        widths = [f"{name} {shown(width)}" for name, width in self.columns.items()]
+        return [*widths, *(f"{name}: {said}" for name, said in self.chosen.items())]
 
     def __str__(self) -> str:
         parts = self.parts()

@@ -253,7 +253,7 @@ def _check_subtotals(select: exp.Select, building: _Building) -> None:
         raise refuse(
             select.args["group"],
             "subtotals-of-ranks",
-            "a subtotal is made from its groups, and the median of several groups is not made from theirs",
+            "a subtotal is made from its groups: medians, different values and most frequent ones are not",
             "ask one question for each grouping",
         )
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -107,6 +107,14 @@ class Part(Protocol):
 class OtherPart(Part, Protocol):
     """This is measured beside totals."""
 
+    noisy: ClassVar[bool]
+    """Whether numbers get noise: else something is chosen."""
+
+    @property
+    def cells(self) -> int:
+        """Count the numbers of a group that are held while it is measured."""
+        ...
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         """Say what is drawn, and how good it is."""
         ...
@@ -160,6 +168,11 @@ class ChosenRanks:
 
     bounded: Bounded
     asked: tuple[Quantile, ...]
+    noisy: ClassVar[bool] = False
+
+    @property
+    def cells(self) -> int:
+        return len(self.asked)
 
     @property
     def shares(self) -> int:

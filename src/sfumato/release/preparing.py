@@ -85,7 +85,14 @@ class Prepared:
     @property
     def pure(self) -> bool:
         """Tell whether an ε alone bounds what its noise leaks: a choice of groups needs a δ beside it."""
-        return all(each.pure for each in self.mechanisms)
+        return all(each.pure for _, each in self.noises)
+
+    @property
+    def noises(self) -> tuple[tuple[Fraction, Additive], ...]:
+        """Give every noise that is added, to totals and to what is measured beside them, with what a step is worth."""
+        totals = [(each.unit_value, noise) for each, noise in zip(self.bounded.noised, self.mechanisms, strict=True)]
+        others = [(Fraction(1), each.mechanism) for part in self.measured[1:] for each in part]
+        return (*totals, *(each for each in others if isinstance(each[1], Additive)))
 
     def half_widths(self, confidence: Number = "0.95", together: int = 1) -> tuple[Fraction, ...]:
         """Give the half-width of each total's noise, in the measure's own terms."""
@@ -114,7 +121,7 @@ def prepare(
     if family is not None and not family.pure and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
     wanted = [family] if family is not None else _families(price, account)
-    if not options[0].noised:  # nothing gets noise
+    if not options[0].noised and not any(each.noisy for each in others):  # nothing gets noise
         wanted = [*FAMILIES[:1]]
     best = [_best(options, others, price, each) for each in wanted if _suited(options, each)]
     if not best:
@@ -157,7 +164,7 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
     if laplace is None or account is None or "pure" not in account.remaining or not account.affords(laplace.curve):
         return gaussian
     affordable = account.affords(gaussian.curve)
-    gain = math.exp((_noise(laplace) - _noise(gaussian)) / len(gaussian.mechanisms))
+    gain = math.exp((_noise(laplace) - _noise(gaussian)) / len(gaussian.noises))
     if affordable and gain >= 2:
         return gaussian
     why = f"Gaussian noise would have {1 / gain:.2g} times the error but close the account's pure currency"
@@ -171,6 +178,9 @@ def _best(options: Sequence[Bounded], others: tuple[OtherPart, ...], price: Pric
     suited = _suited(options, family)
     chosen = min(suited, key=lambda each: round(_reach(each, family), 9))  # the first, and cheapest, among equals
     worse = [each.strategy.value for each in suited if each is not chosen]
+    if not chosen.measures and others:
+        chosen_by = others[0].bounded.strategy.value
+        return _calibrated(NoisyTotals(chosen), others, price, family, f"{chosen_by}, the only way")
     reason = f"{chosen.strategy.value}, " + (
         f"for the least noise: {' and '.join(worse)} would need as much or more" if worse else "the only way"
     )
@@ -184,7 +194,8 @@ def _reach(bounded: Bounded, family: Family) -> float:
 
 def _noise(prepared: Prepared) -> float:
     """Give the sum of the logarithms of all half-widths: what families of noise are compared by."""
-    return sum(math.log(float(max(each, Fraction(1, 10**9)))) for each in prepared.half_widths())
+    widths = [noise.error() * unit_value for unit_value, noise in prepared.noises]
+    return sum(math.log(float(max(each, Fraction(1, 10**9)))) for each in widths)
 
 
 def _calibrated(
