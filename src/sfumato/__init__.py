@@ -202,7 +202,8 @@ _LATER = {
     "sfumato.ledger": ("Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (
         "AboveThreshold", "Exponential", "FrequentValues", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax",
-        "OptimalLocalHashing", "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
+        "OptimalLocalHashing", "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK",
+        "best_selection",
     ),
     "sfumato.plan.aggregations": ("Aggregation", "count", "count_distinct", "mean", "mode", "sum", "top_k"),
     "sfumato.plan.limits": ("Strategy",),

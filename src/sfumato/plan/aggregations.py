@@ -51,11 +51,8 @@ class Aggregation:
         return filled(read(written if self.where is None else f"{written} FILTER (WHERE w)"), arguments)
 
     def __str__(self) -> str:
-        told = [
-            self.of,
-            None if self.k is None else f"k={self.k}",
-            None if self.where is None else f"where {self.where}",
-        ]
+        further = {"k=": self.k, "where ": self.where}
+        told = [self.of, *(f"{name}{value}" for name, value in further.items() if value is not None)]
         return f"{self.name}({', '.join(each for each in told if each is not None)})"
 
 
