@@ -18,7 +18,6 @@ REFUSED = {
     22: "aggregate",
     23: "aggregate",
     24: "aggregate",
-    25: "distinct",
     38: "aggregate",
     40: "noisy-key",
 }

@@ -217,10 +217,11 @@ def test_the_pairs_that_are_kept_of_a_unit_do_not_depend_on_others() -> None:
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_a_unit_of_several_rows_is_charged_for_all_of_them(relation: str) -> None:
     """Rows beside public ones: a unit of one row has as many as there are matches."""
-    table = Table("t", pa.table({"who": [1], "town": ["a"]}), {"town": {"values": ["a", "b"]}}, id="who", max_rows=1)
+    table = Table("t", pa.table({"town": ["a"]}), {"town": {"values": ["a", "b"]}}, id="row")
     public = Table("places", pa.table({"town": ["a", "a", "a"], "kind": ["x", "y", "z"]}), public=True)
     budget = Budget(10, "1e-6", neighbours=relation)
-    policy = Policy(PrivacyUnit("person"), budget, {"t": table, "places": public}, size=1)
+    unit = PrivacyUnit("person", every_row=True)
+    policy = Policy(unit, budget, {"t": table, "places": public}, size=1)
     engine = DuckDB(policy)
     text = "SELECT COUNT(DISTINCT kind) AS d, MODE(kind) AS m FROM t JOIN places USING (town)"
     asked = question(engine, policy, text)
