@@ -18,6 +18,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.readings import Reading
+from sfumato.plan.value_readings import Differences, Frequencies
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.release.value_parts import ChosenValues, DifferentCounts
@@ -228,6 +229,10 @@ def test_a_unit_of_several_rows_is_charged_for_all_of_them(relation: str) -> Non
     different, frequent = asked.others
     assert different.bounded.measures[0].added.total == 3
     assert frequent.bounded.measures[0].added.total == 3
+    assert isinstance(different, DifferentCounts)
+    assert isinstance(frequent, ChosenValues)
+    assert Differences(different.reading(())).sensitivity.linf == 3
+    assert Frequencies(frequent.reading(())).in_all == 3
     assert engine.read(different.reading(asked.groups), 1).tolist() == [[3]]
     assert engine.read(frequent.reading(asked.groups), 1).sum() == 3
     engine.close()
