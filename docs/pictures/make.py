@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import sys
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -532,6 +533,50 @@ def periods() -> None:
     save(alt.hconcat(left, right), "periods")
 
 
+def growing_tables() -> None:
+    """What questions over one or several months have spent of the account of each."""
+    days = [dt.date(2024, 1, 1) + dt.timedelta(n) for n in range(180)]
+    visits = pd.DataFrame({"patient": [n % 10 for n in range(180)], "day": days})
+    day = {"type": "date", "bounds": ("2024-01-01", "2024-06-30")}
+    table = sf.Table("visits", visits, {"day": day}, id="patient", max_rows=4)
+    unit = sf.PrivacyUnit("patient", period="month", period_column="day")
+    policy = sf.Policy(unit, sf.Budget(1), {"visits": table}, per="month")
+    asked = {
+        "March": ("2024-03-01", "2024-03-31", 0.5),
+        "March to May": ("2024-03-01", "2024-05-31", 0.25),
+        "January to June": ("2024-01-01", "2024-06-30", 0.2),
+        "June": ("2024-06-01", "2024-06-30", 0.6),
+    }
+    months = [f"2024-0{month}" for month in range(1, 7)]
+    data = []
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/months.ledger") as clinic:
+        before = dict.fromkeys(months, 1.0)
+        for name, (first, last, epsilon) in asked.items():
+            text = f"SELECT COUNT(*) AS n FROM visits WHERE day BETWEEN DATE '{first}' AND DATE '{last}'"
+            clinic.sql(text).release(epsilon=epsilon)
+            left = {month: float(clinic.standing()[month].left["pure"]) for month in months}
+            data += [{"month": month, "ε": before[month] - left[month], "what": name} for month in months]
+            before = left
+        data += [{"month": month, "ε": before[month], "what": "left"} for month in months]
+    order = [*asked, "left"]
+    for each in data:
+        each["order"] = order.index(each["what"])
+    title = "What four questions spent of each month"
+    bars = (
+        alt.Chart(alt.Data(values=data), width=520, height=220, title=title)
+        .mark_bar()
+        .encode(
+            x=alt.X("month:N", title="account", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("ε:Q", scale=alt.Scale(domain=[0, 1])),
+            color=alt.Color(
+                "what:N", sort=order, title="asked about", scale=alt.Scale(domain=order, range=[*INK, "#e4e4e0"])
+            ),
+            order="order:O",
+        )
+    )
+    save(bars, "growing-tables")
+
+
 def builder() -> None:
     """An answer to a question that was put together in Python, as ``Answer.plot`` draws it."""
     with sf.open(sf.example()) as flights:
@@ -569,6 +614,150 @@ def degrees() -> None:
     save(bars + ranges + dots, "degrees")
 
 
+def sessions() -> None:
+    """How far from the threshold every answer is right, by the number of questions: in a session, and one by one."""
+    counts = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
+    named = {
+        f"session, up to {c} above": [sf.AboveThreshold(1, 0, c, monotone=True).error(k) for k in counts]
+        for c in (1, 5)
+    }
+    named["every count bought by itself"] = [float(sf.Laplace(k).error("0.95", k)) for k in counts]
+    flat = [(count, far, name) for name, each in named.items() for count, far in zip(counts, each, strict=True)]
+    questions, distances, names = zip(*flat, strict=True)
+    data = rows(questions=list(questions), distance=list(distances), asked=list(names))
+    title = "Every answer is right about counts further than this from the threshold (ε = 1 in all, 95 %)"
+    chart = (
+        alt.Chart(data, width=560, height=260, title=title)
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("questions:Q", scale=alt.Scale(type="log"), title="questions"),
+            y=alt.Y("distance:Q", scale=alt.Scale(type="log"), title="distance from the threshold"),
+            color=alt.Color("asked:N", sort=list(named), scale=alt.Scale(range=list(INK[:3])), title=None),
+        )
+    )
+    save(chart, "sessions")
+
+
+def workloads() -> None:
+    """The ε of many counts, each as accurate as at ε = 0.01 by itself: one by one, and together at δ = 1e-6."""
+    counts = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+    sigma = Fraction(sf.Laplace(100).error("0.95")) / Fraction("1.96")
+    gaussian = sf.Gaussian(sigma).curve()
+    named = {
+        "one by one": [count / 100 for count in counts],
+        "together, at δ = 1e-6": [sf.compose([(gaussian, count)]).epsilon(1e-6) for count in counts],
+    }
+    flat = [(count, epsilon, name) for name, each in named.items() for count, epsilon in zip(counts, each, strict=True)]
+    questions, epsilons, names = zip(*flat, strict=True)
+    data = rows(questions=list(questions), epsilon=list(epsilons), asked=list(names))
+    chart = (
+        alt.Chart(data, width=560, height=260, title="What many counts cost, each within ±300 (95 %)")
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("questions:Q", scale=alt.Scale(type="log"), title="counts"),
+            y=alt.Y("epsilon:Q", scale=alt.Scale(type="log"), title="ε"),
+            color=alt.Color("asked:N", sort=list(named), scale=alt.Scale(range=[INK[1], INK[0]]), title=None),
+        )
+    )
+    save(chart, "workloads")
+
+
+def running() -> None:
+    """The error of each day's running count by factorisation, and a year of visits with its band."""
+    from sfumato.mechanisms.factorisations import Factorisation
+
+    made = {
+        "binary tree, by least squares": Factorisation("tree", 365, 10, 2),
+        "square root, equal columns": Factorisation("square root", 365, 10),
+        "ours: optimal": Factorisation("optimised", 365, 10),
+    }
+    levels = 10
+    days = range(1, 366)
+    errors = {"binary tree, by its blocks": [math.sqrt(levels * day.bit_count()) for day in days]}
+    for name, each in made.items():
+        moved = math.sqrt((each.weights.astype(float) ** 2).sum(axis=0).max())
+        errors[name] = (each.lengths * moved).tolist()
+    data = [
+        {"day": day, "error": e, "by": name}
+        for name, found in errors.items()
+        for day, e in zip(days, found, strict=True)
+    ]
+    left = (
+        alt.Chart(alt.Data(values=data), width=380, height=280, title="Error of each day at one price, 365 days")
+        .mark_line(strokeWidth=1.8)
+        .encode(
+            x=alt.X("day:Q", scale=alt.Scale(domain=[1, 365]), title="day"),
+            y=alt.Y("error:Q", title="standard error, in noises of a single count"),
+            color=alt.Color(
+                "by:N", scale=alt.Scale(range=[INK[3], INK[2], INK[0], INK[1]]), sort=list(errors), title=None
+            ).legend(orient="bottom", columns=2),
+        )
+    )
+    save(left | _year(), "running-counts")
+
+
+def _year() -> alt.LayerChart:
+    """A year of visits, fewer on Sundays and more in winter, as an answer shows it."""
+    first = dt.date(2024, 1, 1)
+    each = [round(40 + 15 * math.cos(day / 58) - 25 * (day % 7 == 6)) for day in range(366)]
+    day = [first + dt.timedelta(days=at) for at, count in enumerate(each) for _ in range(count)]
+    visits = pd.DataFrame({"patient": [number % 4_000 for number in range(len(day))], "day": day})
+    columns = {"day": {"type": "date", "bounds": ["2024-01-01", "2024-12-31"]}}
+    table = sf.Table("visits", visits, columns, id="patient", max_rows=4, max_rows_per_group=1)
+    policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(5, "1e-6"), {"visits": table})
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/clinic.ledger") as clinic:
+        found = clinic.running("SELECT day, COUNT(*) AS visits FROM visits GROUP BY day").release(rho="0.005")
+    data = rows(
+        day=[str(row[0]) for row in found.rows],
+        noisy=[row[1] for row in found.rows],
+        low=[low for low, _ in found.intervals["visits"]],  # type: ignore[misc]
+        high=[high for _, high in found.intervals["visits"]],  # type: ignore[misc]
+        exact=np.cumsum(each).tolist(),
+    )
+    base = alt.Chart(data, width=380, height=280, title="Visits so far, at ρ = 0.005: exact (line), answered (band)")
+    across = alt.X("day:T", title=None)
+    band = base.mark_area(color=INK[1], opacity=0.35, clip=True).encode(
+        x=across, y=alt.Y("low:Q", title="visits so far", scale=alt.Scale(domainMin=0)), y2="high:Q"
+    )
+    return band + base.mark_line(color=INK[0], strokeWidth=1.2).encode(x=across, y="exact:Q")
+
+
+def private_bounds() -> None:
+    """What a visit cost, on the steps of the ladder: exactly, as counted with noise, and the range that is chosen."""
+    cost = np.random.default_rng(5).lognormal(3, 1, 1000)
+    table = sf.Table(
+        "visits", pd.DataFrame({"who": range(1000), "cost": cost}), {"cost": {"type": "real"}}, id="who", max_rows=1
+    )
+    policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(5), {"visits": table})
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/clinic.ledger") as clinic:
+        ask = clinic.bounds("visits", "cost")
+        found, ladder = ask.release(epsilon="0.1"), ask.ladder
+    ends = [ladder.ends((place, place)) for place in range(len(ladder))]
+    shown = [place for place, (low, high) in enumerate(ends) if low > 0 and 0.001 < high <= 100_000]
+    names = [f"to {float(ends[place][1]):,g}" for place in shown]
+    data = rows(
+        step=names,
+        noisy=[found.steps.counts[place] for place in shown],
+        exact=[int(((cost > float(ends[place][0])) & (cost <= float(ends[place][1]))).sum()) for place in shown],
+        chosen=[found.steps.first <= place <= found.steps.last for place in shown],
+    )
+    low, high = (f"{float(each):g}" for each in found.ends)
+    title = (
+        f"1,000 patients by the cost of a visit: exact (bars), and counted at ε = 0.1 (dots); found: {low} to {high}"
+    )
+    base = alt.Chart(data, width=640, height=240, title=title).encode(
+        x=alt.X("step:O", sort=names, title="steps of the ladder", axis=alt.Axis(labelAngle=-50))
+    )
+    bars = base.mark_bar(color=INK[0], opacity=0.45).encode(y=alt.Y("exact:Q", title="patients"))
+    colours = alt.Color(
+        "chosen:N",
+        scale=alt.Scale(domain=[True, False], range=[INK[1], "#b0b0b0"]),
+        legend=alt.Legend(title=None, labelExpr="datum.label == 'true' ? 'inside the range' : 'outside'"),
+    )
+    dots = base.mark_point(filled=True, size=60).encode(y="noisy:Q", color=colours)
+    save(bars + dots, "private-bounds")
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -586,8 +775,13 @@ if __name__ == "__main__":
         per_person,
         joins,
         periods,
+        growing_tables,
         builder,
         degrees,
+        sessions,
+        running,
+        private_bounds,
+        workloads,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

@@ -12,6 +12,7 @@
     ├── EntropyStuck                the operating system gave the same random key twice
     ├── AnswerPending               a question that waited too long for an equal one
     ├── SessionClosed               a question to a session that has said its last
+    ├── SessionInterrupted          a question of a session that was stopped before its answer was written down
     ├── Overspent                   a charge the account cannot afford
     ├── AccountDiffers              an account opened again under other terms than it was opened with
     ├── AlreadyAnswered             a second answer to one charge
@@ -65,6 +66,13 @@ class SfumatoError(Exception):
         self.rule = rule
         self.place = place
         self.fix = fix
+
+    def inside(self, whole: str) -> SfumatoError:
+        """Give the same refusal, with the place that it has in a larger whole."""
+        place = f"{whole}: {self.place}"
+        return _rebuilt(
+            type(self), f"{self.rule}\n  place: {place}\n  fix:   {self.fix}", {**vars(self), "place": place}
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors travel between processes whatever their constructor takes."""
@@ -242,6 +250,23 @@ class SessionClosed(SfumatoError):
         self.positives = positives
 
 
+class SessionInterrupted(SfumatoError):
+    """A question of a session was stopped: by a time limit, an interruption or a failure below.
+
+    Its text is the same whatever happened, because what happened may depend on private rows.
+    """
+
+    code = "session-interrupted"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            "this question of the session was stopped before its answer was written down; no more was charged",
+            place=f"line {number} of the ledger",
+            fix='ask again while the session is open: what it has left tells whether an "above" was used up',
+        )
+        self.number = number
+
+
 class Overspent(SfumatoError):
     """A charge does not fit what is left: requested, remaining, difference per currency.
 
@@ -383,6 +408,7 @@ OUTCOMES: Mapping[str, Outcome] = {
     "source-changed": Outcome(1, 409),
     "source-taken": Outcome(1, 409),
     "session-closed": Outcome(1, 409),
+    "session-interrupted": Outcome(75, 503),
     "account-differs": Outcome(1, 409),
     "already-answered": Outcome(1, 409),
     "request-differs": Outcome(1, 409),

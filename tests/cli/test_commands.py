@@ -33,6 +33,9 @@ COMMANDS = [
     ["ledger"],
     ["auction"],
     ["degrees"],
+    ["above"],
+    ["bounds"],
+    ["limits"],
 ]
 COMMANDS += [["ledger", verb] for verb in ("verify", "export", "backup")]
 

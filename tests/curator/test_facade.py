@@ -155,6 +155,11 @@ def test_no_public_attribute_leads_to_the_engine_or_to_exact_totals(flights: sf.
     answer = question.release(epsilon="0.5")
     view = flights.table("flights").where("delay > 5")
     built = view.group_by("origin").agg(n=sf.count())
+    proposed = flights.above(5000)
+    session = proposed.release("0.5")
+    session.ask("SELECT COUNT(*) FROM flights")
+    for each in (proposed, session, *session.answers):
+        assert _handed_out(each) == []
     for each in (flights, flights.as_analyst("ana"), question, answer, auction, view, view.group_by("origin"), built):
         assert _handed_out(each) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self, cast
@@ -12,16 +12,18 @@ from typing import Any, Self, cast
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
-from sfumato.curator.forecasts import Forecast, Width, half_widths
+from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths
+from sfumato.curator.period_spending import by_period, charged
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Column, Expression, Result
+from sfumato.plan.expressions import Column, Expression, Result, Windowed, columns, noises
 from sfumato.plan.keys import conditions, groups, undeclared as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Reads
 from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings import FoundTotals
 from sfumato.plan.sharing import Shared, shared
 from sfumato.plan.value_measures import DistinctValues
@@ -33,17 +35,18 @@ from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answer_rows import answer_rows
 from sfumato.release.answers import Answer, answer
-from sfumato.release.finishing import finish
+from sfumato.release.finishing import finish, picks, simultaneous
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
-from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, estimating
+from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, rank_errors
 from sfumato.release.other_parts import other_part
 from sfumato.release.parts import Family, OtherPart
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Kind, Progress, Released, limited
-from sfumato.release.requests import Request, Within
+from sfumato.release.requests import Request, Weights, Within
+from sfumato.release.shares import Weighed
 
 _SMALL_DELTA = Fraction(1, 10**9)
 """Of a price that nobody named, where one needs a δ."""
@@ -59,6 +62,12 @@ class Question:
     limits: Limits
     strategy: Strategy | None = None
 
+    def __post_init__(self) -> None:
+        if self._context.policy.per is not None and (self.query.plan.measures or self.found):
+            query, context = by_period(self.query, self._context)
+            object.__setattr__(self, "query", query)
+            object.__setattr__(self, "_context", context)
+
     @property
     def table(self) -> Table:
         return self._context.policy.tables[self.query.plan.table]
@@ -67,6 +76,23 @@ class Question:
     def free(self) -> bool:
         """Tell whether it is answered without a price: what is measured never is."""
         return False
+
+    @cached_property
+    def alike(self) -> tuple[Any, ...] | None:
+        """Give what is equal for questions that are as wrong at any price, whatever rows they count; None for one that
+        stands by itself.
+        """
+        if self.query.plan.keys or self.others or self.query.outer or self.found:
+            return None
+        asked = tuple(map(type, self.query.plan.measures))
+        scaled = [
+            (each.strategy, [(one.sensitivity, one.unit_value) for one in each.measures]) for each in self.options
+        ]
+        return self.query.finish, asked, repr(scaled), self.table.every_row
+
+    def is_of(self, context: Context) -> bool:
+        """Tell whether it was put to the curator of this context, or to the same one under an analyst's name."""
+        return self._context.engine is context.engine
 
     @cached_property
     def found(self) -> tuple[int, ...]:
@@ -139,7 +165,8 @@ class Question:
     def options(self) -> tuple[Bounded, ...]:
         """List the sound strategies to limit what one unit changes."""
         rows = len(self.groups) * max(1, len(self.query.finish.sets))
-        if rows * len(self.query.plan.measures) > MOST_NUMBERS:
+        measured = sum(len(part.measures) for part in self.shared.parts)
+        if rows * max(measured, len(self.query.plan.measures)) > MOST_NUMBERS:
             raise Unsupported(
                 "too-many-numbers",
                 f"an answer is made of at most {MOST_NUMBERS:,} noisy numbers",
@@ -151,12 +178,21 @@ class Question:
             require_short(self.query, self.found)
             found = (found_bounding(self.shared.parts[0].plan, self.limits),)
         else:
-            found = boundings(self.shared.parts[0].plan, self.limits, len(self.groups))
+            found = self._boundings()
         if self.strategy is not None:
             found = tuple(each for each in found if each.strategy is self.strategy)
             if not found:
                 raise InvalidParameter("strategy", self.strategy.value, "one that is sound for this question")
         return tuple(for_neighbours(each, self._context.policy.neighbours) for each in found)
+
+    def _boundings(self) -> tuple[Bounded, ...]:
+        """List the strategies for known groups. Where a number is made from several measures, each row has to weigh the
+        same in all of them: clipping would scale each measure's totals by itself.
+        """
+        found = boundings(self.shared.parts[0].plan, self.limits, len(self.groups))
+        if any(len(each.measures) > 1 for each in self.shared.made):
+            found = tuple(each for each in found if each.strategy.order is None)
+        return found
 
     def _require_no_subtotals(self) -> None:
         """Refuse totals over groups that are found: they would leave out what is not shown."""
@@ -198,17 +234,20 @@ class Question:
         within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
+        weights: Weights | None = None,
+        range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Explanation:
         """Explain operator by operator what happens and what it costs; at ε = 1 when no price is named. This is
         free.
         """
-        request = Request(epsilon, delta, rho, within, confidence, mechanism)
+        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range)
         if not request.named:
             request = replace(request, epsilon=1, delta=request.delta or _SMALL_DELTA if self.found else request.delta)
         prepared, policy = self._prepared(request), self._context.policy
         keys = (names(self.query, self.found), self._without_delta) if self.found else None
         found = explain(self.text, self.query, policy, self.groups, self._most_groups, prepared, confidence, keys)
-        return replace(found, warnings=self.warnings)
+        operators = (*found.operators, *charged(self._context))
+        return replace(found, operators=operators, warnings=self.warnings)
 
     def error(
         self,
@@ -219,23 +258,28 @@ class Question:
         within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
+        weights: Weights | None = None,
         fresh: bool = False,
+        range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Forecast:
         """Give the half-width of every number at this price, and say whether the account would accept it now. Free.
 
-        An answer that is as good and was bought before is said to be ``stored``, unless a ``fresh`` one is wanted.
+        Of quantiles it is in rows, between what is released and what it stands for. An answer that is as good and was
+        bought before is said to be ``stored``, unless a ``fresh`` one is wanted.
         """
-        request = Request(epsilon, delta, rho, within, confidence, mechanism)
+        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range)
         prepared = self._prepared(request)
-        found = self._forecast(prepared, confidence)
-        bought = not fresh and is_stored(self._kind(prepared), self.identity, self._context)
+        found = self.forecast(prepared, confidence)
+        bought = not fresh and is_stored(self.kind(prepared), self.identity, self._context)
         return replace(found, stored=bought)
 
-    def price(self, within: Within, *, delta: Number = 0, confidence: Number = "0.95") -> float:
+    def price(
+        self, within: Within, *, delta: Number = 0, confidence: Number = "0.95", weights: Weights | None = None
+    ) -> float:
         """Find the least ε, beside this δ, at which these columns (one number: every column) are this close. Free."""
-        request = Request(within=within, delta=delta, confidence=confidence)
+        request = Request(within=within, delta=delta, confidence=confidence, weights=weights)
         self._require_delta(Price(1, request.delta))
-        return float(self._least_price(request))
+        return float(self.least_price(request))
 
     def release(
         self,
@@ -246,29 +290,34 @@ class Question:
         within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
+        weights: Weights | None = None,
         fresh: bool = False,
         request_id: str | None = None,
         joint: bool = False,
         seconds: Number | None = None,
         progress: Progress | None = None,
+        range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read.
 
-        ``seconds`` and ``progress`` are the curator's unless they are given for this call.
+        ``weights`` say by column how much its error counts when the price is split: ``weights={"visits": 2}``.
+        ``seconds`` and ``progress`` are the curator's unless they are given for this call. With ``range="value"`` half
+        of what quantiles cost buys two numbers around each, between which it lies with this confidence.
         """
         call = Call(fresh, request_id, seconds, progress)
-        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism))
+        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint))
         return released(
-            self._kind(prepared),
+            self.kind(prepared),
             prepared.price,
-            lambda found: self._answer(found, confidence, joint),
+            lambda found: self.answered(found, confidence, joint),
             question=self.text,
             plan=self.identity,
             here=self._context,
             call=call,
         )
 
-    def _kind(self, prepared: Prepared) -> Kind[Measured]:
+    def kind(self, prepared: Prepared) -> Kind[Measured]:
+        """Say what is read and drawn for it."""
         if self.found:
             reading = FoundTotals(prepared.bounded, self.found, self.groups)
             return FoundGroups(prepared, self.shared.made, reading, self._context.version)
@@ -293,12 +342,14 @@ class Question:
         shown = " ".join(self.text.split())
         return f"<Question {shorten(shown, 100)}: .explain() .error() .price() .limit() are free, .release() asks>"
 
-    def _answer(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
+    def answered(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
+        """Show what was drawn for it."""
         measured = found.value
         rows = answer_rows(self.query.finish.sets, measured.keys.groups, len(self.query.plan.keys))
         estimates = estimating(measured, confidence, rows)
         made, rows = with_key_functions(self.query, rows, self._context.engine.values)
         finished = finish(made, rows, estimates, joint=joint)
+        ranks = by_column(self.query, rank_errors(measured, confidence))
         words = tuple(dict.fromkeys(scale.words() for scale in measured.scales))
         said = self.warnings
         if measured.selection is not None:
@@ -306,13 +357,13 @@ class Question:
             shown, together = len(measured.keys.groups), adds_up(self.query)
             said = (*said, *notes(measured.selection, shown, self._most_groups, together=together))
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
-        return answer(self.query, finished, paper, said)
+        return replace(answer(self.query, finished, paper, said), ranks=ranks)
 
     def _prepared(self, request: Request) -> Prepared:
         """Prepare the release at the price that is named, or at the least that is accurate enough."""
         if request.within is not None:
-            return self._at(Price(self._least_price(request), request.delta), request.mechanism)
-        return self._at(request.price, request.mechanism)
+            return self._at(Price(self.least_price(request), request.delta), request)
+        return self._at(request.price, request)
 
     def _require_delta(self, price: Price) -> None:
         if self.found:
@@ -322,27 +373,54 @@ class Question:
     def _without_delta(self) -> str:
         return without_delta(self.query, self.found, self._context.engine.catalog())
 
-    def _at(self, price: Price, mechanism: Family | None) -> Prepared:
+    def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)
+        asked, family = Weighed(self.shared.made, self._weights(request)), request.mechanism
+        around = request.around(self._ranges(request.joint))
+        others = tuple(each.with_ranges(around) for each in self.others)
         if price.allows_gaussian:  # what the account would rather keep open has a say
             budget = self._context.account.budget
-            return prepare(self.options, price, others=self.others, account=budget, family=mechanism)
-        if (price, mechanism) not in self._pure:
-            self._pure[price, mechanism] = prepare(self.options, price, others=self.others, family=mechanism)
-        return self._pure[price, mechanism]
+            return prepare(self.options, price, others=others, asked=asked, account=budget, family=family)
+        key = price, family, asked.weights, around
+        if key not in self._pure:
+            self._pure[key] = prepare(self.options, price, others=others, asked=asked, family=family)
+        return self._pure[key]
+
+    def _ranges(self, joint: bool) -> int:
+        """Count the ranges that have to hold together for one range of the answer to hold."""
+        if joint or picks(self.query):
+            return max(1, simultaneous(self.query, self._most_groups))
+        return max(1, *(noises(each.expression) for each in self.query.finish.outputs))
 
     @cached_property
-    def _pure(self) -> dict[tuple[Price, Family | None], Prepared]:
+    def _pure(self) -> dict[tuple[Price, Family | None, tuple[Fraction, ...], Fraction | None], Prepared]:
         """Keep releases prepared for pure prices: they are the same each time they are asked for."""
         return {}
 
-    def _forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
+    def _weights(self, request: Request) -> tuple[Fraction, ...]:
+        """Weigh everything that is asked as the heaviest column that is made from it."""
+        given = request.weights or {}
+        read = {each.name: _results(each.expression, self.query.finish) for each in self.query.finish.outputs}
+        named = [name for name, places in read.items() if places]
+        for name in given:
+            if name not in named:
+                raise InvalidParameter("weights", name, "by columns of noisy numbers: " + ", ".join(named))
+        weights = {name: exact(each, f"weights {name}", POSITIVE) for name, each in given.items()}
+        return tuple(
+            max([weights[name] for name in weights if place in read[name]], default=Fraction(1))
+            for place in range(len(self.shared.made))
+        )
+
+    def forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
+        """Say how wrong what is prepared will be."""
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
         widths, said = self._widths(prepared, confidence), self.warnings
         if prepared.selection is not None:
             said = (*said, *notes(prepared.selection, 1, self._most_groups + 1, together=adds_up(self.query)))
-        chosen = self._chosen(prepared, confidence, widths)
-        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, said, chosen=chosen)
+        ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared.made, confidence)))
+        said_of = self._chosen(prepared, confidence, widths)
+        level, price = exact(confidence, "confidence"), str(prepared.price)
+        return Forecast(widths, level, price, accepted, said, ranks=ranks, chosen=said_of)
 
     def _chosen(self, prepared: Prepared, confidence: Number, widths: Mapping[str, Width]) -> dict[str, str]:
         """Say of every column without a half-width how good what is chosen is."""
@@ -362,9 +440,11 @@ class Question:
         shared = self.shared.made
         return half_widths(self.query, prepared, shared, self.groups, self._most_groups, confidence, size)
 
-    def _least_price(self, request: Request) -> Fraction:
+    def least_price(self, request: Request, priced: Callable[[Fraction], Price] | None = None) -> Fraction:
+        """Find the least ε, or the least amount of another price, at which the request is met."""
         within, confidence = request.within, request.confidence
-        known = self._widths(self._at(Price(1, request.delta), request.mechanism), confidence)
+        at = priced or (lambda epsilon: Price(epsilon, request.delta))
+        known = self._widths(self._at(at(Fraction(1)), request), confidence)
         wanted: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
         if not known:
             raise _no_half_width(*(output.name for output in self.query.outputs))
@@ -390,7 +470,7 @@ class Question:
                 )
 
         def enough(epsilon: Fraction) -> bool:
-            found = self._widths(self._at(Price(epsilon, request.delta), request.mechanism), confidence)
+            found = self._widths(self._at(at(epsilon), request), confidence)
             return all(isinstance(width := found[name], float) and width <= goal for name, goal in goals.items())
 
         return rounded_up(least(enough, "within", Fraction(1, 2**20)))
@@ -400,3 +480,11 @@ def _no_half_width(*names: str) -> InvalidParameter:
     rule = "a column of noisy numbers: what is a key, or is chosen among values, has no half-width"
     fix = "give epsilon (--epsilon) and look at error() (--dry-run), which says how good a choice is"
     return InvalidParameter("within", ", ".join(names), rule, fix=fix)
+
+
+def _results(expression: Expression, finish: Finish) -> set[int]:
+    """List the places of what is asked that an expression over noisy rows reads, by itself or through a window."""
+    read = columns(expression)
+    over = [finish.windows[each.index].argument for each in read if isinstance(each, Windowed)]
+    inside = (_results(each, finish) for each in over if each is not None)
+    return {each.index for each in read if isinstance(each, Result)}.union(*inside)

@@ -27,6 +27,7 @@ from sfumato.engine.relational import (
     Aggregation,
     Apply,
     Constant,
+    Exists,
     Join,
     Named,
     Operation,
@@ -108,22 +109,23 @@ def marginals(reading: Marginals, key: int) -> Statement:
 
 
 def values(reading: ValueCounts, key: int) -> Statement:
-    """Count for every group and value how many of the rows that count have it: the value is one more key.
+    """Give every row that counts and has a value, as (key…, value): what arrives is put in order and counted there.
 
-    Limits are those of the groups themselves, so rows are ranked before they are told apart by their values.
+    Of units beyond a limit only the rows that are kept count; limits are those of the groups, whatever the values are.
     """
     bounded, relations = reading.bounded, RelationLowering(key)
-    rows = _rows(bounded, relations)
-    if bounded.strategy is not Strategy.WHOLE:
-        rows = _computed_once(bounded, rows, relations)
+    rows = _coded(bounded, _rows(bounded, relations))
     value, one = rows.values
-    by_value = replace(rows, keys=(*rows.keys, value), kinds=(*rows.kinds, Type.INTEGER), values=(one,))
-    if bounded.strategy is Strategy.WHOLE:
-        totals = _whole(by_value)
-    else:
-        heavy, ranked, kept = _ranking(bounded, rows, key)
-        totals = _corrected(bounded, by_value, (heavy,), _dropped(by_value, ranked, kept))
-    return _held(by_value, Statement((*relations.stages, *totals.stages), totals.result))
+    there = () if one in rows.ones else (apply(Operation.EQUAL, Reference(one), whole(1)),)
+    wanted = same((*rows.keys, value))
+    if bounded.strategy is Strategy.WHOLE or _never_beyond(bounded):
+        return Statement(tuple(relations.stages), Select(wanted, rows.select, where=there))
+    rows = _computed_once(bounded, rows, relations)
+    heavy, ranked, kept = _ranking(bounded, rows, key)
+    same_unit = apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "h"))
+    light = Select(wanted, rows.select, where=(*there, Exists(Named("h"), "h", same_unit, negated=True)))
+    both = Union((light, Select(wanted, ranked, where=(*there, kept))))
+    return Statement((*relations.stages, heavy), Select(wanted, both))
 
 
 def by_value(bounded: Bounded, value: Expression, key: int, *, once: bool = False) -> Statement:
@@ -425,6 +427,8 @@ class _Scaling:
     bound: int
     """The norm, rounded down."""
     squared: bool
+    box: tuple[int, int] | None
+    """The least and the most in one group, of a measure with one coordinate."""
 
     @classmethod
     def of(cls, bounded: Bounded, number: int) -> _Scaling:
@@ -435,10 +439,14 @@ class _Scaling:
         per_group, total = limits.rows_per_group, limits.total
         size, squared = measure.size << measure.bits, bounded.strategy is Strategy.CLIP_L2
         bound = math.isqrt(longest(per_group * size, total * size)) if squared else total * size
-        return cls(own, f"n{number}", measure.size * per_group, measure.bits, bound, squared)
+        box = None if measure.box is None else (measure.box[0] * per_group, measure.box[1] * per_group)
+        return cls(own, f"n{number}", measure.size * per_group, measure.bits, bound, squared, box)
 
     def capped(self) -> Columns:
-        """Scale a unit's totals in one group to at most what c rows may count."""
+        """Cut a unit's total in one group to what c rows may count; several totals are scaled together."""
+        if self.box is not None:
+            held = clamped(Reference(self.own[0]), *(whole(end) for end in self.box))
+            return ((self.own[0], apply(Operation.MULTIPLY, held, whole(1 << self.bits))),)
         size = self._size()
         fits = apply(Operation.AT_MOST, size, whole(self.most))
         cut = []
@@ -549,7 +557,7 @@ def _ranking(bounded: Bounded, rows: _Rows, key: int) -> tuple[tuple[str, Select
     then the rows in all; a limit that the others imply is not looked at.
     """
     limits = bounded.limits
-    per_unit = limits.groups if limits.groups < limits.rows else None
+    per_unit = limits.groups if rows.keys and limits.groups < limits.rows else None
     per_group = limits.rows_per_group if limits.rows_per_group < limits.rows else None
     in_all = limits.rows if limits.total == limits.rows else None
     light = min(each for each in (limits.rows, per_unit, per_group) if each is not None)

@@ -9,17 +9,34 @@ state, a time limit, a block left by an error that may depend on data, a process
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
 from sfumato.errors import InvalidParameter, Overspent, TabClosed
-from sfumato.ledger.entries import Entry, Line
+from sfumato.ledger.entries import BODY, Entry, Line, prose, widths, write_widths
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NOTHING, read_cost
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost, Curve
+from sfumato.privacy.numbers import Number
+
+
+@dataclass(frozen=True)
+class Settled:
+    """This is one answer of a tab that was charged whole: what it answers, and how accurate it is."""
+
+    entry: Entry
+    """It leaks nothing that was not charged when the tab was opened."""
+    body: str
+    accuracy: Mapping[str, Number]
+
+    def __post_init__(self) -> None:
+        if self.entry.curve.parts:
+            raise InvalidParameter("entry", self.entry.parts, "one that leaks nothing more")
+        prose(self.body, "body", BODY)
 
 
 class Tab:
@@ -68,6 +85,25 @@ class Tab:
 
         # The step only moves what is held to what is spent; a correction may have raised the totals meanwhile.
         return self._guarded.admitted(self.opening.account, columns["analyst"], NOTHING, write, Line.of)
+
+    def settle(self, answers: Sequence[Settled]) -> tuple[Line, ...]:
+        """Write down every answer to what was charged when the tab was opened, each as a step that costs nothing more,
+        and end the tab: all of it at once, or nothing. They may be shown once this has returned.
+        """
+        written = [(self._guarded.columns(each.entry), self._guarded.body(each.body), each) for each in answers]
+        with self._guarded.writing() as transaction:
+            found = []
+            for columns, body, each in written:
+                left = read_cost(self._open(transaction).left)
+                own = {**columns, "analyst": self.opening.analyst or ""}
+                account, tab = self.opening.account, self.number
+                step = transaction.append("step", account, own, cost=self._price(each.entry.curve), left=left, tab=tab)
+                copied = {name: own[name] for name in ("analyst", "plan", "data")}
+                detail = write_widths(widths(each.accuracy))
+                told: dict[str, str | int] = {**copied, **body, "about": step.number, "detail": detail}
+                found.append(transaction.append("answer", account, told))
+            end_tab(transaction, self._open(transaction), keep=False)
+        return tuple(map(Line.of, found))
 
     def stop(self) -> None:
         """End it between two steps and free what is unspent. A tab that has ended stays ended.

@@ -104,10 +104,7 @@ class Laplace:
         With several scales it is that of the largest. Rounding the values to a grid, half a step at most, is not
         noise and not in it.
         """
-        beta, b = _miss(confidence, k), float(max(self.sizes))
-        lift = math.log(2) - math.log1p(math.exp(-1 / b))
-        steps = max(0, math.ceil(b * (lift - math.log(beta)) * (1 + 1e-12)) - 1)
-        return steps * (self.grid or Fraction(1))
+        return laplace.half_width(max(self.sizes), _miss(confidence, k)) * (self.grid or Fraction(1))
 
     def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
         """Find the half-width for k sums of so many noises each, which may share noises (``noise_sums``; a union

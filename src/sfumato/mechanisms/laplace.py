@@ -136,6 +136,13 @@ def draw_one(scale: Fraction) -> int:
     return Single(scale).draw()
 
 
+def half_width(scale: Fraction, miss: float) -> int:
+    """Find the least whole w with P(|Y| > w) ≤ miss, by the law's own tail P(|Y| ≥ t) = 2q^t/(1+q)."""
+    b = float(scale)
+    lift = math.log(2) - math.log1p(math.exp(-1 / b))
+    return max(0, math.ceil(b * (lift - math.log(miss)) * (1 + 1e-12)) - 1)
+
+
 def draw(scale: Fraction, count: int) -> Integers:
     """Draw independent discrete Laplace numbers of one scale."""
     if scale > DIRECT:

@@ -138,6 +138,25 @@ def winners_of_rows(kind: Kind, gaps: Gaps, rate: Fraction, count: int = 1) -> N
     return found
 
 
+def winners_of_groups(
+    kind: Kind, gaps: Gaps, rate: Fraction, begin: NDArray[np.intp], places: NDArray[Any]
+) -> NDArray[np.intp]:
+    """Find in each group the candidate with the least key; a group's candidates follow one another from ``begin`` on,
+    and the best of each has a gap of 0.
+    """
+    words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
+    keys, errors = _float_keys(kind, words, gaps, np.uint64(0), rate, places)
+    group = np.repeat(np.arange(begin.size), np.diff(np.append(begin, gaps.size)))
+    # Nobody whose key is surely above somebody's upper bound can be first.
+    field = np.flatnonzero(keys - errors <= np.minimum.reduceat(keys + errors, begin)[group])
+    first = np.searchsorted(group[field], np.arange(begin.size))
+    found = field[first]
+    for index in np.flatnonzero(np.diff(np.append(first, field.size)) > 1).tolist():
+        tied = field[first[index] : first[index + 1] if index + 1 < first.size else field.size]
+        found[index] = _photo_finish(kind, tied, words, gaps, rate, places)[0]
+    return found
+
+
 def _float_keys(
     kind: Kind,
     words: NDArray[np.uint64],

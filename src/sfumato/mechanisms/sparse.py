@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections import deque
@@ -95,11 +94,19 @@ class AboveThreshold:
         """Bound, with this confidence, by how much any answer among so many questions is wrong (Dwork & Roth 2014, Thm
         3.24's argument).
 
-        All question noises lie within s₂·ln(2k/β) and the threshold's within s₁·ln(2/β).
+        But with probability β/2 each, the threshold's noise lies within w₁ and all k noises of questions within w₂, by
+        the tails of the whole numbers that are drawn: what is at least w₁ + w₂ above the threshold is said to be above,
+        and what is further below it than that to be below.
         """
+        miss = max(1e-300, float(1 - exact(confidence, "confidence", CONFIDENCE))) / 2
+        first, second, _ = self.scales
+        each = miss / whole(questions, "questions", at_least=1)
+        return float(laplace.half_width(first, miss) + laplace.half_width(second, each))
+
+    def value_error(self, confidence: Number = "0.95") -> float:
+        """Bound, with this confidence, by how much the value of one "above" is wrong, where values are paid for."""
         miss = max(1e-300, float(1 - exact(confidence, "confidence", CONFIDENCE)))
-        first, second, _ = (float(scale) for scale in self.scales)
-        return first * math.log(2 / miss) + second * math.log(2 * whole(questions, "questions", at_least=1) / miss)
+        return float(laplace.half_width(self.scales[2], miss))
 
     def words(self) -> str:
         total = shown(float(self.epsilon + (self.values_epsilon or 0)), 6)
@@ -153,8 +160,8 @@ class Session:
             return self._answer(asked)
 
     def _answer(self, value: int) -> bool:
-        if self._threshold is None:
-            raise SessionClosed(self._positives)
+        if self._threshold is None or self._positives >= self._mechanism.positives:
+            raise SessionClosed(self._positives)  # the second where an interruption came before it could forget
         if not self._noise:
             self._noise.extend(laplace.draw(self._question_scale, _AHEAD).tolist())
         self._asked += 1

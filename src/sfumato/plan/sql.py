@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 
 from sqlglot import exp
 
@@ -14,14 +13,17 @@ from sfumato.plan.costs import check
 from sfumato.plan.expressions import Column, Expression, Key, Literal, Result, SummedOver, Windowed
 from sfumato.plan.functions import call, literal
 from sfumato.plan.grouping import Grouping, grouping
-from sfumato.plan.measures import Asked, Count, Distinct, Mean, Quantile, Reads, Sum
+from sfumato.plan.measures import Asked, Count, Distinct, Mean, Reads, Sum, both, present
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, Output, Over
 from sfumato.plan.outer import MOST_COLUMNS, aggregates, aggregating, ordering, over_noisy_rows, whole
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.rows import Rows, condition, rows
+from sfumato.plan.sharing import measured
+from sfumato.plan.spread import CorrelationOfPairs, CovarianceOfPairs, LineOfPairs, Variance, present_too
 from sfumato.plan.sql_expressions import Read, expression, reading, remembering
 from sfumato.plan.sql_noisy import check_finishing, over
+from sfumato.plan.sql_ranked import RANKED, ranked, spread
 from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import quoted, refuse, shown
 from sfumato.plan.unit_joins import period_words, periods
@@ -41,7 +43,25 @@ _CLAUSES = {
     "offset",
     "distinct",
 }
-_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Median, exp.Mode, exp.ApproxDistinct)
+_SPREADS: dict[type, Callable[[Expression, Expression | None], Asked]] = {
+    exp.Variance: lambda value, where: Variance(value, True, False, where),
+    exp.VariancePop: lambda value, where: Variance(value, False, False, where),
+    exp.Stddev: lambda value, where: Variance(value, True, True, where),
+    exp.StddevSamp: lambda value, where: Variance(value, True, True, where),
+    exp.StddevPop: lambda value, where: Variance(value, False, True, where),
+}
+_PAIRED: dict[type, Callable[[Expression, Expression, Expression | None], Asked]] = {
+    exp.CovarPop: lambda y, x, where: CovarianceOfPairs(y, x, where, False),
+    exp.CovarSamp: lambda y, x, where: CovarianceOfPairs(y, x, where, True),
+    exp.Corr: lambda y, x, where: CorrelationOfPairs(y, x, where, False),
+    exp.RegrR2: lambda y, x, where: CorrelationOfPairs(y, x, where, True),
+    exp.RegrSlope: lambda y, x, where: LineOfPairs(y, x, where, False),
+    exp.RegrIntercept: lambda y, x, where: LineOfPairs(y, x, where, True),
+    exp.RegrCount: lambda y, x, where: Mean(x, present_too(where, y)).rows,
+    exp.RegrAvgx: lambda y, x, where: Mean(x, present_too(where, y)),
+    exp.RegrAvgy: lambda y, x, where: Mean(y, present_too(where, x)),
+}
+_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Mode, exp.ApproxDistinct, *_SPREADS, *_PAIRED, *RANKED)
 _INSTEAD = {
     "qualify": "put the window into a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
     "windows": "write the window where it is used: RANK() OVER (ORDER BY …)",
@@ -80,6 +100,7 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
                 _INSTEAD.get(part, "use SELECT, FROM, JOIN, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT"),
             )
     _check_columns(select, len(select.expressions))
+    select = _with_columns(select)
     source = rows(select, catalog, {})
     building = _Building(source, grouping(select, source), aggregates(select))
     listed = [(item, each) for item in select.expressions for each in _outputs(item, building)]
@@ -99,7 +120,7 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
             "ask for COUNT(*), SUM(…) or AVG(…)",
         )
     plan = Aggregate(source.relation, building.keys, tuple(building.measures))
-    check(plan)
+    check(measured(plan))
     _check_subtotals(select, building)
     return Query(plan, finish)
 
@@ -108,6 +129,16 @@ def _check_columns(select: exp.Select, count: int) -> None:
     if count > MOST_COLUMNS:
         rule = f"an answer has at most {MOST_COLUMNS} columns"
         raise refuse(select, "too-many-columns", rule, "ask in two questions")
+
+
+def _with_columns(select: exp.Select) -> exp.Select:
+    """Give a SELECT in which every list of shares stands as several columns."""
+    items = [part for item in select.expressions for part in spread(item)]
+    if items == select.expressions:
+        return select
+    made = select.copy()
+    made.set("expressions", [each.copy() for each in items])
+    return made
 
 
 class _Building:
@@ -277,10 +308,14 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
     where = _filter(node, source)
     if isinstance(node, exp.Filter):
         node = node.this
-    if isinstance(node, exp.WithinGroup):
+    if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Mode):
         node = _ordered(node)
     if not isinstance(node, _AGGREGATES):
-        raise refuse(node, "aggregate", f"{shown(node)} is not answered", "use COUNT, SUM or AVG")
+        raise refuse(
+            node, "aggregate", f"{shown(node)} is not answered", "use COUNT, SUM, AVG, MEDIAN, VARIANCE or CORR"
+        )
+    if isinstance(node, RANKED):
+        return ranked(node, where, lambda value: expression(value, source.resolve))
     argument = node.this
     if isinstance(node, exp.ApproxDistinct) and argument is not None:  # the noise is far above what it would save
         argument = exp.Distinct(expressions=[argument])
@@ -288,6 +323,9 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
         raise refuse(node, "aggregate", "an aggregate takes one argument", "write one aggregate for each")
     if isinstance(argument, exp.Distinct):
         return _distinct(node, argument, where, source)
+    if type(node) in _PAIRED:
+        y, x = (_summable(each, source) for each in (argument, node.expression))
+        return _PAIRED[type(node)](y, x, where)
     if isinstance(node, exp.CountIf):
         return Count(both(where, condition(argument, source)))
     if isinstance(node, exp.Count):
@@ -298,8 +336,8 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
     if isinstance(node, exp.Mode):
         return FrequentValue(value, where=where)
     _check_summable(value, argument)
-    if isinstance(node, exp.Median):
-        return Quantile(value, Fraction(1, 2), where)
+    if type(node) in _SPREADS:
+        return _SPREADS[type(node)](value, where)
     return Sum(value, where) if isinstance(node, exp.Sum) else Mean(value, where)
 
 
@@ -318,7 +356,7 @@ def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) ->
     value = expression(argument, source.resolve)
     if isinstance(value, Literal) and value.value is not None:
         return Count(where)
-    return Count(both(where, call("NOT", call("IS NULL", value))))
+    return Count(both(where, present(value)))
 
 
 def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: Rows) -> Asked:
@@ -346,6 +384,12 @@ def _countable(table: Described) -> str:
     return f"use COUNT(DISTINCT {named})"
 
 
+def _summable(node: exp.Expr, source: Rows) -> Expression:
+    value = expression(node, source.resolve)
+    _check_summable(value, node)
+    return value
+
+
 def _check_summable(value: Expression, node: exp.Expr) -> None:
     if not value.domain.type.numeric:
         raise refuse(
@@ -361,10 +405,6 @@ def _check_summable(value: Expression, node: exp.Expr) -> None:
             f"{shown(node)} has no declared bounds, so one row could move its sum without limit",
             f"declare bounds in the policy, or write LEAST(GREATEST({shown(node)}, low), high)",
         )
-
-
-def both(first: Expression | None, second: Expression) -> Expression:
-    return second if first is None else call("AND", *sorted((first, second), key=repr))
 
 
 def _finish(select: exp.Select, building: _Building, outputs: tuple[Output, ...]) -> Finish:

@@ -6,6 +6,7 @@ beside them.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -15,14 +16,25 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
-from sfumato.ledger.charged import gathered
-from sfumato.mechanisms import FrequentValues, KeyThreshold, Quantiles
+from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Marginal, Ranks
-from sfumato.plan.readings import GroupSizes, Holders, Integers, LinearScores, LinearTotals, Supports, Totals
+from sfumato.plan.factored_totals import FactoredTotals
+from sfumato.plan.readings import (
+    ChosenGroups,
+    GroupSizes,
+    Holders,
+    Integers,
+    LinearScores,
+    LinearTotals,
+    Supports,
+    Totals,
+)
+from sfumato.plan.stepped_readings import SteppedTotal
 from sfumato.plan.value_readings import Differences, Frequencies
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
+from sfumato.privacy.numbers import text
 
 
 class Scoring(Selection, Protocol):
@@ -43,7 +55,7 @@ class Scoring(Selection, Protocol):
     def neighbours(self) -> Neighbours: ...
 
 
-_CHOICES = (LinearScores, Holders, Ranks, Frequencies)
+_CHOICES = (LinearScores, Holders, Ranks, Frequencies, SteppedTotal)
 
 
 @dataclass(frozen=True)
@@ -53,17 +65,21 @@ class Measurement:
     reading: (
         Totals
         | LinearTotals
+        | FactoredTotals
         | Marginal
         | Supports
+        | ChosenGroups
         | GroupSizes
         | Differences
         | LinearScores
         | Holders
         | Ranks
         | Frequencies
+        | SteppedTotal
     )
     mechanism: Any
-    """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys, ``Quantiles`` for ranks."""
+    """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys, ``Quantiles`` for ranks, an
+    ``AboveThreshold`` for what is compared."""
 
     def __post_init__(self) -> None:
         if isinstance(self.reading, LinearScores):
@@ -72,6 +88,8 @@ class Measurement:
             _require_every_key(self.reading, self.mechanism)
         elif isinstance(self.reading, (Ranks, Frequencies)):
             _require_every_row(self.reading, self.mechanism)
+        elif isinstance(self.reading, SteppedTotal):
+            _require_within(self.reading, self.mechanism)
 
     @property
     def sensitivity(self) -> Sensitivity | None:
@@ -112,10 +130,11 @@ class Batch:
         """List what is run, in order."""
         return tuple(each.mechanism for each in self.measurements)
 
-    @property
+    @cached_property
     def charged(self) -> tuple[Charged, ...]:
         """Say what is run with what sensitivity and how often, as the ledger keeps it: the plan of the batch."""
-        return gathered(Charged(each.mechanism, each.sensitivity) for each in self.measurements)
+        counted = Counter((each.mechanism, each.sensitivity) for each in self.measurements)
+        return tuple(Charged(mechanism, moved, times) for (mechanism, moved), times in counted.items())
 
     @cached_property
     def curve(self) -> Curve:
@@ -150,6 +169,23 @@ def _require_every_key(reading: Holders, mechanism: KeyThreshold) -> None:
 
 def _require_every_row(reading: Ranks | Frequencies, mechanism: Quantiles | FrequentValues) -> None:
     """A choice by ranks pays for as many rows as one unit has, for the neighbours of the policy."""
-    if mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
+    several = isinstance(mechanism, Quantiles) and bool(reading.bounded.plan.keys) and not mechanism.grouped
+    if several or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
         rule = f"one for {reading.in_all} rows of a unit under {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
+
+
+def _require_within(reading: SteppedTotal, mechanism: AboveThreshold) -> None:
+    """A session was charged for questions that one unit moves by so much, and all the same way where it says so."""
+    if mechanism.neighbours is not reading.neighbours:
+        rule = f"stated for the neighbours of the policy, {reading.neighbours.value}"
+        raise InvalidParameter("mechanism", repr(mechanism), rule)
+    if reading.most > mechanism.sensitivity:
+        moved, most = (text(steps * reading.grid) for steps in (reading.most, mechanism.sensitivity))
+        rule = f"at most {most}, for which the session was opened"
+        fix = f"tighten the question, such as .limit(rows=1), or open a session with sensitivity={moved}"
+        raise InvalidParameter("what one unit changes in this question", moved, rule, fix=fix)
+    if mechanism.monotone and not reading.rises:
+        rule = "none in this session: it was opened for questions that only grow when a unit is added"
+        fix = "add up values that are not negative, or open a session with monotone=False"
+        raise InvalidParameter("values below 0 that are added up", "declared as possible", rule, fix=fix)

@@ -6,11 +6,14 @@ or says that no answer will come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from sfumato.errors import InvalidParameter
 from sfumato.ledger import Account, Entry, Line, StoredAnswer, Tab
+from sfumato.ledger.holds import Settled
+from sfumato.privacy import Curve
 from sfumato.privacy.numbers import Number
 
 
@@ -83,3 +86,90 @@ class _Step:
     def stop(self) -> None:
         """End the whole series and give nothing back: why a step failed may depend on rows."""
         self._tab.forfeit()
+
+
+@dataclass(frozen=True)
+class OnPaidTab:
+    """A tab is a payer whose mechanism was charged whole when it was opened: an answer of that mechanism costs nothing
+    more, and a step of anything else is refused.
+
+    A step that is stopped leaves the tab open, since nothing is held that could be given back.
+    """
+
+    account: Account
+    tab: Tab
+
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying:  # noqa: ARG002
+        if entry.columns["parts"] != self.tab.opening.parts:
+            raise InvalidParameter("parts", entry.parts, "those that the tab was opened and charged for")
+        paid = Curve((), entry.curve.neighbours)
+        return _PaidStep(self.tab, replace(entry, parts=(paid,)))
+
+    def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
+        return self.account.answer(line, body, accuracy)
+
+
+class _PaidStep(_Step):
+    """This is one answer of what was charged when its tab was opened."""
+
+    def stop(self) -> None:
+        """Leave the tab open: whether it may go on is for the mechanism's own session to say."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """This says what one of several questions that are paid together is written down as."""
+
+    text: str
+    plan: str
+    accuracy: Mapping[str, Number]
+
+
+class AllAtOnce:
+    """A payer for several questions: all are charged at once, and each answer is written down as its own, so that it is
+    found again by whoever asks for it alone.
+    """
+
+    def __init__(self, account: Account, questions: Sequence[Question], bodies: Callable[[str], Sequence[str]]) -> None:
+        self._account = account
+        self._questions = questions
+        self._bodies = bodies
+        """Splits what is written down of all into what is of each."""
+        self._tab: Tab | None = None
+        self._entry: Entry | None = None
+        self.lines: tuple[Line, ...] = ()
+        """Of the answers, in the order of the questions."""
+
+    def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Paying:  # noqa: ARG002
+        self._entry = entry
+        return self
+
+    @property
+    def line(self) -> Line:
+        if self._tab is None:
+            raise RuntimeError("nothing was charged")
+        return self._tab.opening
+
+    def begin(self, seconds: float | None = None, waiting: Callable[[], None] = lambda: None) -> None:  # noqa: ARG002
+        assert self._entry is not None
+        self._tab = self._account.open_tab(replace(self._entry, plan="", data=""), whole=True)
+
+    def stands(self) -> bool:
+        return self._tab is not None
+
+    def stop(self) -> None:
+        """End the series: why it failed may depend on rows, and nothing is given back."""
+        if self._tab is not None:
+            self._tab.forfeit()
+
+    def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:  # noqa: ARG002
+        assert self._tab is not None
+        assert self._entry is not None
+        nothing, data = Curve((), self._entry.curve.neighbours), self._entry.data
+        self.lines = self._tab.settle(
+            [
+                Settled(Entry(nothing, each.text, each.plan, data), written, each.accuracy)
+                for each, written in zip(self._questions, self._bodies(body), strict=True)
+            ]
+        )
+        return line

@@ -30,9 +30,10 @@ from sfumato.release.scales import NamedScale, NoisyScale, Scale
 class DifferentCounts:
     """The number of different values of a column in every group gets noise, for one share."""
 
+    noisy: ClassVar[bool] = True
+
     bounded: Bounded
     asked: tuple[DistinctValues, ...]
-    noisy: ClassVar[bool] = True
 
     @property
     def cells(self) -> int:
@@ -41,6 +42,9 @@ class DifferentCounts:
     @property
     def shares(self) -> int:
         return 1
+
+    def share_of(self, place: int) -> int:  # noqa: ARG002
+        return 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> DifferentValues:
         return DifferentValues(self.bounded, self.asked[0].value, groups)
@@ -67,6 +71,9 @@ class DifferentCounts:
     def supposed(self, size: int) -> tuple[int, ...]:
         return (size,)
 
+    def with_ranges(self, confidence: Fraction | None) -> DifferentCounts:  # noqa: ARG002
+        return self
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,), moved = measurements, self.bounded.measures[0].sensitivity
         width, of = measurement.mechanism.error(confidence), words(self.asked[0].value)
@@ -79,10 +86,11 @@ class DifferentCounts:
 class ChosenValues:
     """The most frequent of some public values are chosen in every group, for one share."""
 
+    noisy: ClassVar[bool] = False
+
     bounded: Bounded
     asked: tuple[FrequentValue, ...]
     values: tuple[Value, ...]
-    noisy: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         k, count = self.asked[0].k, len(self.values)
@@ -98,6 +106,9 @@ class ChosenValues:
     @property
     def shares(self) -> int:
         return 1
+
+    def share_of(self, place: int) -> int:  # noqa: ARG002
+        return 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> ValueTable:
         return ValueTable(self.bounded, self.asked[0].value, groups, self.values)
@@ -127,6 +138,9 @@ class ChosenValues:
 
     def supposed(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
         return (0,) * len(self.asked)
+
+    def with_ranges(self, confidence: Fraction | None) -> ChosenValues:  # noqa: ARG002
+        return self
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,) = measurements

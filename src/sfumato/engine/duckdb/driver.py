@@ -67,6 +67,8 @@ class StatementReader:
         if isinstance(reading, ValueTable):
             cells = _aligned(self.sources.run(text), reading.cells)
             return cells.reshape(len(reading.groups), len(reading.values))
+        if isinstance(reading, ValueCounts):
+            return self.sources.stream(text, dense_arrays.BATCH, lambda rows: dense_arrays.values(rows, reading))
         return _ARRAYS[type(reading)](self.sources.arrow(text), reading)
 
     def _statement(self, reading: Reading[E], key: int) -> str:
@@ -225,9 +227,8 @@ _STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
 _ARRAYS: dict[type, Callable[[Any, Any], object]] = {
     FoundTotals: found_keys.in_arrays,
     Marginals: dense_arrays.marginals,
-    ValueCounts: dense_arrays.values,
 }
-"""What becomes of a statement's rows; those of known groups are few and come as they are."""
+"""What becomes of a statement's rows; those of known groups are few and come as they are, values come in a stream."""
 
 
 def _parameter(value: Value) -> Any:

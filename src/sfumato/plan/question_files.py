@@ -1,0 +1,70 @@
+"""A file of questions holds statements with semicolons between them; each is known by its number and its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
+
+from sfumato.errors import SfumatoError, Unsupported, shorten
+
+LONGEST = 8 << 20
+MOST_QUESTIONS = 5_000
+
+
+@dataclass(frozen=True)
+class Written:
+    """This is one question as it stands in a file."""
+
+    text: str
+    line: int
+    """The line on which it begins, from 1."""
+
+
+def questions(source: str) -> tuple[Written, ...]:
+    """Split a text into its statements; comments between them belong to none. At least one is required."""
+    if len(source) > LONGEST:
+        raise Unsupported(
+            "too-long", f"a file of questions is at most {LONGEST >> 20} MB of text", fix="split the file"
+        )
+    try:
+        tokens = sqlglot.tokenize(source, dialect="duckdb")
+    except SqlglotError:
+        rule = "a file of questions is SQL, with semicolons between the questions"
+        raise Unsupported("not-sql", rule, fix="look for a quote or a comment that does not end") from None
+    found, first = [], None
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            first = None
+            continue
+        if first is None:
+            first = token
+            found.append([token, token])
+        found[-1][1] = token
+    if not found:
+        raise Unsupported(
+            "no-question", "a file of questions holds at least one", fix="write SELECT … FROM … ; into it"
+        )
+    if len(found) > MOST_QUESTIONS:
+        raise Unsupported(
+            "too-many-questions", f"at most {MOST_QUESTIONS:,} questions are asked at once", fix="ask less"
+        )
+    return tuple(
+        Written(source[start.start : end.end + 1], source.count("\n", 0, start.start) + 1) for start, end in found
+    )
+
+
+@contextmanager
+def placed(number: int | None, written: Written, name: str = "") -> Iterator[None]:
+    """Say of a refusal which question it is about: by its number and line in a file, or by its name."""
+    try:
+        yield
+    except SfumatoError as refused:
+        said = shorten(" ".join(written.text.split()), 80)
+        known = f"question {number}, line {written.line} of the file, {said}"
+        where = f"question {name}" if number is None else f"question {number} ({name}), {said}" if name else known
+        raise refused.inside(where) from None

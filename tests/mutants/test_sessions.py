@@ -1,0 +1,133 @@
+"""Seeded bugs in sessions: what they cost, what one unit moves in their questions, when they end."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_CURATOR = "curator/test_sessions.py"
+_LAW = "safety/test_sessions.py"
+
+MUTANTS = (
+    Mutant(
+        "a question may move further than its session",
+        Kind.SENSITIVITY,
+        "release/measurement.py",
+        "if reading.most > mechanism.sensitivity:",
+        "if reading.most > 100 * mechanism.sensitivity:",
+        (f"{_CURATOR}::test_what_cannot_be_asked_is_refused_for_free_and_the_session_goes_on",),
+    ),
+    Mutant(
+        "steps that one unit moves are rounded down",
+        Kind.ROUNDING,
+        "plan/stepped_readings.py",
+        "return math.ceil(self.scaled.sensitivity.linf * self._steps)",
+        "return math.floor(self.scaled.sensitivity.linf * self._steps)",
+        (f"{_LAW}::test_steps_round_down_and_move_no_further_than_the_theorem",),
+    ),
+    Mutant(
+        "steps are rounded toward zero",
+        Kind.ROUNDING,
+        "plan/stepped_readings.py",
+        "int(totals[0, 0]) * self._steps.numerator // self._steps.denominator",
+        "int(int(totals[0, 0]) * self._steps.numerator / self._steps.denominator)",
+        (f"{_LAW}::test_steps_round_down_and_move_no_further_than_the_theorem",),
+    ),
+    Mutant(
+        "sums that fall are taken for ones that grow",
+        Kind.FACTOR_TWO,
+        "plan/stepped_readings.py",
+        "return all(each.low >= 0 for each in self.scaled.contributions)",
+        "return all(each.high >= 0 for each in self.scaled.contributions)",
+        (f"{_CURATOR}::test_sums_that_fall_need_a_session_that_does_not_count_on_growth",),
+    ),
+    Mutant(
+        "a session over replaced units counts on growth",
+        Kind.NEIGHBOURS,
+        "curator/sessions.py",
+        "rising = context.policy.neighbours is Neighbours.ADD_REMOVE",
+        "rising = context.policy.neighbours is not None",
+        (f"{_CURATOR}::test_both_relations",),
+    ),
+    Mutant(
+        "a session counts on growth of whatever is asked",
+        Kind.FACTOR_TWO,
+        "release/measurement.py",
+        "if mechanism.monotone and not reading.rises:",
+        "if mechanism.monotone and not reading.bounded:",
+        (f"{_CURATOR}::test_sums_that_fall_need_a_session_that_does_not_count_on_growth",),
+    ),
+    Mutant(
+        "values are given beside the price",
+        Kind.CHARGE_ORDER,
+        "curator/sessions.py",
+        "paid - (values or 0),",
+        "paid,",
+        (f"{_LAW}::test_the_promise_holds_with_values",),
+    ),
+    Mutant(
+        "positives are not counted",
+        Kind.REUSE,
+        "mechanisms/sparse.py",
+        "self._positives += 1",
+        "self._positives += 0",
+        (f"{_CURATOR}::test_all_is_charged_at_the_opening_and_nothing_by_a_question",),
+    ),
+    Mutant(
+        "an interrupted last positive leaves the session open",
+        Kind.REUSE,
+        "mechanisms/sparse.py",
+        "if self._threshold is None or self._positives >= self._mechanism.positives:",
+        "if self._threshold is None:",
+        (f"{_CURATOR}::test_a_mechanism_stopped_between_counting_and_forgetting_says_no_more",),
+    ),
+    Mutant(
+        "a session goes on after half an answer",
+        Kind.REUSE,
+        "release/comparisons.py",
+        "            self.session.close()\n            raise",
+        "            raise",
+        (f"{_CURATOR}::test_a_question_stopped_while_the_mechanism_answers_ends_the_session",),
+    ),
+    Mutant(
+        "a paid tab pays for any mechanism",
+        Kind.CHARGE_ORDER,
+        "release/payers.py",
+        'if entry.columns["parts"] != self.tab.opening.parts:',
+        'if entry.columns["parts"] == "":',
+        (f"{_CURATOR}::test_a_tab_pays_for_the_mechanism_it_was_opened_for_and_no_other",),
+    ),
+    Mutant(
+        "each question reads the rows as they are now",
+        Kind.REUSE,
+        "curator/sessions.py",
+        "engine=self._snapshot,",
+        "engine=here.engine,",
+        (f"{_CURATOR}::test_every_question_sees_the_rows_of_the_first",),
+    ),
+    Mutant(
+        "a question of another curator is read here",
+        Kind.SENSITIVITY,
+        "curator/sessions.py",
+        "if not isinstance(asked, Question) or not asked.is_of(self._context):",
+        "if not isinstance(asked, Question):",
+        (f"{_CURATOR}::test_questions_are_made_in_python_too_and_tightened_to_fit",),
+    ),
+    Mutant(
+        "a share is not charged for its analyst's session",
+        Kind.CHARGE_ORDER,
+        "curator/sessions.py",
+        "Entry(Charged(mechanism), self.words, analyst=here.analyst)",
+        "Entry(Charged(mechanism), self.words)",
+        (f"{_CURATOR}::test_a_session_is_charged_to_the_share_of_who_opened_it",),
+    ),
+    Mutant(
+        "a bound on errors forgets that noise is of whole numbers",
+        Kind.ROUNDING,
+        "mechanisms/laplace.py",
+        "lift = math.log(2) - math.log1p(math.exp(-1 / b))",
+        "lift = 0.0",
+        ("mechanisms/test_additive.py", "mechanisms/test_sparse.py"),
+    ),
+)
+
+test_the_tests_of_sessions_notice = suite(MUTANTS)
