@@ -189,7 +189,7 @@ CLAUSES = (
 REFUSED = (
     ("rows themselves", "SELECT * FROM flights", "star", "COUNT, SUM, AVG"),
     ("the id", "SELECT COUNT(*) FROM flights WHERE tailnum = 'N1'", "unit-column", "COUNT(DISTINCT id)"),
-    ("MIN, MAX, MEDIAN, …", "SELECT MAX(delay) FROM flights", "aggregate", "COUNT_IF(x > …)"),
+    ("lists of what rows hold", "SELECT ARRAY_AGG(delay) FROM flights", "aggregate", "GROUP BY, and COUNT(*)"),
     ("windows in the answer", "SELECT SUM(delay) OVER () FROM flights", "window", "a subquery with the window"),
     (
         "windows over several units",
