@@ -105,7 +105,7 @@ MUTANTS = (
         "Gaussian noise on different values alone passes for pure",
         Kind.DELTA,
         "release/preparing.py",
-        "return all(each.pure for _, each in self.noises)",
+        "return all(each.mechanism.pure for each in self.noises)",
         "return all(each.pure for each in self.mechanisms)",
         (f"{_ASKED}::test_gaussian_noise_on_different_values_is_charged_with_its_delta",),
     ),
