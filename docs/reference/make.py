@@ -54,6 +54,21 @@ AGGREGATES = (
     ("COUNT(*)", "rows", "SELECT COUNT(*) FROM flights"),
     ("COUNT(x)", "rows where x is not missing", "SELECT COUNT(delay) FROM flights"),
     ("COUNT(DISTINCT id)", "units; of the id alone", "SELECT COUNT(DISTINCT tailnum) FROM flights"),
+    (
+        "COUNT(DISTINCT x)",
+        "different values; APPROX_COUNT_DISTINCT(x) means the same",
+        "SELECT COUNT(DISTINCT distance) FROM flights",
+    ),
+    (
+        "MODE(x)",
+        "the most frequent of listed values; also MODE() WITHIN GROUP (ORDER BY x)",
+        "SELECT MODE(origin) FROM flights",
+    ),
+    (
+        "APPROX_TOP_K(x, k)",
+        "the k most frequent of listed values, in k columns",
+        "SELECT origin, APPROX_TOP_K(carrier, 2) AS top FROM flights GROUP BY origin",
+    ),
     ("COUNT_IF(a)", "rows where a holds", "SELECT COUNT_IF(delay > 60) FROM flights"),
     ("SUM(x)", "the sum; x has known bounds", "SELECT SUM(distance) FROM flights"),
     ("AVG(x)", "the mean; x has known bounds", "SELECT AVG(delay) FROM flights"),

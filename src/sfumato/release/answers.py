@@ -242,7 +242,7 @@ def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[s
         columns.append(_values(made, finished.shown, output.expression.domain.type))
         if isinstance(made, Numbers):
             intervals[output.name] = _ranges(made, finished.shown)
-        elif isinstance(made, Keys):
+        elif isinstance(made, Keys) and not made.decided:
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
     return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, _possible(query))
