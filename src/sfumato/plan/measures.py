@@ -132,8 +132,8 @@ class Ratio:
 @codec.value("combined-estimator")
 @dataclass(frozen=True)
 class Combined:
-    """A combination of two totals that get the same noise is a number by itself: as often as this the first, and as
-    often as this the second.
+    """This puts two totals together that get the same noise: as often as this the first, and as often as this the
+    second.
     """
 
     first: Fraction
