@@ -150,8 +150,8 @@ class Chosen:
 @codec.value("combined-estimator")
 @dataclass(frozen=True)
 class Combined:
-    """A combination of two totals that get the same noise is a number by itself: as often as this the first, and as
-    often as this the second.
+    """This combines two totals with equal noise to one number: as often as this the first, and as often as this the
+    second.
     """
 
     first: Fraction

@@ -1,4 +1,4 @@
-"""How values are spread can be asked: variance, covariance, correlation, and the line of least squares.
+"""These measures say how values are spread: variance, covariance, correlation, and the line of least squares.
 
 Each is made from centred moments of the rows where all of its values are there: the two sums of a mean, the squares of
 the distances from the middle of a column's range, the products of two columns' distances. What is equal is measured

@@ -120,7 +120,7 @@ class ChosenScale:
 
 @dataclass(frozen=True)
 class CombinedScale:
-    """Two totals that get independent noise of the same kind are put together, each times a number ≥ 0.
+    """This scale is of two totals with independent noise of the same kind, put together, each times a number ≥ 0.
 
     With p ≥ q the noise p·X ± q·Y is (p − q)·X + q·(X ± Y), and X − Y has the law of X + Y because noise is symmetric.
     So it is within the half-widths of X and of the sum of both together, which fail half as often each. Where q = 0 or
