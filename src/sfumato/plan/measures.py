@@ -150,7 +150,7 @@ class Chosen:
 @codec.value("combined-estimator")
 @dataclass(frozen=True)
 class Combined:
-    """This combines two totals with equal noise to one number: as often as this the first, and as often as this the
+    """This is a number that is put together from two totals with equal noise: as often as this the first, and as often as this the
     second.
     """
 

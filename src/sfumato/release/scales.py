@@ -138,8 +138,8 @@ class CombinedScale:
         return self.scale.unit_value
 
     def width(self, confidence: Number, parts: int) -> float:
-        """A sum of noises fails with at most β(1 − β)/n among n statements, as where sums are read beside single
-        noises; a single noise is as likely to be wide as any other.
+        """Give the half-width of the combination. A sum of noises fails with at most β(1 − β)/n among n statements, as
+        where sums are read beside single noises; a single noise is as likely to be wide as any other.
         """
         if not min(self.first, self.second):
             return float(max(self.first, self.second)) * self.scale.width(confidence, parts)
