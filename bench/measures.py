@@ -51,7 +51,7 @@ def quantiles(folder: Path, source: Path, plain: Callable[[str], float], *, user
             ("medians of 50 groups", ("region",), REGIONS, ["0.5"], MEDIANS, 3),
         ):
             reading = values(engine, opened.tables["visits"], keys, groups)
-            mechanism = sf.Quantiles(chances, 1, (0, 500_000), 20 if users else 1, groups=len(groups))
+            mechanism = sf.Quantiles(chances, 1, (0, 500_000), 20 if users else 1, grouped=len(groups) > 1)
 
             def chosen(reading: ValueCounts = reading, mechanism: sf.Quantiles = mechanism) -> np.ndarray:
                 return mechanism.choose_groups(engine.read(reading, 7))
@@ -68,8 +68,8 @@ def many_groups() -> None:
     steps = draw.integers(0, 10**5, rows)
     order = np.lexsort((steps, group))
     pairs, counts = np.unique(np.column_stack([group[order], steps[order]]), axis=0, return_counts=True)
-    found = Values(pairs[:, 0], pairs[:, 1], counts)
-    mechanism = sf.Quantiles("0.5", 1, (0, 10**5), groups=groups)
+    found = Values(pairs[:, 0], pairs[:, 1], counts, groups)
+    mechanism = sf.Quantiles("0.5", 1, (0, 10**5), grouped=True)
     print(
         f"medians of {groups:,} groups, {rows:,} rows: {cpu_seconds(lambda: mechanism.choose_groups(found), 2):.2f} s"
     )

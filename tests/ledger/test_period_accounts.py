@@ -18,6 +18,7 @@ import sfumato as sf
 from ledger.small_accounts import pure
 from ledger.test_races import in_processes
 from sfumato.ledger import PeriodAccounts
+from sfumato.ledger.inspecting import _stretch
 from sfumato.ledger.period_accounts import _most
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import UNIT
@@ -191,6 +192,16 @@ def test_a_period_of_another_account_is_found(ledger: sf.Ledger) -> None:
     with ledger._guarded.writing() as transaction:
         transaction.append("period", "other 2024-03", {"detail": str(line.number)}, cost=line.cost)
     assert "no period of the account" in ledger.verify().why
+
+
+def test_verifying_may_begin_between_a_charge_and_its_periods(ledger: sf.Ledger) -> None:
+    line = opened(ledger).over(SPRING).charge(pure("0.5"))
+    last = list(ledger)[-1].number
+    for start in range(line.number, last):
+        assert _stretch(ledger._guarded.store, start, last).holds
+    with ledger._guarded.writing() as transaction:
+        transaction.append("period", "clinic 2024-03", {"detail": str(line.number)}, cost=Cost(1, None, 0))
+    assert not _stretch(ledger._guarded.store, last, last + 1).holds
 
 
 def test_two_processes_race_over_overlapping_months(tmp_path: Path) -> None:

@@ -30,16 +30,18 @@ class Grouped:
     group: Any
     steps: Any
     counts: Any
+    groups: int
 
     @classmethod
-    def of(cls, table: Table) -> Grouped:
+    def of(cls, table: Table, groups: int) -> Grouped:
         pairs, counts = np.unique(np.array(table, np.int64).reshape(-1, 2), axis=0, return_counts=True)
-        return cls(pairs[:, 0], pairs[:, 1], counts)
+        return cls(pairs[:, 0], pairs[:, 1], counts, groups)
 
 
 @cache
 def joint(mechanism: sf.Quantiles, table: Table) -> Law:
-    return law(lambda: mechanism.choose_groups(Grouped.of(table)).reshape(-1).tolist())
+    groups = 2 if mechanism.grouped else 1
+    return law(lambda: mechanism.choose_groups(Grouped.of(table, groups)).reshape(-1).tolist())
 
 
 def tables(rows: int, groups: int) -> list[Table]:
@@ -57,7 +59,7 @@ def neighbours(relation: str, unit: int, groups: int, others: int) -> Iterator[t
 
 def level_spans(mechanism: sf.Quantiles, p: Law, q: Law) -> Iterator[float]:
     """For each level and each history, how far the loss of what the level gives spans."""
-    chances, groups = mechanism.probabilities, mechanism.groups
+    chances, groups = mechanism.probabilities, 2 if mechanism.grouped else 1
     place = {chance: index for index, chance in enumerate(chances)}
     for level in range(mechanism._levels):
         known, fresh = (
@@ -103,7 +105,7 @@ WORLDS = [
 def test_a_level_has_bounded_range_and_the_curve_covers_all(
     chances: tuple[str, ...], groups: int, unit: int, others: int, relation: str
 ) -> None:
-    mechanism = sf.Quantiles(chances, "1.6", (0, 2), unit, relation, groups)
+    mechanism = sf.Quantiles(chances, "1.6", (0, 2), unit, relation, groups > 1)
     curve, level = mechanism.curve(), float(mechanism._level_epsilon)
     claims = {epsilon: curve.delta(epsilon) for epsilon in (0.0, 0.4, 0.9)}
     widest = 0.0
@@ -134,7 +136,7 @@ def test_a_level_has_bounded_range_and_the_curve_covers_all(
     ids=repr,
 )
 def test_targets_that_lean_cost_no_more(mechanism: sf.Quantiles, relation: str) -> None:
-    mechanism = sf.Quantiles(mechanism.probabilities, "1.6", (0, 2), 1, relation, 1, mechanism.offset)
+    mechanism = sf.Quantiles(mechanism.probabilities, "1.6", (0, 2), 1, relation, offset=mechanism.offset)
     widest = 0.0
     for a, b in neighbours(relation, 1, 1, 3):
         widest = max(widest, *level_spans(mechanism, joint(mechanism, a), joint(mechanism, b)))
@@ -148,7 +150,7 @@ FULL = tuple((group, value) for group in (0, 1) for value in [0] * 10 + [1] * 10
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_a_row_that_changes_its_group_reaches_the_price_and_does_not_pass_it(relation: str) -> None:
     """A row far above a high quantile comes into one group, and under replace leaves another."""
-    mechanism = sf.Quantiles("0.9", 1, (0, 3), 1, relation, 2)
+    mechanism = sf.Quantiles("0.9", 1, (0, 3), 1, relation, grouped=True)
     a, b = ((*FULL, (0, 3)), (*FULL, (1, 3)) if relation == "replace" else FULL)
     assert max(level_spans(mechanism, joint(mechanism, a), joint(mechanism, b))) == pytest.approx(1)
 
@@ -196,7 +198,7 @@ def test_every_quantile_within_a_shared_value_is_that_value(data: list[int]) -> 
 
 
 def test_no_rows_are_drawn_like_any_other() -> None:
-    mechanism = sf.Quantiles(["0.2", "0.5"], 1, (0, 2), groups=2)
+    mechanism = sf.Quantiles(["0.2", "0.5"], 1, (0, 2), grouped=True)
     empty = joint(mechanism, ())
     assert len(empty) == 36
     assert {y: sum(c for z, c in empty.items() if z[1] == y) for y in VALUES} == pytest.approx(
@@ -255,7 +257,7 @@ def test_ends_lie_around_every_definition_of_a_quantile(data: list[int], chances
 @pytest.mark.parametrize("data", [*DATA, [2], [0, 3]], ids=lambda data: f"{len(data)} rows of {len({*data})}")
 def test_an_extreme_has_a_row_beyond_it_and_few(data: list[int]) -> None:
     least, most = (make(4, (0, 3), confidence="0.9") for make in (sf.Quantiles.minimum, sf.Quantiles.maximum))
-    assert least.offset == -most.offset == 1 + math.floor((math.log(4) + math.log(10)) / 2)
+    assert least.offset == -most.offset == 1 + math.floor((math.log(4) + math.log(20)) / 2)
     rank = least.offset
     none = sum(chance for (y,), chance in law(lambda: least.choose(sorted(data))).items() if y < min(data))
     many = sum(c for (y,), c in law(lambda: least.choose(sorted(data))).items() if sum(x < y for x in data) >= 2 * rank)
@@ -314,9 +316,11 @@ def test_numbers_below_many_limits_are_uniform() -> None:
 def test_many_groups_follow_the_law_of_each() -> None:
     """As many draws as groups: all of one law, at once."""
     groups = 4000
-    held = Grouped(np.repeat(np.arange(groups), 2), np.tile([2, 3], groups), np.tile([1, 3], groups))
-    mechanism = sf.Quantiles("0.5", 2, (0, 4), groups=groups)
+    held = Grouped(np.repeat(np.arange(groups), 2), np.tile([2, 3], groups), np.tile([1, 3], groups), groups)
+    mechanism = sf.Quantiles("0.5", 2, (0, 4), grouped=True)
     seen = np.bincount(mechanism.choose_groups(held)[:, 0], minlength=5)
     expected = law(lambda: sf.Quantiles("0.5", 2, (0, 4)).choose([2, 3, 3, 3]))
     for y, chance in ((y, expected[y,]) for y in range(5)):
         assert abs(seen[y] - groups * chance) < 6 * math.sqrt(groups * chance)
+    with pytest.raises(sf.InvalidParameter, match="grouped=True"):
+        sf.Quantiles("0.5", 2, (0, 4)).choose_groups(held)

@@ -138,7 +138,6 @@ def test_values_are_clamped_and_bounds_are_wide() -> None:
         lambda: sf.Quantiles("0.5", "1e-300", (0, 10), rows_per_unit=10**9),
         lambda: sf.Quantiles("1e-9", 1, (0, 10)),
         lambda: sf.Quantiles("0.5", 1, (0, 1), rows_per_unit=0),
-        lambda: sf.Quantiles("0.5", 1, (0, 1), groups=0),
         lambda: sf.Quantiles("0.5", 1, (0, 1), offset=2**50),
         lambda: sf.Quantiles("0.5", 1, (0, 1), offset=-(2**50)),
         lambda: sf.Quantiles(0, 1, (0, 1), offset=-1),
@@ -158,7 +157,7 @@ def test_hostile_parameters(call: object) -> None:
 
 
 def test_written_and_read_back() -> None:
-    for more in ({}, {"groups": 7}, {"offset": -3}):
+    for more in ({}, {"grouped": True}, {"offset": -3}):
         mechanism = sf.Quantiles(["0.75", "0.25"], "0.5", (0, 9), rows_per_unit=2, **more)
         assert sf.loads(sf.dumps(mechanism)) == mechanism
         assert repr(mechanism).startswith("Quantiles([0.25, 0.75]")

@@ -37,6 +37,14 @@ MUTANTS = (
         (f"{_LEDGER}::test_every_period_that_is_read_pays_the_whole_price",),
     ),
     Mutant(
+        "an analyst's share is no limit in a period",
+        Kind.LIMITS,
+        "ledger/guarded.py",
+        "        if share:\n            mine = transaction.newest(account=name, analyst=analyst)",
+        "        if False:\n            mine = transaction.newest(account=name, analyst=analyst)",
+        (f"{_LEDGER}::test_a_share_is_a_part_of_every_period",),
+    ),
+    Mutant(
         "a period's account is not that of its population",
         Kind.REUSE,
         "ledger/guarded.py",
@@ -160,7 +168,7 @@ MUTANTS = (
         "a release may read what it does not pay for",
         Kind.CHARGE_ORDER,
         "release/proposal.py",
-        "    _require_paid(kind, here)\n",
+        "    _require_paid(kind.batch, here)\n",
         "",
         (f"{_CURATOR}::test_what_does_not_keep_to_periods_is_refused_for_free",),
     ),

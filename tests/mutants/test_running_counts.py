@@ -92,8 +92,8 @@ MUTANTS = (
         "the total is rounded to what was not drawn",
         Kind.ROUNDING,
         "mechanisms/factorisations.py",
-        "        return np.linalg.solve(weights.T @ weights, _ones(self.periods).T).T @ weights.T",
-        "        return np.linalg.solve(weights.T @ weights, np.eye(self.periods)).T @ weights.T",
+        "    return np.linalg.solve(weights.T @ weights, _ones(made.periods).T).T @ weights.T",
+        "    return np.linalg.solve(weights.T @ weights, np.eye(made.periods)).T @ weights.T",
         ("mechanisms/test_factorisations.py::test_running_totals_are_made_of_what_is_measured",),
     ),
     Mutant(
@@ -126,7 +126,10 @@ MUTANTS = (
         "release/running_totals.py",
         "/ together * (1 - 1e-12)",
         "* (1 - 1e-12)",
-        (f"{_FACADE}::test_ranges_hold_as_often_as_they_say", f"{_FACADE}::test_the_error_is_known_before"),
+        (
+            f"{_FACADE}::test_ranges_hold_as_often_as_they_say",
+            f"{_FACADE}::test_the_error_is_known_before_and_prices_reach_it",
+        ),
     ),
     Mutant(
         "counts of single days are taken for running totals",

@@ -131,6 +131,8 @@ def test_every_scan_keeps_to_the_periods() -> None:
     made = account_periods.restricted(plan, policy, periods)
     assert not account_periods.keeps_to(plan.source, policy, periods)
     assert account_periods.keeps_to(made.source, policy, periods)
+    assert account_periods.keeps_to(made.source, policy, account_periods.runs(("2024-01", "2024-02"), "month"))
+    assert not account_periods.keeps_to(made.source, policy, account_periods.runs(("2024-01", "2024-03"), "month"))
     assert account_periods.restricted(made, policy, periods) == made
     held = [node.input for node in relations(made.source) if isinstance(node, Filter) and isinstance(node.input, Scan)]
     assert {scan.table for scan in held} == {"visits", "claims"}

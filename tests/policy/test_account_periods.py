@@ -65,7 +65,7 @@ def test_accounts_are_kept_for_whole_periods_of_the_unit(tmp_path: Path, every: 
         ("day", "per = 3", "", "kept for each day"),
         ("day", 'per = ["month"]', "", "kept for each day"),
         ("day", 'every = "month"', "", "not known"),
-        ("month", 'per = "month"', "values = [2024-01-01]", "bounds or nothing"),
+        ("month", 'per = "month"', "values = [2024-01-01]", "would move rows to another period"),
     ],
 )
 def test_what_no_account_can_be_kept_for_is_refused(

@@ -1,4 +1,4 @@
-"""The command ``sfumato query`` asks one question."""
+"""The command ``sfumato query`` asks one question, or all questions of a file together."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 from sfumato.cli import options
 from sfumato.cli.exit_codes import EXIT_CODES, warn
 from sfumato.cli.progress import ProgressLines
+from sfumato.cli.workload import ask_all, by_question
 
 if TYPE_CHECKING:
     from sfumato.curator import Listing, Question
@@ -22,9 +23,15 @@ _MOST_BYTES = 1 << 20
 """Read from stdin: more than any question has; longer ones are refused by their length."""
 
 
-@click.command(short_help="Ask one question in SQL.", epilog=EXIT_CODES)
+@click.command(short_help="Ask a question in SQL, or a file of them.", epilog=EXIT_CODES)
 @options.policy
-@click.argument("sql")
+@click.argument("sql", required=False)
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Ask all questions of a .sql file together, at one price; --within then takes q1=NUMBER or q1.COLUMN=NUMBER.",
+)
 @click.option("--epsilon", metavar="NUMBER", help="The price: by itself the release is ε-private.")
 @click.option("--delta", metavar="NUMBER", default="0", help="With --epsilon: (ε, δ)-private, Gaussian noise allowed.")
 @click.option("--rho", metavar="NUMBER", help="The price in zero-concentrated terms, instead of --epsilon.")
@@ -82,7 +89,8 @@ _MOST_BYTES = 1 << 20
 @click.option("--receipt", is_flag=True, help="Print the whole receipt below the table.")
 def command(
     policy: Path,
-    sql: str,
+    sql: str | None,
+    file: Path | None,
     params: tuple[str, ...],
     limits: tuple[str, ...],
     analyst: str | None,
@@ -107,10 +115,15 @@ def command(
       sfumato query clinic.toml "SELECT COUNT(*) FROM visits WHERE age > $age" --param age=40 --epsilon 0.5
       sfumato query clinic.toml - --rho 0.01 --json < question.sql
       sfumato query clinic.toml "DESCRIBE visits"
+      sfumato query clinic.toml --file questions.sql --epsilon 1
     """
+    if (sql is None) is (file is None):
+        raise click.UsageError("give one question in SQL, or a --file of questions")
+    if file is not None and (params or limits or plot or request_id or as_csv):
+        raise click.UsageError("leave out --param, --limit, --plot, --request-id and --csv with a --file of questions")
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
-    text = _text(sql)
+    text = "" if sql is None else _text(sql)
     asked = _price(price)
     if plot is not None:
         from sfumato.release.plotting import check_picture
@@ -120,6 +133,12 @@ def command(
 
     with ProgressLines() as progress, Curator(policy, ledger, seconds=time_limit, progress=progress) as curator:
         asking = curator if analyst is None else curator.as_analyst(analyst)
+        if file is not None:
+            if not (explain or any(asked[name] for name in _PRICES)):
+                raise click.UsageError(_ONE_PRICE)
+            how = {"explain": explain, "dry_run": dry_run, "fresh": fresh, "as_json": as_json, "receipt": receipt}
+            ask_all(asking, file, {**asked, "within": by_question(asked["within"])}, progress, **how)
+            return
         question = _limited(asking.sql(text, _parameters(params)), limits)
         if not (explain or question.free or any(asked[name] for name in _PRICES)):
             raise click.UsageError(_ONE_PRICE)

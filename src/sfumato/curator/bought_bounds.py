@@ -1,4 +1,4 @@
-"""Bounds that were bought are written into a policy, with a comment that says so."""
+"""A policy is written again with the bounds that were bought for it, and a comment that says so."""
 
 from __future__ import annotations
 

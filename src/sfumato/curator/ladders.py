@@ -1,4 +1,4 @@
-"""A ladder cuts the values of a type into public steps; a noisy count of each step says where the values are.
+"""A ladder splits the values of a type into public steps; a noisy count of each step says where the values are.
 
 *Steps.* For numbers the cuts are 1, 2 and 5 times the powers of ten, of both signs, and 0 by itself: a range that ends
 at such a number is what people would type, at most 2.5 times too wide, and a step of the ladder is as likely to hold

@@ -1,4 +1,4 @@
-"""Where every period has an account of its own, a question is held to the periods that it reads, and these pay."""
+"""A question is held to the periods that it reads, and these pay, where every period has an account of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where every period has an account of its own, a standing is told for each period that was asked about."""
+"""A standing is told for each period that was asked about, where every period has an account of its own."""
 
 from __future__ import annotations
 

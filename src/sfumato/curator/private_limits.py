@@ -171,8 +171,8 @@ class LimitsSearch:
         return Explanation(self.text, str(draw.total), tuple(operators), reason, ())
 
     def error(self, epsilon: Number, confidence: Number = "0.95") -> int:
-        """With this confidence no step that holds so many units is beyond the limit, but for the share that may be
-        left out. Free.
+        """Say how many units a step holds that is within the limit, with this confidence, unless it is part of the
+        share that may be left out. Free.
         """
         return self._draw(epsilon).searches[0].error(confidence)
 

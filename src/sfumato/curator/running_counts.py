@@ -430,7 +430,9 @@ def _refused(code: str, rule: str, fix: str = _EXAMPLE) -> Unsupported:
 
 
 def _check_measure(query: Query) -> None:
-    """Counts of rows and sums add up over days; means do not, and a unit counted once a day is no unit counted once."""
+    """Refuse what does not add up over periods: means, and units, since one that counts once a day counts more than
+    once.
+    """
     measures = query.plan.measures
     if len(measures) != 1:
         raise _refused("running-columns", "running totals have one column of numbers", "ask for each number by itself")

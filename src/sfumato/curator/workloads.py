@@ -30,7 +30,7 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, shown
 from sfumato.release import releasing
 from sfumato.release.batch_prices import Offer, Priced, priced, within as priced_within
 from sfumato.release.measured import Measured
-from sfumato.release.parts import Family
+from sfumato.release.parts import Family, rounded_down
 from sfumato.release.payers import AllAtOnce, Question as PaidQuestion
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, warn_if_weak
@@ -203,26 +203,30 @@ class Workload:
         self._require_delta(delta)
 
         def prices(family: Family) -> list[Price]:
-            named = Price if family is not Gaussian else (lambda amount: Price(rho=amount))
-            return [
-                max(
-                    (self._least(name, each, goal, request, family, named) for name, each, goal in goals[identity]),
-                    key=lambda price: price.epsilon or price.rho or 0,
-                )
-                for identity in self.measured
-            ]
+            known: dict[Any, Price] = {}
+            found = ([self._least(request, family, wish, known) for wish in goals[each]] for each in self.measured)
+            return [max(each, key=lambda price: price.epsilon or price.rho or 0) for each in found]
 
         return priced_within(offers, prices, delta, request.mechanism, self._context.account.budget)
 
     def _least(
-        self, name: str, question: Question, goal: Any, request: Request, family: Family, named: Callable[[Any], Price]
+        self, request: Request, family: Family, wish: tuple[str, Question, Any], known: dict[Any, Price]
     ) -> Price:
-        if question.found:
-            part = Fraction(1, len(self.measured))
-            named = lambda amount: Price(amount, exact(request.delta, "delta") * part)  # noqa: E731
-        own = Request(within=goal, confidence=request.confidence, mechanism=family)
-        with _about(name):
-            return named(question.least_price(own, named))
+        """Find the least price of one question. Those that differ only in which rows they count have the same."""
+        name, question, goal = wish
+        delta = exact(request.delta, "delta") / len(self.measured)
+
+        def named(amount: Fraction) -> Price:
+            if family is Gaussian and not question.found:
+                return Price(rho=rounded_down(amount))
+            return Price(amount, delta if question.found else 0)
+
+        alike = (question.alike, repr(goal)) if question.alike is not None else name
+        if alike not in known:
+            own = Request(within=goal, confidence=request.confidence, mechanism=family)
+            with _about(name):
+                known[alike] = named(question.least_price(own, named))
+        return known[alike]
 
     def _goals(self, within: Goals) -> dict[str, list[tuple[str, Question, Any]]]:
         """Find what is wanted of each question: of those that ask the same, every wish counts."""
@@ -276,7 +280,7 @@ class Workload:
         here, identities = self._context, [list(self.measured)[place] for place in new]
         asked = [self.measured[identity] for identity in identities]
         kind = Together(tuple(each.kind(own) for each, own in zip(asked, rest.prepared, strict=True)))
-        for each, own in zip(asked, kind.kinds, strict=True):
+        for each, own in _unlike(asked, kind.kinds):
             rehearse(own, partial(each.answered, confidence=confidence, joint=joint))
         warn_if_weak(rest.price)
         paid = [
@@ -426,6 +430,12 @@ def _preparing(question: Question) -> Callable[[Price, Family], Prepared]:
 def _shares(question: Question) -> int:
     """Count what is measured for a question, with the choice of its groups."""
     return max(1, len(question.options[0].measures) + sum(each.shares for each in question.others))
+
+
+def _unlike(asked: Sequence[Question], kinds: Sequence[Any]) -> list[tuple[Question, Any]]:
+    """Leave out what is shown just as another question is: at the ends of what totals can be they are the same."""
+    found = {each.alike or each.identity: (each, kind) for each, kind in zip(asked, kinds, strict=True)}
+    return list(found.values())
 
 
 def _bodies(body: str) -> list[str]:

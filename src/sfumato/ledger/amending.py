@@ -19,7 +19,7 @@ _AMPLE = Fraction(10**6)
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a budget, and why; what is None stays as it is."""
+    """A change says what a budget becomes, and why; what is None stays as it is."""
 
     reason: str
     epsilon: Number | None = None

@@ -94,8 +94,11 @@ class GuardedStore:
         return StoredAnswer.of(row, body)
 
     def terms(self, transaction: Transaction, account: str) -> Terms:
-        """Give the terms in force. A line never changes, so each is read once."""
-        number = transaction.last(account).terms
+        """Give the terms in force."""
+        return self._terms_at(transaction, transaction.last(account).terms)
+
+    def _terms_at(self, transaction: Transaction, number: int) -> Terms:
+        """Give the terms that a line holds. It never changes, so each is read once."""
         if number not in self._terms:
             self._terms[number] = transaction.terms(number)
         return self._terms[number]
@@ -134,7 +137,7 @@ class GuardedStore:
         """List the budgets of one period, which is opened with the account's own terms when it is first needed."""
         name = period_account(account, period)
         last = transaction.newest(account=name)
-        terms = self.terms(transaction, account if last is None else name)
+        terms = self.terms(transaction, account) if last is None else self._terms_at(transaction, last.terms)
         if last is not None and terms.period_of != account:
             raise AccountDiffers(
                 f"the account {name!r} is not that of a period of {account!r}",

@@ -97,7 +97,7 @@ class Tab:
                 left = read_cost(self._open(transaction).left)
                 own = {**columns, "analyst": self.opening.analyst or ""}
                 account, tab = self.opening.account, self.number
-                step = transaction.append("step", account, own, cost=NOTHING, left=left, tab=tab)
+                step = transaction.append("step", account, own, cost=self._price(each.entry.curve), left=left, tab=tab)
                 copied = {name: own[name] for name in ("analyst", "plan", "data")}
                 detail = write_widths(widths(each.accuracy))
                 told: dict[str, str | int] = {**copied, **body, "about": step.number, "detail": detail}

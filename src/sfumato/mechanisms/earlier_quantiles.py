@@ -5,6 +5,7 @@ What was written is read, and costs what it cost. Nothing is chosen this way any
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -26,6 +27,9 @@ class EarlierQuantiles(Quantiles):
             return Curve.bounded_range(self.epsilon, self.neighbours)
         costs = [self._cost(level) for level in range(self._levels)]
         return compose(Curve.pure(self.epsilon * cost / sum(costs), self.neighbours) for cost in costs)
+
+    def _middle(self, chances: Sequence[Fraction], *_: Fraction) -> int:
+        return len(chances) // 2
 
     def _cost(self, level: int) -> Fraction:
         if level == 0 or self.neighbours is not Neighbours.REPLACE:

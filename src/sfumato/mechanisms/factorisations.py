@@ -78,13 +78,10 @@ class Factorisation:
         found.setflags(write=False)
         return found
 
-    @cached_property
+    @property
     def decoder(self) -> Floats:
         """Give A = L·B⁺, which turns what was measured, in steps, into running totals."""
-        if self.form == "each day":
-            return _ones(self.periods) / 2**self.bits
-        weights = self.weights.astype(np.float64)
-        return np.linalg.solve(weights.T @ weights, _ones(self.periods).T).T @ weights.T
+        return _decoder(self)
 
     @cached_property
     def lengths(self) -> Floats:
@@ -101,6 +98,15 @@ class Factorisation:
             "tree": f"a tree of blocks, {self.branching} to one of the next size, by least squares",
             "each day": "each period by itself",
         }[self.form]
+
+
+@lru_cache(maxsize=16)
+def _decoder(made: Factorisation) -> Floats:
+    """Compute A once for all equal factorisations, also those that are read back."""
+    if made.form == "each day":
+        return _ones(made.periods) / 2**made.bits
+    weights = made.weights.astype(np.float64)
+    return np.linalg.solve(weights.T @ weights, _ones(made.periods).T).T @ weights.T
 
 
 @lru_cache(maxsize=16)

@@ -28,6 +28,7 @@ depend on what was released alone, so the theorem holds for them as for others.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
@@ -61,6 +62,11 @@ class GroupedValues(Protocol):
     @property
     def counts(self) -> NDArray[np.int64]: ...
 
+    @property
+    def groups(self) -> int:
+        """Count the groups, those without rows too."""
+        ...
+
 
 @dataclass(frozen=True)
 class _Node:
@@ -81,11 +87,11 @@ class _Node:
 class Quantiles:
     """Several quantiles of whole numbers within public bounds are chosen privately, in one group or in many.
 
-    One unit has at most ``rows_per_unit`` rows, in all groups together. ``epsilon`` pays for all quantiles of all
-    groups: half of it goes to each of two levels, and so on, and a level leaks no more than one release of bounded
-    range (the module says why). Rows equal to a released number count below it with the level's share and above it
-    with the rest. An ``offset`` moves every target by so many rows: what is aimed at is then the q·n + offset-th row,
-    ties lie on the side away from it, and a group with too few rows gives the bound on that side.
+    One unit has at most ``rows_per_unit`` rows, in all groups together where rows are ``grouped``. ``epsilon`` pays for
+    all quantiles of all groups: half of it goes to each of two levels, and so on, and a level leaks no more than one
+    release of bounded range (the module says why). Rows equal to a released number count below it with the level's
+    share and above it with the rest. An ``offset`` moves every target by so many rows: what is aimed at is then the
+    q·n + offset-th row, ties lie on the side away from it, and a group with too few rows gives the bound on that side.
     """
 
     interactive: ClassVar[bool] = False
@@ -95,7 +101,7 @@ class Quantiles:
     bounds: tuple[int, int]
     rows_per_unit: int
     neighbours: Neighbours
-    groups: int = 1
+    grouped: bool = False
     offset: int = 0
 
     def __init__(
@@ -105,7 +111,7 @@ class Quantiles:
         bounds: tuple[int, int],
         rows_per_unit: int = 1,
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
-        groups: int = 1,
+        grouped: bool = False,
         offset: int = 0,
     ) -> None:
         object.__setattr__(self, "offset", whole(offset, "offset", at_least=-_MOST_OFFSET))
@@ -114,7 +120,7 @@ class Quantiles:
         object.__setattr__(self, "bounds", _read_bounds(bounds))
         object.__setattr__(self, "rows_per_unit", whole(rows_per_unit, "rows_per_unit", at_least=1))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
-        object.__setattr__(self, "groups", whole(groups, "groups", at_least=1))
+        object.__setattr__(self, "grouped", bool(grouped))
         if self.offset > _MOST_OFFSET:
             raise InvalidParameter("offset", offset, "at most 2^40 rows either way")
         if not _LEAST_RATE <= self._level_epsilon / (2 * self.rows_per_unit) <= 1000:
@@ -136,15 +142,15 @@ class Quantiles:
         bounds: tuple[int, int],
         rows_per_unit: int = 1,
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
-        groups: int = 1,
+        grouped: bool = False,
         confidence: Number = "0.95",
     ) -> Quantiles:
-        """Make a choice that aims at the row of the rank that the price allows, counted from the least: no row decides alone.
+        """Make a choice that aims at the row of the rank that the price allows, counted from the least.
 
         With k the offset, except with probability 1 − confidence some row is at most the number that is released, and
-        fewer than 2k rows lie below it.
+        fewer than 2k rows lie below it: each of the two fails with half of that.
         """
-        return _moved(cls(0, epsilon, bounds, rows_per_unit, neighbours, groups, 1), confidence)
+        return _moved(cls(0, epsilon, bounds, rows_per_unit, neighbours, grouped, 1), confidence)
 
     @classmethod
     def maximum(
@@ -153,11 +159,11 @@ class Quantiles:
         bounds: tuple[int, int],
         rows_per_unit: int = 1,
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
-        groups: int = 1,
+        grouped: bool = False,
         confidence: Number = "0.95",
     ) -> Quantiles:
         """Make a choice that aims at the row of the rank that the price allows, counted from the greatest."""
-        return _moved(cls(1, epsilon, bounds, rows_per_unit, neighbours, groups, -1), confidence)
+        return _moved(cls(1, epsilon, bounds, rows_per_unit, neighbours, grouped, -1), confidence)
 
     def ends(self, epsilon: Number, confidence: Number = "0.95", k: int = 1) -> tuple[Quantiles, Quantiles]:
         """Give two mechanisms of this price each whose numbers lie around the true quantiles, from below and above.
@@ -167,10 +173,18 @@ class Quantiles:
         q-quantile of the rows by whatever definition, ties or none: what is chosen lies on its side of its target, and
         rows tied with it are left out of where they could move a target past the truth.
         """
+        one = replace(self, epsilon=exact(epsilon, "epsilon", POSITIVE))
+        rows = one.rows_to_lean(confidence, k)
+        return replace(one, offset=-rows), replace(one, offset=rows)
+
+    def rows_to_lean(self, confidence: Number = "0.95", k: int = 1) -> int:
+        """Count the rows by which targets lean so that numbers lie on one side of the truth: in k groups at once, with
+        half of what this confidence lets fail. One row more than a choice may err, for a quantile that lies between
+        two rows.
+        """
         miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (2 * len(self.probabilities) * k)
-        price = exact(epsilon, "epsilon", POSITIVE)
-        rows = 1 + math.ceil(max(self._within(node, miss) for node in self._nodes) * float(self.epsilon / price))
-        return replace(self, epsilon=price, offset=-rows), replace(self, epsilon=price, offset=rows)
+        most = max(self._within(node, miss) for node in self._nodes)
+        return 1 + (math.floor(most) if self.probabilities[0] in (0, 1) else math.ceil(most))
 
     def choose(self, values: Any) -> list[int]:
         """Choose the quantiles of a sorted list of whole numbers, in the order of their probabilities; values outside
@@ -198,7 +212,9 @@ class Quantiles:
 
     def choose_groups(self, values: GroupedValues) -> NDArray[np.int64]:
         """Choose the quantiles of every group, with rows or without: a row for each, a column for each probability."""
-        starts = np.searchsorted(values.group, np.arange(self.groups + 1))
+        if values.groups > 1 and not self.grouped:
+            raise InvalidParameter("groups", values.groups, "one, unless the mechanism is for several: grouped=True")
+        starts = np.searchsorted(values.group, np.arange(values.groups + 1))
         return self._released(Rows(values.steps, _cumulated(values.counts)), starts)
 
     def _released(self, rows: Rows, starts: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -220,18 +236,25 @@ class Quantiles:
         while layer:
             following = []
             for chances, below, above in layer:
-                middle = len(chances) // 2
+                middle = self._middle(chances, below, above)
                 found.append(_Node(chances[middle], below, above, level))
                 following.append((chances[:middle], below, chances[middle]))
                 following.append((chances[middle + 1 :], chances[middle], above))
             layer, level = [part for part in following if part[0]], level + 1
         return tuple(found)
 
+    def _middle(self, chances: Sequence[Fraction], below: Fraction, above: Fraction) -> int:
+        """Choose which of several is found first: of two in the middle the one whose share is nearer to a half, which
+        errs less and costs its neighbours less.
+        """
+        places = sorted({(len(chances) - 1) // 2, len(chances) // 2})
+        return min(places, key=lambda place: abs(chances[place] - (below + above) / 2))
+
     def _score_sensitivity(self, node: _Node) -> Fraction:
         """Bound what one unit moves at a level, as the theorem of the module counts it."""
         worst = max(node.share, 1 - node.share)
         if self.neighbours is Neighbours.REPLACE:
-            worst = Fraction(1) if node.level == 0 and self.groups == 1 else 2 * worst
+            worst = Fraction(1) if node.level == 0 and not self.grouped else 2 * worst
         return self.rows_per_unit * worst
 
     @property
@@ -275,21 +298,21 @@ class Quantiles:
 
     def words(self) -> str:
         chances = ", ".join(text(q) for q in self.probabilities)
-        return f"quantiles {chances} by interval selection, ε {shown(float(self.epsilon), 6)}"
+        what = f"quantile{'s' * (len(self.probabilities) > 1)} {chances}"
+        if self.probabilities[0] in (0, 1):
+            what = f"the {'greatest' if self.probabilities[0] else 'least'} value, from rank {abs(self.offset):,}"
+        return f"{what} by interval selection, ε {shown(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
         chances = ", ".join(text(q) for q in self.probabilities)
         limits = f"bounds={self.bounds}, rows_per_unit={self.rows_per_unit}, neighbours={self.neighbours.value!r}"
-        more = "".join(
-            f", {name}={value}" for name, value in (("groups", self.groups), ("offset", self.offset)) if value
-        )
+        more = (", grouped=True" if self.grouped else "") + (f", offset={self.offset}" if self.offset else "")
         return f"Quantiles([{chances}], epsilon={text(self.epsilon)}, {limits}{more})"
 
 
 def _moved(towards: Quantiles, confidence: Number) -> Quantiles:
     """Move a target at the edge inwards by more rows than a choice may err."""
-    rows = 1 + math.floor(towards.error(confidence))
-    return replace(towards, offset=rows * towards.offset)
+    return replace(towards, offset=towards.rows_to_lean(confidence) * towards.offset)
 
 
 def _read_bounds(bounds: Any) -> tuple[int, int]:

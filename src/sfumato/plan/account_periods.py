@@ -1,4 +1,4 @@
-"""The accounts that a question spends follow from its text and the policy: those of the periods that it can read.
+"""A question spends the accounts of the periods that it can read, which follow from its text and the policy alone.
 
 *Claim.* A unit whose account is not among ``spent`` changes nothing that a ``restricted`` plan reads. Every private
 scan in it keeps the rows of these periods alone, by a condition of the plan itself. The account of a row follows from
@@ -59,8 +59,9 @@ def restricted(aggregate: Aggregate, policy: Policy, periods: Runs) -> Aggregate
 
 
 def keeps_to(relation: Relation, policy: Policy, periods: Runs) -> bool:
-    """Tell whether every private scan of a plan keeps the rows of these periods alone."""
-    return _restricted(relation, policy, periods) == relation
+    """Tell whether every private scan of a plan keeps rows of these periods alone, by the condition right above it."""
+    found = _either((_kept(relation, policy),))
+    return _both(found, periods) == found
 
 
 def names(periods: Runs, per: str) -> tuple[str, ...]:
@@ -131,6 +132,16 @@ def _lying(relation: Relation, policy: Policy) -> Runs:
         case Union():
             return _either(_lying(each, policy) for each in relation.inputs)
     return _lying(relation.inputs[0], policy)
+
+
+def _kept(relation: Relation, policy: Policy) -> Runs:
+    """Find the periods of all rows that the private scans of a plan keep."""
+    match relation:
+        case Filter(Scan() as scan, predicate):
+            return _both(_declared(scan, policy), _met(predicate, frozenset((_column(scan, policy),)), policy))
+        case Scan():
+            return _declared(relation, policy)
+    return _either(_kept(each, policy) for each in relation.inputs)
 
 
 def _declared(scan: Scan, policy: Policy) -> Runs:

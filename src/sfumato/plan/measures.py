@@ -129,24 +129,6 @@ class Ratio:
         return Estimate(np.clip(value, lower, upper), lower, upper)
 
 
-@codec.value("chosen-estimator")
-@dataclass(frozen=True)
-class Chosen:
-    """A chosen value is its own estimate; nothing is known of the exact one but its bounds."""
-
-    low: Fraction
-    high: Fraction
-    adds_up: ClassVar[bool] = False
-
-    def __init__(self, low: Number, high: Number) -> None:
-        object.__setattr__(self, "low", exact(low, "low"))
-        object.__setattr__(self, "high", exact(high, "high"))
-
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:  # noqa: ARG002
-        (value,) = totals
-        return Estimate(value, np.full_like(value, float(self.low)), np.full_like(value, float(self.high)))
-
-
 @codec.value("combined-estimator")
 @dataclass(frozen=True)
 class Combined:
@@ -211,7 +193,7 @@ class Asked(Protocol):
 
     @property
     def name(self) -> str:
-        """Say in words what is counted or added up."""
+        """Say in words what is counted, added up or chosen."""
         ...
 
     @property
@@ -456,42 +438,6 @@ class Mean:
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return (Fraction(self.size(low, high), 2) * step,) * 2
-
-
-@codec.value("quantile")
-@dataclass(frozen=True)
-class Quantile:
-    """This is a value with so great a share of the others below it, among the rows where the predicate holds."""
-
-    value: Expression
-    probability: Fraction
-    where: Expression | None = None
-    reads: ClassVar[Reads] = Reads.RANKS
-    once_per_unit: ClassVar[bool] = False
-    noises: ClassVar[int] = 1
-    name: ClassVar[str] = "quantile"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "probability", exact(self.probability, "probability"))
-
-    @property
-    def together(self) -> Hashable:
-        return self.reads, self.value, self.where
-
-    @property
-    def result(self) -> Domain:
-        return Domain(Type.REAL, nullable=True)
-
-    @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
-        return value_range(self.value)
-
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
-        """Ranks are read of values that are there: their sum, in steps, and how many they are."""
-        return Sum(self.value, self.where), Count(both(self.where, present(self.value)))
-
-    def estimator(self, *measured: Steps) -> Estimator:
-        return Chosen(*(end * measured[0].step for end in (measured[0].low, measured[0].high)))
 
 
 def present(value: Expression) -> Expression:

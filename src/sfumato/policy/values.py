@@ -484,8 +484,7 @@ def _check_accounts(policy: Policy) -> None:
         column = policy.period_column(name)
         if column is not None and table.columns[column].values is not None:
             raise InvalidPolicy(
-                "a column that says which account is spent has bounds or nothing declared: a list of values would "
-                "move rows to another period",
+                "a list of values would move rows to another period, and this column says which account they are of",
                 place=f"tables.{name}.columns.{column}.values",
                 fix="declare bounds instead of values",
             )

@@ -20,7 +20,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Budget, Curve, compose
 from sfumato.privacy.calibration import least
 from sfumato.release.measurement import Batch
-from sfumato.release.parts import Family, rounded_up as size_rounded_up
+from sfumato.release.parts import Family, rounded_down, rounded_up as size_rounded_up
 from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price, rounded_up
 
@@ -155,7 +155,7 @@ def _gaussian(offers: Sequence[Offer], price: Price) -> Priced:
     simple = all(isinstance(each, Additive) for each in unit.batch.mechanisms)
 
     def kept(factor: Fraction) -> bool:
-        curve = _weakened(unit.batch, factor) if simple else at(1 / factor**2).curve
+        curve = _weakened(unit.batch.charged, factor) if simple else at(1 / factor**2).curve
         return price.kept_by(curve)
 
     factor = least(kept, str(price), _PRECISION)
@@ -170,17 +170,17 @@ def _gaussian_price(offer: Offer, rho: Fraction, price: Price) -> Price:
     """A question that finds groups needs an ε and a δ: half of the whole δ is for those."""
     own = rho * offer.share
     if not offer.finds:
-        return Price(rho=own)
-    return Price(Fraction(math.sqrt(8 * own)), price.delta * offer.share / 2)
+        return Price(rho=rounded_down(own))
+    return Price(rounded_down(Fraction(math.sqrt(8 * own))), price.delta * offer.share / 2)
 
 
-def _weakened(batch: Batch, factor: Fraction) -> Curve:
+def _weakened(charged: Sequence[Charged], factor: Fraction) -> Curve:
     """Compose the same noise, so many times as large."""
     return compose(
         Charged(
             each.mechanism.of_size(size_rounded_up(each.mechanism.sizes[0] * factor)), each.sensitivity, each.times
         ).curve
-        for each in batch.charged
+        for each in charged
         if isinstance(each.mechanism, Additive)
     )
 

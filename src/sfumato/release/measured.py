@@ -11,8 +11,9 @@ import numpy as np
 
 from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.expressions import Column, Result
 from sfumato.plan.measures import Combined, Estimate, Estimator, Floats, Total, Width
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings import Integers, Reading
 from sfumato.plan.sharing import Made
 from sfumato.privacy import codec
@@ -137,6 +138,21 @@ def results(prepared: Prepared, made: Sequence[Made]) -> tuple[Derived, ...]:
         steps = prepared.parts[each.part].steps(each.measures)
         found.append(Derived(each.asked.estimator(*steps), tuple(start + place for place in each.measures)))
     return tuple(found)
+
+
+def rank_errors(measured: Measured, confidence: Number) -> tuple[float | None, ...]:
+    """Bound for everything that is asked how many rows lie between what was chosen and what it stands for; None where
+    nothing is chosen by ranks.
+    """
+    return tuple(measured.scales[each.scales[0]].rank(confidence) for each in measured.results)
+
+
+def by_column(query: Query, numbers: Sequence[float | None]) -> dict[str, float]:
+    """Give numbers about what is asked by the columns that show it as it is."""
+    shown = [(each.name, each.expression) for each in query.outputs if not query.outer]
+    asked = [(name, made.reference) for name, made in shown if isinstance(made, Column)]
+    known = {name: numbers[each.index] for name, each in asked if type(each) is Result}
+    return {name: number for name, number in known.items() if number is not None}
 
 
 @dataclass(frozen=True)

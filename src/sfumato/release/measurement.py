@@ -6,6 +6,7 @@ beside them.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -15,7 +16,6 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
-from sfumato.ledger.charged import gathered
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
@@ -130,10 +130,11 @@ class Batch:
         """List what is run, in order."""
         return tuple(each.mechanism for each in self.measurements)
 
-    @property
+    @cached_property
     def charged(self) -> tuple[Charged, ...]:
         """Say what is run with what sensitivity and how often, as the ledger keeps it: the plan of the batch."""
-        return gathered(Charged(each.mechanism, each.sensitivity) for each in self.measurements)
+        counted = Counter((each.mechanism, each.sensitivity) for each in self.measurements)
+        return tuple(Charged(mechanism, moved, times) for (mechanism, moved), times in counted.items())
 
     @cached_property
     def curve(self) -> Curve:
@@ -168,7 +169,8 @@ def _require_every_key(reading: Holders, mechanism: KeyThreshold) -> None:
 
 def _require_every_row(reading: Ranks | Frequencies, mechanism: Quantiles | FrequentValues) -> None:
     """A choice by ranks pays for as many rows as one unit has, for the neighbours of the policy."""
-    if mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
+    several = isinstance(mechanism, Quantiles) and bool(reading.bounded.plan.keys) and not mechanism.grouped
+    if several or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
         rule = f"one for {reading.in_all} rows of a unit under {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 

@@ -180,8 +180,9 @@ def _best(
     """
     suited = _suited(options, family)
     chosen = min(suited, key=lambda each: round(_reach(each, family), 9))  # the first, and cheapest, among equals
-    worse = [each.strategy.value for each in suited if each is not chosen]
-    reason = f"{chosen.strategy.value}, " + (
+    worse = [each.strategy.value for each in suited if each is not chosen] if chosen.noised else []
+    way = chosen if chosen.noised or not others else others[0].bounded  # nothing is added up: whole rows are chosen by
+    reason = f"{way.strategy.value}, " + (
         f"for the least noise: {' and '.join(worse)} would need as much or more" if worse else "the only way"
     )
     totals = NoisyTotals(chosen)

@@ -1,4 +1,4 @@
-"""Where every period has an account of its own, a promise is about one unit in one period: it is said in words."""
+"""A promise is about one unit in one period where every period has an account of its own: it is said in words."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
@@ -27,9 +28,15 @@ class Request:
     confidence: Number = "0.95"
     mechanism: Family | None = None
     weights: Weights | None = None
+    range: str | None = None
+    """"value" buys, beside every quantile, two numbers between which it lies with this confidence,"""
+    joint: bool = False
+    """for all of them at once."""
 
     def __post_init__(self) -> None:
         exact(self.confidence, "confidence", CONFIDENCE)
+        if self.range not in (None, "value"):
+            raise InvalidParameter("range", self.range, 'left out, or "value" for ranges of the values of quantiles')
         if self.within is not None and (self.epsilon is not None or self.rho is not None):
             raise InvalidParameter("within", self.within, "given instead of epsilon or rho")
         if self.weights is not None and not isinstance(self.weights, Mapping):
@@ -39,6 +46,10 @@ class Request:
     def named(self) -> bool:
         """Tell whether the request names a price or an accuracy at all."""
         return not (self.epsilon is None and self.rho is None and self.within is None)
+
+    def around(self, together: int) -> Fraction | None:
+        """Give the confidence with which each of so many ranges around quantiles is bought; None where none are."""
+        return None if self.range is None else 1 - (1 - exact(self.confidence, "confidence")) / together
 
     @property
     def price(self) -> Price:

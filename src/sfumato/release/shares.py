@@ -61,7 +61,7 @@ def shared_out(parts: Sequence[Part], asked: Weighed | None, family: Family) -> 
     assert isinstance(totals, NoisyTotals)
     sizes = [float(family.norm(each.sensitivity) * each.unit_value) for each in totals.bounded.noised]
     sizes += [1.0] * (sum(counts) - len(sizes))  # choices err in inverse proportion to their share
-    wanted = [_wanted(each, weight, totals, counts) for each, weight in zip(asked.made, asked.weights, strict=True)]
+    wanted = [_wanted(each, weight, parts) for each, weight in zip(asked.made, asked.weights, strict=True)]
     found = split(sizes, [*wanted, *_selection(totals)], family.order)
     same = even(len(sizes))
     times, evenly = (
@@ -75,11 +75,13 @@ def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[F
     return tuple(tuple(shares[start : start + count]) for start, count in zip(starts, counts, strict=True))
 
 
-def _wanted(made: Made, weight: Fraction, totals: NoisyTotals, counts: Sequence[int]) -> Wanted:
+def _wanted(made: Made, weight: Fraction, parts: Sequence[Part]) -> Wanted:
     """Say which measurements a result reads. What reads one alone is as wrong as that is, whatever its terms."""
-    if made.part:
-        start = sum(counts[: made.part])
-        return Wanted(dict.fromkeys(range(start, start + counts[made.part]), 1.0), weight)
+    own, totals = parts[made.part], parts[0]
+    if not isinstance(own, NoisyTotals):
+        start, (place,) = sum(each.shares for each in parts[: made.part]), made.measures
+        return Wanted({start + own.share_of(place): 1.0}, weight)
+    assert isinstance(totals, NoisyTotals)
     if len(made.measures) == 1:
         return Wanted({made.measures[0]: 1.0}, weight)
     read = [totals.bounded.measures[place] for place in made.measures]

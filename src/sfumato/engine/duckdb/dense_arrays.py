@@ -52,7 +52,7 @@ def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Valu
         counts.add(steps)
     numbers, many = counts.sorted()
     group, steps = np.divmod(numbers, width)
-    return Values(group, steps + low, many)
+    return Values(group, steps + low, many, len(reading.groups))
 
 
 def _span(reading: ValueCounts) -> tuple[int, int]:

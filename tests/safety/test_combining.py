@@ -1,0 +1,146 @@
+"""What one statement reads for several questions is, number for number, what each of them reads by itself."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from random import Random
+
+import pandas as pd
+import pytest
+
+import sfumato as sf
+from engine.tables import tuples
+from safety.worlds import PREDICATES, question, world
+from sfumato.curator.questions import Question
+from sfumato.errors import Unsupported
+from sfumato.plan.combining import combined
+from sfumato.plan.limits import Strategy
+from sfumato.plan.readings import GroupTotals
+
+TESTS = ("", "WHERE kind = 'a'", "WHERE cost > 0", "WHERE kind = 'b' AND cost >= 1", "WHERE cost / kind_no > 1")
+MEASURES = ("COUNT(*)", "COUNT(DISTINCT who)", "COUNT(cost)")
+
+
+def clinic(folder: Path, neighbours: str = "add-remove", *, rows: bool = False) -> sf.Curator:
+    """Units with none, one, two (the limit), three and nine rows; missing cells."""
+    held = {1: 1, 2: 2, 3: 3, 4: 9, 5: 2}
+    who = [unit for unit, count in held.items() for _ in range(count)]
+    cells = {"kind": ["a", "b", None], "cost": [0, 1, 2, None], "kind_no": [0, 1]}
+    frame = pd.DataFrame(
+        {"who": who, **{name: [own[i % len(own)] for i in range(len(who))] for name, own in cells.items()}}
+    )
+    columns = {
+        "kind": {"values": ["a", "b"]},
+        "cost": {"type": "integer", "bounds": [-1, 2]},
+        "kind_no": {"type": "integer", "bounds": [0, 1]},
+    }
+    table = sf.Table("visits", frame, columns, id="row" if rows else "who", max_rows=None if rows else 2)
+    unit = sf.PrivacyUnit("visit" if rows else "patient", every_row=rows)
+    policy = sf.Policy(unit, sf.Budget(100, "1e-6", neighbours=neighbours), {"visits": table}, size=5)
+    return sf.Curator(policy, folder / "clinic.ledger")
+
+
+def asked(made: sf.Curator, text: str) -> Question:
+    found = made.sql(text)
+    assert isinstance(found, Question)
+    return found
+
+
+def by_strategy(found: Question, strategy: Strategy) -> GroupTotals:
+    (bounded,) = (each for each in found.options if each.strategy is strategy)
+    return GroupTotals(bounded, found.groups)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("strategy", [Strategy.WHOLE, Strategy.CLIP_L1, Strategy.CLIP_L2])
+def test_one_statement_reads_what_each_would(neighbours: str, strategy: Strategy, tmp_path: Path) -> None:
+    whole = strategy is Strategy.WHOLE
+    with clinic(tmp_path, neighbours, rows=whole) as made:
+        texts = [f"SELECT {measure} AS n FROM visits {test}" for measure in MEASURES for test in TESTS]
+        texts += [
+            "SELECT COUNT(*) FILTER (WHERE cost > 1) AS n FROM visits",
+            "SELECT COUNT(*) AS n, COUNT(*) * 2 FROM visits",
+        ]
+        texts = [each for each in texts if not (whole and "DISTINCT" in each)]
+        readings = [by_strategy(asked(made, text), strategy) for text in texts]
+        engine = made._context.engine
+        together = combined(readings)
+        mergeable = [each for each in together if len(each.parts) > 1]
+        assert len(mergeable) == 1
+        assert len(mergeable[0].parts) >= 0.5 * len(readings)
+        for each in together:
+            totals = engine.read(each.reading, 7)
+            for own, columns in each.parts:
+                assert tuples(totals[:, columns]) == tuples(engine.read(own, 7))
+        assert {own for each in together for own, _ in each.parts} == set(readings)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_predicates_over_hostile_cells(seed: int) -> None:
+    random = Random(f"combining {seed}")
+    made = world(random)
+    engine = made.engine(made.rows)
+    readings = []
+    for predicate in PREDICATES:
+        try:
+            found = question(engine, engine._policy, f"SELECT COUNT(*) AS n FROM people WHERE {predicate}")
+            readings += [
+                GroupTotals(each, found.groups)
+                for each in found.options
+                if each.strategy in (Strategy.WHOLE, Strategy.CLIP_L1)
+            ]
+        except Unsupported:
+            continue
+    together = combined(readings)
+    assert max(len(each.parts) for each in together) > len(readings) / 2
+    for each in together:
+        totals = engine.read(each.reading, 11)
+        for own, columns in each.parts:
+            assert tuples(totals[:, columns]) == tuples(engine.read(own, 11))
+    engine.close()
+
+
+def test_what_would_be_another_number_is_read_by_itself(tmp_path: Path) -> None:
+    """Weights and samples depend on the rows that pass the WHERE; so do ranges that it narrows."""
+    with clinic(tmp_path) as made:
+        counts = [asked(made, f"SELECT COUNT(*) AS n FROM visits {test}") for test in TESTS]
+        for strategy in (Strategy.REWEIGHT, Strategy.SAMPLE):
+            assert all(len(each.parts) == 1 for each in combined([by_strategy(each, strategy) for each in counts]))
+        apart = [
+            "SELECT SUM(cost) AS n FROM visits WHERE cost > 0",
+            "SELECT AVG(cost) AS n FROM visits WHERE kind = 'a'",
+            "SELECT kind, COUNT(*) AS n FROM visits GROUP BY kind",
+            "SELECT COUNT(*) FILTER (WHERE 2 / cost > 1) AS n FROM visits WHERE cost > 0",
+            "SELECT COUNT(*) AS n FROM (SELECT * FROM visits WHERE cost > 0) AS v",
+        ]
+        readings = [by_strategy(asked(made, text), Strategy.CLIP_L1) for text in apart]
+        beside = [by_strategy(each, Strategy.CLIP_L1) for each in counts]
+        for each in combined([*readings, *beside]):
+            own = {reading for reading, _ in each.parts}
+            assert len(own) == 1 or own <= set(beside)
+        tighter = by_strategy(counts[0].limit(rows=1), Strategy.CLIP_L1)
+        assert all(len(each.parts) == 1 for each in combined([tighter, beside[1]]))
+
+
+def test_the_claims_stay_those_of_each_question(tmp_path: Path) -> None:
+    with clinic(tmp_path, "replace") as made:
+        readings = [
+            by_strategy(asked(made, f"SELECT COUNT(*) AS n FROM visits {test}"), Strategy.CLIP_L1) for test in TESTS
+        ]
+        (together,) = combined(readings)
+        claims = [each.sensitivity for each in together.reading.bounded.measures]
+        assert claims == [each.bounded.measures[0].sensitivity for each in readings]
+        for first, second in combinations(claims, 2):
+            assert first == second
+        assert claims[0].linf * together.reading.bounded.measures[0].unit_value == Fraction(2)
+
+
+def test_a_statement_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.plan.combining.MOST_MEASURES", 2)
+    with clinic(tmp_path) as made:
+        readings = [
+            by_strategy(asked(made, f"SELECT COUNT(*) AS n FROM visits {test}"), Strategy.CLIP_L1) for test in TESTS
+        ]
+        assert [len(each.parts) for each in combined(readings)] == [2, 2, 1]
