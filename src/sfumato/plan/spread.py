@@ -44,7 +44,7 @@ class Squares(Sum):
     name: ClassVar[str] = "sum"
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Suppose values that are spread evenly: they have a third of the largest square."""
+        """Give what values that are spread evenly have: a third of the largest square."""
         return (Fraction(high, 3) * step,)
 
 
@@ -54,7 +54,7 @@ class Products(Sum):
     """This is the sum of products of two columns' distances from the middles of their ranges."""
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Suppose two columns that are spread evenly, and correlated by a half: a sixth of the largest product."""
+        """Give what two columns that are spread evenly and correlated by a half have: a sixth of the largest product."""
         return (Fraction(high, 6) * step,)
 
 
