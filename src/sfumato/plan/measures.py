@@ -132,8 +132,8 @@ class Ratio:
 @codec.value("combined-estimator")
 @dataclass(frozen=True)
 class Combined:
-    """This puts two totals together that get the same noise: as often as this the first, and as often as this the
-    second.
+    """This is a number that is put together from two totals with equal noise: as often as this the first, and as
+    often as this the second.
     """
 
     first: Fraction

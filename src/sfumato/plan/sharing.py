@@ -1,4 +1,4 @@
-"""Each number that is asked for is made from measured ones, and a measured one serves all that need it.
+"""Sharing says what is measured for what is asked: once, whatever is made from it.
 
 A *part* of a question is what one reading answers: all totals together, and the ranks of one column on their own. Each
 asked number is made from some measures of one part.
