@@ -638,6 +638,33 @@ def sessions() -> None:
     save(chart, "sessions")
 
 
+def spread() -> None:
+    """Half-widths of a mean and of a standard deviation, as the weight of the second grows."""
+    cost = {"cost": {"type": "real", "bounds": (0, 5000)}}
+    table = sf.Table("visits", pd.DataFrame({"patient": [1], "cost": [1.0]}), cost, id="patient", max_rows=1)
+    with TemporaryDirectory() as folder:
+        policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(10), {"visits": table})
+        with sf.Curator(policy, f"{folder}/ledger") as clinic:
+            ask = clinic.sql("SELECT AVG(cost) AS mean, STDDEV(cost) AS sd FROM visits")
+            weights = [1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32]
+            found = {each: ask.error(epsilon=1, weights={"sd": each}) for each in weights}
+    named = {"AVG(cost)": "mean", "STDDEV(cost)": "sd"}
+    flat = [(weight, found[weight][name][10_000], shown) for shown, name in named.items() for weight in weights]
+    given, widths, names = zip(*flat, strict=True)
+    data = rows(weight=list(given), width=list(widths), asked=list(names))
+    title = "Half-widths in a group of 10,000 rows, by the weight of the standard deviation (ε = 1, 95 %)"
+    chart = (
+        alt.Chart(data, width=560, height=240, title=title)
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("weight:Q", scale=alt.Scale(type="log", base=2), title="weight of STDDEV(cost)"),
+            y=alt.Y("width:Q", title="half-width"),
+            color=alt.Color("asked:N", sort=list(named), scale=alt.Scale(range=list(INK[:2])), title=None),
+        )
+    )
+    save(chart, "spread")
+
+
 def workloads() -> None:
     """The ε of many counts, each as accurate as at ε = 0.01 by itself: one by one, and together at δ = 1e-6."""
     counts = (1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -811,6 +838,7 @@ if __name__ == "__main__":
         private_bounds,
         workloads,
         medians,
+        spread,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

@@ -57,8 +57,8 @@ MUTANTS = (
         "a Gaussian threshold's keys move one count in Rényi divergence",
         Kind.SENSITIVITY,
         "privacy/threshold_losses.py",
-        "power = (order - 1) * self.keys * self._noise.renyi(order)",
-        "power = (order - 1) * self._noise.renyi(order)",
+        "power = (alpha - 1) * self.keys * self._noise.renyi(alpha)",
+        "power = (alpha - 1) * self._noise.renyi(alpha)",
         (_OUTSIDE,),
     ),
     Mutant(

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from sfumato.engine.cell_lowering import Cells, by_cells, cells
 from sfumato.engine.relation_lowering import (
     Columns,
     RelationLowering,
@@ -223,6 +224,8 @@ class _Rows:
     """The values that a unit contributes once per group: units are counted, not rows."""
     coded: frozenset[str] = frozenset()
     """The keys that are codes of their texts."""
+    cells: Cells = ()
+    """The columns by which many counts are added up at once."""
     apart: tuple[tuple[str, Type], ...] = ()
     """A column that tells rows of a group apart as the values do, with its type."""
 
@@ -269,6 +272,8 @@ def _added_up(rows: _Rows) -> tuple[Select, dict[str, Scalar]]:
     Values that are equal in every row are added up once. The total of high − x is high as often as x is there, less the
     total of x: the same whole number, for which nothing needs to be added up again.
     """
+    if rows.cells:
+        return by_cells(rows.select, rows.values, rows.cells)
     made = dict(rows.select.columns)
     firsts = {made[name]: name for name in reversed(rows.values)}
     columns = {name: made[name] for name in rows.keys}
@@ -386,6 +391,8 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
     scaling = [_Scaling.of(bounded, number) for number in range(len(bounded.measures))]
     most = _unit_mosts(bounded)
     cut = _cut(rows, scaling, most)
+    if rows.cells and max(most) <= _LARGEST:
+        return _few_beyond(bounded, rows, scaling, most)
     if not rows.keys:  # one group: the cap is the norm
         totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
         return Statement((_unit_totals(rows, rows.select, most),), Select(totals, cut))
@@ -404,6 +411,23 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
     heavy = _heavy(rows, min(bounded.limits.rows_per_group, bounded.limits.total))
     stages = (heavy, _unit_totals(rows, beyond, most), _norms(cut, scaling))
     return _corrected(bounded, rows, stages, correction)
+
+
+def _few_beyond(bounded: Bounded, rows: _Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Statement:
+    """Add up many counts of all rows at once, and take away what units with more rows than count have too much: no
+    other unit's total is cut.
+    """
+    capped = dict(each for part in scaling for each in part.capped())
+    excess = tuple(
+        (
+            name,
+            _sum(apply(Operation.SUBTRACT, capped[name], apply(Operation.MULTIPLY, Reference(name), whole(1 << bits)))),
+        )
+        for name, bits in zip(rows.values, _bits(bounded), strict=True)
+    )
+    heavy = _heavy(rows, min(bounded.limits.rows_per_group, bounded.limits.total))
+    beyond = _beyond(rows, same(("u", *rows.values), "r"))
+    return _corrected(bounded, rows, (heavy, _unit_totals(rows, beyond, most)), Select(excess, Named("g")))
 
 
 def _unit_mosts(bounded: Bounded) -> list[int]:
@@ -690,6 +714,7 @@ def _rows(bounded: Bounded, relations: RelationLowering) -> _Rows:
         tuple(name for name, _ in flat),
         frozenset(name for name, value in flat if value == whole(1)),
         frozenset(name for (name, _), once in zip(flat, maximal, strict=True) if once),
+        cells=cells(bounded, lowering.columns, [value for _, value in flat]),
     )
 
 

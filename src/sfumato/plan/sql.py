@@ -13,7 +13,7 @@ from sfumato.plan.costs import check
 from sfumato.plan.expressions import Column, Expression, Key, Literal, Result, SummedOver, Windowed
 from sfumato.plan.functions import call, literal
 from sfumato.plan.grouping import Grouping, grouping
-from sfumato.plan.measures import Asked, Count, Distinct, Mean, Reads, Sum, both, present
+from sfumato.plan.measures import Asked, Count, Distinct, Mean, Reads, Sum, both, present, value_range
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, Output, Over
 from sfumato.plan.outer import MOST_COLUMNS, aggregates, aggregating, ordering, over_noisy_rows, whole
@@ -67,6 +67,8 @@ _INSTEAD = {
     "windows": "write the window where it is used: RANK() OVER (ORDER BY …)",
 }
 _MOST_BITS = 30
+_LARGEST_MOMENT = 10**150
+"""Of one row: far below what a double holds, so that nothing that is made from their sums overflows."""
 
 
 def parse(text: object, catalog: Catalog, parameters: Parameters | None = None) -> Query:
@@ -292,7 +294,7 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
         return _distinct(node, argument, where, source)
     if type(node) in _PAIRED:
         y, x = (_summable(each, source) for each in (argument, node.expression))
-        return _PAIRED[type(node)](y, x, where)
+        return _with_moments(_PAIRED[type(node)](y, x, where), node)
     if isinstance(node, exp.CountIf):
         return Count(both(where, condition(argument, source)))
     if isinstance(node, exp.Count):
@@ -302,7 +304,7 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
         return FrequentValue(value, where=where)
     _check_summable(value, argument)
     if type(node) in _SPREADS:
-        return _SPREADS[type(node)](value, where)
+        return _with_moments(_SPREADS[type(node)](value, where), node)
     return Sum(value, where) if isinstance(node, exp.Sum) else Mean(value, where)
 
 
@@ -337,6 +339,16 @@ def _countable(table: Described) -> str:
         return f"join the table that names the unit and count it there: {table.via}"
     named = quoted(table.id) if table.period is None else f"({quoted(table.id)}, {period_words(table)})"
     return f"use COUNT(DISTINCT {named})"
+
+
+def _with_moments(asked: Asked, node: exp.Expr) -> Asked:
+    """Refuse what is made from squares or products that doubles could not add up."""
+    values = [each.value for each in asked.measured(()) if each.value is not None]
+    known = all(each.domain.range is not None for each in values)
+    if known and all(abs(end) < _LARGEST_MOMENT for each in values for end in value_range(each)):
+        return asked
+    rule = f"{shown(node)} is made from squares or products, which are too large for these bounds"
+    raise refuse(node, "unbounded", rule, "declare narrower bounds, or divide the value by a large number")
 
 
 def _summable(node: exp.Expr, source: Rows) -> Expression:
