@@ -533,6 +533,50 @@ def periods() -> None:
     save(alt.hconcat(left, right), "periods")
 
 
+def growing_tables() -> None:
+    """What questions over one or several months have spent of the account of each."""
+    days = [dt.date(2024, 1, 1) + dt.timedelta(n) for n in range(180)]
+    visits = pd.DataFrame({"patient": [n % 10 for n in range(180)], "day": days})
+    day = {"type": "date", "bounds": ("2024-01-01", "2024-06-30")}
+    table = sf.Table("visits", visits, {"day": day}, id="patient", max_rows=4)
+    unit = sf.PrivacyUnit("patient", period="month", period_column="day")
+    policy = sf.Policy(unit, sf.Budget(1), {"visits": table}, per="month")
+    asked = {
+        "March": ("2024-03-01", "2024-03-31", 0.5),
+        "March to May": ("2024-03-01", "2024-05-31", 0.25),
+        "January to June": ("2024-01-01", "2024-06-30", 0.2),
+        "June": ("2024-06-01", "2024-06-30", 0.6),
+    }
+    months = [f"2024-0{month}" for month in range(1, 7)]
+    data = []
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/months.ledger") as clinic:
+        before = dict.fromkeys(months, 1.0)
+        for name, (first, last, epsilon) in asked.items():
+            text = f"SELECT COUNT(*) AS n FROM visits WHERE day BETWEEN DATE '{first}' AND DATE '{last}'"
+            clinic.sql(text).release(epsilon=epsilon)
+            left = {month: float(clinic.standing()[month].left["pure"]) for month in months}
+            data += [{"month": month, "ε": before[month] - left[month], "what": name} for month in months]
+            before = left
+        data += [{"month": month, "ε": before[month], "what": "left"} for month in months]
+    order = [*asked, "left"]
+    for each in data:
+        each["order"] = order.index(each["what"])
+    title = "What four questions spent of each month"
+    bars = (
+        alt.Chart(alt.Data(values=data), width=520, height=220, title=title)
+        .mark_bar()
+        .encode(
+            x=alt.X("month:N", title="account", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("ε:Q", scale=alt.Scale(domain=[0, 1])),
+            color=alt.Color(
+                "what:N", sort=order, title="asked about", scale=alt.Scale(domain=order, range=[*INK, "#e4e4e0"])
+            ),
+            order="order:O",
+        )
+    )
+    save(bars, "growing-tables")
+
+
 def builder() -> None:
     """An answer to a question that was put together in Python, as ``Answer.plot`` draws it."""
     with sf.open(sf.example()) as flights:
@@ -594,6 +638,33 @@ def sessions() -> None:
     save(chart, "sessions")
 
 
+def spread() -> None:
+    """Half-widths of a mean and of a standard deviation, as the weight of the second grows."""
+    cost = {"cost": {"type": "real", "bounds": (0, 5000)}}
+    table = sf.Table("visits", pd.DataFrame({"patient": [1], "cost": [1.0]}), cost, id="patient", max_rows=1)
+    with TemporaryDirectory() as folder:
+        policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(10), {"visits": table})
+        with sf.Curator(policy, f"{folder}/ledger") as clinic:
+            ask = clinic.sql("SELECT AVG(cost) AS mean, STDDEV(cost) AS sd FROM visits")
+            weights = [1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32]
+            found = {each: ask.error(epsilon=1, weights={"sd": each}) for each in weights}
+    named = {"AVG(cost)": "mean", "STDDEV(cost)": "sd"}
+    flat = [(weight, found[weight][name][10_000], shown) for shown, name in named.items() for weight in weights]
+    given, widths, names = zip(*flat, strict=True)
+    data = rows(weight=list(given), width=list(widths), asked=list(names))
+    title = "Half-widths in a group of 10,000 rows, by the weight of the standard deviation (ε = 1, 95 %)"
+    chart = (
+        alt.Chart(data, width=560, height=240, title=title)
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("weight:Q", scale=alt.Scale(type="log", base=2), title="weight of STDDEV(cost)"),
+            y=alt.Y("width:Q", title="half-width"),
+            color=alt.Color("asked:N", sort=list(named), scale=alt.Scale(range=list(INK[:2])), title=None),
+        )
+    )
+    save(chart, "spread")
+
+
 def workloads() -> None:
     """The ε of many counts, each as accurate as at ε = 0.01 by itself: one by one, and together at δ = 1e-6."""
     counts = (1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -618,6 +689,130 @@ def workloads() -> None:
     save(chart, "workloads")
 
 
+def running() -> None:
+    """The error of each day's running count by factorisation, and a year of visits with its band."""
+    from sfumato.mechanisms.factorisations import Factorisation
+
+    made = {
+        "binary tree, by least squares": Factorisation("tree", 365, 10, 2),
+        "square root, equal columns": Factorisation("square root", 365, 10),
+        "ours: optimal": Factorisation("optimised", 365, 10),
+    }
+    levels = 10
+    days = range(1, 366)
+    errors = {"binary tree, by its blocks": [math.sqrt(levels * day.bit_count()) for day in days]}
+    for name, each in made.items():
+        moved = math.sqrt((each.weights.astype(float) ** 2).sum(axis=0).max())
+        errors[name] = (each.lengths * moved).tolist()
+    data = [
+        {"day": day, "error": e, "by": name}
+        for name, found in errors.items()
+        for day, e in zip(days, found, strict=True)
+    ]
+    left = (
+        alt.Chart(alt.Data(values=data), width=380, height=280, title="Error of each day at one price, 365 days")
+        .mark_line(strokeWidth=1.8)
+        .encode(
+            x=alt.X("day:Q", scale=alt.Scale(domain=[1, 365]), title="day"),
+            y=alt.Y("error:Q", title="standard error, in noises of a single count"),
+            color=alt.Color(
+                "by:N", scale=alt.Scale(range=[INK[3], INK[2], INK[0], INK[1]]), sort=list(errors), title=None
+            ).legend(orient="bottom", columns=2),
+        )
+    )
+    save(left | _year(), "running-counts")
+
+
+def _year() -> alt.LayerChart:
+    """A year of visits, fewer on Sundays and more in winter, as an answer shows it."""
+    first = dt.date(2024, 1, 1)
+    each = [round(40 + 15 * math.cos(day / 58) - 25 * (day % 7 == 6)) for day in range(366)]
+    day = [first + dt.timedelta(days=at) for at, count in enumerate(each) for _ in range(count)]
+    visits = pd.DataFrame({"patient": [number % 4_000 for number in range(len(day))], "day": day})
+    columns = {"day": {"type": "date", "bounds": ["2024-01-01", "2024-12-31"]}}
+    table = sf.Table("visits", visits, columns, id="patient", max_rows=4, max_rows_per_group=1)
+    policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(5, "1e-6"), {"visits": table})
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/clinic.ledger") as clinic:
+        found = clinic.running("SELECT day, COUNT(*) AS visits FROM visits GROUP BY day").release(rho="0.005")
+    data = rows(
+        day=[str(row[0]) for row in found.rows],
+        noisy=[row[1] for row in found.rows],
+        low=[low for low, _ in found.intervals["visits"]],  # type: ignore[misc]
+        high=[high for _, high in found.intervals["visits"]],  # type: ignore[misc]
+        exact=np.cumsum(each).tolist(),
+    )
+    base = alt.Chart(data, width=380, height=280, title="Visits so far, at ρ = 0.005: exact (line), answered (band)")
+    across = alt.X("day:T", title=None)
+    band = base.mark_area(color=INK[1], opacity=0.35, clip=True).encode(
+        x=across, y=alt.Y("low:Q", title="visits so far", scale=alt.Scale(domainMin=0)), y2="high:Q"
+    )
+    return band + base.mark_line(color=INK[0], strokeWidth=1.2).encode(x=across, y="exact:Q")
+
+
+def private_bounds() -> None:
+    """What a visit cost, on the steps of the ladder: exactly, as counted with noise, and the range that is chosen."""
+    cost = np.random.default_rng(5).lognormal(3, 1, 1000)
+    table = sf.Table(
+        "visits", pd.DataFrame({"who": range(1000), "cost": cost}), {"cost": {"type": "real"}}, id="who", max_rows=1
+    )
+    policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(5), {"visits": table})
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/clinic.ledger") as clinic:
+        ask = clinic.bounds("visits", "cost")
+        found, ladder = ask.release(epsilon="0.1"), ask.ladder
+    ends = [ladder.ends((place, place)) for place in range(len(ladder))]
+    shown = [place for place, (low, high) in enumerate(ends) if low > 0 and 0.001 < high <= 100_000]
+    names = [f"to {float(ends[place][1]):,g}" for place in shown]
+    data = rows(
+        step=names,
+        noisy=[found.steps.counts[place] for place in shown],
+        exact=[int(((cost > float(ends[place][0])) & (cost <= float(ends[place][1]))).sum()) for place in shown],
+        chosen=[found.steps.first <= place <= found.steps.last for place in shown],
+    )
+    low, high = (f"{float(each):g}" for each in found.ends)
+    title = (
+        f"1,000 patients by the cost of a visit: exact (bars), and counted at ε = 0.1 (dots); found: {low} to {high}"
+    )
+    base = alt.Chart(data, width=640, height=240, title=title).encode(
+        x=alt.X("step:O", sort=names, title="steps of the ladder", axis=alt.Axis(labelAngle=-50))
+    )
+    bars = base.mark_bar(color=INK[0], opacity=0.45).encode(y=alt.Y("exact:Q", title="patients"))
+    colours = alt.Color(
+        "chosen:N",
+        scale=alt.Scale(domain=[True, False], range=[INK[1], "#b0b0b0"]),
+        legend=alt.Legend(title=None, labelExpr="datum.label == 'true' ? 'inside the range' : 'outside'"),
+    )
+    dots = base.mark_point(filled=True, size=60).encode(y="noisy:Q", color=colours)
+    save(bars + dots, "private-bounds")
+
+
+def medians() -> None:
+    """Quantiles of the delay as one answer shows them, with ranges that were bought, over the exact ones."""
+    shares = [0.1, 0.25, 0.5, 0.75, 0.9]
+    with sf.open(sf.example()) as flights:
+        asked = flights.table("flights").agg(q=sf.quantiles("delay", shares)).limit(rows=20)
+        made = asked.release(epsilon=1, range="value")
+    delays = pd.read_parquet(sf.example().parent / "flights.parquet")["delay"].dropna().clip(-30, 180)
+    percent = np.arange(1, 100)
+    exact = rows(share=percent.tolist(), delay=np.quantile(delays, percent / 100).tolist())
+    ranges = [made.intervals[name][0] or (0.0, 0.0) for name in made.columns]
+    dots = rows(
+        share=[100 * each for each in shares],
+        delay=[float(each) for each in made.rows[0]],
+        low=[low for low, _ in ranges],
+        high=[high for _, high in ranges],
+    )
+    across = alt.X("share:Q", title="share of flights with less delay, in %", scale=alt.Scale(domain=[0, 100]))
+    up = alt.Y("delay:Q", title="minutes")
+    title = (
+        "Delays of flights: exact quantiles (line), five released at ε = 1, of 20 flights of a plane, and their ranges"
+    )
+    line = alt.Chart(exact, width=620, height=280, title=title).mark_line(color=INK[0], strokeWidth=2)
+    base = alt.Chart(dots)
+    spans = base.mark_rule(color=INK[1], strokeWidth=3, opacity=0.6).encode(x=across, y="low:Q", y2="high:Q")
+    points = base.mark_point(filled=True, size=70, color=INK[1], opacity=1).encode(x=across, y=up)
+    save(line.encode(x=across, y=up) + spans + points, "medians")
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -635,10 +830,15 @@ if __name__ == "__main__":
         per_person,
         joins,
         periods,
+        growing_tables,
         builder,
         degrees,
         sessions,
+        running,
+        private_bounds,
         workloads,
+        spread,
+        medians,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

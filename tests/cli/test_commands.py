@@ -34,6 +34,8 @@ COMMANDS = [
     ["auction"],
     ["degrees"],
     ["above"],
+    ["bounds"],
+    ["limits"],
 ]
 COMMANDS += [["ledger", verb] for verb in ("verify", "export", "backup")]
 

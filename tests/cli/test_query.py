@@ -427,6 +427,6 @@ def test_every_exit_code_is_documented_once() -> None:
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
     assert {int(code): words for code, words in rows} == MEANINGS
     assert {each.exit_code for each in OUTCOMES.values()} <= set(MEANINGS)
-    for command in ("init", "check", "query", "budget", "history", "ledger", "auction", "degrees"):
+    for command in ("init", "check", "query", "budget", "history", "ledger", "auction", "degrees", "bounds", "limits"):
         told = " ".join(run(command, "--help").output.split())
         assert told.count("Exit codes: 0 done") == 1, command

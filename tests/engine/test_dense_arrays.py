@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from engine.tables import policy_of
+from sfumato.engine.duckdb import dense_arrays
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
@@ -180,6 +181,43 @@ def _kept(found: list[Row]) -> set[int]:
     held = {who: [row for row in found if row[0] == who] for who, *_ in found}
     told = {who: {_cell(row[1], ("f", "m")) for row in own} for who, own in held.items()}
     return {who for who, own in held.items() if len(own) <= 3 and len(told[who]) <= 2}
+
+
+@pytest.mark.parametrize(("limit", "waiting"), [(50, 1), (1 << 21, 1), (1 << 21, 10**6), (1 << 40, 700)])
+def test_numbers_are_counted_as_they_arrive(limit: int, waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few cells, or many; merged after every batch, or once."""
+    monkeypatch.setattr(dense_arrays, "_MOST_WAITING", waiting)
+    draw = np.random.default_rng(3)
+    counts, every = dense_arrays._Counts(limit), []
+    for size in (0, 1, 500, 3, 800, 0):
+        every.append(draw.integers(limit - 50, limit, size))
+        counts.add(every[-1])
+    numbers, many = counts.sorted()
+    expected = np.unique(np.concatenate(every), return_counts=True)
+    assert np.array_equal(numbers, expected[0])
+    assert np.array_equal(many, expected[1])
+    nothing = dense_arrays._Counts(limit).sorted()
+    assert [each.size for each in nothing] == [0, 0]
+
+
+@pytest.mark.parametrize("most", [10**7, 3])
+def test_groups_of_several_keys_are_found(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense_arrays, "MOST_CELLS", most)
+    found = rows(11, 20)
+    opened = engine(found, units=False)
+    groups = tuple(itertools.product(("f", "m"), (1, 2, 3), (True, None)))
+
+    def measures(fields: Any) -> tuple[Any, ...]:
+        return Sum(fields["age"]), Count(call("NOT", call("IS NULL", fields["age"])))
+
+    read = opened.read(ValueCounts(bounded(opened, Strategy.WHOLE, ("sex", "ward", "smokes"), measures), groups), 7)
+    expected = Counter(
+        (groups.index((sex, ward, smokes)), min(max(age, 0), 5))
+        for _, sex, ward, smokes, age in found
+        if age is not None and (sex, ward, smokes) in groups
+    )
+    listed = zip(read.group.tolist(), read.steps.tolist(), read.counts.tolist(), strict=True)
+    assert {(group, step): count for group, step, count in listed} == expected
 
 
 @pytest.mark.parametrize("relation", list(Neighbours))

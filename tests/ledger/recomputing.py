@@ -34,7 +34,7 @@ def wrong(path: Path) -> list[str]:
 def _wrong(ledger: sf.Ledger) -> Iterator[str]:
     accounts = {name: ledger.account(name) for name in ledger.accounts}
     with ledger._guarded.reading() as transaction:
-        rows = [row for kind in ("charge", "step", "tab-open") for row in transaction.page({"kind": kind})]
+        rows = [row for kind in ("charge", "period", "step", "tab-open") for row in transaction.page({"kind": kind})]
     for row in rows:
         curve = _curve(row.parts)
         paid = {row.cost, row.left} if row.kind == "tab-open" else {row.cost}  # a tab holds it, or has spent it whole

@@ -26,6 +26,8 @@ EVERY = (
     sf.Charged(sf.TopK("0.1", k=3)),
     sf.Charged(sf.Quantiles(["0.25", "0.5", "0.75"], "0.1", (0, 100))),
     sf.Charged(sf.KeyThreshold("0.1", "1e-9")),
+    sf.Charged(sf.KeyThreshold("0.1", "1e-9", 4)),
+    sf.Charged(sf.KeyThreshold.gaussian("0.1", "1e-9", 4)),
     sf.Charged(sf.AboveThreshold("0.1", 100, values_epsilon="0.05")),
     sf.Curve.laplace(20),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.mechanisms import quantiles
+from sfumato.mechanisms import rank_choices
 
 BOUNDS = (0, 3)
 EPSILON = 1
@@ -19,15 +19,15 @@ EPSILON = 1
 def exponents(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, float]]:
     """Of every choice that is drawn from here on, what the law is made of: P(y) ∝ e^{−exponent(y)}."""
     seen: list[dict[int, float]] = []
-    winner = quantiles._Race.winner
+    winners = rank_choices.Runs.winners
 
-    def spied(race: quantiles._Race) -> int:
-        falls = (float(race.rate) * race.distance.astype(np.float64)).tolist()
-        runs = zip(race.starts.tolist(), race.places.tolist(), falls, strict=True)
-        seen.append({start + place: fall for start, many, fall in runs for place in range(many)})
-        return winner(race)
+    def spied(runs: rank_choices.Runs) -> np.ndarray:
+        falls = (float(runs.rate) * runs.distance.astype(np.float64)).tolist()
+        held = zip(runs.starts.tolist(), runs.places.tolist(), falls, strict=True)
+        seen.append({start + place: fall for start, many, fall in held for place in range(many)})
+        return winners(runs)
 
-    monkeypatch.setattr(quantiles._Race, "winner", spied)
+    monkeypatch.setattr(rank_choices.Runs, "winners", spied)
     return seen
 
 

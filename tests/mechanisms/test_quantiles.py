@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from fractions import Fraction
 
@@ -9,7 +10,6 @@ import pytest
 
 import sfumato as sf
 from mechanisms.test_laws import passes
-from sfumato.mechanisms import quantiles
 
 
 def law(data: list[int], q: float, rate: float, low: int, high: int) -> np.ndarray:
@@ -68,10 +68,23 @@ def test_several_quantiles_are_recursive_and_ordered() -> None:
     ranks = np.searchsorted(data, found) / data.size
     assert np.abs(ranks - [0.1, 0.25, 0.5, 0.75, 0.9]).max() < mechanism.error("0.999999") / data.size
     assert len(mechanism.curve().parts) == 1
+    assert mechanism._levels == 3
     assert mechanism.curve().epsilon(0) == pytest.approx(2)
     replaced = sf.Quantiles(["0.1", "0.5", "0.9"], 2, (0, 100), neighbours="replace")
     assert replaced.curve().epsilon(0) == pytest.approx(2)
-    assert replaced._level_epsilon == 2 / (1 + 2 * Fraction(4, 5))
+    assert [replaced._score_sensitivity(node) for node in replaced._nodes] == [
+        1,
+        2 * Fraction(4, 5),
+        2 * Fraction(4, 5),
+    ]
+
+
+def test_levels_of_quartiles_are_charged_as_bounded_range() -> None:
+    """What an account of (1, 1e-6) pays for them at ε = 0.1: any release so private would cost 0.0471."""
+    mechanism, order = sf.Quantiles(["0.25", "0.5", "0.75"], "0.1", (0, 100)), sf.Budget(1, "1e-6").order
+    assert order is not None
+    assert mechanism.curve().renyi(order) == pytest.approx(0.01364, rel=1e-3)
+    assert sf.compose([(sf.Curve.pure("0.05"), 2)]).renyi(order) == pytest.approx(0.0471, rel=2e-3)
 
 
 def test_long_decimals_do_not_change_the_law_with_the_number_of_rows() -> None:
@@ -87,7 +100,7 @@ def test_long_decimals_do_not_change_the_law_with_the_number_of_rows() -> None:
 def test_rows_per_unit_cost_their_number() -> None:
     one, five = (sf.Quantiles("0.5", 1, (0, 100), rows_per_unit=c) for c in (1, 5))
     assert five.error() == pytest.approx(5 * one.error())
-    assert five._score_sensitivity(Fraction(1, 2)) == Fraction(5, 2)
+    assert five._score_sensitivity(five._nodes[0]) == Fraction(5, 2)
 
 
 def test_every_row_is_in_one_part() -> None:
@@ -125,6 +138,12 @@ def test_values_are_clamped_and_bounds_are_wide() -> None:
         lambda: sf.Quantiles("0.5", "1e-300", (0, 10), rows_per_unit=10**9),
         lambda: sf.Quantiles("1e-9", 1, (0, 10)),
         lambda: sf.Quantiles("0.5", 1, (0, 1), rows_per_unit=0),
+        lambda: sf.Quantiles("0.5", 1, (0, 1), offset=2**50),
+        lambda: sf.Quantiles("0.5", 1, (0, 1), offset=-(2**50)),
+        lambda: sf.Quantiles(0, 1, (0, 1), offset=-1),
+        lambda: sf.Quantiles(1, 1, (0, 1), offset=1),
+        lambda: sf.Quantiles([0, "0.5"], 1, (0, 1), offset=1),
+        lambda: sf.Quantiles("1.5", 1, (0, 1)),
         lambda: sf.Quantiles("0.5", 1, (0, 1)).choose([3, 1]),
         lambda: sf.Quantiles("0.5", 1, (0, 1)).choose([0.5]),
         lambda: sf.Quantiles("0.5", 1, (0, 1)).choose(None),
@@ -138,93 +157,26 @@ def test_hostile_parameters(call: object) -> None:
 
 
 def test_written_and_read_back() -> None:
-    mechanism = sf.Quantiles(["0.75", "0.25"], "0.5", (0, 9), rows_per_unit=2)
-    assert sf.loads(sf.dumps(mechanism)) == mechanism
-    assert repr(mechanism).startswith("Quantiles([0.25, 0.75]")
+    for more in ({}, {"grouped": True}, {"offset": -3}):
+        mechanism = sf.Quantiles(["0.75", "0.25"], "0.5", (0, 9), rows_per_unit=2, **more)
+        assert sf.loads(sf.dumps(mechanism)) == mechanism
+        assert repr(mechanism).startswith("Quantiles([0.25, 0.75]")
+        assert all(f"{name}={value}" in repr(mechanism) for name, value in more.items())
 
 
-# ── the mechanism's own law, with its own rate, on every small world ───────────────────────────
+def test_what_was_charged_earlier_is_read_and_not_run() -> None:
+    fields = {"bounds": [0, 9], "epsilon": "0.5", "neighbours": "replace", "probabilities": ["0.1", "0.5", "0.9"]}
+    earlier = sf.loads(json.dumps({"kind": "quantiles/1", "rows_per_unit": 1, **fields}))
+    first = Fraction("0.5") / (1 + 2 * Fraction(4, 5))
+    paid = sf.compose([sf.Curve.pure(first, "replace"), sf.Curve.pure(Fraction("0.5") - first, "replace")])
+    assert earlier.curve().renyi(20) == paid.renyi(20)
+    assert repr(earlier).startswith("EarlierQuantiles")
+    with pytest.raises(sf.InvalidParameter, match="charged earlier"):
+        earlier.choose([1])
 
 
-Law = dict[tuple[int, ...], float]
-
-
-def joint_law(mechanism: sf.Quantiles, data: list[int], monkeypatch: pytest.MonkeyPatch) -> Law:
-    """P of every list of quantiles: the release is run with each choice forced in turn, and each forced choice has the
-    probability that its own race gives it."""
-    low, high = mechanism.bounds
-    law: Law = {}
-    for forced in itertools.product(range(low, high + 1), repeat=len(mechanism.probabilities)):
-        left, chance = list(forced), [1.0]
-
-        def winner(race: quantiles._Race, left: list[int] = left, chance: list[float] = chance) -> int:
-            value = left.pop()
-            weights = [m * math.exp(-g * race.rate) for m, g in zip(race.places, race.distance, strict=True)]
-            inside = (race.starts <= value) & (value < race.starts + race.places)
-            chance[0] *= float((np.array(weights) / race.places)[inside].sum()) / sum(weights)
-            return value
-
-        with monkeypatch.context() as patch:
-            patch.setattr(quantiles._Race, "winner", winner)
-            found = tuple(mechanism.choose(sorted(data)))
-        if chance[0]:
-            assert sorted(found) == list(found)
-            law[found] = law.get(found, 0.0) + chance[0]
-    return law
-
-
-def _neighbours(data: tuple[int, ...], rows: int, values: range, relation: str) -> list[list[int]]:
-    """What a unit of so many rows makes of a table: it comes, or its rows become others."""
-    many = list(itertools.combinations_with_replacement(values, rows))
-    if relation == "replace":
-        return [[*data[rows:], *other] for other in many] if len(data) >= rows else []
-    return [[*data, *other] for other in many]
-
-
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
-@pytest.mark.parametrize("rows", [1, 2])
-@pytest.mark.parametrize("q", ["0.3", "0.5", "0.9"])
-def test_one_quantile_loses_what_its_own_rate_says(
-    q: str, rows: int, relation: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Losses span at most ε, and somewhere nearly ε: half the sensitivity, or twice, would be seen."""
-    epsilon, values = 1.2, range(4)
-    mechanism = sf.Quantiles(q, str(epsilon), (0, 3), rows, relation)
-    span = 0.0
-    for size in range(5):
-        for data in itertools.combinations_with_replacement(values, size):
-            p = joint_law(mechanism, list(data), monkeypatch)
-            assert sum(p.values()) == pytest.approx(1)
-            for other in _neighbours(data, rows, values, relation):
-                r = joint_law(mechanism, other, monkeypatch)
-                losses = [math.log(p[y] / r[y]) for y in p]
-                span = max(span, max(losses) - min(losses))
-    assert 0.45 * epsilon < span <= epsilon + 1e-9
-
-
-@pytest.mark.parametrize("relation", ["add-remove", "replace"])
-@pytest.mark.parametrize("chances", [["0.25", "0.5", "0.75"], ["0.1", "0.5"], ["0.5", "0.9"]], ids=str)
-def test_several_quantiles_lose_what_they_cost_together(
-    chances: list[str], relation: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The joint law of all of them, over every table of up to three rows and every neighbour."""
-    values = range(3)
-    mechanism = sf.Quantiles(chances, 2, (0, 2), 1, relation)
-    worst = 0.0
-    for size in range(4):
-        for data in itertools.combinations_with_replacement(values, size):
-            p = joint_law(mechanism, list(data), monkeypatch)
-            for other in _neighbours(data, 1, values, relation):
-                r = joint_law(mechanism, other, monkeypatch)
-                assert p.keys() == r.keys()
-                worst = max(worst, *(abs(math.log(p[y] / r[y])) for y in p))
-    assert 0.4 < worst <= 2 + 1e-9
-    assert mechanism.curve().epsilon(0) >= worst - 1e-9
-
-
-def test_distances_are_in_a_public_unit() -> None:
-    """The unit is the share's own denominator, whatever the number of rows has in common with it."""
-    for rows in (1, 2, 3, 6):
-        race = quantiles._Race.of(np.array([0]), np.array([0, rows]), (0, 2), Fraction(1, 6), Fraction(1), (0, 1), None)
-        assert race.rate == Fraction(1, 6)
-        assert race.distance.tolist() == [0, 5 * rows]
+def test_rank_errors_are_smaller_where_a_part_lies_between_two_ends() -> None:
+    """A quartile's target lies half-way between the median's and an end that is exact."""
+    errors = sf.Quantiles(["0.25", "0.5", "0.75"], 1, (0, 10**6)).errors()
+    assert errors[0] == errors[2] == pytest.approx(1.5 * errors[1])
+    assert sf.Quantiles("0.5", 1, (0, 10**6)).error(k=50) > sf.Quantiles("0.5", 1, (0, 10**6)).error()

@@ -108,7 +108,7 @@ MUTANTS = (
         "an analyst's share is no limit",
         Kind.LIMITS,
         "ledger/guarded.py",
-        "if mine is not None and mine.share:",
+        "if mine is not None and share:",
         "if False:",
         ("ledger/test_accounts.py::test_a_share_and_the_cap_must_both_afford",),
     ),

@@ -245,33 +245,6 @@ MUTANTS = (
         ("mechanisms/test_selection.py::test_the_monotone_price_is_wrong_for_scores_that_move_both_ways",),
     ),
     Mutant(
-        "a quantile's score moves as far under replace as under add-remove",
-        Kind.NEIGHBOURS,
-        "mechanisms/quantiles.py",
-        "worst = Fraction(1) if self.neighbours is Neighbours.REPLACE else max(share, 1 - share)",
-        "worst = max(share, 1 - share)",
-        ("mechanisms/test_quantile_scores.py",),
-    ),
-    Mutant(
-        "levels of quantiles cost as much under replace as under add-remove",
-        Kind.NEIGHBOURS,
-        "mechanisms/quantiles.py",
-        "doubled = costs and self.neighbours is Neighbours.REPLACE",
-        "doubled = False",
-        (
-            "mechanisms/test_quantiles.py::test_the_curve_covers_every_small_world",
-            "mechanisms/test_quantiles.py::test_several_quantiles_are_recursive_and_ordered",
-        ),
-    ),
-    Mutant(
-        "a quantile takes every unit to have one row",
-        Kind.LIMITS,
-        "mechanisms/quantiles.py",
-        "return self.rows_per_unit * worst",
-        "return worst",
-        ("mechanisms/test_quantile_scores.py",),
-    ),
-    Mutant(
         "a session says above once more than it was paid for",
         Kind.LIMITS,
         "mechanisms/sparse.py",

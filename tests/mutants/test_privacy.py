@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "k units move a number as far as one",
         Kind.SENSITIVITY,
-        "privacy/losses.py",
+        "privacy/noise_losses.py",
         "return LaplaceLoss(k * self.epsilon, self.step)",
         "return LaplaceLoss(self.epsilon, self.step)",
         ("privacy/test_curve.py::test_group_of_randomised_response_is_the_pure_rule",),
@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "the loss of Gaussian noise grows with k instead of its square",
         Kind.FACTOR_TWO,
-        "privacy/losses.py",
+        "privacy/noise_losses.py",
         "GaussianLoss(k * k * self.mu_squared)",
         "GaussianLoss(k * self.mu_squared)",
         ("privacy/test_curve.py::test_group_of_randomised_response_is_the_pure_rule",),
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "half the Rényi divergence of Gaussian noise",
         Kind.FACTOR_TWO,
-        "privacy/losses.py",
+        "privacy/noise_losses.py",
         "return order * float(self.mu_squared) / 2",
         "return order * float(self.mu_squared) / 4",
         (
@@ -179,8 +179,8 @@ MUTANTS = (
         "what is impossible without the unit is forgotten",
         Kind.DELTA,
         "privacy/losses.py",
-        "return 1 - sum((a for a, _ in self._common), _ZERO)",
-        "return _ZERO",
+        "return 1 - sum((a for a, _ in self._common), ZERO)",
+        "return ZERO",
         ("privacy/test_losses.py", "privacy/test_composition.py"),
     ),
     Mutant(

@@ -88,12 +88,38 @@ def test_a_mean_costs_its_range_once_for_both_sums() -> None:
 
 def test_replacing_a_unit_doubles_what_adding_it_does() -> None:
     table = Table("visits", Path("x"), VISITS, id="row")
-    for text, signed in (("SUM(age)", False), ("SUM(age - 50)", True), ("COUNT(*)", False), ("AVG(age - 50)", False)):
+    for text, signed in (("SUM(age)", False), ("SUM(age - 55)", True), ("COUNT(*)", False), ("AVG(age - 50)", False)):
         (only,) = bounded_plans(f"SELECT region, {text} AS x FROM visits GROUP BY region", table).values()
         before, after = only.measures[0].sensitivity, for_neighbours(only, Neighbours.REPLACE).measures[0].sensitivity
         assert after.total == 2 * before.total
         assert after.per_group == (2 if signed else 1) * before.per_group
         assert after.squares == (4 if signed else 2) * before.squares
+
+
+@pytest.mark.parametrize(
+    ("value", "width", "size"),
+    [("age - 10", 110, 100), ("age - 100", 110, 100), ("age + 5", 115, 115), ("-age", 110, 110)],
+)
+def test_lopsided_sums_move_by_the_width_of_their_box_when_a_unit_is_replaced(
+    value: str, width: int, size: int
+) -> None:
+    """Δ∞ = c·(max(high, 0) − min(low, 0)), never high − low; Δ₁ = 2TM; Δ₂² ≤ 2T·c·M·width. m = T = 10, c = 3."""
+    grouped = bounded_plans(f"SELECT region, SUM({value}) AS s FROM visits GROUP BY region", groups=8)
+    single = bounded_plans(f"SELECT SUM({value}) AS s FROM visits", groups=1)
+    for strategy, bounded in {**grouped, **{(each, 1): plan for each, plan in single.items()}}.items():
+        alone = isinstance(strategy, tuple)
+        kind = strategy[0] if alone else strategy
+        scaled = for_neighbours(bounded, Neighbours.REPLACE).measures[0]
+        found, unit = scaled.sensitivity, scaled.unit_value
+        rows = 10 if kind is Strategy.REWEIGHT else 3
+        assert found.linf * unit == rows * width
+        if alone:
+            assert found.l1 == found.linf
+        elif kind is not Strategy.CLIP_L2:
+            assert found.l1 * unit == 2 * 10 * size
+            assert found.squares * unit**2 <= 2 * 10 * rows * size * width
+        else:
+            assert found.squares <= (4 if scaled.signed else 2) * scaled.added.squares
 
 
 def test_steps_are_whole_and_neither_too_fine_nor_too_coarse() -> None:

@@ -52,13 +52,14 @@ def command() -> None:
 def show(policy: Path, analyst: str | None, ledger: Path | None, as_json: bool) -> None:
     """Show what remains of POLICY's budget, per currency, and the largest release it would accept now."""
     from sfumato.cli.text_tables import show as show_table
-    from sfumato.curator import standing
+    from sfumato.curator import PeriodStandings, standing
 
     found = standing(policy, ledger, analyst=analyst)
     if as_json:
         click.echo(found.to_json())
         return
-    show_table(("currency", "allowed", "spent", "left"), found.rows(), ("allowed", "spent", "left"))
+    period = ("period",) if isinstance(found, PeriodStandings) else ()
+    show_table((*period, "currency", "allowed", "spent", "left"), found.rows(), ("allowed", "spent", "left"))
     click.echo(f"\n{found}")
 
 

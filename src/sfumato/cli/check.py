@@ -20,7 +20,7 @@ def report(path: Path, *, private: bool) -> None:
         raise found.refusal
     click.secho(f"{path}: the policy is valid", fg="green")
     click.echo(f"  protects {found.policy.unit}, {found.policy.neighbours.value} neighbours")
-    click.echo(f"  {found.guarantee} for life")
+    click.echo(f"  {found.promise}")
     for table in found.tables:
         _describe(table)
     if private:
@@ -38,16 +38,17 @@ def _describe(found: CheckedTable) -> None:
 def _show_costs(found: CheckReport) -> None:
     click.secho(f"\n{_PRIVATE}", fg="red", bold=True)
     for table in found.tables:
-        _show_cost(table)
+        _show_cost(table, periods=found.policy.per is not None)
     click.secho(_PRIVATE, fg="red", bold=True)
 
 
-def _show_cost(found: CheckedTable) -> None:
+def _show_cost(found: CheckedTable, *, periods: bool) -> None:
     costs, name = found.costs, found.table.name
     if costs is None:
         return
+    lacking = "have no id, or no period that has an account" if periods else "have no id"
     click.echo(f"{name}: content {found.content}")
-    click.echo(f"{name}: {costs.rows:,} rows of {costs.units:,} units; {costs.dropped:.2%} of rows have no id: dropped")
+    click.echo(f"{name}: {costs.rows:,} rows of {costs.units:,} units; {costs.dropped:.2%} of rows {lacking}: dropped")
     if not found.table.every_row:
         units = "1 unit exceeds" if costs.exceeding == 1 else f"{costs.exceeding:,} units exceed"
         exceeding = f"{units} it, {costs.lost:.2%} of rows are beyond it"

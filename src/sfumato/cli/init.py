@@ -10,18 +10,24 @@ from typing import Any, TypeVar
 import click
 
 from sfumato.cli.exit_codes import end_unfinished
+from sfumato.cli.progress import ProgressLines
+from sfumato.curator import Bounds, Curator
+from sfumato.curator.bought_bounds import columns_without_bounds, write_bounds
 from sfumato.curator.policy_drafts import columns_to_declare, refuse_if_written, tables_to_declare, write_draft
 from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.policy import ROW, Domain, Policy, Table, Type
 from sfumato.privacy import Budget, PrivacyUnit
+from sfumato.privacy.numbers import text
+from sfumato.release.prices import Price
 
 T = TypeVar("T")
 _SKIP = "-"
 
 
-def interview(data: Path, output: Path, relation: str | None) -> None:
-    """Ask, check and write; nothing is written unless every answer was given."""
+def interview(data: Path, output: Path, relation: str | None, bounds_epsilon: str | None) -> None:
+    """Ask, check and write; nothing is written unless every answer was given. Then bounds may be bought."""
     refuse_if_written(output)
+    price = None if bounds_epsilon is None else Price(bounds_epsilon)
     relation = relation or _chosen(data)
     found = columns_to_declare(data, relation)
     _show(data, found)
@@ -30,7 +36,39 @@ def interview(data: Path, output: Path, relation: str | None) -> None:
     except click.Abort as ending:  # a Ctrl-C, or answers that end before the questions do
         end_unfinished(interrupted=isinstance(ending.__context__, KeyboardInterrupt))
     write_draft(drafted, output)
-    click.echo(f"\nWritten: {output}. Next: sfumato check {output}")
+    click.echo(f"\nWritten: {output}.")
+    missing = columns_without_bounds(drafted)
+    if missing:
+        price = price or _offered(missing, drafted.budget)
+        if price is not None:
+            _buy(drafted, output, missing, price)
+    click.echo(f"Next: sfumato check {output}")
+
+
+def _offered(missing: list[tuple[str, str]], budget: Budget) -> Price | None:
+    """Ask what the owner would pay for each column without bounds; no answer is no."""
+    named = ", ".join(column for _, column in missing)
+    click.echo(f"\nWithout bounds: {named}. They cannot be added up or averaged until they have some.")
+    asked = f"Find bounds privately, at which ε each of {text(budget.epsilon)} for life (empty: not now)"
+    try:
+        return _ask(asked, lambda answer: Price(answer) if answer.strip() else None, default="")
+    except click.Abort:  # the policy is written: whoever goes away now has answered everything
+        click.echo()
+        return None
+
+
+def _buy(drafted: Policy, output: Path, missing: list[tuple[str, str]], price: Price) -> None:
+    """Open the account, buy the bounds one by one, and write down what was found, whatever happens in between."""
+    found: dict[tuple[str, str], Bounds] = {}
+    click.echo(f"\n{len(missing)} searches at {price} each, from the account of {output.name}:")
+    try:
+        with ProgressLines() as progress, Curator(output, progress=progress) as curator:
+            for table, column in missing:
+                found[table, column] = curator.bounds(table, column).release(price.epsilon or 0)
+                progress("showing")
+                click.echo(f"  {found[table, column].words()}")
+    finally:
+        write_bounds(drafted, output, found)
 
 
 def _chosen(data: Path) -> str | None:

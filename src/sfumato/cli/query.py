@@ -42,6 +42,13 @@ _MOST_BYTES = 1 << 20
     help="Accuracy first: pay the least ε that keeps every number, or this column, within ± NUMBER. Repeatable.",
 )
 @click.option(
+    "--weight",
+    "weights",
+    metavar="COLUMN=NUMBER",
+    multiple=True,
+    help="How much the error of a column counts when the price is split; 1 for the others. Repeatable.",
+)
+@click.option(
     "--param",
     "params",
     metavar="NAME=VALUE",
@@ -207,7 +214,15 @@ def _price(given: dict[str, Any]) -> dict[str, Any]:
         from sfumato import mechanisms
 
         given["mechanism"] = {"laplace": mechanisms.Laplace, "gaussian": mechanisms.Gaussian}[kind]
-    return {**given, "within": _within(given["within"])}
+    return {**given, "within": _within(given["within"]), "weights": _weights(given["weights"])}
+
+
+def _weights(given: tuple[str, ...]) -> dict[str, str] | None:
+    pairs = [each.rpartition("=") for each in given]
+    names = [name for name, _, _ in pairs]
+    if not all(names) or len(set(names)) < len(names):
+        raise click.UsageError("give --weight COLUMN=NUMBER, each column once")
+    return {name: weight for name, _, weight in pairs} or None
 
 
 def _within(given: tuple[str, ...]) -> str | dict[str, str] | None:

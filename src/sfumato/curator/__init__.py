@@ -9,8 +9,12 @@ from sfumato.curator.degrees import DegreeHistogram, Degrees
 from sfumato.curator.explaining import Explanation
 from sfumato.curator.forecasts import Forecast
 from sfumato.curator.listings import Listing
+from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.policy_account import amend, history, standing
+from sfumato.curator.private_bounds import Bounds, BoundsSearch
+from sfumato.curator.private_limits import LimitsSearch, UnitLimits
 from sfumato.curator.questions import Question
+from sfumato.curator.running_counts import RunningForecast, RunningTotals
 from sfumato.curator.sessions import ProposedSession, ThresholdSession
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import Sold, TableAuction
@@ -20,20 +24,27 @@ from sfumato.curator.workloads import Workload
 
 __all__ = [
     "Answers",
+    "Bounds",
+    "BoundsSearch",
     "CheckReport",
     "Curator",
     "DegreeHistogram",
     "Degrees",
     "Explanation",
     "Forecast",
+    "LimitsSearch",
     "Listing",
+    "PeriodStandings",
     "ProposedSession",
     "Question",
+    "RunningForecast",
+    "RunningTotals",
     "Sold",
     "Standing",
     "TableAuction",
     "TableView",
     "ThresholdSession",
+    "UnitLimits",
     "Workload",
     "WorkloadForecast",
     "amend",

@@ -14,6 +14,7 @@ from sfumato.plan.words import many
 from sfumato.policy import Domain, Policy, Table
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import text
+from sfumato.release.promises import promise
 from sfumato.safe_text import printable
 
 _LONGEST = 60
@@ -61,6 +62,11 @@ class CheckReport:
     def guarantee(self) -> Guarantee:
         """Give what the policy promises for life."""
         return Guarantee(self.policy.budget.epsilon, self.policy.budget.delta)
+
+    @property
+    def promise(self) -> str:
+        """Say in words what the policy promises: for life, or of each unit in its period."""
+        return promise(self.policy) or f"{self.guarantee} for life"
 
 
 def check(policy: Policy | PathOrText, *, private: bool = True) -> CheckReport:

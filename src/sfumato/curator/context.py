@@ -34,13 +34,13 @@ class Context:
     def declared(self) -> str:
         """Give the policy's version: the hash of everything declared in it."""
         ids = [] if self.policy.id_type is None else [self.policy.id_type.value]
+        ids += [] if self.policy.per is None else [["per", self.policy.per]]
         return digest(self.policy.unit, [_declared(table) for table in self.policy.tables.values()] + ids)
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
         """Give the budgets that must afford a release: the account's, and the analyst's share of it."""
-        shared = () if self.analyst is None else (self.account.analyst(self.analyst).budget,)
-        return (self.account.budget, *shared)
+        return self.account.budgets(self.analyst)
 
 
 def _declared(table: Table) -> list[object]:

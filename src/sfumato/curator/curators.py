@@ -14,8 +14,19 @@ from sfumato.curator.context import Context
 from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.degrees import DegreeHistogram, degree_histogram
 from sfumato.curator.listings import Listing, listed
-from sfumato.curator.policy_account import account_name, amend_account, ledger_path, read_policy, standing_of
+from sfumato.curator.period_standings import PeriodStandings
+from sfumato.curator.policy_account import (
+    account_name,
+    amend_account,
+    ledger_path,
+    lines_of,
+    read_policy,
+    standings_of,
+)
+from sfumato.curator.private_bounds import BoundsSearch, bounds_search
+from sfumato.curator.private_limits import LimitsSearch, limits_search
 from sfumato.curator.questions import Question
+from sfumato.curator.running_counts import RunningTotals, running_totals
 from sfumato.curator.sessions import ProposedSession, proposed_session
 from sfumato.curator.standings import Standing
 from sfumato.curator.table_auctions import TableAuction, auction
@@ -65,7 +76,8 @@ class Curator:
             self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger_path(self.policy, ledger))
             if self._owns_ledger:
                 opened.callback(self.ledger.close)
-            account = self.ledger.account(self.name, unit=self.policy.unit, budget=self.policy.budget)
+            unit, budget, per = self.policy.unit, self.policy.account_budget, self.policy.per or ""
+            account = self.ledger.account(self.name, unit=unit, budget=budget, per=per)
             for data in engine.data(public=False):
                 account.join(data)
             for data in engine.data(public=True):
@@ -81,7 +93,9 @@ class Curator:
 
     @property
     def budget(self) -> Budget:
-        """Say what may be spent and what has been: of the account, or of the share of the analyst who asks."""
+        """Say what may be spent and what has been: of the account, or of the share of the analyst who asks. Where every
+        period has an account of its own, it is that of a period of which nothing was asked yet.
+        """
         return self._context.budgets[-1]
 
     def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
@@ -148,6 +162,25 @@ class Curator:
     def _question(self, text: str, parameters: Parameters | None = None) -> Question:
         return self._asked(written(text, parameters), parse(text, self._catalog, parameters))
 
+    def running(self, question: str | Question, parameters: Parameters | None = None) -> RunningTotals:
+        """Propose running totals of a question that counts or adds up by days, weeks, months or whole numbers: how much
+        there was up to each of them, at one price for all. This is free.
+        """
+        asked = self.sql(question, parameters) if isinstance(question, str) else question
+        return running_totals(self._context, asked)
+
+    def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsSearch:
+        """Propose to find bounds for a column of numbers or dates that cover this share of its values, chosen from
+        steps that its type alone decides. This is free.
+        """
+        return bounds_search(self._context, table, column, cover)
+
+    def limits(self, table: str, *, by: str | Sequence[str] = (), share: Number = "0.95") -> LimitsSearch:
+        """Propose to find limits that hold this share of the units whole: of rows, and of groups ``by`` these columns.
+        This is free.
+        """
+        return limits_search(self._context, table, by, share)
+
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""
         if name not in self.policy.analysts:
@@ -160,13 +193,16 @@ class Curator:
         view._context = replace(self._context, analyst=name)
         return view
 
-    def standing(self, analyst: str | None = None) -> Standing:
-        """Tell where the account stands, or an analyst's share of it. An analyst is told of their own share."""
-        return standing_of(self.policy, self._context.account, self._whose(analyst))
+    def standing(self, analyst: str | None = None) -> Standing | PeriodStandings:
+        """Tell where the account stands, or an analyst's share of it. An analyst is told of their own share.
+
+        Where every period has an account of its own, it tells so of each: ``standing()["2024-03"]``.
+        """
+        return standings_of(self.policy, self._context.account, self._whose(analyst))
 
     def history(self, analyst: str | None = None) -> Iterator[Line]:
         """List every line of the account, oldest first, or those of an analyst. An analyst is shown their own lines."""
-        return self.ledger.lines(account=self.name, analyst=self._whose(analyst))
+        return lines_of(self.ledger, self.policy, self._whose(analyst))
 
     def amend(self, policy: Policy | str | os.PathLike[str] | None = None, *, reason: str) -> Line:
         """Make a policy's budget the account's, for a reason that is kept for ever: the owner's to call.

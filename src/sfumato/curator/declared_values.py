@@ -51,7 +51,7 @@ class DeclaredValues(Question):
         """There is no noise. Free."""
         return Forecast({}, exact(confidence, "confidence", CONFIDENCE), _FREE, True, self.warnings)
 
-    def price(self, within: Any = None, *, delta: Number = 0, confidence: Number = "0.95") -> float:  # noqa: ARG002
+    def price(self, within: Any = None, **terms: Any) -> float:  # noqa: ARG002
         """Say that it costs nothing."""
         return 0.0
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-import numpy as np
-
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.questions import Question
@@ -22,16 +20,16 @@ from sfumato.plan.canonical import digest
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings import GroupSizes, GroupTotals, Integers, Totals
 from sfumato.plan.text_positions import quoted
-from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, whole
 from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.one_reading import OneReading
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.receipts import Receipt
-from sfumato.release.releasing import Progress, Read, Released
+from sfumato.release.releasing import Progress, Released
 
 MOST_DEGREE = 100_000
 """No histogram is longer."""
@@ -73,11 +71,11 @@ class Degrees:
 
 
 @dataclass(frozen=True)
-class _Draw:
+class _Draw(OneReading[Degrees]):
     """A histogram of degrees is released as noise on its counts."""
 
     batch: Batch
-    reading: GroupTotals
+    groups: tuple[GroupKey, ...]
     total: Price
     version: str
 
@@ -92,16 +90,10 @@ class _Draw:
         return {"nodes": self.noise.error("0.95")}
 
     @property
-    def readings(self) -> tuple[GroupTotals]:
-        return (self.reading,)
+    def reading(self) -> GroupTotals:
+        return GroupTotals(self.batch.bounded, self.groups)
 
-    def draw(self, read: Read) -> Degrees:
-        return self._drawn(read(self.reading))
-
-    def rehearsal(self) -> Degrees:
-        return self._drawn(np.full((len(self.reading.groups), 1), LARGEST_INTEGER, np.int64))
-
-    def _drawn(self, totals: Integers) -> Degrees:
+    def made(self, totals: Integers) -> Degrees:
         (measurement,) = self.batch.measurements
         noisy = measurement.draw(measurement.reading.of(totals))
         terms = purchase([self.batch.bounded], self.total, self.version)
@@ -177,7 +169,7 @@ class DegreeHistogram:
     def _draw(self, epsilon: Number) -> _Draw:
         paid, reading = exact(epsilon, "epsilon", POSITIVE), self.reading
         batch = Batch((Measurement(reading, Laplace(reading.sensitivity.l1 / paid)),))
-        return _Draw(batch, GroupTotals(batch.bounded, self.nodes), Price(epsilon), self._context.version)
+        return _Draw(batch, self.nodes, Price(epsilon), self._context.version)
 
     def _shown(self, found: Released[Degrees], confidence: Number) -> Degrees:
         known, here, said = found.value, self._context, self.question.text

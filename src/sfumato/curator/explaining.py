@@ -107,14 +107,13 @@ def explain(
     """Explain what a question with at most so many groups does at a price; ``found`` says which keys are found in the
     data and how to do without.
     """
-    operators = [*_sources(query, policy), *_limits(prepared), _group(query, most, found)]
+    operators = [*sources(query, policy), *_limits(prepared), _group(query, most, found)]
     operators += [] if found is None else [_select(prepared, *found)]
     rows = answer_rows(query.finish.sets, groups, len(query.plan.keys))
     picked = picks(query)
     sure = f"with {percent(confidence)} confidence{', all at once since rows are picked by them' if picked else ''}"
-    share = sum(each.shares for each in prepared.parts)
-    price = f"1/{share} of the price" if share > 1 else "the whole price"
-    for scaled, mechanism in zip(prepared.bounded.noised, prepared.mechanisms, strict=True):
+    shares = prepared.split.shares
+    for scaled, mechanism, share in zip(prepared.bounded.noised, prepared.mechanisms, shares[0], strict=False):
         shown_rows = len(rows.keys) if rows.sums else most
         together = max(1, simultaneous(query, shown_rows) if picked else scaled.coordinates)
         width = mechanism.error(confidence, together) * scaled.unit_value
@@ -124,20 +123,23 @@ def explain(
             Operator(
                 "noise",
                 mechanism.words(scaled.unit_value),
-                f"±{shown(float(width))}{on} {sure}, for {price}",
+                f"±{shown(float(width))}{on} {sure}, for {_share(share, 'the price')}",
             )
         )
         operators += _subtotals(scaled, mechanism, rows, confidence, together)
-    for part, measurements in zip(prepared.others, prepared.measured[1:], strict=True):
+    for part, measurements, own in zip(prepared.others, prepared.measured[1:], shares[1:], strict=True):
         what, effect = part.words(measurements, confidence)
-        operators.append(Operator("choice", what, f"{effect}, for {price}"))
+        name, price = "noise" if part.noisy else "choice", _share(sum(own, Fraction(0)), "the price")
+        operators.append(Operator(name, what, f"{effect}, for {price}"))
+    operators += _split(query, prepared)
     first, *others = names(query)
     operators.append(_finish(query.finish, first))
     operators += [_outer(each, meant) for each, meant in zip(query.outer, others, strict=True)]
     return Explanation(text, str(prepared.price), tuple(operators), prepared.reason, ())
 
 
-def _sources(query: Query, policy: Policy) -> list[Operator]:
+def sources(query: Query, policy: Policy) -> list[Operator]:
+    """Explain where the rows come from, step by step."""
     found = []
     for node in reversed(list(relations(query.plan.source))):
         if isinstance(node, Scan):
@@ -232,15 +234,33 @@ def _group(query: Query, groups: int, found: tuple[str, str] | None) -> Operator
 
 def _select(prepared: Prepared, keys: str, otherwise: str) -> Operator:
     """Explain which values are shown, for what part of the price."""
-    threshold, count = prepared.selection, sum(each.shares for each in prepared.parts)
+    threshold = prepared.selection
     assert threshold is not None
-    epsilon = f"1/{count} of ε" if count > 1 else "all of ε"
+    epsilon = _share(prepared.split.shares[0][-1], "ε", "all of ε")
     delta = "all of δ" if threshold.delta == prepared.price.delta else "half of δ"
     return Operator(
         "select",
         f"{keys}: {threshold.words()}",
         f"{appearing(threshold)}, for {epsilon} and {delta}; to need no δ, {otherwise}",
     )
+
+
+def _share(share: Fraction, price: str, whole: str | None = None) -> str:
+    """Say which part of a price is paid: 1/3 of it, or 37 % of it."""
+    if share == 1:
+        return whole or f"the whole {price.removeprefix('the ')}"
+    return f"{share} of {price}" if share.numerator == 1 else f"{shown(100 * float(share), 3)} % of {price}"
+
+
+def _split(query: Query, prepared: Prepared) -> list[Operator]:
+    """Explain an uneven split: how wrong each number is with it, and would be with an even one."""
+    split = prepared.split
+    if split.even:
+        return []
+    asked = [measured(each) for each in query.plan.measures]
+    told = zip(asked, split.times, split.evenly, strict=True)
+    each = "; ".join(f"{name} {shown(times, 3)} times ({shown(same, 3)} times evenly)" for name, times, same in told)
+    return [Operator("split", "the price, for the least error of what is asked", f"the error alone: {each}")]
 
 
 def _subtotals(

@@ -21,7 +21,7 @@ from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, 
 from sfumato.release.answer_rows import answer_rows, one_row_per_set
 from sfumato.release.finishing import finish, picks, simultaneous
 from sfumato.release.key_functions import parted
-from sfumato.release.measured import Measured, estimating, results, scales
+from sfumato.release.measured import Measured, by_column, estimating, rank_errors, results, scales
 from sfumato.release.noisy_columns import Numbers
 from sfumato.release.preparing import Prepared
 
@@ -46,6 +46,10 @@ class Forecast:
     """What the answer may miss because nobody declared it."""
     stored: bool = False
     """Whether an answer that is as good was bought before: it is free, whatever is left."""
+    ranks: tuple[str, ...] = ()
+    """The columns whose half-width is in rows, between what is released and what it stands for."""
+    chosen: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
+    """For a column of values that are chosen, how good a choice is, in words: it has no half-width."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -53,6 +57,9 @@ class Forecast:
         if not isinstance(self.columns, Mapping):
             raise InvalidParameter("columns", self.columns, "half-widths by column")
         object.__setattr__(self, "columns", {name: _width(each, name) for name, each in self.columns.items()})
+        if not isinstance(self.chosen, Mapping) or set(map(type, self.chosen.values())) - {str}:
+            raise InvalidParameter("chosen", self.chosen, "sentences by column")
+        object.__setattr__(self, "chosen", dict(self.chosen))
 
     def __getitem__(self, name: str) -> Width:
         return self.columns[name]
@@ -67,8 +74,12 @@ class Forecast:
         return codec.loads_as(cls, source)
 
     def parts(self) -> list[str]:
-        """Write each column with its half-width, as text."""
-        return [f"{name} {shown(width)}" for name, width in self.columns.items()]
+        """Write each column with its half-width, in its own terms or in rows, or how good a choice is, as text."""
+        widths = [
+            f"{name} within {width:,.0f} rows of its rank" if name in self.ranks else f"{name} {shown(width)}"
+            for name, width in self.columns.items()
+        ]
+        return [*widths, *(f"{name}: {said}" for name, said in self.chosen.items())]
 
     def __str__(self) -> str:
         parts = self.parts()
@@ -100,12 +111,18 @@ def half_widths(
     level = exact(confidence, "confidence", CONFIDENCE)
     sizes = (size,) if size is not None else SIZES
     found = [_widths(query, prepared, made, groups, most, level, each) for each in sizes]
+    ranks = by_column(query, forecast_ranks(prepared, made, level))
     columns: dict[str, Width] = {}
     for name in found[0]:
         widths = [each[name] for each in found]
         plain = all(math.isclose(each, widths[0], rel_tol=1e-9) for each in widths)
         columns[name] = max(widths) if plain else dict(zip(sizes, widths, strict=True))
-    return columns
+    return columns | {name: rows for name, rows in ranks.items() if name in columns}
+
+
+def forecast_ranks(prepared: Prepared, made: Sequence[Made], confidence: Number) -> tuple[float | None, ...]:
+    """Bound for everything that is asked how many rows its rank is off; None where nothing is chosen by ranks."""
+    return rank_errors(Measured(scales(prepared), results(prepared, made), ()), confidence)
 
 
 def _widths(

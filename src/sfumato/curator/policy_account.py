@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.standings import Standing
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken
-from sfumato.ledger import Account, Ledger, Line
+from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
 from sfumato.policy import Policy
 from sfumato.policy.toml_files import read
+from sfumato.release.promises import promise
 
 PathOrText = str | os.PathLike[str]
 
@@ -46,22 +48,37 @@ def ledger_path(policy: Policy, ledger: PathOrText | None = None) -> Path:
     return policy.path.parent / LEDGER_NAME
 
 
-def standing(policy: Policy | PathOrText, ledger: PathOrText | None = None, *, analyst: str | None = None) -> Standing:
-    """Tell where a policy's account stands, or an analyst's share of it; no data are opened, and nothing is written."""
+def standing(
+    policy: Policy | PathOrText, ledger: PathOrText | None = None, *, analyst: str | None = None
+) -> Standing | PeriodStandings:
+    """Tell where a policy's account stands, or an analyst's share of it; no data are opened, and nothing is written.
+
+    Where every period has an account of its own, it tells so of each.
+    """
     declared = read_policy(policy)
     with _account(declared, ledger) as account:
-        return standing_of(declared, account, analyst)
+        return standings_of(declared, account, analyst)
+
+
+def standings_of(policy: Policy, account: Account | None, analyst: str | None) -> Standing | PeriodStandings:
+    """Compute the standing of the account, or of each period's."""
+    if policy.per is None:
+        return standing_of(policy, account, analyst)
+    known = account if isinstance(account, PeriodAccounts) else None
+    opened = () if known is None else known.opened
+    each = tuple(standing_of(policy, known and known.over((period,)), analyst) for period in opened)
+    return PeriodStandings(policy.per, promise(policy), standing_of(policy, known, analyst), opened, each)
 
 
 def standing_of(policy: Policy, account: Account | None, analyst: str | None) -> Standing:
     """Compute the standing of an account, which is None before the policy's first question."""
-    whole = policy.budget if account is None else account.budget
+    whole = policy.account_budget if account is None else account.budget
     if analyst is None:
         return Standing.of(whole)
     if analyst not in policy.analysts:
         raise InvalidParameter("analyst", analyst, "an analyst of the policy", fix="add [analysts.<name>] to it")
     known = None if account is None else account.analyst(analyst)
-    shared = policy.budget.share(policy.analysts[analyst])
+    shared = policy.account_budget.share(policy.analysts[analyst])
     return Standing.of(whole, shared if known is None or known.share is None else known.budget)
 
 
@@ -73,7 +90,18 @@ def history(
     path = ledger_path(declared, ledger)
     if path.exists():
         with Ledger.open(path) as opened:
-            yield from opened.lines(account=account_name(declared), analyst=analyst)
+            yield from lines_of(opened, declared, analyst)
+
+
+def lines_of(ledger: Ledger, policy: Policy, analyst: str | None) -> Iterator[Line]:
+    """List the lines of a policy's account, those of its periods among them."""
+    name = account_name(policy)
+    if policy.per is None or name not in ledger.accounts:
+        return ledger.lines(account=name, analyst=analyst)
+    account = ledger.account(name)
+    opened = account.opened if isinstance(account, PeriodAccounts) else ()
+    known = {name, *(f"{name} {period}" for period in opened)}
+    return (line for line in ledger.lines(analyst=analyst) if line.account in known)
 
 
 def amend(policy: Policy | PathOrText, *, reason: str, ledger: PathOrText | None = None) -> Line:
@@ -98,7 +126,14 @@ def amend_account(account: Account, policy: Policy, reason: str) -> Line:
             place="unit",
             fix="give the policy that unit and those neighbours: only the budget can be amended",
         )
-    new = policy.budget
+    if account.per != (policy.per or ""):
+        raise AccountDiffers(
+            "the accounts of a population are kept as they were opened: "
+            + (f"one for each {account.per}" if account.per else "one for all"),
+            place="unit.budget.per",
+            fix=f'write per = "{account.per}"' if account.per else "remove per",
+        )
+    new = policy.account_budget
     return account.amend(reason=reason, epsilon=new.epsilon, delta=new.delta, reserve=new.reserve)
 
 

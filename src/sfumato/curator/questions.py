@@ -7,22 +7,27 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
-from sfumato.curator.forecasts import Forecast, Width, half_widths
+from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths
+from sfumato.curator.period_spending import by_period, charged
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Expression
+from sfumato.plan.expressions import Column, Expression, Result, Windowed, columns, noises
 from sfumato.plan.keys import conditions, groups, undeclared as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.measures import Reads
 from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings import FoundTotals
 from sfumato.plan.sharing import Shared, shared
+from sfumato.plan.value_measures import DistinctValues
+from sfumato.plan.value_readings import pair_limits
 from sfumato.plan.warnings import undeclared
 from sfumato.plan.words import words
 from sfumato.policy import Table, Value
@@ -30,17 +35,18 @@ from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answer_rows import answer_rows
 from sfumato.release.answers import Answer, answer
-from sfumato.release.finishing import finish
+from sfumato.release.finishing import finish, picks, simultaneous
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
-from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, estimating
+from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, rank_errors
 from sfumato.release.other_parts import other_part
 from sfumato.release.parts import Family, OtherPart
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Kind, Progress, Released, limited
-from sfumato.release.requests import Request, Within
+from sfumato.release.requests import Request, Weights, Within
+from sfumato.release.shares import Weighed
 
 _SMALL_DELTA = Fraction(1, 10**9)
 """Of a price that nobody named, where one needs a δ."""
@@ -55,6 +61,12 @@ class Question:
     query: Query
     limits: Limits
     strategy: Strategy | None = None
+
+    def __post_init__(self) -> None:
+        if self._context.policy.per is not None and (self.query.plan.measures or self.found):
+            query, context = by_period(self.query, self._context)
+            object.__setattr__(self, "query", query)
+            object.__setattr__(self, "_context", context)
 
     @property
     def table(self) -> Table:
@@ -123,9 +135,21 @@ class Question:
         most = 2 * self.limits.groups if self.found else len(self.groups)
         found = []
         for part in self.shared.parts[1:]:
-            bounded = for_neighbours(whole_bounding(part.plan, self.limits, most), self._context.policy.neighbours)
+            limits = self.limits
+            if part.reads is Reads.DIFFERENT:
+                limits = pair_limits(limits, cast("DistinctValues", part.asked[0]).value)
+            bounded = for_neighbours(whole_bounding(part.plan, limits, most), self._context.policy.neighbours)
             found.append(other_part(bounded, part, self._candidates))
+            self._require_few_cells(found[-1])
         return tuple(found)
+
+    def _require_few_cells(self, part: OtherPart) -> None:
+        """Refuse a table of groups and values that is too large to hold: how large it is says the policy."""
+        if len(self.groups) * part.cells > MOST_NUMBERS:
+            rule = f"a value is chosen in every group from at most {MOST_NUMBERS:,} pairs of a group and a value"
+            here = f"here are {len(self.groups):,} groups of {part.cells:,} values"
+            fix = "group by fewer columns, or ask for a coarser value"
+            raise Unsupported("too-many-cells", f"{rule}; {here}", fix=fix)
 
     def _candidates(self, value: Expression) -> tuple[Value, ...]:
         """List what a value may be, from the policy alone."""
@@ -141,7 +165,8 @@ class Question:
     def options(self) -> tuple[Bounded, ...]:
         """List the sound strategies to limit what one unit changes."""
         rows = len(self.groups) * max(1, len(self.query.finish.sets))
-        if rows * len(self.query.plan.measures) > MOST_NUMBERS:
+        measured = sum(len(part.measures) for part in self.shared.parts)
+        if rows * max(measured, len(self.query.plan.measures)) > MOST_NUMBERS:
             raise Unsupported(
                 "too-many-numbers",
                 f"an answer is made of at most {MOST_NUMBERS:,} noisy numbers",
@@ -153,12 +178,21 @@ class Question:
             require_short(self.query, self.found)
             found = (found_bounding(self.shared.parts[0].plan, self.limits),)
         else:
-            found = boundings(self.shared.parts[0].plan, self.limits, len(self.groups))
+            found = self._boundings()
         if self.strategy is not None:
             found = tuple(each for each in found if each.strategy is self.strategy)
             if not found:
                 raise InvalidParameter("strategy", self.strategy.value, "one that is sound for this question")
         return tuple(for_neighbours(each, self._context.policy.neighbours) for each in found)
+
+    def _boundings(self) -> tuple[Bounded, ...]:
+        """List the strategies for known groups. Where a number is made from several measures, each row has to weigh the
+        same in all of them: clipping would scale each measure's totals by itself.
+        """
+        found = boundings(self.shared.parts[0].plan, self.limits, len(self.groups))
+        if any(len(each.measures) > 1 for each in self.shared.made):
+            found = tuple(each for each in found if each.strategy.order is None)
+        return found
 
     def _require_no_subtotals(self) -> None:
         """Refuse totals over groups that are found: they would leave out what is not shown."""
@@ -200,17 +234,20 @@ class Question:
         within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
+        weights: Weights | None = None,
+        range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Explanation:
         """Explain operator by operator what happens and what it costs; at ε = 1 when no price is named. This is
         free.
         """
-        request = Request(epsilon, delta, rho, within, confidence, mechanism)
+        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range)
         if not request.named:
             request = replace(request, epsilon=1, delta=request.delta or _SMALL_DELTA if self.found else request.delta)
         prepared, policy = self._prepared(request), self._context.policy
         keys = (names(self.query, self.found), self._without_delta) if self.found else None
         found = explain(self.text, self.query, policy, self.groups, self._most_groups, prepared, confidence, keys)
-        return replace(found, warnings=self.warnings)
+        operators = (*found.operators, *charged(self._context))
+        return replace(found, operators=operators, warnings=self.warnings)
 
     def error(
         self,
@@ -221,21 +258,26 @@ class Question:
         within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
+        weights: Weights | None = None,
         fresh: bool = False,
+        range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Forecast:
         """Give the half-width of every number at this price, and say whether the account would accept it now. Free.
 
-        An answer that is as good and was bought before is said to be ``stored``, unless a ``fresh`` one is wanted.
+        Of quantiles it is in rows, between what is released and what it stands for. An answer that is as good and was
+        bought before is said to be ``stored``, unless a ``fresh`` one is wanted.
         """
-        request = Request(epsilon, delta, rho, within, confidence, mechanism)
+        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range)
         prepared = self._prepared(request)
         found = self.forecast(prepared, confidence)
         bought = not fresh and is_stored(self.kind(prepared), self.identity, self._context)
         return replace(found, stored=bought)
 
-    def price(self, within: Within, *, delta: Number = 0, confidence: Number = "0.95") -> float:
+    def price(
+        self, within: Within, *, delta: Number = 0, confidence: Number = "0.95", weights: Weights | None = None
+    ) -> float:
         """Find the least ε, beside this δ, at which these columns (one number: every column) are this close. Free."""
-        request = Request(within=within, delta=delta, confidence=confidence)
+        request = Request(within=within, delta=delta, confidence=confidence, weights=weights)
         self._require_delta(Price(1, request.delta))
         return float(self.least_price(request))
 
@@ -248,18 +290,22 @@ class Question:
         within: Within | None = None,
         confidence: Number = "0.95",
         mechanism: Family | None = None,
+        weights: Weights | None = None,
         fresh: bool = False,
         request_id: str | None = None,
         joint: bool = False,
         seconds: Number | None = None,
         progress: Progress | None = None,
+        range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read.
 
-        ``seconds`` and ``progress`` are the curator's unless they are given for this call.
+        ``weights`` say by column how much its error counts when the price is split: ``weights={"visits": 2}``.
+        ``seconds`` and ``progress`` are the curator's unless they are given for this call. With ``range="value"`` half
+        of what quantiles cost buys two numbers around each, between which it lies with this confidence.
         """
         call = Call(fresh, request_id, seconds, progress)
-        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism))
+        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint))
         return released(
             self.kind(prepared),
             prepared.price,
@@ -281,7 +327,9 @@ class Question:
     def _most_groups(self) -> int:
         """Count the groups that an answer has, or has at most."""
         declared = len(self.groups)
-        return declared * most_keys(FoundTotals(self.options[0], self.found, self.groups)) if self.found else declared
+        if not self.found:
+            return declared
+        return declared * most_keys(FoundTotals(self.options[0], self.found, self.groups), self.others)
 
     @cached_property
     def identity(self) -> str:
@@ -301,6 +349,7 @@ class Question:
         estimates = estimating(measured, confidence, rows)
         made, rows = with_key_functions(self.query, rows, self._context.engine.values)
         finished = finish(made, rows, estimates, joint=joint)
+        ranks = by_column(self.query, rank_errors(measured, confidence))
         words = tuple(dict.fromkeys(scale.words() for scale in measured.scales))
         said = self.warnings
         if measured.selection is not None:
@@ -308,13 +357,13 @@ class Question:
             shown, together = len(measured.keys.groups), adds_up(self.query)
             said = (*said, *notes(measured.selection, shown, self._most_groups, together=together))
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
-        return answer(self.query, finished, paper, said)
+        return replace(answer(self.query, finished, paper, said), ranks=ranks)
 
     def _prepared(self, request: Request) -> Prepared:
         """Prepare the release at the price that is named, or at the least that is accurate enough."""
         if request.within is not None:
-            return self._at(Price(self.least_price(request), request.delta), request.mechanism)
-        return self._at(request.price, request.mechanism)
+            return self._at(Price(self.least_price(request), request.delta), request)
+        return self._at(request.price, request)
 
     def _require_delta(self, price: Price) -> None:
         if self.found:
@@ -324,19 +373,43 @@ class Question:
     def _without_delta(self) -> str:
         return without_delta(self.query, self.found, self._context.engine.catalog())
 
-    def _at(self, price: Price, mechanism: Family | None) -> Prepared:
+    def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)
+        asked, family = Weighed(self.shared.made, self._weights(request)), request.mechanism
+        around = request.around(self._ranges(request.joint))
+        others = tuple(each.with_ranges(around) for each in self.others)
         if price.allows_gaussian:  # what the account would rather keep open has a say
             budget = self._context.account.budget
-            return prepare(self.options, price, others=self.others, account=budget, family=mechanism)
-        if (price, mechanism) not in self._pure:
-            self._pure[price, mechanism] = prepare(self.options, price, others=self.others, family=mechanism)
-        return self._pure[price, mechanism]
+            return prepare(self.options, price, others=others, asked=asked, account=budget, family=family)
+        key = price, family, asked.weights, around
+        if key not in self._pure:
+            self._pure[key] = prepare(self.options, price, others=others, asked=asked, family=family)
+        return self._pure[key]
+
+    def _ranges(self, joint: bool) -> int:
+        """Count the ranges that have to hold together for one range of the answer to hold."""
+        if joint or picks(self.query):
+            return max(1, simultaneous(self.query, self._most_groups))
+        return max(1, *(noises(each.expression) for each in self.query.finish.outputs))
 
     @cached_property
-    def _pure(self) -> dict[tuple[Price, Family | None], Prepared]:
+    def _pure(self) -> dict[tuple[Price, Family | None, tuple[Fraction, ...], Fraction | None], Prepared]:
         """Keep releases prepared for pure prices: they are the same each time they are asked for."""
         return {}
+
+    def _weights(self, request: Request) -> tuple[Fraction, ...]:
+        """Weigh everything that is asked as the heaviest column that is made from it."""
+        given = request.weights or {}
+        read = {each.name: _results(each.expression, self.query.finish) for each in self.query.finish.outputs}
+        named = [name for name, places in read.items() if places]
+        for name in given:
+            if name not in named:
+                raise InvalidParameter("weights", name, "by columns of noisy numbers: " + ", ".join(named))
+        weights = {name: exact(each, f"weights {name}", POSITIVE) for name, each in given.items()}
+        return tuple(
+            max([weights[name] for name in weights if place in read[name]], default=Fraction(1))
+            for place in range(len(self.shared.made))
+        )
 
     def forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
         """Say how wrong what is prepared will be."""
@@ -344,7 +417,21 @@ class Question:
         widths, said = self._widths(prepared, confidence), self.warnings
         if prepared.selection is not None:
             said = (*said, *notes(prepared.selection, 1, self._most_groups + 1, together=adds_up(self.query)))
-        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, said)
+        ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared.made, confidence)))
+        said_of = self._chosen(prepared, confidence, widths)
+        level, price = exact(confidence, "confidence"), str(prepared.price)
+        return Forecast(widths, level, price, accepted, said, ranks=ranks, chosen=said_of)
+
+    def _chosen(self, prepared: Prepared, confidence: Number, widths: Mapping[str, Width]) -> dict[str, str]:
+        """Say of every column without a half-width how good what is chosen is."""
+        found = {}
+        for output in self.query.outputs:
+            match output.expression:
+                case Column(Result(index)) if not self.query.outer and output.name not in widths:
+                    place = self.shared.made[index].part
+                    part = prepared.others[place - 1]
+                    found[output.name] = part.words(prepared.measured[place], confidence)[1]
+        return found
 
     def _widths(self, prepared: Prepared, confidence: Number) -> dict[str, Width]:
         # the declared size is of units: it is a number of rows only where each row is one
@@ -357,12 +444,16 @@ class Question:
         """Find the least ε, or the least amount of another price, at which the request is met."""
         within, confidence = request.within, request.confidence
         at = priced or (lambda epsilon: Price(epsilon, request.delta))
-        known = self._widths(self._at(at(Fraction(1)), request.mechanism), confidence)
+        known = self._widths(self._at(at(Fraction(1)), request), confidence)
         wanted: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
+        if not known:
+            raise _no_half_width(*(output.name for output in self.query.outputs))
         if not wanted:
             raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
         goals = {name: exact(width, f"within {name}", POSITIVE) for name, width in wanted.items()}
         for name in goals:
+            if name not in known and name in [output.name for output in self.query.outputs]:
+                raise _no_half_width(name)
             if name not in known:
                 raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(known))
             if known[name] == math.inf:
@@ -379,7 +470,21 @@ class Question:
                 )
 
         def enough(epsilon: Fraction) -> bool:
-            found = self._widths(self._at(at(epsilon), request.mechanism), confidence)
+            found = self._widths(self._at(at(epsilon), request), confidence)
             return all(isinstance(width := found[name], float) and width <= goal for name, goal in goals.items())
 
         return rounded_up(least(enough, "within", Fraction(1, 2**20)))
+
+
+def _no_half_width(*names: str) -> InvalidParameter:
+    rule = "a column of noisy numbers: what is a key, or is chosen among values, has no half-width"
+    fix = "give epsilon (--epsilon) and look at error() (--dry-run), which says how good a choice is"
+    return InvalidParameter("within", ", ".join(names), rule, fix=fix)
+
+
+def _results(expression: Expression, finish: Finish) -> set[int]:
+    """List the places of what is asked that an expression over noisy rows reads, by itself or through a window."""
+    read = columns(expression)
+    over = [finish.windows[each.index].argument for each in read if isinstance(each, Windowed)]
+    inside = (_results(each, finish) for each in over if each is not None)
+    return {each.index for each in read if isinstance(each, Result)}.union(*inside)

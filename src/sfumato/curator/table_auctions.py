@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-import numpy as np
-
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
+from sfumato.curator.period_spending import charged
 from sfumato.curator.questions import Question
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace
@@ -30,17 +29,17 @@ from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings import GroupTotals, Integers, LinearScores, Supports, Thresholds, Totals
 from sfumato.plan.words import many
 from sfumato.policy import Policy, Table, Type
-from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, percent, text
 from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.one_reading import OneReading
 from sfumato.release.price_lists import price_list
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.receipts import Receipt
-from sfumato.release.releasing import Progress, Read, Released
+from sfumato.release.releasing import Progress, Released
 
 
 @codec.value("sold")
@@ -82,7 +81,7 @@ class Sold:
 
 
 @dataclass(frozen=True)
-class PriceDraw:
+class PriceDraw(OneReading[Sold]):
     """An auction is released as a price selected by revenue, and perhaps a noisy count of the bids that reach it."""
 
     batch: Batch
@@ -93,8 +92,8 @@ class PriceDraw:
     version: str
 
     @property
-    def readings(self) -> tuple[GroupTotals]:
-        return (GroupTotals(self.batch.bounded, self.groups),)
+    def reading(self) -> GroupTotals:
+        return GroupTotals(self.batch.bounded, self.groups)
 
     @property
     def good_enough(self) -> Mapping[str, Number]:
@@ -115,13 +114,7 @@ class PriceDraw:
         selection = self.batch.measurements[0].mechanism
         return float(selection.error(len(self.prices), confidence, on_grid=True) / self.unit)
 
-    def draw(self, read: Read) -> Sold:
-        return self._drawn(read(*self.readings))
-
-    def rehearsal(self) -> Sold:
-        return self._drawn(np.full((len(self.groups), 1), LARGEST_INTEGER, np.int64))
-
-    def _drawn(self, totals: Integers) -> Sold:
+    def made(self, totals: Integers) -> Sold:
         choice, counter = self.batch.measurements[0], self.counter
         chosen = choice.draw(choice.reading.of(totals))
         sold = Sold(
@@ -175,6 +168,7 @@ class TableAuction:
             for each in counted
         ]
         reason = "a higher bid reaches every price that a lower one does: half the noise of other scores is enough"
+        operators += charged(self._context)
         return Explanation(self.question.text, str(draw.total), tuple(operators), reason, self.question.warnings)
 
     def error(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
@@ -255,7 +249,8 @@ def auction(context: Context, table: str | None, column: str | None, prices: Seq
     query = Query(Aggregate(scan, (reached,), (Count(),)), Finish(()))
     bounding = None if declared.every_row else Strategy.SAMPLE  # whole bids: a price is reached or it is not
     words = f"an auction among {declared.name}.{name} at {len(listed)} prices up to {text(listed[-1])}"
-    return TableAuction(context, Question(context, words, query, limits, bounding), listed, unit)
+    asked = Question(context, words, query, limits, bounding)
+    return TableAuction(asked._context, asked, listed, unit)  # noqa: SLF001
 
 
 def _bids(policy: Policy, table: str | None, column: str | None) -> tuple[Table, str]:

@@ -11,7 +11,7 @@ from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.questions import Question
 from sfumato.plan import building
 from sfumato.plan.aggregations import Asked
-from sfumato.plan.building import Keys, On, Selection, Statement
+from sfumato.plan.building import Keys, On, Selection, Statement, Wanted
 from sfumato.plan.fragments import written
 from sfumato.policy import Domain, Value
 from sfumato.privacy.numbers import text
@@ -105,8 +105,11 @@ class TableView:
         """
         return replace(self, _rows=building.per_unit(self._rows, keys, asked))
 
-    def group_by(self, *keys: str, **expressions: str) -> GroupedView:
-        """Group by columns, and by expressions under a name: ``group_by("region", band="age // 10")``."""
+    def group_by(self, *keys: Wanted, **expressions: Wanted) -> GroupedView:
+        """Group by columns, and by expressions under a name: ``group_by("region", band="age // 10")``.
+
+        A histogram of a column is a key too: ``group_by(sf.histogram("cost", bins=20))``.
+        """
         return GroupedView(self, building.keyed(self._rows, keys, expressions))
 
     def agg(self, **asked: Asked) -> TableQuestion:
@@ -142,7 +145,7 @@ class GroupedView:
         return _question(view._context, building.statement(view._rows, self._keys, asked))  # noqa: SLF001
 
     def __repr__(self) -> str:
-        return f"{self._view!r}\n  group by {', '.join(name for name, _ in self._keys)}"
+        return f"{self._view!r}\n  group by {', '.join(name for name, _, _ in self._keys)}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -22,24 +22,21 @@ from sfumato.engine.relation_lowering import (
     of_part,
     plain,
     same,
-    staged,
     token,
 )
 from sfumato.engine.relational import (
     Aggregation,
     Apply,
     Constant,
+    Exists,
     Join,
-    Listed,
     Named,
     Operation,
     Place,
     Rank,
     Reference,
-    Relation,
     Scalar,
     Select,
-    Span,
     Statement,
     Total,
     Union,
@@ -49,14 +46,15 @@ from sfumato.engine.relational import (
 )
 from sfumato.engine.row_lowering import RowLowering, present, real
 from sfumato.engine.step_lowering import as_real, clamped, narrow, real_of_wide, steps, wide
-from sfumato.plan import keys as group_keys, nodes
+from sfumato.plan import nodes
 from sfumato.plan.bounding import Bounded, Scaled, longest
 from sfumato.plan.dense_readings import Marginals, ValueCounts
-from sfumato.plan.keys import MOST_GROUPS, World
+from sfumato.plan.expressions import Expression
+from sfumato.plan.keys import MOST_GROUPS
 from sfumato.plan.limits import Strategy
 from sfumato.plan.measures import Contribution
 from sfumato.plan.readings import FoundTotals
-from sfumato.plan.value_readings import DifferentValues, ValueTable, by_value
+from sfumato.plan.value_readings import with_value
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.policy.values import MOST_ROWS
@@ -112,59 +110,48 @@ def marginals(reading: Marginals, key: int) -> Statement:
 
 
 def values(reading: ValueCounts, key: int) -> Statement:
-    """Count for every group and value how many of the rows that count have it: the value is one more key.
+    """Give every row that counts and has a value, as (key…, value): what arrives is put in order and counted there.
+
+    Of units beyond a limit only the rows that are kept count; limits are those of the groups, whatever the values are.
+    """
+    bounded, relations = reading.bounded, RelationLowering(key)
+    rows = _coded(bounded, _rows(bounded, relations))
+    value, one = rows.values
+    there = () if one in rows.ones else (apply(Operation.EQUAL, Reference(one), whole(1)),)
+    wanted = same((*rows.keys, value))
+    if bounded.strategy is Strategy.WHOLE or _never_beyond(bounded):
+        return Statement(tuple(relations.stages), Select(wanted, rows.select, where=there))
+    rows = _computed_once(bounded, rows, relations)
+    heavy, ranked, kept = _ranking(bounded, rows, key)
+    same_unit = apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "h"))
+    light = Select(wanted, rows.select, where=(*there, Exists(Named("h"), "h", same_unit, negated=True)))
+    both = Union((light, Select(wanted, ranked, where=(*there, kept))))
+    return Statement((*relations.stages, heavy), Select(wanted, both))
+
+
+def by_value(bounded: Bounded, value: Expression, key: int, *, once: bool = False) -> Statement:
+    """Add up rows by a value of any type, as one more key; ``once`` if equal rows of a unit count once.
 
     Limits are those of the groups themselves, so rows are ranked before they are told apart by their values.
     """
-    bounded, relations = reading.bounded, RelationLowering(key)
-    rows = _rows(bounded, relations)
-    if bounded.strategy is not Strategy.WHOLE:
-        rows = _computed_once(bounded, rows, relations)
-    value, one = rows.values
-    by_value = replace(rows, keys=(*rows.keys, value), kinds=(*rows.kinds, Type.INTEGER), values=(one,))
-    if bounded.strategy is Strategy.WHOLE:
-        totals = _whole(by_value)
-    else:
-        heavy, ranked, kept = _ranking(bounded, rows, key)
-        totals = _corrected(bounded, by_value, (heavy,), _dropped(by_value, ranked, kept))
-    return _held(by_value, Statement((*relations.stages, *totals.stages), totals.result))
-
-
-def value_table(reading: ValueTable, key: int) -> Statement:
-    """Count for every group and value, of any type, how many of the rows that count have it."""
     relations = RelationLowering(key)
-    rows = _rows(by_value(reading.bounded, reading.value), relations)
-    if reading.bounded.strategy is not Strategy.WHOLE:
-        rows = _computed_once(reading.bounded, rows, relations)
-    totals = _by_value(reading.bounded, rows, key)
+    rows = _rows(with_value(bounded, value), relations)
+    if bounded.strategy is Strategy.WHOLE:
+        totals = _whole(rows)
+    else:
+        rows = _pairs(rows, relations) if once else _computed_once(bounded, rows, relations)
+        (*names, last), (*kinds, kind) = rows.keys, rows.kinds
+        grouped = replace(rows, keys=tuple(names), kinds=tuple(kinds), apart=((last, kind),))
+        heavy, ranked, kept = _ranking(bounded, grouped, key)
+        totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))
     return Statement((*relations.stages, *totals.stages), totals.result)
 
 
-def different(reading: DifferentValues, key: int) -> Statement:
-    """Count the different values of every group that some unit has, each once for a unit."""
-    bounded, relations = reading.bounded, RelationLowering(key)
-    rows = _rows(by_value(bounded, reading.value), relations)
-    if bounded.strategy is not Strategy.WHOLE:
-        names, counts = ("u", *rows.keys), apply(Operation.EQUAL, Reference("v0"), whole(1))
-        pairs = Select((*same(names), ("v0", whole(1))), rows.select, where=(counts,), grouped=names)
-        kept = Select(same((*names, "v0")), relations.stage(pairs))
-        rows = replace(rows, select=kept, ones=frozenset({"v0"}))
-    totals = _by_value(bounded, rows, key)
-    groups, held = rows.keys[:-1], apply(Operation.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
-    counted = Select(
-        (*same(groups), ("v0", wide(Total(Aggregation.COUNT)))), totals.result, where=(held,), grouped=groups
-    )
-    return Statement((*relations.stages, *totals.stages), counted)
-
-
-def _by_value(bounded: Bounded, rows: _Rows, key: int) -> Statement:
-    """Add up rows by their last key too, which is a value: the sample is ranked by the others."""
-    if bounded.strategy is Strategy.WHOLE:
-        return _whole(rows)
-    groups, apart = zip(rows.keys[:-1], rows.kinds[:-1], strict=True), (rows.keys[-1], rows.kinds[-1])
-    names, kinds = zip(*groups, strict=True) if rows.keys[:-1] else ((), ())
-    heavy, ranked, kept = _ranking(bounded, replace(rows, keys=names, kinds=kinds, apart=(apart,)), key)
-    return _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))
+def _pairs(rows: _Rows, relations: RelationLowering) -> _Rows:
+    """Keep one of a unit's rows that count and are equal in all keys."""
+    names, counts = ("u", *rows.keys), apply(Operation.EQUAL, Reference("v0"), whole(1))
+    pairs = Select((*same(names), ("v0", whole(1))), rows.select, where=(counts,), grouped=names)
+    return replace(rows, select=Select(same((*names, "v0")), relations.stage(pairs)), ones=frozenset({"v0"}))
 
 
 def _held(rows: _Rows, totals: Statement) -> Statement:
@@ -172,38 +159,6 @@ def _held(rows: _Rows, totals: Statement) -> Statement:
     low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
     held = tuple((name, narrow(clamped(wide(Reference(name)), low, high))) for name in rows.values)
     return replace(totals, result=Select((*same(rows.keys), *held), totals.result))
-
-
-def distinct(world: World) -> Statement:
-    """List the different results of expressions on every combination of public values: no table is read.
-
-    The values of each list of choices are a parameter of the statement, in their order.
-    """
-    parts = _choices(world)
-    source = Select(
-        tuple((f"c{index}", Reference("x", f"d{index}")) for index in range(len(parts))),
-        parts[0],
-        part="d0",
-        joins=tuple(Join(each, f"d{index}") for index, each in enumerate(parts[1:], 1)),
-    )
-    lowering = RowLowering({field: Reference(f"c{index}") for index, (field, _, _) in enumerate(world.choices)})
-    made = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(world.expressions))
-    tests = tuple(lowering.lower(each) for each in world.conditions)
-    keys = tuple(name for name, _ in made)
-    evaluated = Select(made, staged(source, lowering), where=tests)
-    return Statement((), Select(same(keys), evaluated, grouped=keys))
-
-
-def _choices(world: World) -> list[Relation]:
-    found: list[Relation] = []
-    lists = 0
-    for _, domain, choices in world.choices:
-        if isinstance(choices, group_keys.Span):
-            found.append(Span(Constant(choices.first, domain.type), choices.count))
-        else:
-            lists += 1
-            found.append(Listed(lists, domain.type))
-    return found
 
 
 @dataclass(frozen=True)
@@ -502,6 +457,8 @@ class _Scaling:
     bound: int
     """The norm, rounded down."""
     squared: bool
+    box: tuple[int, int] | None
+    """The least and the most in one group, of a measure with one coordinate."""
 
     @classmethod
     def of(cls, bounded: Bounded, number: int) -> _Scaling:
@@ -512,10 +469,14 @@ class _Scaling:
         per_group, total = limits.rows_per_group, limits.total
         size, squared = measure.size << measure.bits, bounded.strategy is Strategy.CLIP_L2
         bound = math.isqrt(longest(per_group * size, total * size)) if squared else total * size
-        return cls(own, f"n{number}", measure.size * per_group, measure.bits, bound, squared)
+        box = None if measure.box is None else (measure.box[0] * per_group, measure.box[1] * per_group)
+        return cls(own, f"n{number}", measure.size * per_group, measure.bits, bound, squared, box)
 
     def capped(self) -> Columns:
-        """Scale a unit's totals in one group to at most what c rows may count."""
+        """Cut a unit's total in one group to what c rows may count; several totals are scaled together."""
+        if self.box is not None:
+            held = clamped(Reference(self.own[0]), *(whole(end) for end in self.box))
+            return ((self.own[0], apply(Operation.MULTIPLY, held, whole(1 << self.bits))),)
         size = self._size()
         fits = apply(Operation.AT_MOST, size, whole(self.most))
         cut = []
@@ -626,7 +587,7 @@ def _ranking(bounded: Bounded, rows: _Rows, key: int) -> tuple[tuple[str, Select
     then the rows in all; a limit that the others imply is not looked at.
     """
     limits = bounded.limits
-    per_unit = limits.groups if limits.groups < limits.rows else None
+    per_unit = limits.groups if rows.keys and limits.groups < limits.rows else None
     per_group = limits.rows_per_group if limits.rows_per_group < limits.rows else None
     in_all = limits.rows if limits.total == limits.rows else None
     light = min(each for each in (limits.rows, per_unit, per_group) if each is not None)

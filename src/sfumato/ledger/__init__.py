@@ -11,6 +11,7 @@ guarded                   both together: nothing is written to a ledger that los
 processes, asking         which process still runs; of equal questions at once, who pays
 amending                  a budget changed while it is in use
 holds, accounts           amounts held for steps; the account of one population
+period_accounts           an account for each period, where a policy keeps one
 verifying, ledgers        every line checked; the ledger itself
 """
 
@@ -20,6 +21,18 @@ from sfumato.ledger.charged import Charged
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
 from sfumato.ledger.holds import Tab
 from sfumato.ledger.ledgers import Ledger
+from sfumato.ledger.period_accounts import PeriodAccounts
 from sfumato.ledger.verifying import Verification
 
-__all__ = ["Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab", "Verification"]
+__all__ = [
+    "Account",
+    "Anchor",
+    "Charged",
+    "Entry",
+    "Ledger",
+    "Line",
+    "PeriodAccounts",
+    "StoredAnswer",
+    "Tab",
+    "Verification",
+]

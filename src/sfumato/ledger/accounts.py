@@ -9,17 +9,17 @@ from itertools import groupby
 
 from sfumato.errors import AlreadyAnswered, InvalidParameter, SourceTaken
 from sfumato.ledger import asking, entries, joined_sources
-from sfumato.ledger.amending import amended
+from sfumato.ledger.amending import Change, amend
 from sfumato.ledger.asking import Asking
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
-from sfumato.ledger.guarded import GuardedStore
+from sfumato.ledger.guarded import GuardedStore, Periods
 from sfumato.ledger.holds import Tab, end_tab
 from sfumato.ledger.joined_sources import Source
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NOTHING, read_spending
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
-from sfumato.privacy.numbers import BELOW_ONE, PROBABILITY, Number, exact, text
+from sfumato.privacy.numbers import PROBABILITY, Number, exact, text
 
 _MOST = 10**330  # units of 1e-30: the largest number there is (privacy.numbers)
 
@@ -44,6 +44,10 @@ class Account:
     def __init__(self, guarded: GuardedStore, name: str, terms: Terms) -> None:
         self.name = name
         self.unit: PrivacyUnit = terms.unit
+        self.per = terms.per
+        """The period of which each has an account of its own; empty where this is the only account."""
+        self.periods: Periods = ()
+        """The periods whose accounts pay."""
         self._guarded = guarded
         self._opening = terms
 
@@ -54,6 +58,12 @@ class Account:
         """Give the account now: what open tabs hold counts as spent, as it does when a charge is admitted."""
         with self._guarded.reading() as transaction:
             return self._guarded.budgets(transaction, self.name)[0][0]
+
+    def budgets(self, analyst: str | None = None) -> tuple[Budget, ...]:
+        """List every budget that must afford a charge now: the account's, and the share of the analyst who asks."""
+        with self._guarded.reading() as transaction:
+            found = self._guarded.budgets(transaction, self.name, analyst or "")
+        return tuple(budget for budget, _ in found)
 
     @property
     def remaining(self) -> dict[str, Fraction]:
@@ -71,13 +81,13 @@ class Account:
     def charge(self, entry: Entry) -> Line:
         """Admit this release and write it down, in one step, durable on return; or ``Overspent``, and nothing."""
         entry = Entry.of(entry)
-        cost, columns = self.cost(entry.curve), self._guarded.columns(entry)
+        cost, columns, periods = self.cost(entry.curve), self._guarded.columns(entry), self._paying()
 
         def write(transaction: Transaction) -> Row:
             asking.requested(transaction, self.name, entry.request_id, entry.analyst, entry.question, entry.plan)
-            return transaction.append("charge", self.name, columns, cost=cost)
+            return self._guarded.pay(transaction, self.name, columns, cost, periods)
 
-        return self._guarded.admitted(self.name, columns["analyst"], cost, write, Line.of)
+        return self._guarded.admitted(self.name, columns["analyst"], cost, write, Line.of, periods)
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Asking:
         """Ask a question that will be answered with this accuracy: found, joined to an equal one under way, or charged.
@@ -85,7 +95,12 @@ class Account:
         Nothing happens before its ``begin``.
         """
         entry = Entry.of(entry)
-        return Asking(self._guarded, self.name, entry, self.cost(entry.curve), entries.widths(accuracy), fresh=fresh)
+        cost, widths = self.cost(entry.curve), entries.widths(accuracy)
+        return Asking(self._guarded, self.name, entry, cost, widths, fresh=fresh, periods=self._paying())
+
+    def _paying(self) -> Periods:
+        """List the periods whose accounts pay; none: this account does."""
+        return self.periods
 
     def cost(self, curve: Curve) -> Cost:
         """Compute a release's price here. Order and neighbours are fixed for life, so no amendment changes it."""
@@ -156,22 +171,10 @@ class Account:
         after answers were seen, only the largest ε that the owner would ever have allowed is a guarantee: the account's
         theorem is about an ε that no answer decides.
         """
-        entries.reason(reason)
+        change = Change(entries.reason(reason), epsilon, delta, reserve)
         with self._guarded.writing() as transaction:
-            terms = self._guarded.terms(transaction, self.name)
-            old = terms.budget
-            most = old.delta if delta is None else exact(delta, "delta", BELOW_ONE)
-            part = old.reserve * most / old.delta if old.delta else most
-            kept = part if reserve is None else exact(reserve, "reserve")
             spent = read_spending(transaction.last(self.name).totals).total
-            if kept != part and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
-                rule = "the same part of δ as before once something was spent: the proof fixes it"
-                raise InvalidParameter("reserve", kept, rule)
-            budget = amended(old, old.epsilon if epsilon is None else epsilon, most, kept, spent)
-            if (budget.order is None) is not (old.order is None):
-                raise InvalidParameter("reserve", kept, "all of δ in an account that was opened without an order")
-            columns = {"question": reason, "detail": codec.dumps(Terms(terms.unit, budget))}
-            return Line.of(transaction.append("amend", self.name, columns))
+            return Line.of(amend(self._guarded, transaction, self.name, change, spent))
 
     @property
     def epsilons(self) -> tuple[Fraction, ...]:

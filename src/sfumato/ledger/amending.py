@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
+from sfumato.ledger.guarded import GuardedStore
+from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NOTHING
-from sfumato.privacy import Budget, Cost, Guarantee
-from sfumato.privacy.numbers import Number, allowance_units, text
+from sfumato.ledger.transaction import Transaction
+from sfumato.privacy import Budget, Cost, Guarantee, codec
+from sfumato.privacy.numbers import BELOW_ONE, Number, allowance_units, exact, text
 from sfumato.privacy.theorems import renyi_allowance
 
 _AMPLE = Fraction(10**6)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change says what a budget becomes, and why; what is None stays as it is."""
+
+    reason: str
+    epsilon: Number | None = None
+    delta: Number | None = None
+    reserve: Number | None = None
+
+
+def amend(guarded: GuardedStore, transaction: Transaction, account: str, change: Change, spent: Cost) -> Row:
+    """Append the line that changes an account's budget, of which so much is spent and held."""
+    terms = guarded.terms(transaction, account)
+    old = terms.budget
+    most = old.delta if change.delta is None else exact(change.delta, "delta", BELOW_ONE)
+    part = old.reserve * most / old.delta if old.delta else most
+    kept = part if change.reserve is None else exact(change.reserve, "reserve")
+    if kept != part and (spent.pure is None or spent.pure or spent.renyi or spent.failure):
+        rule = "the same part of δ as before once something was spent: the proof fixes it"
+        raise InvalidParameter("reserve", kept, rule)
+    budget = amended(old, old.epsilon if change.epsilon is None else change.epsilon, most, kept, spent)
+    if (budget.order is None) is not (old.order is None):
+        raise InvalidParameter("reserve", kept, "all of δ in an account that was opened without an order")
+    columns = {"question": change.reason, "detail": codec.dumps(replace(terms, budget=budget))}
+    return transaction.append("amend", account, columns)
 
 
 def amended(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, spent: Cost) -> Budget:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from sfumato.errors import AnswerPending, RequestDiffers, Unanswered
 from sfumato.ledger import entries, processes
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
-from sfumato.ledger.guarded import GuardedStore
+from sfumato.ledger.guarded import GuardedStore, Periods
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.store import UnderWay, Where
 from sfumato.ledger.transaction import Transaction
@@ -41,6 +41,7 @@ class Asking:
         accuracy: Mapping[str, Fraction],
         *,
         fresh: bool,
+        periods: Periods = (),
     ) -> None:
         self._guarded = guarded
         self._account = account
@@ -48,6 +49,7 @@ class Asking:
         self._cost = cost
         self._accuracy = accuracy
         self._fresh = fresh
+        self._periods = periods
         self._columns = guarded.columns(entry)
         self._paid: Row | None = None
 
@@ -94,9 +96,10 @@ class Asking:
             found = self._ahead(transaction, seen)
             if found is not None:
                 return found
-            short = self._guarded.short(transaction, self._account, self._columns["analyst"], self._cost)
+            account, columns, cost, periods = self._account, self._columns, self._cost, self._periods
+            short = self._guarded.short(transaction, account, columns["analyst"], cost, periods)
             if short is None:
-                self._paid = transaction.append("charge", self._account, self._columns, cost=self._cost)
+                self._paid = self._guarded.pay(transaction, account, columns, cost, periods)
                 self._fly(transaction, self._paid)
                 return None
         raise short()

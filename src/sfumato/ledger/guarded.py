@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
-from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerUnavailable, Overspent, Unanswered
+from sfumato.errors import AccountDiffers, LedgerBehind, LedgerDamaged, LedgerUnavailable, Overspent, Unanswered
+from sfumato.ledger import entries
 from sfumato.ledger.anchors import Anchor
 from sfumato.ledger.bodies import LARGE
 from sfumato.ledger.entries import Entry, StoredAnswer
@@ -18,9 +21,16 @@ from sfumato.ledger.spending import read_spending
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.ledger.verifying import LOST
-from sfumato.privacy import Budget, Cost
+from sfumato.privacy import Budget, Cost, codec
 
 T = TypeVar("T")
+Periods = tuple[str, ...]
+"""Periods that have accounts of their own, by name; none where the account itself pays."""
+
+
+def period_account(account: str, period: str) -> str:
+    """Name the account of one period."""
+    return entries.name(f"{account} {period}", "account")
 
 
 class GuardedStore:
@@ -84,8 +94,11 @@ class GuardedStore:
         return StoredAnswer.of(row, body)
 
     def terms(self, transaction: Transaction, account: str) -> Terms:
-        """Give the terms in force. A line never changes, so each is read once."""
-        number = transaction.last(account).terms
+        """Give the terms in force."""
+        return self._terms_at(transaction, transaction.last(account).terms)
+
+    def _terms_at(self, transaction: Transaction, number: int) -> Terms:
+        """Give the terms that a line holds. It never changes, so each is read once."""
         if number not in self._terms:
             self._terms[number] = transaction.terms(number)
         return self._terms[number]
@@ -101,23 +114,75 @@ class GuardedStore:
             found.append(transaction.terms(number))
         return found[::-1]
 
-    def budgets(self, transaction: Transaction, account: str, analyst: str = "") -> list[tuple[Budget, str]]:
-        """List every budget that must afford a charge, at spent and held together: the account's, and the analyst's."""
+    def budgets(
+        self, transaction: Transaction, account: str, analyst: str = "", periods: Periods = ()
+    ) -> list[tuple[Budget, str]]:
+        """List every budget that must afford a charge, at spent and held together: the account's, and the analyst's; or
+        those of the accounts of all ``periods``.
+        """
+        mine = transaction.newest(account=account, analyst=analyst) if analyst else None
+        share = mine.share if mine is not None else ""
+        if periods:
+            each = [self._of_period(transaction, account, analyst, share, period) for period in periods]
+            return [budget for found in each for budget in found]
         budget = self.terms(transaction, account).budget
         found = [(budget.at(read_spending(transaction.last(account).totals).total), "the account")]
-        mine = transaction.newest(account=account, analyst=analyst) if analyst else None
-        if mine is not None and mine.share:
-            found.append((budget.share(mine.share).at(read_spending(mine.own).total), "the analyst's share"))
+        if mine is not None and share:
+            found.append((budget.share(share).at(read_spending(mine.own).total), "the analyst's share"))
         return found
 
+    def _of_period(
+        self, transaction: Transaction, account: str, analyst: str, share: str, period: str
+    ) -> list[tuple[Budget, str]]:
+        """List the budgets of one period, which is opened with the account's own terms when it is first needed."""
+        name = period_account(account, period)
+        last = transaction.newest(account=name)
+        terms = self.terms(transaction, account) if last is None else self._terms_at(transaction, last.terms)
+        if last is not None and terms.period_of != account:
+            raise AccountDiffers(
+                f"the account {name!r} is not that of a period of {account!r}",
+                place=f"account {name!r}",
+                fix="rename the policy that it belongs to: no policy is called as a period of another is",
+            )
+        found = [(terms.budget.at(read_spending(last.totals if last else "").total), f"the account of {period}")]
+        if share:
+            mine = transaction.newest(account=name, analyst=analyst)
+            own = read_spending(mine.own if mine else "").total
+            found.append((terms.budget.share(share).at(own), f"the analyst's share of {period}"))
+        return found
+
+    def pay(
+        self, transaction: Transaction, account: str, columns: Mapping[str, str], cost: Cost, periods: Periods = ()
+    ) -> Row:
+        """Append a charge; with ``periods``, also a line that spends as much in the account of each of them.
+
+        All are appended in one transaction: either every period has paid, or none.
+        """
+        paid = transaction.append("charge", account, columns, cost=cost)
+        copied = {"analyst": columns["analyst"], "parts": columns["parts"], "detail": json.dumps(paid.number)}
+        for period in periods:
+            name = period_account(account, period)
+            if transaction.newest(account=name) is None:
+                terms = replace(self.terms(transaction, account), per="", period_of=account)
+                transaction.append("account-open", name, {"detail": codec.dumps(terms)})
+            words = f"{period}, for line {paid.number}"
+            transaction.append("period", name, {**copied, "question": words}, cost=cost)
+        return paid
+
     def admitted(
-        self, account: str, analyst: str, cost: Cost, write: Callable[[Transaction], Row], given: Callable[[Row], T]
+        self,
+        account: str,
+        analyst: str,
+        cost: Cost,
+        write: Callable[[Transaction], Row],
+        given: Callable[[Row], T],
+        periods: Periods = (),
     ) -> T:
         """Check and append in one transaction, durable on return; a refusal is worked out when nobody waits for it."""
         written: list[Row] = []
         try:
             with self.writing() as transaction:
-                short = self.short(transaction, account, analyst, cost)
+                short = self.short(transaction, account, analyst, cost, periods)
                 if short is None:
                     written.append(write(transaction))
             if short is not None:
@@ -129,12 +194,14 @@ class GuardedStore:
                 raise
             raise Unanswered(written[0].number) from None
 
-    def short(self, transaction: Transaction, account: str, analyst: str, cost: Cost) -> Callable[[], Overspent] | None:
+    def short(
+        self, transaction: Transaction, account: str, analyst: str, cost: Cost, periods: Periods = ()
+    ) -> Callable[[], Overspent] | None:
         """Find the first budget that cannot afford this, and give what works out its refusal; None when all can.
 
         It proposes no more than every budget would accept.
         """
-        budgets = self.budgets(transaction, account, analyst)
+        budgets = self.budgets(transaction, account, analyst, periods)
         short = next((each for each in budgets if not each[0].admits(cost)), None)
         return None if short is None else lambda: short[0].refusal(cost, short[1], *(each for each, _ in budgets))
 

@@ -18,6 +18,7 @@ from sfumato.ledger.entries import Line
 from sfumato.ledger.exporting import export
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.keyed_hashes import KeyedHash
+from sfumato.ledger.period_accounts import PeriodAccounts
 from sfumato.ledger.sqlite import SQLiteStore
 from sfumato.ledger.transaction import Terms
 from sfumato.ledger.verifying import Verification
@@ -72,10 +73,15 @@ class Ledger:
         with self._guarded.reading() as transaction:
             return tuple(row.account for row in transaction.page({"kind": "account-open"}))
 
-    def account(self, name: str, *, unit: PrivacyUnit | None = None, budget: Budget | None = None) -> Account:
-        """Open a population's account on first use with these terms, which then are fixed for life."""
+    def account(
+        self, name: str, *, unit: PrivacyUnit | None = None, budget: Budget | None = None, per: str = ""
+    ) -> Account:
+        """Open a population's account on first use with these terms, which then are fixed for life.
+
+        With ``per`` every such period has an account of its own, with this budget (``PeriodAccounts``).
+        """
         entries.name(name, "account")
-        asked = None if unit is None and budget is None else Terms(unit, budget)  # type: ignore[arg-type]
+        asked = None if unit is None and budget is None else Terms(unit, budget, per)  # type: ignore[arg-type]
         with self._guarded.reading() as transaction:
             known = transaction.newest(account=name) is not None
         if not known:
@@ -86,7 +92,7 @@ class Ledger:
             terms = self._guarded.terms(transaction, name)
         if asked is not None:
             _require_same(name, terms, asked)
-        return Account(self._guarded, name, terms)
+        return (PeriodAccounts if terms.per else Account)(self._guarded, name, terms)
 
     def _open_account(self, name: str, terms: Terms) -> None:
         with self._guarded.writing() as transaction:
@@ -206,6 +212,8 @@ def _key(store: SQLiteStore) -> bytes:
 
 
 def _require_same(name: str, terms: Terms, asked: Terms) -> None:
+    if (terms.per, terms.period_of) != (asked.per, asked.period_of):
+        raise _other_periods(name, terms)
     differing = [
         part
         for part, same in (("unit", terms.unit == asked.unit), ("budget", _alike(terms.budget, asked.budget)))
@@ -218,6 +226,16 @@ def _require_same(name: str, terms: Terms, asked: Terms) -> None:
             fix="open it with the terms it has; as the owner, change its budget with sfumato budget amend --reason …, "
             "or account.amend(…, reason=…)",
         )
+
+
+def _other_periods(name: str, terms: Terms) -> AccountDiffers:
+    if terms.period_of:
+        rule, fix = f"this is the account of one period of {terms.period_of!r}", "give the policy another name"
+    else:
+        kept = f"one for each {terms.per}" if terms.per else "one for all"
+        rule = f"the accounts of a population are kept as they were opened: {kept}"
+        fix = f'write per = "{terms.per}" beside epsilon' if terms.per else "remove per from the budget"
+    return AccountDiffers(rule, place=f"account {name!r}", fix=fix)
 
 
 def _alike(known: Budget, asked: Budget) -> bool:

@@ -16,6 +16,7 @@ LATEST = 253402300799999999
 KINDS = (
     "account-open",
     "charge",
+    "period",
     "answer",
     "stopped",
     "correction",

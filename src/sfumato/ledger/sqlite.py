@@ -356,7 +356,7 @@ def _statement(
 ) -> str:
     """Write the query for these columns; ``present`` have values that are not empty.
 
-    A kind stands in the text, as it does in its index: there are twelve, and none comes from outside.
+    A kind stands in the text, as it does in its index: there are thirteen, and none comes from outside.
     """
     wanted = [f"{column} = ?" for column in columns] + [_CONDITIONS[column] for column in present]
     wanted += [f"kind = '{kind}'"] if kind else []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from sfumato.errors import InvalidParameter, LedgerDamaged
 from sfumato.ledger.sealed_rows import LATEST, Row
@@ -21,8 +23,17 @@ class Terms:
 
     unit: PrivacyUnit
     budget: Budget
+    per: str = ""
+    """The period of which each has an account of its own, with this budget; empty where there is one account."""
+    period_of: str = ""
+    """Of one period's account, the name of the account that it is a period of."""
 
     def __post_init__(self) -> None:
+        for what in ("per", "period_of"):
+            if type(getattr(self, what)) is not str:
+                raise InvalidParameter(what, getattr(self, what), "a text")
+        if self.per and self.period_of:
+            raise InvalidParameter("per", self.per, "left out of the account of one period")
         if not isinstance(self.unit, PrivacyUnit):
             raise InvalidParameter("unit", self.unit, "a PrivacyUnit")
         if not isinstance(self.budget, Budget) or any(self.budget.spent.values()) or self.budget.spent_pure is None:
@@ -72,7 +83,7 @@ class Transaction:
 
     def terms(self, number: int) -> Terms:
         found = self.line(number)
-        value = None if found is None else codec.loads(found.detail)
+        value = None if found is None else _read(found.detail)
         if not isinstance(value, Terms):
             raise LedgerDamaged(number, "it does not hold an account's terms")
         return value
@@ -129,6 +140,12 @@ class Transaction:
         self.head = draft._replace(hash=draft.seal())
         self._rows.append(self.head)
         return self.head
+
+
+@lru_cache(maxsize=64)
+def _read(detail: str) -> Any:
+    """Read terms once: those of many periods are the same."""
+    return codec.loads(detail)
 
 
 def _sealed(row: Row) -> Row:

@@ -12,7 +12,7 @@ from sfumato.ledger.store import Where
 from sfumato.privacy import Cost
 
 _ZERO = write_cost(NOTHING)
-_SPENDING = {"charge", "correction", "acknowledge", "tab-open", "step", "tab-close"}
+_SPENDING = {"charge", "period", "correction", "acknowledge", "tab-open", "step", "tab-close"}
 _ON_TABS = {"tab-open", "step", "tab-close"}
 _NO_TAB = (NOTHING, NOTHING)
 _PAID = {"charge", "step"}
@@ -67,6 +67,8 @@ class Checker:
     tabs: dict[int, tuple[str, str, Cost]] = field(default_factory=dict)
     """Open tabs: account, analyst, what is left."""
     unanswered: set[int] = field(default_factory=set)
+    charge: Row = Row()  # noqa: RUF009 - a tuple
+    """The last charge: the lines of its periods follow it."""
 
     def __post_init__(self) -> None:
         self._whole = self.number == 0
@@ -117,6 +119,9 @@ class Checker:
             raise _Bad("this kind of line cannot spend")
         if row.kind in _PAID:
             self.unanswered.add(row.number)
+            self.charge = row
+        elif row.kind == "period":
+            self._period(row)
         elif row.kind in _ENDING:
             self._end(row)
         elif row.kind not in KINDS:
@@ -168,6 +173,16 @@ class Checker:
         if row.about not in self.unanswered and (self._whole or not self._earlier_paid(row)):
             raise _Bad("it answers or stops what was not charged, or was answered or stopped before")
         self.unanswered.discard(row.about)
+
+    def _period(self, row: Row) -> None:
+        """Check that a period paid what the charge that it is part of cost, under the name of that charge's account."""
+        number = int(row.detail)
+        known = self.charge.number == number
+        paid = self.charge if known else self.earlier(row.number, {"number": number})
+        if paid is None or paid.kind != "charge" or (paid.cost, paid.analyst) != (row.cost, row.analyst):
+            raise _Bad("it does not spend what the charge that it belongs to cost")
+        if not row.account.startswith(f"{paid.account} "):
+            raise _Bad("it is no period of the account that was charged")
 
     def _earlier_account(self, row: Row) -> tuple[Spending, int] | None:
         found = self.earlier(row.number, {"account": row.account})

@@ -7,7 +7,9 @@ laplace, gaussian, guide_tables the exact laws: vectorised, scalar, and from gui
 grids                           whole steps in, whole steps plus noise out
 additive, response              the values users hold: noise, and reports randomised at the source
 races, scores                   exact choices among many; scores on a public grid
-selection, sparse, quantiles    choosing one of many, above a threshold, by rank
+selection, sparse               choosing one of many, above a threshold
+rank_choices, quantiles         choosing by rank, in many groups at once
+earlier_quantiles               what old ledgers say of them
 key_thresholds                  which keys may be shown
 group_choices                   the most frequent values of many groups
 """
@@ -31,6 +33,7 @@ from sfumato.mechanisms.selection import (
     best_selection,
 )
 from sfumato.mechanisms.sparse import AboveThreshold, Session, SessionReceipt
+from sfumato.privacy import codec
 
 __all__ = [
     "AboveThreshold",
@@ -52,3 +55,5 @@ __all__ = [
     "TopK",
     "best_selection",
 ]
+
+codec.later("sfumato.mechanisms.earlier_quantiles")

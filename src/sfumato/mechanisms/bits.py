@@ -164,3 +164,24 @@ def all_below(limit: int, count: int) -> NDArray[np.int64]:
         found[todo[good]] = (halves[good] >> np.uint64(32)).astype(np.int64)
         todo = todo[~good]
     return found
+
+
+def each_below(limits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Draw one uniform integer in [0, limit) for each of these limits, up to 2⁶³, by rejection."""
+    found = np.zeros(limits.size, np.int64)
+    todo = np.flatnonzero(limits > 1)
+    masks = _masks(limits)
+    while todo.size:
+        drawn = (words(todo.size) & masks[todo]).astype(np.int64)
+        good = drawn < limits[todo]
+        found[todo[good]] = drawn[good]
+        todo = todo[~good]
+    return found
+
+
+def _masks(limits: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Give for each limit the least number 2ᵏ − 1 that is no smaller than what lies below it."""
+    masks = limits.astype(np.uint64) - np.uint64(1)
+    for shift in (1, 2, 4, 8, 16, 32):
+        masks |= masks >> np.uint64(shift)
+    return masks

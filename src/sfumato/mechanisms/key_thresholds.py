@@ -19,13 +19,14 @@ from sfumato.mechanisms.additive import Gaussian
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import meets
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.threshold_losses import laplace_tail
 
 MOST_KEYS, MOST_WEIGHT = 10_000, 200
 """Of one unit: keys that it holds, or weight that it spreads over them."""
 _LEAST_DELTA = Fraction(1, 10**30)
 
 
-@codec.value("key-threshold")
+@codec.value("key-threshold", 2)
 @dataclass(frozen=True)
 class KeyThreshold:
     """A key threshold keeps a key when enough units hold it, noisily. A unit holds at most ``max_groups`` = g keys.
@@ -169,12 +170,18 @@ class KeyThreshold:
         return kept
 
     def curve(self) -> Curve:
-        """State (ε, δ)-DP as a whole: noise and threshold are one decision.
+        """State its loss: a failure beside the noise's own curve, of which groups are priced as one.
 
-        Not a composition of a failure and a noise: a key that two units hold alone passes more often than two that
-        one holds each, so a group is priced by the rule for (ε, δ), which holds for every release.
+        One key per unit: the optimal rule is (ε, δ)-DP, with equality, and no more is said of it.
         """
-        return Curve.approximate(self.epsilon, self.delta, self.neighbours)
+        if self._optimal:
+            return Curve.approximate(self.epsilon, self.delta, self.neighbours)
+        if self.sigma is not None:
+            return Curve.gaussian_threshold(self.sigma, self.max_groups, self.epsilon, self.delta, self.neighbours)
+        most = self.max_groups if self.weighted else 1
+        return Curve.laplace_threshold(
+            self.scale, self.threshold, self.delta, weight=self.max_groups, most=most, neighbours=self.neighbours
+        )
 
     def chance(self, count: int) -> float:
         """Compute the probability that a key with so many units is kept."""
@@ -186,7 +193,7 @@ class KeyThreshold:
             return 1.0 if held >= self.threshold else float(keep_chance(*self._each, held)(context))
         if self.sigma is not None:
             return _gaussian_tail(self.sigma, self.threshold - held)
-        return float(_tail(self.scale, self.threshold - held))
+        return float(laplace_tail(self.scale, self.threshold - held))
 
     def error(self, confidence: Number = "0.95") -> float:
         """Find the least number of units with which a key is kept with at least this confidence."""
@@ -209,7 +216,18 @@ class KeyThreshold:
         more = ", weighted=True" if self.weighted else "" if self.sigma is None else f", sigma={text(self.sigma)}"
         promise = f"epsilon={text(self.epsilon)}, delta={text(self.delta)}"
         more += "" if self.neighbours is Neighbours.ADD_REMOVE else f", neighbours={self.neighbours.value!r}"
-        return f"KeyThreshold({promise}, max_groups={self.max_groups}{more})"
+        return f"{type(self).__name__}({promise}, max_groups={self.max_groups}{more})"
+
+
+@codec.value("key-threshold")
+@dataclass(frozen=True, init=False, repr=False)
+class WholeKeyThreshold(KeyThreshold):
+    """This is a key threshold in lines and answers that were written before its loss was known more closely: they were
+    charged as any (ε, δ)-DP release is, and what a line cost is computed again from the line alone.
+    """
+
+    def curve(self) -> Curve:
+        return Curve.approximate(self.epsilon, self.delta, self.neighbours)
 
 
 def _counts(groups: int, neighbours: Neighbours) -> Sensitivity:
@@ -246,16 +264,6 @@ def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
         falling = context.subtract(Decimal(1), context.divide(left, growth))
         kept = min(context.add(context.multiply(growth, kept), extra), falling, Decimal(1))
     return tuple(cuts)
-
-
-def _tail(scale: Fraction, t: int) -> Decimal:
-    """Compute P(Y ≥ t) of the discrete Laplace, to 50 digits."""
-    context = exact_decisions.digits(50)
-    q = exact_decisions.decimal(-1 / scale, context).exp(context)
-    if t <= 0:
-        return context.subtract(Decimal(1), _tail(scale, 1 - t))
-    power = exact_decisions.decimal(-t / scale, context).exp(context)
-    return context.divide(power, context.add(Decimal(1), q))
 
 
 def _gaussian_tail(sigma: Fraction, t: int) -> float:
@@ -308,7 +316,7 @@ def leak(threshold: int, scale: Fraction, groups: int, weighted: bool) -> Fracti
     """
     context = exact_decisions.digits(50)
     weights = range(1, groups + 1) if weighted else range(1, 2)
-    passing = {w: _tail(scale, threshold - w) for w in weights}
+    passing = {w: laplace_tail(scale, threshold - w) for w in weights}
     if not weighted:
         kept = context.power(context.subtract(Decimal(1), passing[1]), Decimal(groups))
     else:

@@ -1,51 +1,97 @@
-"""Quantiles are selected among all whole numbers within public bounds, each scored by its rank, exactly.
+"""Quantiles of many groups are selected by rank among all whole numbers within public bounds, exactly.
 
-A number y scores minus the distance of q·n from the ranks it can have, [#{x < y}, #{x ≤ y}]: between data values
-that is −|#{x < y} − q·n|, and a value that many rows share is a good answer for all the ranks they hold. When a row
-is added both ends move by 0 or 1 and q·n by q, so a score moves by at most max(q, 1−q).
+Several quantiles are found recursively, the middle one first, each part of the rows on its own (Kaplan, Schnapp &
+Stemmer 2022). How a number is chosen in a part, and how far a row moves its scores, is said in ``rank_choices``. What
+a level of the recursion leaks, and why it is charged as one bounded-range release:
 
-All numbers between two neighbouring values share a score, so a run of numbers is chosen by a race (``races``) with
-as many places as it holds numbers, then a number within it uniformly: exactly the exponential mechanism over all
-numbers (Smith 2011). Runs much further from the target than the nearest one together have a probability below
-2⁻¹⁰⁰; whether the choice falls there is decided exactly too, by bits that almost never need to be looked at.
+*Theorem.* Given what earlier levels released, a level chooses one number in each part of each group, independently. Let
+every choice of share s be drawn with rate ε/(2·c·v) per row, for units of at most c rows in all groups together, where
+v = max(s, 1−s) under add-remove; under replace v = 1 where all rows are in one part, else 2·max(s, 1−s). Then the
+privacy loss of the level spans at most ε, for all neighbours, in both orders.
+
+*Proof.* A choice's loss at y is rate·(d′(y) − d(y)) and a number that is the same for all y (the ratio of what the
+weights add up to), so it spans rate·(max − min)(d′ − d): twice the bound on |d′ − d|, times the rate. The loss of the
+level is the sum of those of its independent choices, so spans add. *Add-remove*: a row has weights wⱼ in the parts, at
+most 1 together, and moves d in part j by at most wⱼ·max(sⱼ, 1−sⱼ): it adds Σⱼ 2·rateⱼ·wⱼ·max(sⱼ, 1−sⱼ) = Σⱼ wⱼ·ε/c,
+which is at most ε/c, and c rows ε. *Replace*, all rows in one part: a row that becomes another moves d by at most 1,
+which adds 2·rate = ε/c. Else let the row have weights wⱼ and its successor w′ⱼ. In part j a weight of
+mⱼ = min(wⱼ, w′ⱼ) changes its value and |wⱼ − w′ⱼ| comes or goes: d moves by at most mⱼ + |wⱼ − w′ⱼ|·max(sⱼ, 1−sⱼ), and
+so by at most (mⱼ + |wⱼ − w′ⱼ|/2)·2·max(sⱼ, 1−sⱼ), where mⱼ + |wⱼ − w′ⱼ|/2 = (wⱼ + w′ⱼ)/2. With the rate of that part
+it adds (wⱼ + w′ⱼ)/2·ε/c, and all parts together ε/c. ∎
+
+So a level has bounded range ε (Dong, Durfee & Rogers 2020), which leaks far less in Rényi's terms than a pure ε; levels
+are adaptive, and compose. Groups are parts like any other: of T rows of a unit, at most c′ in one group, all groups
+together cost T/c′ times what one of them would at the same rate. Rows tied with a released number have weights that
+depend on what was released alone, so the theorem holds for them as for others.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from decimal import Context, Decimal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import bits, exact_decisions, grids, races
+from sfumato.mechanisms import grids, rank_choices
+from sfumato.mechanisms.rank_choices import Rows, Rule
 from sfumato.privacy import Curve, Neighbours, codec, compose
-from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, NONNEGATIVE, POSITIVE, Number, exact, shown, text, whole
 
-_FAR_BITS = 100
 _LARGEST = 1 << 61
 _DECIMALS = 10**6
 _LEAST_RATE = Fraction(1, 10**10)
 _MOST_ROWS = 1 << 36  # for one value: a row beyond it counts nowhere, so ranks and n still move together
+_MOST_OFFSET = 1 << 40
 
 
-@codec.value("quantiles")
+class GroupedValues(Protocol):
+    """These are the different values of each group's rows, rising within a group, with how many rows have each."""
+
+    @property
+    def group(self) -> NDArray[np.intp]: ...
+
+    @property
+    def steps(self) -> NDArray[np.int64]: ...
+
+    @property
+    def counts(self) -> NDArray[np.int64]: ...
+
+    @property
+    def groups(self) -> int:
+        """Count the groups, those without rows too."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node of the recursion is one quantile that is chosen in what lies between two others."""
+
+    chance: Fraction
+    below: Fraction
+    above: Fraction
+    level: int
+
+    @property
+    def share(self) -> Fraction:
+        return (self.chance - self.below) / (self.above - self.below)
+
+
+@codec.value("quantiles", 2)
 @dataclass(frozen=True)
 class Quantiles:
-    """Several quantiles of whole numbers within public bounds are chosen privately.
+    """Several quantiles of whole numbers within public bounds are chosen privately, in one group or in many.
 
-    One unit has at most ``rows_per_unit`` = c rows, so a score moves by at most c·max(q, 1−q) when it is added, c
-    when it is replaced. Several quantiles are found recursively, the middle one first, each part of the data on its
-    own (Kaplan, Schnapp & Stemmer 2022): a unit's rows split over the parts, so a level costs as much as one
-    quantile; under replace a unit may leave one part and enter another, and a level after the first costs up to
-    2·max(q, 1−q) times as much. Levels add. Rows equal to a released value count with what lies above it, so where
-    very many rows share one value, a lower quantile that should be that value too may fall below it: ask for it
-    alone.
+    One unit has at most ``rows_per_unit`` rows, in all groups together where rows are ``grouped``. ``epsilon`` pays for
+    all quantiles of all groups: half of it goes to each of two levels, and so on, and a level leaks no more than one
+    release of bounded range (the module says why). Rows equal to a released number count below it with the level's
+    share and above it with the rest. An ``offset`` moves every target by so many rows: what is aimed at is then the
+    q·n + offset-th row, ties lie on the side away from it, and a group with too few rows gives the bound on that side.
     """
 
     interactive: ClassVar[bool] = False
@@ -55,6 +101,8 @@ class Quantiles:
     bounds: tuple[int, int]
     rows_per_unit: int
     neighbours: Neighbours
+    grouped: bool = False
+    offset: int = 0
 
     def __init__(
         self,
@@ -63,24 +111,80 @@ class Quantiles:
         bounds: tuple[int, int],
         rows_per_unit: int = 1,
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+        grouped: bool = False,
+        offset: int = 0,
     ) -> None:
-        given = list(probabilities) if isinstance(probabilities, (list, tuple)) else [probabilities]
-        # Six decimals are plenty, and keep every rank distance a whole number of small units.
-        chances = tuple(sorted({_rounded(exact(q, "probabilities", INSIDE_UNIT)) for q in given}))
-        if not chances or chances[0] <= 0 or chances[-1] >= 1:
-            raise InvalidParameter("probabilities", probabilities, "at least one number in (0, 1), to six decimals")
-        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2 or not all(type(b) is int for b in bounds):
-            raise InvalidParameter("bounds", bounds, "a pair of whole numbers (low, high)")
-        low, high = bounds
-        if not -_LARGEST <= low < high <= _LARGEST:
-            raise InvalidParameter("bounds", bounds, "low < high, both below 2^62 in size")
-        object.__setattr__(self, "probabilities", chances)
+        object.__setattr__(self, "offset", whole(offset, "offset", at_least=-_MOST_OFFSET))
+        object.__setattr__(self, "probabilities", self._read_probabilities(probabilities))
         object.__setattr__(self, "epsilon", exact(epsilon, "epsilon", POSITIVE))
-        object.__setattr__(self, "bounds", (low, high))
+        object.__setattr__(self, "bounds", _read_bounds(bounds))
         object.__setattr__(self, "rows_per_unit", whole(rows_per_unit, "rows_per_unit", at_least=1))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
+        object.__setattr__(self, "grouped", bool(grouped))
+        if self.offset > _MOST_OFFSET:
+            raise InvalidParameter("offset", offset, "at most 2^40 rows either way")
         if not _LEAST_RATE <= self._level_epsilon / (2 * self.rows_per_unit) <= 1000:
             raise InvalidParameter("epsilon", epsilon, "between 1e-9 and 1000 for each row a unit may have")
+
+    def _read_probabilities(self, probabilities: Any) -> tuple[Fraction, ...]:
+        """Read numbers in (0, 1) to six decimals, which keep every rank distance a whole number of small units."""
+        given = list(probabilities) if isinstance(probabilities, (list, tuple)) else [probabilities]
+        chances = tuple(sorted({_rounded(exact(q, "probabilities", NONNEGATIVE)) for q in given}))
+        extreme = (list(chances) == [0] and self.offset > 0) or (list(chances) == [1] and self.offset < 0)
+        if not chances or not (extreme or (chances[0] > 0 and chances[-1] < 1)):
+            raise InvalidParameter("probabilities", probabilities, "at least one number in (0, 1), to six decimals")
+        return chances
+
+    @classmethod
+    def minimum(
+        cls,
+        epsilon: Number,
+        bounds: tuple[int, int],
+        rows_per_unit: int = 1,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+        grouped: bool = False,
+        confidence: Number = "0.95",
+    ) -> Quantiles:
+        """Make a choice that aims at the row of the rank that the price allows, counted from the least.
+
+        With k the offset, except with probability 1 − confidence some row is at most the number that is released, and
+        fewer than 2k rows lie below it: each of the two fails with half of that.
+        """
+        return _moved(cls(0, epsilon, bounds, rows_per_unit, neighbours, grouped, 1), confidence)
+
+    @classmethod
+    def maximum(
+        cls,
+        epsilon: Number,
+        bounds: tuple[int, int],
+        rows_per_unit: int = 1,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+        grouped: bool = False,
+        confidence: Number = "0.95",
+    ) -> Quantiles:
+        """Make a choice that aims at the row of the rank that the price allows, counted from the greatest."""
+        return _moved(cls(1, epsilon, bounds, rows_per_unit, neighbours, grouped, -1), confidence)
+
+    def ends(self, epsilon: Number, confidence: Number = "0.95", k: int = 1) -> tuple[Quantiles, Quantiles]:
+        """Give two mechanisms of this price each whose numbers lie around the true quantiles, from below and above.
+
+        Every target is moved by as many rows as a choice may err, so except with probability 1 − confidence, for all
+        quantiles of k groups at once, the lower number is at most, and the upper at least, every number that is the
+        q-quantile of the rows by whatever definition, ties or none: what is chosen lies on its side of its target, and
+        rows tied with it are left out of where they could move a target past the truth.
+        """
+        one = replace(self, epsilon=exact(epsilon, "epsilon", POSITIVE))
+        rows = one.rows_to_lean(confidence, k)
+        return replace(one, offset=-rows), replace(one, offset=rows)
+
+    def rows_to_lean(self, confidence: Number = "0.95", k: int = 1) -> int:
+        """Count the rows by which targets lean so that numbers lie on one side of the truth: in k groups at once, with
+        half of what this confidence lets fail. One row more than a choice may err, for a quantile that lies between
+        two rows.
+        """
+        miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (2 * len(self.probabilities) * k)
+        most = max(self._within(node, miss) for node in self._nodes)
+        return 1 + (math.floor(most) if self.probabilities[0] in (0, 1) else math.ceil(most))
 
     def choose(self, values: Any) -> list[int]:
         """Choose the quantiles of a sorted list of whole numbers, in the order of their probabilities; values outside
@@ -89,11 +193,10 @@ class Quantiles:
         array = grids.to_steps(grids.as_numbers(values, None, "values"), None)
         if array.ndim != 1 or (array.size and not np.all(array[:-1] <= array[1:])):
             raise InvalidParameter("values", grids.described(array), "a sorted list of whole numbers")
-        clamped = np.clip(array, *self.bounds)
-        new = np.concatenate([[True], clamped[1:] != clamped[:-1]])[: clamped.size]
-        first = np.flatnonzero(new)
-        distinct = clamped if first.size == clamped.size else clamped[first]
-        return self._released(distinct, np.append(first, clamped.size).astype(np.int64, copy=False))
+        first = np.flatnonzero(np.concatenate([[True], array[1:] != array[:-1]])[: array.size])
+        distinct = array if first.size == array.size else array[first]
+        before = np.append(first, array.size).astype(np.int64, copy=False)
+        return self._released(Rows(distinct, before), np.array([0, distinct.size]))[0].tolist()
 
     def choose_histogram(self, values: Any, counts: Any) -> list[int]:
         """Choose from distinct values and how many rows have each, as an engine returns them."""
@@ -102,185 +205,128 @@ class Quantiles:
         if points.shape != rows.shape or points.ndim != 1 or (rows < 0).any():
             raise InvalidParameter("counts", grids.described(rows), "as many numbers ≥ 0 as there are values")
         order = np.argsort(points, kind="stable")
-        clamped, many = np.clip(points[order], *self.bounds), rows[order]
-        distinct, start = np.unique(clamped, return_index=True)
-        ranks = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.minimum(many, _MOST_ROWS))])
-        return self._released(distinct, np.concatenate([ranks[start], [ranks[-1]]]).astype(np.int64))
+        distinct, start = np.unique(points[order], return_index=True)
+        ranks = _cumulated(rows[order])
+        before = np.append(ranks[start], ranks[-1])
+        return self._released(Rows(distinct, before), np.array([0, distinct.size]))[0].tolist()
 
-    def _released(self, distinct: NDArray[np.int64], ranks: NDArray[np.int64]) -> list[int]:
-        """Release the quantiles of ``distinct`` values in order; ``ranks`` is the number of rows below each, and at the
-        end that of all.
+    def choose_groups(self, values: GroupedValues) -> NDArray[np.int64]:
+        """Choose the quantiles of every group, with rows or without: a row for each, a column for each probability."""
+        if values.groups > 1 and not self.grouped:
+            raise InvalidParameter("groups", values.groups, "one, unless the mechanism is for several: grouped=True")
+        starts = np.searchsorted(values.group, np.arange(values.groups + 1))
+        return self._released(Rows(values.steps, _cumulated(values.counts)), starts)
+
+    def _released(self, rows: Rows, starts: NDArray[np.intp]) -> NDArray[np.int64]:
+        parts = {(Fraction(0), Fraction(1)): rank_choices.whole_parts(rows, starts, self.bounds)}
+        found: dict[Fraction, NDArray[np.int64]] = {}
+        for node in self._nodes:
+            part = parts.pop((node.below, node.above))
+            rule = Rule(node.share, self._level_epsilon / (2 * self._score_sensitivity(node)), self.offset)
+            found[node.chance], lower, upper = rank_choices.choose(rows, part, rule)
+            parts |= {(node.below, node.chance): lower, (node.chance, node.above): upper}
+        return np.column_stack([found[q] for q in self.probabilities])
+
+    @cached_property
+    def _nodes(self) -> tuple[_Node, ...]:
+        """List the quantiles in the order in which they are chosen: level after level."""
+        found: list[_Node] = []
+        layer = [(self.probabilities, Fraction(0), Fraction(1))]
+        level = 0
+        while layer:
+            following = []
+            for chances, below, above in layer:
+                middle = self._middle(chances, below, above)
+                found.append(_Node(chances[middle], below, above, level))
+                following.append((chances[:middle], below, chances[middle]))
+                following.append((chances[middle + 1 :], chances[middle], above))
+            layer, level = [part for part in following if part[0]], level + 1
+        return tuple(found)
+
+    def _middle(self, chances: Sequence[Fraction], below: Fraction, above: Fraction) -> int:
+        """Choose which of several is found first: of two in the middle the one whose share is nearer to a half, which
+        errs less and costs its neighbours less.
         """
-        found: dict[Fraction, int] = {}
-        todo = [(self.probabilities, (0, distinct.size), self.bounds, (Fraction(0), Fraction(1)))]
-        while todo:
-            chances, (a, b), (low, high), (below, above) = todo.pop()
-            middle = len(chances) // 2
-            chance = chances[middle]
-            value = self._one(distinct[a:b], ranks[a : b + 1], (low, high), (chance - below) / (above - below))
-            found[chance] = value
-            # Rows below the released value on one side, the others on the other: every row in one part.
-            cut = a + int(np.searchsorted(distinct[a:b], value))
-            parts = (
-                (chances[:middle], (a, cut), (low, value), (below, chance)),
-                (chances[middle + 1 :], (cut, b), (value, high), (chance, above)),
-            )
-            todo += [part for part in parts if part[0]]
-        return [found[q] for q in self.probabilities]
+        places = sorted({(len(chances) - 1) // 2, len(chances) // 2})
+        return min(places, key=lambda place: abs(chances[place] - (below + above) / 2))
 
-    def _one(
-        self, distinct: NDArray[np.int64], ranks: NDArray[np.int64], bounds: tuple[int, int], share: Fraction
-    ) -> int:
-        """Choose one quantile of a part of the rows, among the numbers within its bounds."""
-        per_row = self._level_epsilon / (2 * self._score_sensitivity(share))
-        # A value that holds the target's rank is at distance 0. Numbers further than this many rows away have together
-        # at most 2⁻¹⁰⁰ of its weight: they are left out once it is decided that the choice is not among them.
-        nats = (_FAR_BITS + (bounds[1] - bounds[0] + 1).bit_length()) * math.log(2)
-        reach = math.ceil(nats / float(per_row)) + 1
-        middle = int(ranks[0]) + math.floor(share * int(ranks[-1] - ranks[0]))
-        first = max(0, int(np.searchsorted(ranks, middle - reach)) - 1)
-        last = min(distinct.size, int(np.searchsorted(ranks, middle + reach + 1, side="right")) + 1)
-        race = _Race.of(distinct, ranks, bounds, share, per_row, (first, last), reach)
-        if race.numbers <= bounds[1] - bounds[0] and (word := bits.integer(64)) == 0:
-            whole_race = _Race.of(distinct, ranks, bounds, share, per_row, (0, distinct.size), None)
-            if exact_decisions.less(word, 64, whole_race.share_beyond(race)):
-                race = whole_race.beyond(race)
-        return race.winner()
-
-    def _score_sensitivity(self, share: Fraction) -> Fraction:
-        worst = Fraction(1) if self.neighbours is Neighbours.REPLACE else max(share, 1 - share)
+    def _score_sensitivity(self, node: _Node) -> Fraction:
+        """Bound what one unit moves at a level, as the theorem of the module counts it."""
+        worst = max(node.share, 1 - node.share)
+        if self.neighbours is Neighbours.REPLACE:
+            worst = Fraction(1) if node.level == 0 and not self.grouped else 2 * worst
         return self.rows_per_unit * worst
 
     @property
-    def _levels(self) -> list[Fraction]:
-        """Give what each level costs as a multiple of its ε."""
-        costs: list[Fraction] = []
-        layer = [(self.probabilities, Fraction(0), Fraction(1))]
-        while layer:
-            shares, following = [], []
-            for chances, below, above in layer:
-                middle = len(chances) // 2
-                shares.append((chances[middle] - below) / (above - below))
-                parts = ((chances[:middle], below, chances[middle]), (chances[middle + 1 :], chances[middle], above))
-                following += [part for part in parts if part[0]]
-            doubled = costs and self.neighbours is Neighbours.REPLACE
-            costs.append(2 * max(max(s, 1 - s) for s in shares) if doubled else Fraction(1))
-            layer = following
-        return costs
+    def _levels(self) -> int:
+        return 1 + max(node.level for node in self._nodes)
 
     @property
     def _level_epsilon(self) -> Fraction:
-        return self.epsilon / sum(self._levels, Fraction(0))
+        return self.epsilon / self._levels
 
     def curve(self) -> Curve:
-        """Charge one quantile as an exponential mechanism, each level of several as any release so private."""
-        if len(self.probabilities) == 1:
-            return Curve.bounded_range(self.epsilon, self.neighbours)
-        return compose(Curve.pure(cost * self._level_epsilon, self.neighbours) for cost in self._levels)
+        """Charge each level as one release of bounded range, which the module proves it to be."""
+        return compose([(Curve.bounded_range(self._level_epsilon, self.neighbours), self._levels)])
 
-    def error(self, confidence: Number = "0.95") -> float:
-        """Bound how many rows, with this confidence, lie between a released number and its quantile: ranks, not values.
+    def errors(self, confidence: Number = "0.95", k: int = 1) -> tuple[float, ...]:
+        """Bound for each quantile how many rows, with this confidence for all of k groups at once, lie between a
+        released number and the quantile: ranks, not values.
 
-        The exponential mechanism's bound with as many candidates as there are numbers, summed over the levels; for
-        several quantiles it supposes that no value is shared by many rows.
+        A choice misses its target by at most (ln(numbers) + ln(1/β))/rate rows except with probability β. The target
+        of a part lies between its two ends, and so does its error: as far from each as the share says. One quantile's
+        bound holds whatever rows are tied. Of several, those after the first suppose that few rows share a number that
+        was released before them: such rows may add up to their number.
         """
-        miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / len(self.probabilities)
-        candidates = self.bounds[1] - self.bounds[0] + 1
-        rate = float(self._level_epsilon / (2 * self.rows_per_unit))
-        log_miss = math.log(miss.numerator) - math.log(miss.denominator)
-        return len(self._levels) * (math.log(candidates) - log_miss) / rate
+        miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (len(self.probabilities) * whole(k, "k", at_least=1))
+        found = {Fraction(0): 0.0, Fraction(1): 0.0}
+        for node in self._nodes:
+            share = float(node.share)
+            ends = (1 - share) * found[node.below] + share * found[node.above]
+            found[node.chance] = ends + self._within(node, miss)
+        return tuple(found[q] for q in self.probabilities)
+
+    def _within(self, node: _Node, miss: Fraction) -> float:
+        """Bound how many rows a choice lies from its own target, except with the probability of a miss."""
+        numbers = self.bounds[1] - self.bounds[0] + 1
+        rate = self._level_epsilon / (2 * self._score_sensitivity(node))
+        return (math.log(numbers) + math.log(miss.denominator) - math.log(miss.numerator)) / float(rate)
+
+    def error(self, confidence: Number = "0.95", k: int = 1) -> float:
+        """Give the largest of the ``errors``."""
+        return max(self.errors(confidence, k))
 
     def words(self) -> str:
         chances = ", ".join(text(q) for q in self.probabilities)
-        return f"quantiles {chances} by interval selection, ε {shown(float(self.epsilon), 6)}"
+        what = f"quantile{'s' * (len(self.probabilities) > 1)} {chances}"
+        if self.probabilities[0] in (0, 1):
+            what = f"the {'greatest' if self.probabilities[0] else 'least'} value, from rank {abs(self.offset):,}"
+        return f"{what} by interval selection, ε {shown(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
         chances = ", ".join(text(q) for q in self.probabilities)
         limits = f"bounds={self.bounds}, rows_per_unit={self.rows_per_unit}, neighbours={self.neighbours.value!r}"
-        return f"Quantiles([{chances}], epsilon={text(self.epsilon)}, {limits})"
+        more = (", grouped=True" if self.grouped else "") + (f", offset={self.offset}" if self.offset else "")
+        return f"Quantiles([{chances}], epsilon={text(self.epsilon)}, {limits}{more})"
 
 
-@dataclass(frozen=True)
-class _Race:
-    """A race has runs of numbers with one score each: the gap before each value and after the last, and each value
-    itself.
-    """
+def _moved(towards: Quantiles, confidence: Number) -> Quantiles:
+    """Move a target at the edge inwards by more rows than a choice may err."""
+    return replace(towards, offset=towards.rows_to_lean(confidence) * towards.offset)
 
-    starts: NDArray[np.int64]
-    places: NDArray[np.int64]
-    distance: NDArray[Any]
-    """From the target's rank, in units of the share's denominator: public, where that of share·n is not."""
-    rate: Fraction
 
-    @classmethod
-    def of(
-        cls,
-        distinct: NDArray[np.int64],
-        ranks: NDArray[np.int64],
-        bounds: tuple[int, int],
-        share: Fraction,
-        per_row: Fraction,
-        window: tuple[int, int],
-        reach: int | None,
-    ) -> _Race:
-        """Make the runs around the values from first to last of the window: those within reach of a target, if any."""
-        first, last = window
-        low = bounds[0] if first == 0 else int(distinct[first - 1]) + 1
-        high = bounds[1] if last == distinct.size else int(distinct[last]) - 1
-        values, rows = distinct[first:last], ranks[first : last + 1] - ranks[0]
-        starts, places, below, upto = (np.empty(2 * values.size + 1, np.int64) for _ in range(4))
-        starts[0::2] = np.concatenate([[low], values + 1])
-        places[0::2] = np.concatenate([values, [high + 1]]) - starts[0::2]
-        starts[1::2], places[1::2] = values, 1
-        below[0::2] = upto[0::2] = rows
-        below[1::2], upto[1::2] = rows[:-1], rows[1:]
-        distance = _distances(below, upto, share, int(ranks[-1] - ranks[0]))
-        held = places > 0
-        if reach is not None:
-            held &= distance <= reach * share.denominator
-        return cls(starts[held], places[held], distance[held], per_row / share.denominator)
-
-    @property
-    def numbers(self) -> int:
-        return int(self.places.sum())
-
-    def winner(self) -> int:
-        gaps = np.minimum(self.distance - self.distance.min(), (1 << 63) - 1).astype(np.uint64)
-        chosen = races.winners(races.GUMBEL, gaps, self.rate, 1, self.places)[0]
-        return int(self.starts[chosen]) + bits.below(int(self.places[chosen]))
-
-    def _is_beyond(self, near: _Race) -> NDArray[np.bool_]:
-        return (self.starts < near.starts[0]) | (self.starts > near.starts[-1])
-
-    def beyond(self, near: _Race) -> _Race:
-        """Give what lies outside a nearer race."""
-        far = self._is_beyond(near)
-        return _Race(self.starts[far], self.places[far], self.distance[far], self.rate)
-
-    def share_beyond(self, near: _Race) -> Callable[[Context], Decimal]:
-        """Compute the probability that the choice lies outside a nearer race, to any precision: asked once in 2⁶⁴
-        races.
-        """
-        far = self._is_beyond(near)
-
-        def share(context: Context) -> Decimal:
-            sums = {True: Decimal(0), False: Decimal(0)}
-            for out, distance, count in zip(far.tolist(), self.distance.tolist(), self.places.tolist(), strict=True):
-                weight = context.multiply(
-                    exact_decisions.decimal(-distance * self.rate, context).exp(context), Decimal(count)
-                )
-                sums[out] = context.add(sums[out], weight)
-            return context.divide(sums[True], context.add(sums[True], sums[False]))
-
-        return share
+def _read_bounds(bounds: Any) -> tuple[int, int]:
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2 or not all(type(b) is int for b in bounds):
+        raise InvalidParameter("bounds", bounds, "a pair of whole numbers (low, high)")
+    low, high = bounds
+    if not -_LARGEST <= low < high <= _LARGEST:
+        raise InvalidParameter("bounds", bounds, "low < high, both below 2^62 in size")
+    return low, high
 
 
 def _rounded(chance: Fraction) -> Fraction:
     return Fraction(round(chance * _DECIMALS), _DECIMALS)
 
 
-def _distances(below: NDArray[np.int64], upto: NDArray[np.int64], share: Fraction, count: int) -> NDArray[Any]:
-    """Measure how far share·count lies outside [below, upto], in whole units of 1/denominator, as large as they get."""
-    unit, target = share.denominator, share.numerator * count
-    rows = np.int64 if (int(upto[-1]) + 1) * unit + target < 1 << 62 else object
-    return np.maximum(np.maximum(below.astype(rows) * unit - target, target - upto.astype(rows) * unit), 0)
+def _cumulated(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.minimum(counts, _MOST_ROWS))])

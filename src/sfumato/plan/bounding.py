@@ -18,6 +18,15 @@ contribution. T = min(m, g·c) rows in all. Every contribution is a whole number
 Proof for reweight, clip and sample: what a unit contributes is a function of its own rows (and the key) alone, so
 neighbours differ by one such vector, whose norms are bounded by construction (theory of bounded contributions:
 Wilson et al. 2020). ∎
+
+A replaced unit. Let one row of a measure with a single total add between −B ≤ 0 and A ≥ 0, with M = max(A, B). Under
+every strategy a unit's part v of a group lies in the box [−cB, cA] (reweight: m for c): sampled rows are at most c,
+weights are at most m in all, and clipping cuts to the box first and then scales toward 0, which stays in it. So two
+units' parts differ by at most c(A + B) in a group. They differ by at most 2TM in all (reweight: 2mM), and Σd² ≤
+max|d|·Σ|d| ≤ 2T·c·M·(A + B). After clipping to a length, ‖d‖₂ is at most twice that, √2 times if values have one sign.
+A + B is M for one sign and 2M for equal bounds; it is never high − low: a row may be missing, or NULL. A measure with
+several totals is scaled as one vector, which keeps the ratio of its totals but no box: there every norm doubles,
+unless all values have one sign. ∎
 """
 
 from __future__ import annotations
@@ -87,6 +96,14 @@ class Scaled:
     def signed(self) -> bool:
         """Tell whether contributions to a total have both signs."""
         return any(each.low < 0 < each.high for each in self.contributions)
+
+    @property
+    def box(self) -> tuple[int, int] | None:
+        """Bound what one row, which may be missing, adds to the only total; None where it adds to several."""
+        if self.coordinates > 1:
+            return None
+        (only,) = self.contributions
+        return min(only.low, 0), max(only.high, 0)
 
     @property
     def unit_value(self) -> Fraction:
@@ -199,12 +216,20 @@ def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:
 
 def _for_neighbours(scaled: Scaled, neighbours: Neighbours) -> Sensitivity:
     """State the sensitivity for neighbours: two units may change instead of one, in a vector that is no longer for
-    it.
+    it; see the module's text.
     """
-    found = scaled.sensitivity.for_neighbours(neighbours, signed=scaled.signed)
-    length = min(found.groups, scaled.sensitivity.groups)
+    own = scaled.sensitivity
+    found = own.for_neighbours(neighbours, signed=scaled.signed)
+    if found is own:
+        return own
+    moved = found.per_group if scaled.box is None else own.per_group * _width(*scaled.box) / scaled.size
+    length = min(found.groups, own.groups)
     total = min(found.total, Fraction(math.isqrt(length * int(found.squares))))  # of whole numbers, by Cauchy–Schwarz
-    return Sensitivity(length, found.per_group, total, found.squares, found.neighbours)
+    return Sensitivity(length, math.ceil(moved), total, found.squares, found.neighbours)
+
+
+def _width(low: int, high: int) -> int:
+    return max(1, high - low)
 
 
 def _bounded(plan: Aggregate, strategy: Strategy, limits: Limits, groups: int) -> Bounded:

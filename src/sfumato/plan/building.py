@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregations import Asked, aggregate
@@ -37,6 +37,7 @@ from sfumato.plan.fragments import (
     refused_at,
     told,
 )
+from sfumato.plan.histograms import Histogram
 from sfumato.plan.nodes import Query
 from sfumato.plan.rows import Rows, rows, unlisted
 from sfumato.plan.sql import query
@@ -302,13 +303,13 @@ def per_unit(source: Selection, keys: Sequence[str], asked: Mapping[str, Asked])
         if source.table.id is None:
             raise _no_unit(source.table)
         grouped = keyed(source, keys, {})
-        period = [each for each in _period(source.table, source.alias) if each not in [tree for _, tree in grouped]]
+        period = [each for each in _period(source.table, source.alias) if each not in [tree for _, tree, _ in grouped]]
         unit = column(source.alias, source.table.id)
         results = [called(aggregate(each, source.names), name) for name, each in asked.items()]
-        inner = source.selecting([unit, *(called(tree, name) for name, tree in grouped), *results])
-        inner.set("group", exp.Group(expressions=[unit, *period, *(tree.copy() for _, tree in grouped)]))
+        inner = source.selecting([unit, *(called(tree, name) for name, tree, _ in grouped), *results])
+        inner.set("group", exp.Group(expressions=[unit, *period, *(tree.copy() for _, tree, _ in grouped)]))
         tree = _from(_subquery(plainly(inner, source.alias), source.alias))
-        return source.then(step, tree, owned(source.alias, [*(name for name, _ in grouped), *asked]))
+        return source.then(step, tree, owned(source.alias, [*(name for name, _, _ in grouped), *asked]))
 
 
 def _no_unit(table: Described) -> Unsupported:
@@ -321,7 +322,9 @@ def _no_unit(table: Described) -> Unsupported:
 
 # Statements
 
-Keys = tuple[tuple[str, Tree], ...]
+Keys = tuple[tuple[str, Tree, Tree], ...]
+"""Of each key the name, what rows are grouped by, and what is shown of it."""
+Wanted = str | Histogram
 
 
 @dataclass(frozen=True)
@@ -344,7 +347,7 @@ class Statement:
         """Give the statement as the SQL parser would give it."""
         made = self.source.selecting([called(self.results[name.lower()][1], name) for name in self.outputs])
         if self.keys:
-            made.set("group", exp.Group(expressions=[tree.copy() for _, tree in self.keys]))
+            made.set("group", exp.Group(expressions=[tree.copy() for _, tree, _ in self.keys]))
         if self.condition is not None:
             made.set("having", exp.Having(this=self.condition.copy()))
         if self.order:
@@ -364,31 +367,43 @@ class Statement:
     @property
     def text(self) -> str:
         """Write the statement as SQL, for people and receipts."""
-        return self.tree.sql(dialect="duckdb")
+        return self.tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
 
 
-def keyed(source: Selection, keys: Sequence[str], made: Mapping[str, str]) -> Keys:
-    """Read the keys of GROUP BY: columns, and expressions under a name."""
+def keyed(source: Selection, keys: Sequence[Wanted], made: Mapping[str, Wanted]) -> Keys:
+    """Read the keys of GROUP BY: columns, histograms of them, and expressions under a name."""
     with refused_at(f"group by {_list(keys, made)}"):
-        found = [(name, read(name)) for name in keys]
-        for name, tree in found:
-            if not isinstance(tree, exp.Column):
-                fix = f'write band="{told(name)}", or derive it first'
-                raise Unsupported("unnamed-column", "a computed key needs a name", fix=fix)
-        named = [(identifier(name).name, read(text)) for name, text in made.items()]
-        plain = [(tree.name, tree) for _, tree in found]
-        made_of = tuple((name, meant(tree, source.names)) for name, tree in (*plain, *named))
+        plain = [(_key_name(each), each) for each in keys]
+        named = [(identifier(name).name, each) for name, each in made.items()]
         known = source.rows
-        for _, tree in made_of:
-            expression(tree.copy(), known.resolve)  # refuses what is not understood
-        return made_of
+        return tuple((name, *_key(each, source.names, known)) for name, each in (*plain, *named))
+
+
+def _key_name(key: Wanted) -> str:
+    """Call a column by its own name, and bins of a column by the column's."""
+    tree = read(key.of if isinstance(key, Histogram) else key)
+    if isinstance(tree, exp.Column):
+        return tree.name
+    written = f"sf.{key}" if isinstance(key, Histogram) else f'"{told(key)}"'
+    fix = f"write band={written}, or derive it first"
+    raise Unsupported("unnamed-column", "a computed key needs a name", fix=fix)
+
+
+def _key(key: Wanted, names: Names, known: Rows) -> tuple[Tree, Tree]:
+    """Write what rows are grouped by, and what is shown of it."""
+    if isinstance(key, Histogram):
+        grouped, label = key.trees(names, known)
+    else:
+        grouped = label = meant(read(key), names)
+    expression(grouped.copy(), known.resolve)  # refuses what is not understood
+    return grouped, label
 
 
 def statement(source: Selection, keys: Keys, asked: Mapping[str, Asked]) -> Statement:
     """Make the question that asks these aggregates of every group."""
-    grouped = [f"group by {', '.join(name for name, _ in keys)}"] if keys else []
+    grouped = [f"group by {', '.join(name for name, _, _ in keys)}"] if keys else []
     with refused_at(step := f"measure {_list((), asked)}"):
-        results = {name.lower(): (name, tree) for name, tree in keys}
+        results = {name.lower(): (name, tree) for name, _, tree in keys}
         for name, each in asked.items():
             if name.lower() in results:
                 raise Unsupported("duplicate-column", f"two columns are called {name}", fix="give one another name")
@@ -409,7 +424,11 @@ def having(found: Statement, text: str) -> Statement:
 def order_by(found: Statement, texts: Sequence[str]) -> Statement:
     """Show the groups in the order of these columns, each with ASC or DESC."""
     with refused_at(step := f"order by {', '.join(map(told, texts))}"):
-        order = tuple(_finished(fragment(text, exp.Ordered), found) for text in texts)
+        numbered = {
+            name.lower(): (name, tree) for name, tree, _ in found.keys
+        }  # bins in their order, not their labels'
+        by = replace(found, results={**found.results, **numbered})
+        order = tuple(_finished(fragment(text, exp.Ordered), by) for text in texts)
         return replace(found, order=order, steps=(*found.steps, step))
 
 

@@ -44,10 +44,15 @@ def truncated(unit: str, moment: Moment) -> Moment:
             return dt.datetime.min + dt.timedelta(seconds=count(unit, moment) * _SECONDS[unit])
         day = truncated(unit, moment.date())
         return dt.datetime(day.year, day.month, day.day)
+    return starting(unit, count(unit, moment))
+
+
+def starting(unit: str, counted: int) -> dt.date:
+    """Find the first day of the year, month, … that has this count."""
     if unit in _MONTHS:
-        months = count(unit, moment) * _MONTHS[unit]
+        months = counted * _MONTHS[unit]
         return dt.date(months // 12, months % 12 + 1, 1)
-    return dt.date.fromordinal(count(unit, moment) * _LENGTH[unit] + 1)
+    return dt.date.fromordinal(counted * _LENGTH[unit] + 1)
 
 
 def shifted(moment: Moment, amount: int, unit: str) -> Moment | None:

@@ -114,6 +114,8 @@ class Values:
     steps: Integers
     """and the value in whole steps rises within a group."""
     counts: Integers
+    groups: int
+    """How many groups there are, those without rows too."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +163,6 @@ class Ranks:
         """Give the least and the greatest value in steps; where there is one alone, one more."""
         value = self.bounded.measures[0]
         return value.low, max(value.high, value.low + 1)
-
-    @property
-    def most(self) -> int:
-        """Count the most rows of one unit in a group."""
-        return int(self.values.counted.added.per_group)
 
     @property
     def in_all(self) -> int:

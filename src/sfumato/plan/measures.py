@@ -129,22 +129,32 @@ class Ratio:
         return Estimate(np.clip(value, lower, upper), lower, upper)
 
 
-@codec.value("chosen-estimator")
+@codec.value("combined-estimator")
 @dataclass(frozen=True)
-class Chosen:
-    """A chosen value is its own estimate; nothing is known of the exact one but its bounds."""
+class Combined:
+    """A combination of two totals that get the same noise is a number by itself: as often as this the first, and as
+    often as this the second.
+    """
 
-    low: Fraction
-    high: Fraction
-    adds_up: ClassVar[bool] = False
+    first: Fraction
+    second: Fraction
+    whole: bool
+    """The exact number was a whole one: the noisy one is shown rounded."""
+    adds_up: ClassVar[bool] = True
 
-    def __init__(self, low: Number, high: Number) -> None:
-        object.__setattr__(self, "low", exact(low, "low"))
-        object.__setattr__(self, "high", exact(high, "high"))
+    def __init__(self, first: Number, second: Number, whole: bool) -> None:
+        object.__setattr__(self, "first", exact(first, "first"))
+        object.__setattr__(self, "second", exact(second, "second"))
+        object.__setattr__(self, "whole", whole)
 
-    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:  # noqa: ARG002
-        (value,) = totals
-        return Estimate(value, np.full_like(value, float(self.low)), np.full_like(value, float(self.high)))
+    def combined(self, totals: Sequence[Floats]) -> Floats:
+        """Put the two totals together."""
+        first, second = totals
+        return float(self.first) * first + float(self.second) * second
+
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> Estimate:
+        width = abs(float(self.first)) * widths[0] + abs(float(self.second)) * widths[1]
+        return Total(self.whole).estimate([self.combined(totals)], [width])
 
 
 class Reads(Enum):
@@ -158,6 +168,9 @@ class Reads(Enum):
 
 class Steps(Protocol):
     """A measure in whole steps says this of them."""
+
+    @property
+    def measure(self) -> Measure: ...
 
     @property
     def step(self) -> Fraction: ...
@@ -177,8 +190,11 @@ class Asked(Protocol):
     """A unit counts once in a group, however many rows it has there."""
     noises: ClassVar[int]
     """How many noises, one for each total, stand behind the number."""
-    name: ClassVar[str]
-    """What is counted or added up, in words."""
+
+    @property
+    def name(self) -> str:
+        """Say in words what is counted, added up or chosen."""
+        ...
 
     @property
     def together(self) -> Hashable:
@@ -206,7 +222,7 @@ class Asked(Protocol):
         ...
 
     def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
-        """List what is measured for it, where all of this is asked of the same rows."""
+        """List what is measured for it, where all of this is asked, or needed, of the same rows."""
         ...
 
     def estimator(self, *measured: Steps) -> Estimator:
@@ -281,10 +297,16 @@ class Count:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(None, step, 0, low, high),)
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (self,)
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
+        """A mean counts its own rows, where its value is there: those may be the rows that are counted here."""
+        means = (each for each in asked if isinstance(each, Mean) and each.rows == self)
+        return (next(means, self),)
 
-    def estimator(self, *measured: Steps) -> Estimator:  # noqa: ARG002
+    def estimator(self, *measured: Steps) -> Estimator:
+        (own,) = measured
+        if isinstance(own.measure, Mean):
+            each = 1 / (own.measure.size(own.low, own.high) * own.step)  # a + b is so much for every row
+            return Combined(each, each, whole=True)
         return Total(whole=True)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
@@ -338,11 +360,18 @@ class Sum:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(self.value, step, 0, low, high),)
 
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (self,)
+    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:
+        """A mean knows the sum too."""
+        mean = Mean(self.value, self.where)
+        return (mean,) if mean in asked else (self,)
 
-    def estimator(self, *measured: Steps) -> Estimator:  # noqa: ARG002
-        return Total(whole=self.result.type is Type.INTEGER)
+    def estimator(self, *measured: Steps) -> Estimator:
+        (own,) = measured
+        whole = self.result.type is Type.INTEGER
+        if isinstance(own.measure, Mean):  # Σx = low·n + a, and n = (a + b)/(high − low)
+            size = own.measure.size(own.low, own.high)
+            return Combined(Fraction(own.low + size, size), Fraction(own.low, size), whole)
+        return Total(whole)
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return ((low + high) // 2 * step,)
@@ -395,6 +424,11 @@ class Mean:
         above = Contribution(self.value, step, low, 0, size)
         return above, Contribution(self.value, step, low, 0, size, mirrored=True)
 
+    @property
+    def rows(self) -> Count:
+        """Count the rows that it is the mean of: those where the value is there."""
+        return Count(both(self.where, present(self.value)))
+
     def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
         return (self,)
 
@@ -406,41 +440,14 @@ class Mean:
         return (Fraction(self.size(low, high), 2) * step,) * 2
 
 
-@codec.value("quantile")
-@dataclass(frozen=True)
-class Quantile:
-    """This is a value with so great a share of the others below it, among the rows where the predicate holds."""
+def present(value: Expression) -> Expression:
+    """Test that a value is there."""
+    return call("NOT", call("IS NULL", value))
 
-    value: Expression
-    probability: Fraction
-    where: Expression | None = None
-    reads: ClassVar[Reads] = Reads.RANKS
-    once_per_unit: ClassVar[bool] = False
-    noises: ClassVar[int] = 1
-    name: ClassVar[str] = "quantile"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "probability", exact(self.probability, "probability"))
-
-    @property
-    def together(self) -> Hashable:
-        return self.reads, self.value, self.where
-
-    @property
-    def result(self) -> Domain:
-        return Domain(Type.REAL, nullable=True)
-
-    @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
-        return value_range(self.value)
-
-    def measured(self, asked: Sequence[Asked]) -> tuple[Measure, ...]:  # noqa: ARG002
-        """Ranks are read of values that are there: their sum, in steps, and how many they are."""
-        present = call("NOT", call("IS NULL", self.value))
-        return Sum(self.value, self.where), Count(present if self.where is None else call("AND", self.where, present))
-
-    def estimator(self, *measured: Steps) -> Estimator:
-        return Chosen(*(end * measured[0].step for end in (measured[0].low, measured[0].high)))
+def both(first: Expression | None, second: Expression) -> Expression:
+    """Test two things at once, in an order of their own: so that equal tests are equal."""
+    return second if first is None else call("AND", *sorted((first, second), key=repr))
 
 
 def value_range(value: Expression) -> tuple[Fraction, Fraction]:

@@ -283,7 +283,7 @@ class LinearTotals:
     def bounded(self) -> Bounded:
         return self.totals.bounded
 
-    @property
+    @cached_property
     def sensitivity(self) -> Sensitivity:
         """Bound what one unit can change: see the theorem of combinations above."""
         moved, columns = self.totals.sensitivity, list(zip(*self.weights.rows, strict=True))
@@ -361,6 +361,43 @@ class Supports:
 
     def of(self, totals: Integers) -> Integers:
         return self.weights.supports(self.totals.of(totals)[:, 0])
+
+
+@dataclass(frozen=True)
+class ChosenGroups:
+    """This reads how many rows lie in groups that were chosen before, from noisy numbers alone, and how many in the
+    others: two numbers are measured.
+
+    Whichever groups they are, every row counts in one of the two, so a unit that is added or removed moves them by its
+    contribution T in all. A unit that is replaced moves each by at most T, since what it added and what it adds lie
+    between 0 and T, and both by at most 2T together.
+    """
+
+    totals: Totals
+
+    def __post_init__(self) -> None:
+        _require_one_total(self.totals)
+        if self.totals.scaled.low < 0:
+            raise InvalidParameter("totals", self.totals.scaled.measure.name, "a measure that is never negative")
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.totals.bounded
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        scaled = self.totals.scaled
+        added = Sensitivity(2, scaled.added.total, total=scaled.added.total)
+        return added.for_neighbours(scaled.sensitivity.neighbours, signed=False)
+
+    def of(self, totals: Integers) -> Integers:
+        """Give the totals of all groups, of which ``split`` makes the two numbers."""
+        counts = self.totals.of(totals)[:, 0]
+        return np.clip(counts, 0, _LARGEST // counts.size)  # cut to what 64 bits hold in sum
+
+    def split(self, counts: Integers, chosen: NDArray[np.bool_]) -> Integers:
+        """Add up the groups that were chosen, and the others."""
+        return np.array([counts[chosen].sum(), counts[~chosen].sum()], np.int64)
 
 
 @dataclass(frozen=True)

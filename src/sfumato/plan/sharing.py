@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from sfumato.plan.measures import Asked, Measure, Reads
+from sfumato.plan.measures import Asked, Count, Mean, Measure, Reads, Sum
 from sfumato.plan.nodes import Aggregate
 
 
@@ -54,18 +54,37 @@ def shared(plan: Aggregate) -> Shared:
     together: dict[object, list[Asked]] = {Reads.TOTALS: []}
     for each in plan.measures:
         together.setdefault(each.together, []).append(each)
-    parts = tuple(_part(plan, asked) for asked in together.values())
+    known = {key: _known(asked) for key, asked in together.items()}
+    parts = tuple(_part(plan, asked, known[key]) for key, asked in together.items())
     places = {key: number for number, key in enumerate(together)}
-    return Shared(parts, tuple(_made(each, places[each.together], parts) for each in plan.measures))
+    made = (_made(each, places[each.together], parts, known[each.together]) for each in plan.measures)
+    return Shared(parts, tuple(made))
 
 
-def _part(plan: Aggregate, asked: Sequence[Asked]) -> Part:
-    measured = dict.fromkeys(measure for each in asked for measure in each.measured(asked))
+def measured(plan: Aggregate) -> Aggregate:
+    """Give the plan with all that is measured for what it asks, in whichever part."""
+    return replace(plan, measures=tuple(each for part in shared(plan).parts for each in part.measures))
+
+
+def _known(asked: Sequence[Asked]) -> Sequence[Asked]:
+    """List what is asked and what each of it needs; and the mean of a value whose sum and number are asked.
+
+    A mean is measured as two sums that take one price together, so that it gives the sum and the number with less noise
+    than if both were measured.
+    """
+    needed = (measure for each in asked for measure in each.measured(()))
+    means = (Mean(each.value, each.where) for each in asked if type(each) is Sum)
+    numbers = {each for each in asked if type(each) is Count}
+    return tuple(dict.fromkeys((*asked, *needed, *(mean for mean in means if mean.rows in numbers))))
+
+
+def _part(plan: Aggregate, asked: Sequence[Asked], known: Sequence[Asked]) -> Part:
+    measured = dict.fromkeys(measure for each in asked for measure in each.measured(known))
     return Part(asked[0].reads if asked else Reads.TOTALS, replace(plan, measures=tuple(measured)), tuple(asked))
 
 
-def _made(asked: Asked, number: int, parts: Sequence[Part]) -> Made:
+def _made(asked: Asked, number: int, parts: Sequence[Part], known: Sequence[Asked]) -> Made:
     part = parts[number]
     if part.reads is not Reads.TOTALS:
         return Made(asked, number, (part.asked.index(asked),))
-    return Made(asked, number, tuple(map(part.measures.index, asked.measured(part.asked))))
+    return Made(asked, number, tuple(map(part.measures.index, asked.measured(known))))

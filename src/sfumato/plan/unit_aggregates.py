@@ -10,7 +10,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sfumato.plan.expressions import Expression, Literal, Order, Resolve
-from sfumato.plan.functions import call
+from sfumato.plan.measures import both, present
 from sfumato.plan.sql_expressions import expression
 from sfumato.plan.text_positions import refuse, shown
 from sfumato.plan.unit_measures import (
@@ -98,16 +98,11 @@ def _count(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int
     value = expression(argument, resolve)
     if isinstance(value, Literal) and value.value is not None:
         return UnitCount(where, rows)
-    return UnitCount(both(where, call("NOT", call("IS NULL", value))), rows)
+    return UnitCount(both(where, present(value)), rows)
 
 
 def _count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
     return UnitCount(both(where, _test(node.this, resolve)), rows)
-
-
-def both(first: Expression | None, second: Expression) -> Expression:
-    """Join the two tests by AND."""
-    return second if first is None else call("AND", *sorted((first, second), key=repr))
 
 
 def _value(node: exp.Expr, resolve: Resolve) -> Expression:
@@ -165,7 +160,7 @@ def _first(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int
 def _arg(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:  # noqa: ARG001
     """Read ARG_MIN(x, y): x where y is least, of the rows that have both."""
     value, key = expression(node.this, resolve), expression(node.expression, resolve)
-    there = both(call("NOT", call("IS NULL", key)), call("NOT", call("IS NULL", value)))
+    there = both(present(key), present(value))
     most = isinstance(node, exp.ArgMax)
     return first(value, (Order(key, most, nulls_first=False),), both(where, there), last=False)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sfumato.errors import InvalidPolicy
@@ -18,18 +19,20 @@ from sfumato.privacy import Budget
 from sfumato.privacy.numbers import text
 
 
-def drafted(policy: Policy, folder: Path) -> str:
-    """Write the TOML that, read from a file in ``folder``, gives this policy back."""
+def drafted(policy: Policy, folder: Path, notes: Mapping[tuple[str, str], str] = MappingProxyType({})) -> str:
+    """Write the TOML that, read from a file in ``folder``, gives this policy back; ``notes`` are comments on columns,
+    by table and column.
+    """
     unit: dict[str, Any] = {
         "name": policy.unit.name,
         "neighbours": policy.neighbours.value,
-        "budget": _budget(policy.budget),
+        "budget": {**_budget(policy.budget), "per": policy.per},
         "size": policy.size,
         "period": policy.unit.period and {"column": policy.unit.period_column, "every": policy.unit.period},
         "id_type": policy.id_type and policy.id_type.value,
     }
     sections = ["# Everything in this file is public: none of it may be taken from the data.", _section("unit", unit)]
-    sections += [_table(table, folder) for table in policy.tables.values()]
+    sections += [_table(table, folder, notes) for table in policy.tables.values()]
     sections += [_section(f"analysts.{_toml(name)}", {"share": share}) for name, share in policy.analysts.items()]
     return "\n".join(sections)
 
@@ -42,7 +45,7 @@ def _budget(budget: Budget) -> dict[str, Any]:
     return {**chosen, "reserve": budget.reserve, "order": budget.order}
 
 
-def _table(table: Table, folder: Path) -> str:
+def _table(table: Table, folder: Path, notes: Mapping[tuple[str, str], str]) -> str:
     if isinstance(table.source, InMemory):
         raise InvalidPolicy(
             "a table in memory has no place in a file", place=f"tables.{table.name}.source", fix="save it, then name it"
@@ -64,7 +67,8 @@ def _table(table: Table, folder: Path) -> str:
     if table.declares:
         columns = {name: _column(domain) for name, domain in table.columns.items()}
         columns |= {name: {**_column(each.items), "most_items": each.most_items} for name, each in table.lists.items()}
-        written += _section(f"tables.{_key(table.name)}.columns", columns)
+        own = {column: note for (name, column), note in notes.items() if name == table.name}
+        written += _section(f"tables.{_key(table.name)}.columns", columns, own)
     return written
 
 
@@ -84,8 +88,12 @@ def _column(domain: Domain) -> dict[str, Any]:
     }
 
 
-def _section(title: str, keys: Mapping[str, Any]) -> str:
-    lines = [f"{_key(key)} = {_toml(value)}" for key, value in keys.items() if value is not None]
+def _section(title: str, keys: Mapping[str, Any], notes: Mapping[str, str] = MappingProxyType({})) -> str:
+    lines = [
+        (f"# {notes[key]}\n" if key in notes else "") + f"{_key(key)} = {_toml(value)}"
+        for key, value in keys.items()
+        if value is not None
+    ]
     return "\n".join([f"[{title}]", *lines, ""])
 
 

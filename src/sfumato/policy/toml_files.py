@@ -32,6 +32,7 @@ def read(path: str | Path) -> Policy:
     return Policy(
         unit=_unit(unit, found),
         budget=_budget(unit),
+        per=unit["budget"].get("per"),
         tables=found,
         size=unit.get("size"),
         analysts={name: _share(name, _optional(written, "analysts")) for name in _optional(written, "analysts")},
@@ -119,7 +120,7 @@ def _period(unit: Mapping[str, Any]) -> tuple[str, str] | tuple[None, None]:
 
 def _budget(unit: Mapping[str, Any]) -> Budget:
     written = _section(unit, "budget", "unit", "write budget = { epsilon = 3.0, delta = 1e-6 }")
-    check_keys(written, ("epsilon", "delta", "reserve", "order"), "unit.budget")
+    check_keys(written, ("epsilon", "delta", "reserve", "order", "per"), "unit.budget")
     if "epsilon" not in written:
         raise InvalidPolicy(
             "a budget names its epsilon",
@@ -131,7 +132,8 @@ def _budget(unit: Mapping[str, Any]) -> Budget:
         raise InvalidPolicy(
             "neighbours are add-remove or replace", place="unit.neighbours", fix='write neighbours = "add-remove"'
         )
-    return placed("unit.budget", lambda: Budget(**written, neighbours=relation))
+    amounts = {name: each for name, each in written.items() if name != "per"}
+    return placed("unit.budget", lambda: Budget(**amounts, neighbours=relation))
 
 
 def _share(name: str, analysts: Mapping[str, Any]) -> Any:

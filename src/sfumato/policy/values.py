@@ -22,6 +22,14 @@ LONGEST_NAME = 63
 
 PERIODS = ("day", "week", "month")
 """How long a period may be."""
+ACCOUNT_PERIODS = {
+    "day": ("day", "week", "month", "quarter", "year"),
+    "week": ("week",),
+    "month": ("month", "quarter", "year"),
+    "quarter": ("quarter", "year"),
+    "year": ("year",),
+}
+"""The periods that are made up of whole days, weeks, …: these may have accounts of their own beside such units."""
 ID_TYPES = (Type.INTEGER, Type.TEXT)
 """What ids may be declared as: types in which no two ids become one."""
 
@@ -236,6 +244,8 @@ class Policy:
     """The file it was read from: names the account and places the ledger."""
     id_type: Any = None
     """What every id is read as, "integer" or "text"; None where the sources store all of them in one type."""
+    per: Any = None
+    """The period of which each has an account of its own with this budget; None where there is one account for life."""
 
     def __post_init__(self) -> None:
         for name, kind in (("unit", PrivacyUnit), ("budget", Budget), ("tables", Mapping), ("analysts", Mapping)):
@@ -268,6 +278,31 @@ class Policy:
                 )
         _check_paths(self.tables)
         _check_periods(self.unit, self.tables)
+        if self.per is not None:
+            _check_accounts(self)
+            self.account_budget  # noqa: B018 - refused now, not when it is opened
+
+    @property
+    def account_budget(self) -> Budget:
+        """Give the budget that an account is opened with: half of the policy's where a replaced unit may lie in the
+        period of another account, so that both together keep what is promised (``ledger.period_accounts``).
+        """
+        whole = self.budget
+        if self.per is None or self.neighbours is not Neighbours.REPLACE:
+            return whole
+        usual = Budget(whole.epsilon, whole.delta, reserve=whole.reserve, neighbours=whole.neighbours)
+        order = None if usual.order == whole.order else whole.order
+        half = Fraction(1, 2)
+        return placed(
+            "unit.budget",
+            lambda: Budget(
+                whole.epsilon * half,
+                whole.delta * half,
+                reserve=whole.reserve * half,
+                order=order,
+                neighbours=whole.neighbours,
+            ),
+        )
 
     def period_column(self, table: str) -> str | None:
         """Name the column that says in which period a row of a private table lies, where the unit has one."""
@@ -420,6 +455,39 @@ def _check_periods(unit: PrivacyUnit, tables: Mapping[str, Table]) -> None:
             )
         if unit.period is not None and not table.public:
             _check_period(table, table.period or unit.period_column, unit, place)
+
+
+def _check_accounts(policy: Policy) -> None:
+    """An account is kept for a period that is made up of whole periods of the unit, which every row tells."""
+    unit, per, place = policy.unit.period, policy.per, "unit.budget.per"
+    known = ACCOUNT_PERIODS["day"]
+    if not isinstance(per, str) or per not in known:
+        listed = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise InvalidPolicy(f"an account is kept for each {listed}", place=place, fix='write per = "month"')
+    if unit is None:
+        raise InvalidPolicy(
+            "accounts of periods are for units that lie in one period each",
+            place=place,
+            fix=f'add period = {{ column = "day", every = "{per if per in PERIODS else "month"}" }} to [unit], or '
+            "remove per",
+        )
+    allowed = ACCOUNT_PERIODS[unit]
+    if per not in allowed:
+        finer = known.index(per) < known.index(unit)
+        why = f"a {unit} lies in several {per}s" if finer else f"a {unit} may lie in two {per}s, which then overlap"
+        raise InvalidPolicy(
+            f"each unit, one {policy.unit.name}-{unit}, lies in one account: {why}",
+            place=place,
+            fix="write " + " or ".join(f'per = "{each}"' for each in allowed),
+        )
+    for name, table in policy.tables.items():
+        column = policy.period_column(name)
+        if column is not None and table.columns[column].values is not None:
+            raise InvalidPolicy(
+                "a list of values would move rows to another period, and this column says which account they are of",
+                place=f"tables.{name}.columns.{column}.values",
+                fix="declare bounds instead of values",
+            )
 
 
 def _check_period(table: Table, column: str | None, unit: PrivacyUnit, place: str) -> None:

@@ -2,7 +2,9 @@
 
 numbers, codec        what a number means; one JSON form for every frozen value
 guarantee, sensitivity  what is promised, to whom; how much one unit changes
-losses                the privacy losses we know exactly (stable_functions, pairs: their small parts)
+loss                  what a privacy loss says (stable_functions, pairs: small parts)
+noise_losses, losses  the losses we know exactly: of noise; of promises and finite pairs
+threshold_losses, vector_losses  those of keys; those of Gaussian noise on several coordinates
 inversion             δ(ε) of a composition from its moments, with a proven error
 composition, shape    readings of many losses together
 curve                 the value users hold: what a release leaks

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
-from sfumato.privacy.losses import Loss, sum_above
+from sfumato.privacy.loss import Loss, sum_above
 from sfumato.privacy.numbers import above, below, float_above, float_below, lowered, raised
 
 Part = tuple[Loss, int]
@@ -43,6 +43,8 @@ def renyi(parts: Parts, order: float) -> float:
 
 def epsilon_range(parts: Parts, delta: Fraction) -> tuple[float, float]:
     """Bound the least ε ≥ 0 with δ(ε) ≤ ``delta`` from both sides."""
+    if len(parts) == 1 and parts[0][1] == 1 and (found := parts[0][0].alternatives):
+        return _worst_epsilon(found, delta)
     least, most = failure_range(parts)
     top = sum_above((loss.top, count) for loss, count in parts)
     ends = (math.inf, math.inf) if top is None else (below(top), above(top))
@@ -73,6 +75,8 @@ def _not_below(high: float) -> float:
 
 def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
     """Bound δ(ε) from both sides."""
+    if len(parts) == 1 and parts[0][1] == 1 and (found := parts[0][0].alternatives):
+        return _worst_delta(found, epsilon)
     least, most = failure_range(parts)
     top = sum_above((loss.top, count) for loss, count in parts)
     if least == 1:
@@ -84,6 +88,31 @@ def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
         return _not_above(lowered(below_it[0] - below_it[1])), min(1.0, raised(raised(sum(above_it))))
     low, high = delta_range_of(Moments.of(parts), float(epsilon))
     return min(1.0, _not_above(low + float_below(least))), min(1.0, raised(high + float_above(most)))
+
+
+Alternatives = tuple[tuple[Loss, Parts], ...]
+
+
+def _worst_delta(alternatives: Alternatives, epsilon: Fraction) -> tuple[float, float]:
+    """Bound the largest δ(ε) of several products; what a quick bound proves to be no larger is not looked at."""
+    low = high = 0.0
+    for bound, parts in alternatives:
+        most = bound.delta(float_below(epsilon))
+        if most is None or sum(most) > low:
+            found = delta_range(parts, epsilon)
+            low, high = max(low, found[0]), max(high, found[1])
+    return low, high
+
+
+def _worst_epsilon(alternatives: Alternatives, delta: Fraction) -> tuple[float, float]:
+    """Bound the largest ε with δ(ε) ≤ ``delta`` of several products, in the same way."""
+    low = high = 0.0
+    for bound, parts in alternatives:
+        most = bound.delta(low)
+        if most is None or sum(most) > delta:
+            found = epsilon_range(parts, delta)
+            low, high = max(low, found[0]), max(high, found[1])
+    return low, high
 
 
 Profile = Callable[[float], tuple[float, float]]

@@ -22,19 +22,12 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, NeighboursDiffer
 from sfumato.privacy import codec, composition
 from sfumato.privacy.guarantee import Guarantee, Neighbours
-from sfumato.privacy.losses import (
-    BoundedRangeLoss,
-    ConcentratedLoss,
-    DiscreteGaussianLoss,
-    GaussianLoss,
-    LaplaceLoss,
-    Loss,
-    PairLoss,
-    ResponseLoss,
-    sum_above,
-)
+from sfumato.privacy.loss import Loss, sum_above
+from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import (
     BELOW_ONE,
+    INSIDE_UNIT,
     NONNEGATIVE,
     POSITIVE,
     PROBABILITY,
@@ -48,6 +41,8 @@ from sfumato.privacy.numbers import (
 from sfumato.privacy.pairs import Distribution, aligned
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.shape import PrivacyLoss, best_line, least_rho
+from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss
+from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
 Part = tuple[Loss, int]
 
@@ -110,13 +105,17 @@ class Curve:
         """State what Gaussian noise on whole numbers, P(x) ∝ e^{−x²/2σ²}, leaks (Canonne, Kamath & Steinke 2020).
 
         When every coordinate may move fully, that is the worst change, coordinate by coordinate. Where a total or
-        Euclidean bound cuts corners off, only ρ = Δ₂²/2σ² is charged.
+        Euclidean bound cuts corners off, the worst of all changes within them counts, where these are few or σ is
+        not small (``vector_losses``); else only ρ = Δ₂²/2σ² is known.
         """
         s, change = exact(sigma, "sigma", POSITIVE), _whole_steps(Sensitivity.of(sensitivity))
         if change.squares == change.groups * change.per_group**2:
-            part: Loss = DiscreteGaussianLoss(s**2, int(change.per_group))
-            return cls([(part, change.groups)], change.neighbours)
-        return cls([(ConcentratedLoss(change.squares / (2 * s**2)), 1)], change.neighbours)
+            full = DiscreteGaussianLoss(s**2, int(change.per_group))
+            return cls([(full, change.groups)], change.neighbours)
+        moved = change.groups, *map(math.floor, (change.per_group, change.total, change.squares))
+        vector = DiscreteGaussianVectorLoss(s**2, *moved)
+        part = vector if vector.near or vector.alternatives else ConcentratedLoss(change.squares / (2 * s**2))
+        return cls([(part, 1)], change.neighbours)
 
     @classmethod
     def randomized_response(cls, epsilon: Number, choices: int = 2) -> Curve:
@@ -162,12 +161,45 @@ class Curve:
         """
         return cls([(PairLoss(*aligned(p, q)), 1)], neighbours)
 
+    @classmethod
+    def laplace_threshold(
+        cls,
+        scale: Number,
+        threshold: int,
+        delta: Number,
+        *,
+        weight: int,
+        most: int = 1,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    ) -> Curve:
+        """State what is leaked by showing the keys whose count and discrete Laplace noise pass a threshold, where δ
+        bounds the probability that a key of one unit alone does (``threshold_losses``).
+        """
+        moved = 2 if Neighbours.of(neighbours) is Neighbours.REPLACE else 1
+        b, failing = exact(scale, "scale", POSITIVE), exact(delta, "delta", INSIDE_UNIT)
+        return cls([(LaplaceThresholdLoss(b, threshold, failing, weight, most, moved), 1)], neighbours)
+
+    @classmethod
+    def gaussian_threshold(
+        cls,
+        sigma: Number,
+        keys: int,
+        epsilon: Number,
+        delta: Number,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+    ) -> Curve:
+        """State the same of discrete Gaussian noise that is (ε, δ/2)-DP, beside a failure of δ/2."""
+        moved = 2 if Neighbours.of(neighbours) is Neighbours.REPLACE else 1
+        promise, s = Guarantee(epsilon, delta), exact(sigma, "sigma", POSITIVE)
+        loss = GaussianThresholdLoss(s**2, moved * whole(keys, "keys"), promise.epsilon, promise.delta)
+        return cls([(loss, 1)], neighbours)
+
     # ── read as ────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
     def failure(self) -> Fraction:
         """Give the probability with which nothing is promised: the mass of the loss at +∞, in the worse direction."""
-        return max(composition.failure(parts) for parts in self._directions)
+        return max(composition.failure(parts) for parts in self._charged)
 
     @cached_property
     def max_divergence(self) -> Fraction | None:
@@ -217,7 +249,8 @@ class Curve:
 
     @cached_property
     def _rough(self) -> bool:
-        return any(not isinstance(loss, (GaussianLoss, ConcentratedLoss)) for loss, _ in self.parts)
+        smooth = (GaussianLoss, ConcentratedLoss, DiscreteGaussianVectorLoss)
+        return any(not isinstance(loss, smooth) for loss, _ in self.parts)
 
     def rho(self) -> float:
         """Find a ρ for which this is ρ-zCDP: each part's least, added and rounded up. Infinite when there is none, as
@@ -274,12 +307,22 @@ class Curve:
     def _sides(self, worse: Callable[[Loss], float | Fraction]) -> tuple[tuple[Part, ...], ...]:
         """The parts to be charged: in both directions, or, under replace, each in the order that is worse."""
         if self.neighbours is Neighbours.ADD_REMOVE:
-            return self._directions
+            return self._charged
         return (tuple((max(loss, loss.reversed(), key=worse), count) for loss, count in self.parts),)
 
     @cached_property
     def _directions(self) -> tuple[tuple[Part, ...], ...]:
-        """The parts to be composed: in both directions, or, under replace, each dominating both of its orders."""
+        """The parts to be composed: each as its factors, but for one that is alone and known better so."""
+        if len(self.parts) == 1 and self.parts[0][1] == 1 and self.parts[0][0].alternatives:
+            return self._charged
+        return tuple(
+            tuple((factor, times * count) for loss, count in parts for factor, times in loss.factors)
+            for parts in self._charged
+        )
+
+    @cached_property
+    def _charged(self) -> tuple[tuple[Part, ...], ...]:
+        """The parts in both directions, or, under replace, each dominating both of its orders."""
         if self.neighbours is Neighbours.REPLACE:
             return (tuple((loss.symmetrised(), count) for loss, count in self.parts),)
         back = tuple((loss.reversed(), count) for loss, count in self.parts)

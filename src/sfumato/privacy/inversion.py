@@ -38,15 +38,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.privacy.losses import (
-    ConcentratedLoss,
-    DiscreteGaussianLoss,
-    GaussianLoss,
-    Loss,
-    PairLoss,
-    sum_above,
-)
+from sfumato.privacy.loss import Loss, sum_above
+from sfumato.privacy.losses import ConcentratedLoss, PairLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import float_above, raised
+from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
 Complex = NDArray[np.complexfloating[Any, Any]]
 Real = NDArray[np.floating[Any]]
@@ -115,6 +111,8 @@ class Moments:
     stacks: tuple[_Stack, ...]
     gaussian: float
     """Σμ² of everything Gaussian, kept apart because it adds."""
+    slack: float
+    """By how much losses of rounded Gaussians are above: their mass is more than one by a part of it."""
     known: bool
     """False when some part is known at real orders alone: then only Chernoff's bound is an upper bound."""
     top: float
@@ -126,18 +124,23 @@ class Moments:
     @classmethod
     def of(cls, parts: Sequence[tuple[Loss, int]]) -> Moments:
         gaussian: list[float] = []
+        slack = 0.0
         members: dict[object, list[tuple[Loss, int]]] = {}
         for loss, count in parts:
             if isinstance(loss, GaussianLoss):
                 gaussian.append(count * float(loss.mu_squared))
             elif isinstance(loss, ConcentratedLoss):
                 gaussian.append(2 * count * float(loss.rho))
+            elif isinstance(loss, DiscreteGaussianVectorLoss):
+                gaussian.append(count * float(loss.mu_squared))
+                slack += count * loss.slack
             else:
                 members.setdefault(loss if isinstance(loss, PairLoss) else type(loss), []).append((loss, count))
         top = sum_above((loss.top, count) for loss, count in parts)
         return cls(
             stacks=tuple(_stacked(group) for group in members.values()),
             gaussian=math.fsum(gaussian),
+            slack=slack,
             known=all(loss.moments_known for loss, _ in parts),
             top=math.inf if top is None else raised(float_above(top)),  # a float ε beyond it is surely beyond
             lattice=_common_lattice(parts),
@@ -147,7 +150,7 @@ class Moments:
 
     def log(self, z: Complex) -> Complex:
         """Compute ln M(z)."""
-        total = self.gaussian / 2 * z * (z + 1)
+        total = self.gaussian / 2 * z * (z + 1) + self.slack * (z + 1)
         for stack in self.stacks:
             for piece in stack.pieces(z.size):
                 total = total + piece.log_moment(z)
@@ -160,7 +163,7 @@ class Moments:
 
     def log_bound(self, c: float, t: float) -> float:
         """Bound ln|M(c + is)| from above for every s ≥ t."""
-        plain = self.gaussian / 2 * (c * (c + 1) - t * t)
+        plain = self.gaussian / 2 * (c * (c + 1) - t * t) + self.slack * (c + 1)
         return plain + sum(stack.log_bound(c, t) for stack in self.stacks)
 
 
@@ -408,6 +411,7 @@ def _pruned(
     c = nodes[:1]
     kept, dropped = _near(moments, nodes, smoothing, sizes, floor)
     total = (moments.gaussian + smoothing**2) / 2 * (nodes[kept] * (nodes[kept] + 1) - c * (c + 1))
+    total = total + moments.slack * (nodes[kept] - c)
     pieces = [piece for stack in moments.stacks for piece in stack.spread().pieces(kept.size, 2 * _PIECE)]
     for piece in [None, *pieces]:
         if piece:

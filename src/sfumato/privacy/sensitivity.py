@@ -90,7 +90,7 @@ class Sensitivity:
         """Give the most concentrated change, as (size, how often): as many full coordinates as ``total`` pays for, then
         the rest.
 
-        Among all changes within the bounds it is the worst for Laplace noise (``losses.Laplace``) and has
+        Among all changes within the bounds it is the worst for Laplace noise (``noise_losses.LaplaceLoss``) and has
         the largest Euclidean norm.
         """
         if not self.per_group:

@@ -11,8 +11,11 @@ from itertools import pairwise
 
 from sfumato.privacy import composition
 from sfumato.privacy.composition import Parts
-from sfumato.privacy.losses import ConcentratedLoss, DiscreteGaussianLoss, GaussianLoss, Loss
+from sfumato.privacy.loss import Loss
+from sfumato.privacy.losses import ConcentratedLoss
+from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact
+from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
 _FURTHEST = 1e200
 
@@ -82,7 +85,7 @@ def least_rho(loss: Loss) -> Fraction:
     """
     if isinstance(loss, GaussianLoss):
         return loss.mu_squared / 2
-    if isinstance(loss, ConcentratedLoss):
+    if isinstance(loss, (ConcentratedLoss, DiscreteGaussianVectorLoss)):
         return loss.rho
     if isinstance(loss, DiscreteGaussianLoss):  # attained at orders where (α − 1)·shift is whole
         return loss.shift**2 / (2 * loss.sigma_squared)

@@ -24,9 +24,10 @@ from sfumato.plan.expressions import Column, Reference, Result
 from sfumato.plan.nodes import Query
 from sfumato.policy import Type
 from sfumato.privacy import codec
+from sfumato.privacy.numbers import percent
 from sfumato.release.chart_data import ChartData, Interval
 from sfumato.release.finishing import Finished
-from sfumato.release.formatting import cell, key, outward
+from sfumato.release.formatting import between, cell, key, outward
 from sfumato.release.noisy_columns import Keys, Numbers, Truths
 from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
@@ -63,6 +64,8 @@ class Answer:
     """What the answer may miss because nobody declared it."""
     possible: Mapping[str, tuple[float, float]] = field(default_factory=dict, metadata=codec.MAPPING)
     """For a column of means, the range it lies in whatever the data hold."""
+    ranks: Mapping[str, float] = field(default_factory=dict, metadata=codec.MAPPING)
+    """For a column of quantiles, how many rows lie at most between a number and what it stands for."""
 
     def __post_init__(self) -> None:
         """Everything is what it says, and what was read from JSON has its types again."""
@@ -76,6 +79,12 @@ class Answer:
         object.__setattr__(self, "rows", _typed_rows(self.columns, kinds, self.rows))
         object.__setattr__(self, "intervals", self._read_intervals())
         object.__setattr__(self, "possible", self._read_possible())
+        object.__setattr__(self, "ranks", self._read_ranks())
+
+    def _read_ranks(self) -> dict[str, float]:
+        known = isinstance(self.ranks, Mapping) and set(self.ranks) <= set(self.columns)
+        _require(known, "ranks", self.ranks, "numbers of rows by the names of columns")
+        return {name: codec.real(rows, "ranks") for name, rows in self.ranks.items()}
 
     def _read_intervals(self) -> dict[str, tuple[Interval, ...]]:
         numeric = {name for name, kind in zip(self.columns, self.types, strict=True) if kind.numeric}
@@ -103,14 +112,15 @@ class Answer:
     def cells(self, most: int | None = None) -> list[list[str]]:
         """Give the rows as text, each number with ± its half-width and no more digits than that leaves meaningful."""
         return [
-            [
-                _SMALL
-                if self._tells_nothing(name, index)
-                else cell(value, self.intervals[name][index] if name in self.intervals else None)
-                for name, value in zip(self.columns, row, strict=True)
-            ]
+            [self._cell(name, index, value) for name, value in zip(self.columns, row, strict=True)]
             for index, row in enumerate(self.rows[:most])
         ]
+
+    def _cell(self, name: str, index: int, value: Any) -> str:
+        interval = self.intervals[name][index] if name in self.intervals else None
+        if name not in self.ranks:
+            return _SMALL if self._tells_nothing(name, index) else cell(value, interval)
+        return key(value) if self._tells_nothing(name, index) else between(value, interval)
 
     def _tells_nothing(self, name: str, index: int) -> bool:
         """Tell whether a mean is of a group so small that its range is all that is possible."""
@@ -206,7 +216,13 @@ class Answer:
         )
 
     def __repr__(self) -> str:
-        return "\n".join([as_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
+        noted = [*self._ranked(), *(f"warning: {each}" for each in self.warnings)]
+        return "\n".join([as_table(self), "", *noted, str(self.receipt)])
+
+    def _ranked(self) -> list[str]:
+        """Say of every column of quantiles how many rows off it may be."""
+        sure = f"with {percent(self.receipt.confidence)} confidence"
+        return [f"{printable(name)}: within {rows:,.0f} rows of its rank {sure}" for name, rows in self.ranks.items()]
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(printable(name))}</th>" for name in self.columns)
@@ -214,7 +230,7 @@ class Answer:
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.cells(_SHOWN)
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        noted = "".join(f"<p>{html.escape(each)}</p>" for each in self.warnings)
+        noted = "".join(f"<p>{html.escape(each)}</p>" for each in (*self._ranked(), *self.warnings))
         return f"{table}{noted}<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
 
 
@@ -226,7 +242,7 @@ def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[s
         columns.append(_values(made, finished.shown, output.expression.domain.type))
         if isinstance(made, Numbers):
             intervals[output.name] = _ranges(made, finished.shown)
-        elif isinstance(made, Keys):
+        elif isinstance(made, Keys) and not made.decided:
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
     return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, _possible(query))

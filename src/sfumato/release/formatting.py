@@ -35,6 +35,13 @@ def cell(value: Any, interval: Interval) -> str:
     return _number(value, 0) if isinstance(value, int) else key(value)
 
 
+def between(value: Any, interval: Interval) -> str:
+    """Write a number with the two between which it lies: they may be at different distances."""
+    if value is None or interval is None or not all(map(math.isfinite, interval)):
+        return key(value)
+    return f"{key(value)} in [{key(interval[0])}, {key(interval[1])}]"
+
+
 def _number(value: float, reach: float) -> str:
     """Write as many digits as its error leaves meaningful."""
     if isinstance(value, int) or (reach >= 10 and abs(value) < 1e15):

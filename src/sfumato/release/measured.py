@@ -11,8 +11,9 @@ import numpy as np
 
 from sfumato.mechanisms import KeyThreshold
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.measures import Estimate, Estimator, Floats, Width
-from sfumato.plan.nodes import GroupKey
+from sfumato.plan.expressions import Column, Result
+from sfumato.plan.measures import Combined, Estimate, Estimator, Floats, Total, Width
+from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings import Integers, Reading
 from sfumato.plan.sharing import Made
 from sfumato.privacy import codec
@@ -24,7 +25,7 @@ from sfumato.release.parts import ENDS
 from sfumato.release.preparing import Prepared
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.releasing import Read
-from sfumato.release.scales import Scale
+from sfumato.release.scales import CombinedScale, Scale
 
 MOST_NUMBERS = 1_000_000
 """So that every answer can be written down: refused before anything is charged."""
@@ -139,6 +140,21 @@ def results(prepared: Prepared, made: Sequence[Made]) -> tuple[Derived, ...]:
     return tuple(found)
 
 
+def rank_errors(measured: Measured, confidence: Number) -> tuple[float | None, ...]:
+    """Bound for everything that is asked how many rows lie between what was chosen and what it stands for; None where
+    nothing is chosen by ranks.
+    """
+    return tuple(measured.scales[each.scales[0]].rank(confidence) for each in measured.results)
+
+
+def by_column(query: Query, numbers: Sequence[float | None]) -> dict[str, float]:
+    """Give numbers about what is asked by the columns that show it as it is."""
+    shown = [(each.name, each.expression) for each in query.outputs if not query.outer]
+    asked = [(name, made.reference) for name, made in shown if isinstance(made, Column)]
+    known = {name: numbers[each.index] for name, each in asked if type(each) is Result}
+    return {name: number for name, number in known.items() if number is not None}
+
+
 @dataclass(frozen=True)
 class _Numbers:
     """These are the columns of one scale, in its own terms."""
@@ -160,19 +176,29 @@ def estimating(
         own = range(index, index + scale.columns)
         numbers.append(_Numbers(scale, tuple(_in_own_terms(totals[k], scale.unit_value) for k in own)))
         index = own.stop
+    read = [_combined(each.estimator, [numbers[k] for k in each.scales]) for each in measured.results]
     found: dict[int, list[Estimate]] = {}
 
     def estimates(parts: int) -> list[Estimate]:
         if parts not in found:
             found[parts] = [
-                _summed(each.estimator, [numbers[k] for k in each.scales], rows, confidence, parts)
+                _summed(estimator, own, rows, confidence, parts)
                 if rows is not None and rows.sums
-                else _plain(each.estimator, [numbers[k] for k in each.scales], confidence, parts)
-                for each in measured.results
+                else _plain(estimator, own, confidence, parts)
+                for estimator, own in read
             ]
         return found[parts]
 
     return estimates
+
+
+def _combined(estimator: Estimator, numbers: list[_Numbers]) -> tuple[Estimator, list[_Numbers]]:
+    """Read two totals that are put together as one, whose noise is that of both together."""
+    if not isinstance(estimator, Combined):
+        return estimator, numbers
+    (only,) = numbers
+    scale = CombinedScale(only.scale, abs(estimator.first), abs(estimator.second))
+    return Total(estimator.whole), [_Numbers(scale, (estimator.combined(only.columns),))]
 
 
 def _plain(estimator: Estimator, numbers: Sequence[_Numbers], confidence: Number, parts: int) -> Estimate:

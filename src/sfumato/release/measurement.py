@@ -20,7 +20,17 @@ from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Qua
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Marginal, Ranks
-from sfumato.plan.readings import GroupSizes, Holders, Integers, LinearScores, LinearTotals, Supports, Totals
+from sfumato.plan.factored_totals import FactoredTotals
+from sfumato.plan.readings import (
+    ChosenGroups,
+    GroupSizes,
+    Holders,
+    Integers,
+    LinearScores,
+    LinearTotals,
+    Supports,
+    Totals,
+)
 from sfumato.plan.stepped_readings import SteppedTotal
 from sfumato.plan.value_readings import Differences, Frequencies
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
@@ -55,8 +65,10 @@ class Measurement:
     reading: (
         Totals
         | LinearTotals
+        | FactoredTotals
         | Marginal
         | Supports
+        | ChosenGroups
         | GroupSizes
         | Differences
         | LinearScores
@@ -157,7 +169,8 @@ def _require_every_key(reading: Holders, mechanism: KeyThreshold) -> None:
 
 def _require_every_row(reading: Ranks | Frequencies, mechanism: Quantiles | FrequentValues) -> None:
     """A choice by ranks pays for as many rows as one unit has, for the neighbours of the policy."""
-    if mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
+    several = isinstance(mechanism, Quantiles) and bool(reading.bounded.plan.keys) and not mechanism.grouped
+    if several or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:
         rule = f"one for {reading.in_all} rows of a unit under {reading.neighbours.value}"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 

@@ -10,7 +10,8 @@ from sfumato.plan.expressions import Expression
 from sfumato.plan.measures import Reads
 from sfumato.plan.sharing import Part
 from sfumato.policy import Value
-from sfumato.release.parts import ChosenRanks, OtherPart
+from sfumato.release.parts import OtherPart
+from sfumato.release.rank_parts import ChosenRanks
 from sfumato.release.value_parts import ChosenValues, DifferentCounts
 
 Candidates = Callable[[Expression], tuple[Value, ...]]

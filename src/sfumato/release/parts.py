@@ -11,25 +11,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import Quantiles
 from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Bounded
-from sfumato.plan.dense_readings import Ranks, ValueCounts, Values
-from sfumato.plan.measures import Quantile, Steps
+from sfumato.plan.measures import Steps
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings import GroupTotals, Integers, Reading, Totals
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
-from sfumato.privacy.numbers import Number, percent, shown
+from sfumato.privacy.numbers import Number
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
-from sfumato.release.scales import ChosenScale, NoisyScale, Scale
+from sfumato.release.scales import NoisyScale, Scale
 
 Family = type[Additive]
 ENDS = (0, LARGEST_INTEGER, -LARGEST_INTEGER)
@@ -66,6 +64,10 @@ class Strength:
 
 class Part(Protocol):
     """A part of a question, under one strategy, says how it is read, measured and written down."""
+
+    def share_of(self, place: int) -> int:
+        """Give the place of the share that pays for what is asked, or measured, at this place."""
+        ...
 
     @property
     def bounded(self) -> Bounded: ...
@@ -107,6 +109,18 @@ class Part(Protocol):
 class OtherPart(Part, Protocol):
     """This is measured beside totals."""
 
+    noisy: ClassVar[bool]
+    """Whether noise is added to something: else it is chosen."""
+
+    @property
+    def cells(self) -> int:
+        """Count the numbers of a group that are held while it is measured."""
+        ...
+
+    def with_ranges(self, confidence: Fraction | None) -> OtherPart:
+        """Give the same with ranges around chosen values that hold with this confidence, where those can be bought."""
+        ...
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         """Say what is drawn, and how good it is."""
         ...
@@ -123,6 +137,9 @@ class NoisyTotals:
     @property
     def shares(self) -> int:
         return len(self.bounded.measures)
+
+    def share_of(self, place: int) -> int:
+        return place
 
     def reading(self, groups: tuple[GroupKey, ...]) -> GroupTotals:
         return GroupTotals(self.bounded, groups)
@@ -152,51 +169,6 @@ class NoisyTotals:
 
     def supposed(self, size: int) -> tuple[int, ...]:
         return tuple(int(size * total / each.unit_value) for each in self.bounded.noised for total in each.middle)
-
-
-@dataclass(frozen=True)
-class ChosenRanks:
-    """Quantiles of one column are chosen by their ranks, all in one recursion that takes one share."""
-
-    bounded: Bounded
-    asked: tuple[Quantile, ...]
-
-    @property
-    def shares(self) -> int:
-        return 1
-
-    def reading(self, groups: tuple[GroupKey, ...]) -> ValueCounts:
-        return ValueCounts(self.bounded, groups)
-
-    def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
-        (share,), view = shares, Ranks(self.reading(()))
-        chances = [each.probability for each in self.asked]
-        return (Measurement(view, Quantiles(chances, strength.epsilon(share), view.ends, view.most, view.neighbours)),)
-
-    def draw(self, measurements: Sequence[Measurement], exact: Values) -> Integers:
-        (measurement,) = measurements
-        found = measurement.mechanism.choose_histogram(exact.steps, exact.counts)
-        return np.array([found], np.int64)
-
-    def scales(self, measurements: Sequence[Measurement]) -> tuple[Scale, ...]:
-        (measurement,) = measurements
-        return (ChosenScale(self.bounded.measures[0].step, measurement.mechanism),) * len(self.asked)
-
-    def steps(self, places: Sequence[int]) -> tuple[Steps, ...]:
-        return tuple(self.bounded.measures[0] for _ in places)
-
-    def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
-        (measurement,) = measurements
-        rows = shown(measurement.mechanism.error(confidence))
-        return measurement.mechanism.words(), f"{rows} rows from its rank with {percent(confidence)} confidence"
-
-    def rehearsed(self, measurements: Sequence[Measurement]) -> Integers:  # noqa: ARG002
-        value = self.bounded.measures[0]
-        return np.array([[end] * len(self.asked) for end in (value.low, value.high, value.low)], np.int64)
-
-    def supposed(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
-        value = self.bounded.measures[0]
-        return tuple(value.low + int(each.probability * (value.high - value.low)) for each in self.asked)
 
 
 def noise(strength: Strength, change: Sensitivity, share: Fraction) -> Additive:

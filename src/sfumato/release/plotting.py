@@ -23,7 +23,37 @@ def plot(columns: Sequence[ChartData], path: str | Path | None = None) -> Any:
     """Give the chart, or nothing when it is written to a file."""
     if path is not None:
         check_picture(path)
-    chart = _chart(columns, _altair())
+    return _saved(_chart(columns, _altair()), path)
+
+
+def plot_lines(lines: Sequence[ChartData], kind: str, path: str | Path | None = None) -> Any:
+    """Draw a line with a band for its ranges, over what comes one after the other: dates, or numbers (Vega's ``kind``
+    T or Q). Each line has its own name.
+    """
+    if path is not None:
+        check_picture(path)
+    return _saved(_lines(lines, kind, _altair()), path)
+
+
+def _lines(lines: Sequence[ChartData], kind: str, altair: Any) -> Any:
+    rows = [
+        {"line": line.name, "at": at, "value": value, "low": _end(interval, 0), "high": _end(interval, 1)}
+        for line in lines
+        for at, value, interval in zip(line.labels, line.values, line.intervals, strict=True)
+    ]
+    base = altair.Chart(altair.Data(values=rows), width=480, height=260)
+    across = altair.X(f"at:{kind}", title=lines[0].by)
+    title = lines[0].name if len(lines) == 1 else None
+    colour = altair.value(_BAR) if len(lines) == 1 else altair.Color("line:N", title=None, sort=None)
+    band = base.mark_area(opacity=0.3).encode(x=across, y=altair.Y("low:Q", title=title), y2="high:Q", color=colour)
+    return (
+        altair.layer(band, base.mark_line(strokeWidth=1.5).encode(x=across, y="value:Q", color=colour))
+        .configure_view(stroke=None)
+        .configure_axis(grid=False, domainColor="#999", tickColor="#999")
+    )
+
+
+def _saved(chart: Any, path: str | Path | None) -> Any:
     if path is None:
         return chart
     kind = Path(path).suffix.lower()

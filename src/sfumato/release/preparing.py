@@ -1,9 +1,9 @@
 """Bounding, noise and split are chosen for a price from the policy alone: this is free, and no data are read.
 
-Every measure of a question gets an equal share of the price; its noise is calibrated to the sensitivity that the
-bounding proves, and the whole is one release whose curve composes what is actually drawn. Where groups are found in the
-data, the selection of those to show is one share more, and pays with δ too: with all of it beside Laplace noise, with
-half of it beside Gaussian noise.
+Every measurement of a question gets a share of the price, for the least error of what is asked (``splitting``); its
+noise is calibrated to the sensitivity that the bounding proves, and the whole is one release whose curve composes what
+is actually drawn. Where groups are found in the data, the selection of those to show is one share more, and pays with δ
+too: with all of it beside Laplace noise, with half of it beside Gaussian noise.
 
 Theorem (found groups). The keys K are selected by a key threshold, and then noise is added to the totals of K with all
 declared values of the other keys. For each fixed K those totals move by no more than the bounding proves, whether the
@@ -35,6 +35,7 @@ from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts import Family, NoisyTotals, OtherPart, Part, Strength
 from sfumato.release.prices import Price
 from sfumato.release.scales import NoisyScale
+from sfumato.release.shares import Split, Weighed, shared_out
 
 _PRECISION = Fraction(1, 2**16)
 """Noise within this part of the least is found in a third of the steps."""
@@ -52,6 +53,7 @@ class Prepared:
     """The measurements of each part, in units of its totals,"""
     chosen: tuple[Measurement, ...]
     """and the choice of groups, if any."""
+    split: Split
     price: Price
     reason: str
 
@@ -105,11 +107,12 @@ def prepare(
     price: Price,
     *,
     others: tuple[OtherPart, ...] = (),
+    asked: Weighed | None = None,
     account: Budget | None = None,
     family: Family | None = None,
 ) -> Prepared:
     """Choose the sound strategy with the least noise on totals; among equals the cheapest to compute. What ``others``
-    measure beside the totals has a strategy of its own.
+    measure beside the totals has a strategy of its own. The price is split for what is ``asked``, evenly without it.
 
     Gaussian noise would close the account's pure currency, so while that is open it must halve the error to be
     chosen unasked.
@@ -119,11 +122,11 @@ def prepare(
     if family is not None and not family.pure and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
     wanted = [family] if family is not None else _families(price, account)
-    best = [_best(options, others, price, each) for each in wanted if _suited(options, each)]
+    if not options[0].noised and not any(each.noisy for each in others):  # an ε alone pays for choices
+        wanted = [*FAMILIES[:1]]
+    best = [_best(options, others, asked, price, each) for each in wanted if _suited(options, each)]
     if not best:
         raise _unsuited(options[0].strategy)
-    if not any(each.noises for each in best):  # the family of noise decides nothing, and an ε alone pays for choices
-        best = [_best(options, others, price, FAMILIES[0])]
     least_noise = min(best, key=_noise)
     chosen = least_noise if family is not None or least_noise.pure else _kept_pure(best, least_noise, account)
     if not chosen.pure or chosen.selection is not None or not price.delta:  # groups that are found use the δ
@@ -169,17 +172,22 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
     return replace(laplace, reason=f"{laplace.reason}; {why}")
 
 
-def _best(options: Sequence[Bounded], others: tuple[OtherPart, ...], price: Price, family: Family) -> Prepared:
+def _best(
+    options: Sequence[Bounded], others: tuple[OtherPart, ...], asked: Weighed | None, price: Price, family: Family
+) -> Prepared:
     """Choose the strategy with the least sensitivity: noise grows with Δ₁ (Laplace) or Δ₂ (Gaussian), all else being
     equal.
     """
     suited = _suited(options, family)
     chosen = min(suited, key=lambda each: round(_reach(each, family), 9))  # the first, and cheapest, among equals
-    worse = [each.strategy.value for each in suited if each is not chosen]
-    reason = f"{chosen.strategy.value}, " + (
+    worse = [each.strategy.value for each in suited if each is not chosen] if chosen.noised else []
+    way = chosen if chosen.noised or not others else others[0].bounded  # nothing is added up: whole rows are chosen by
+    reason = f"{way.strategy.value}, " + (
         f"for the least noise: {' and '.join(worse)} would need as much or more" if worse else "the only way"
     )
-    return _calibrated(NoisyTotals(chosen), others, price, family, reason)
+    totals = NoisyTotals(chosen)
+    split = shared_out((totals, *others), asked, family)
+    return _calibrated(Prepared(totals, others, (), (), split, price, reason), family)
 
 
 def _reach(bounded: Bounded, family: Family) -> float:
@@ -192,34 +200,25 @@ def _noise(prepared: Prepared) -> float:
     return sum(math.log(float(max(each, Fraction(1, 10**9)))) for each in prepared.half_widths())
 
 
-def _calibrated(
-    totals: NoisyTotals, others: tuple[OtherPart, ...], price: Price, family: Family, reason: str
-) -> Prepared:
+def _calibrated(planned: Prepared, family: Family) -> Prepared:
     """Give each measurement its share of the price: by a closed form where there is one, or everything made weaker
     until the price is kept.
     """
-    parts = (totals, *others)
-    shares = _shares(parts)
-    epsilon = None if price.epsilon is None else price.epsilon / sum(each.shares for each in parts)
+    price, totals, shares = planned.price, planned.totals, planned.split.shares
+    epsilon = None if price.epsilon is None or not totals.bounded.finds else price.epsilon * shares[0][-1]
     chosen = _selection(totals.bounded, epsilon, price.delta if family.pure else price.delta / 2)
 
     def at(strength: Strength) -> Prepared:
-        measured = tuple(part.measurements(strength, own) for part, own in zip(parts, shares, strict=True))
-        return Prepared(totals, others, measured, chosen, price, reason)
+        measured = tuple(part.measurements(strength, own) for part, own in zip(planned.parts, shares, strict=True))
+        return replace(planned, measured=measured, chosen=chosen)
 
-    if _closed_form(price, family, others):
+    if _closed_form(price, family, planned.others):
         return at(Strength(family, price))
 
     def weakened(factor: Fraction) -> Prepared:
         return at(Strength(family, factor=factor))
 
     return weakened(least(lambda factor: price.kept_by(weakened(factor).curve), str(price), _PRECISION))
-
-
-def _shares(parts: Sequence[Part]) -> tuple[tuple[Fraction, ...], ...]:
-    """Give every measurement an equal share of the price."""
-    count = sum(each.shares for each in parts)
-    return tuple((Fraction(1, count),) * each.shares for each in parts)
 
 
 def _closed_form(price: Price, family: Family, others: Sequence[Part]) -> bool:

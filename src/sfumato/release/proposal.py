@@ -15,10 +15,13 @@ from typing import Any, Protocol, TypeVar
 from sfumato.engine.seam import Engine
 from sfumato.errors import InvalidParameter, Unsupported, at_most
 from sfumato.ledger import Account
+from sfumato.plan import account_periods
 from sfumato.policy import Policy
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text
 from sfumato.release import releasing
+from sfumato.release.measurement import Batch
 from sfumato.release.prices import Price, warn_if_weak
+from sfumato.release.promises import paying, promise
 from sfumato.release.purchases import Purchase
 from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Asked, Kind, Progress, Released
@@ -122,6 +125,7 @@ def released(
     call: Call,
 ) -> S:
     """Give what is shown of a release: of one that was bought before if it is good enough, or else of one made now."""
+    _require_paid(kind.batch, here)
     asked = Asked(question, plan, here.engine.identity(), here.analyst, call.request_id)
     found = None if call.fresh else releasing.stored(kind, asked, here.account)
     if found is None:
@@ -190,6 +194,8 @@ def receipt(
         remaining=left or "nothing",
         epsilons=tuple(text(epsilon) for epsilon in here.account.epsilons),
         share=here.analyst or "",
+        periods=paying(policy, here.account.periods),
+        promise=promise(policy),
     )
 
 
@@ -200,3 +206,18 @@ def _remaining(here: Surroundings) -> dict[str, Fraction]:
         return left
     own = here.account.analyst(here.analyst).budget.remaining
     return {name: min(amount, own[name]) for name, amount in left.items() if name in own}
+
+
+def _require_paid(batch: Batch, here: Surroundings) -> None:
+    """Refuse to read other periods than those whose accounts pay, where every period has one of its own."""
+    policy, account = here.policy, here.account
+    if policy.per is None:
+        return
+    periods = account_periods.runs(account.periods, policy.per)
+    plans = (each.reading.bounded.plan.source for each in batch.measurements)
+    if not all(account_periods.keeps_to(each, policy, periods) for each in plans):
+        raise Unsupported(
+            "unpaid-periods",
+            f"a release reads only the {policy.per}s whose accounts it spends, and this kind does not keep to them",
+            fix="ask with SQL or table(…), or keep one account for all in a policy without per",
+        )

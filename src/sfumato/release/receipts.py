@@ -42,6 +42,10 @@ class Receipt:
     """Every ε that the account has had, oldest first."""
     share: str = ""
     """The analyst whose share of the account is meant by what remains; empty where it is the whole account."""
+    periods: str = ""
+    """Where every period has an account of its own, which ones this spends; the account is that of each."""
+    promise: str = ""
+    """What such accounts promise and what they do not, in words."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -62,8 +66,13 @@ class Receipt:
         return codec.loads_as(cls, source)
 
     @property
+    def _lasting(self) -> str:
+        return self.periods or "for life"
+
+    @property
     def _left(self) -> str:
-        return f"left of the share of {self.share}" if self.share else "left"
+        left = f"left of the share of {self.share}" if self.share else "left"
+        return f"{left} where the least is" if self.periods else left
 
     @property
     def _amended(self) -> str:
@@ -74,15 +83,16 @@ class Receipt:
         )
 
     def short(self) -> str:
-        """Give the three lines that everybody should read."""
-        return "\n".join(str(self).splitlines()[:3])
+        """Give the lines that everybody should read: three, and what is promised of periods."""
+        return "\n".join(str(self).splitlines()[: 4 if self.promise else 3])
 
     def __str__(self) -> str:
         when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")
         lines = [
             ("protects", f"{self.unit} ({self.neighbours})"),
             ("this answer", f"{self.guarantee}{', bought before: free' if self.free else ''}"),
-            ("the account", f"{self.account} for life; {self._left}: {self.remaining}{self._amended}"),
+            ("the account", f"{self.account} {self._lasting}; {self._left}: {self.remaining}{self._amended}"),
+            *([("promised", self.promise)] if self.promise else []),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
             ("ranges", f"each holds with {percent(self.confidence)} confidence, for the noise alone"),
             ("limits", f"{self.limits} ({self.strategy})"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
@@ -12,6 +13,8 @@ from sfumato.release.prices import Price
 
 Within = Mapping[str, Number] | Number
 """Half-widths by column, or one for every column of numbers."""
+Weights = Mapping[str, Number]
+"""By column, how much its error counts when the price is split; 1 where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -24,16 +27,29 @@ class Request:
     within: Within | None = None
     confidence: Number = "0.95"
     mechanism: Family | None = None
+    weights: Weights | None = None
+    range: str | None = None
+    """"value" buys, beside every quantile, two numbers between which it lies with this confidence,"""
+    joint: bool = False
+    """for all of them at once."""
 
     def __post_init__(self) -> None:
         exact(self.confidence, "confidence", CONFIDENCE)
+        if self.range not in (None, "value"):
+            raise InvalidParameter("range", self.range, 'left out, or "value" for ranges of the values of quantiles')
         if self.within is not None and (self.epsilon is not None or self.rho is not None):
             raise InvalidParameter("within", self.within, "given instead of epsilon or rho")
+        if self.weights is not None and not isinstance(self.weights, Mapping):
+            raise InvalidParameter("weights", self.weights, 'numbers by column, such as {"visits": 2}')
 
     @property
     def named(self) -> bool:
         """Tell whether the request names a price or an accuracy at all."""
         return not (self.epsilon is None and self.rho is None and self.within is None)
+
+    def around(self, together: int) -> Fraction | None:
+        """Give the confidence with which each of so many ranges around quantiles is bought; None where none are."""
+        return None if self.range is None else 1 - (1 - exact(self.confidence, "confidence")) / together
 
     @property
     def price(self) -> Price:

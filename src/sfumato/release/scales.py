@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number, exact
+from sfumato.privacy.numbers import Number, exact, shown
 from sfumato.release.group_keys import KeyColumn
 
 
@@ -40,6 +41,12 @@ class Scale(Protocol):
         """Give the half-width for so many sums, of so many numbers each."""
         ...
 
+    def rank(self, confidence: Number) -> float | None:
+        """Bound how many rows lie between a chosen number and what it stands for; None where nothing is chosen by
+        ranks.
+        """
+        ...
+
     def words(self) -> str:
         """Say in words what was drawn."""
         ...
@@ -63,6 +70,9 @@ class NoisyScale:
 
     def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
         return float(self.mechanism.sum_error(terms, confidence, parts) * self.unit_value)
+
+    def rank(self, confidence: Number) -> float | None:  # noqa: ARG002
+        return None
 
     def words(self) -> str:
         return self.mechanism.words(self.unit_value)
@@ -91,6 +101,9 @@ class NamedScale:
     def sum_width(self, terms: int, confidence: Number, parts: int) -> float:  # noqa: ARG002
         return 0.0
 
+    def rank(self, confidence: Number) -> float | None:  # noqa: ARG002
+        return None
+
     def words(self) -> str:
         return self.mechanism.words()
 
@@ -98,21 +111,81 @@ class NamedScale:
 @codec.value("chosen-scale")
 @dataclass(frozen=True)
 class ChosenScale:
-    """These numbers were chosen among all that there are: how far each is from the exact one is not known."""
+    """These numbers were chosen by their ranks, and perhaps two more around each: how far each is from the exact one is
+    not known otherwise.
+    """
 
     unit_value: Fraction
     mechanism: Quantiles
-    columns: int = 1
+    probability: Fraction
+    ends: Quantiles | None = None
+    """What chose the number below, where there are numbers around it: the one above is chosen as it is, mirrored."""
     labels: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
+        object.__setattr__(self, "probability", exact(self.probability, "probability"))
 
-    def width(self, confidence: Number, parts: int) -> float:  # noqa: ARG002
-        return float("inf")
+    @property
+    def columns(self) -> int:
+        return 1 if self.ends is None else 3
+
+    def width(self, confidence: Number, parts: int) -> float:
+        """Give 0 where the exact value lies on the right side of what was chosen, with this confidence."""
+        around = self.ends if self.probability not in (0, 1) else self.mechanism
+        enough = around is not None and abs(around.offset) >= around.rows_to_lean(confidence, parts)
+        return 0.0 if enough else float("inf")
 
     def sum_width(self, terms: int, confidence: Number, parts: int) -> float:  # noqa: ARG002
         return float("inf")
 
+    def rank(self, confidence: Number) -> float:
+        """Bound how many rows lie between the number and what it stands for."""
+        place = self.mechanism.probabilities.index(self.probability)
+        return float(abs(self.mechanism.offset) + math.ceil(self.mechanism.errors(confidence)[place]))
+
     def words(self) -> str:
-        return self.mechanism.words()
+        if self.ends is None:
+            return self.mechanism.words()
+        return f"{self.mechanism.words()}, and two numbers around each, ε {shown(float(2 * self.ends.epsilon), 6)}"
+
+
+@dataclass(frozen=True)
+class CombinedScale:
+    """Two totals that get independent noise of the same kind are put together, each times a number ≥ 0.
+
+    With p ≥ q the noise p·X ± q·Y is (p − q)·X + q·(X ± Y), and X − Y has the law of X + Y because noise is symmetric.
+    So it is within the half-widths of X and of the sum of both together, which fail half as often each. Where q = 0 or
+    p = q there is one of the two alone.
+    """
+
+    scale: Scale
+    first: Fraction
+    second: Fraction
+    columns: int = 1
+    labels: ClassVar[None] = None
+
+    @property
+    def unit_value(self) -> Fraction:
+        return self.scale.unit_value
+
+    def width(self, confidence: Number, parts: int) -> float:
+        """A sum of noises fails with at most β(1 − β)/n among n statements, as where sums are read beside single
+        noises; a single noise is as likely to be wide as any other.
+        """
+        if not min(self.first, self.second):
+            return float(max(self.first, self.second)) * self.scale.width(confidence, parts)
+        miss = 1 - exact(confidence, "confidence")
+        return self.sum_width(1, 1 - miss * (1 - miss), parts)
+
+    def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
+        least, most = (float(each) for each in sorted((self.first, self.second)))
+        statements = parts * (1 if least in (0.0, most) else 2)
+        alone = 0.0 if least == most else (most - least) * self.scale.sum_width(terms, confidence, statements)
+        return alone + (least * self.scale.sum_width(2 * terms, confidence, statements) if least else 0.0)
+
+    def rank(self, confidence: Number) -> float | None:  # noqa: ARG002
+        return None
+
+    def words(self) -> str:
+        return self.scale.words()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
+from sfumato.errors import Unsupported
 from sfumato.mechanisms import FrequentValues
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.measures import Steps
@@ -28,12 +30,21 @@ from sfumato.release.scales import NamedScale, NoisyScale, Scale
 class DifferentCounts:
     """The number of different values of a column in every group gets noise, for one share."""
 
+    noisy: ClassVar[bool] = True
+
     bounded: Bounded
     asked: tuple[DistinctValues, ...]
 
     @property
+    def cells(self) -> int:
+        return 1
+
+    @property
     def shares(self) -> int:
         return 1
+
+    def share_of(self, place: int) -> int:  # noqa: ARG002
+        return 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> DifferentValues:
         return DifferentValues(self.bounded, self.asked[0].value, groups)
@@ -60,6 +71,9 @@ class DifferentCounts:
     def supposed(self, size: int) -> tuple[int, ...]:
         return (size,)
 
+    def with_ranges(self, confidence: Fraction | None) -> DifferentCounts:  # noqa: ARG002
+        return self
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,), moved = measurements, self.bounded.measures[0].sensitivity
         width, of = measurement.mechanism.error(confidence), words(self.asked[0].value)
@@ -72,20 +86,37 @@ class DifferentCounts:
 class ChosenValues:
     """The most frequent of some public values are chosen in every group, for one share."""
 
+    noisy: ClassVar[bool] = False
+
     bounded: Bounded
     asked: tuple[FrequentValue, ...]
     values: tuple[Value, ...]
 
+    def __post_init__(self) -> None:
+        k, count = self.asked[0].k, len(self.values)
+        if k > count:
+            rule = f"the most frequent of {words(self.asked[0].value)} are chosen among what it may be: {count} values"
+            fix = f"ask for at most {count}" if count else "ask for a column with declared values"
+            raise Unsupported("too-few-values", rule, fix=fix)
+
+    @property
+    def cells(self) -> int:
+        return len(self.values)
+
     @property
     def shares(self) -> int:
         return 1
+
+    def share_of(self, place: int) -> int:  # noqa: ARG002
+        return 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> ValueTable:
         return ValueTable(self.bounded, self.asked[0].value, groups, self.values)
 
     def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         (share,), view = shares, Frequencies(self.reading(()))
-        choice = FrequentValues(strength.epsilon(share), view.in_all, self.asked[0].k, view.neighbours)
+        k = self.asked[0].k  # choices, each for an equal part of the share
+        choice = FrequentValues(k * strength.epsilon(share / k), view.in_all, k, view.neighbours)
         return (Measurement(view, choice),)
 
     def draw(self, measurements: Sequence[Measurement], exact: Integers) -> Integers:
@@ -108,8 +139,12 @@ class ChosenValues:
     def supposed(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
         return (0,) * len(self.asked)
 
+    def with_ranges(self, confidence: Fraction | None) -> ChosenValues:  # noqa: ARG002
+        return self
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,) = measurements
         fewer = shown(measurement.mechanism.error(len(self.values), confidence))
+        best = "the most frequent" if self.asked[0].k == 1 else "the best of what was left"
         what = f"{words(self.asked[0].value)}: {measurement.mechanism.words()}, of {len(self.values):,}"
-        return what, f"at most {fewer} rows fewer than the best have it, with {percent(confidence)} confidence"
+        return what, f"at most {fewer} rows fewer have it than {best}, with {percent(confidence)} confidence"

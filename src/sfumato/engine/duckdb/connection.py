@@ -133,6 +133,13 @@ class Sources:
         with self._cursor() as cursor:
             return self._guarded(statement, lambda: _one(cursor, statement).sql(statement).to_arrow_table())
 
+    def stream(self, statement: str, rows: int, taken: Callable[[Iterator[pyarrow.RecordBatch]], T]) -> T:
+        """Give what is made of the rows while they arrive, about so many at a time: never all of them are held."""
+        with self._cursor() as cursor:
+            return self._guarded(
+                statement, lambda: taken(iter(_one(cursor, statement).sql(statement).to_arrow_reader(rows)))
+            )
+
     def bind(self, statement: str) -> None:
         """Check that the engine accepts the statement, without reading a row."""
         with self._cursor() as cursor:

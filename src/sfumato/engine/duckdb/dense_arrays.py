@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.engine.duckdb.found_keys import in_one_piece, places_among
-from sfumato.plan.dense_readings import Marginals, ValueCounts, Values
+from sfumato.plan.dense_readings import MOST_CELLS, Marginals, Places, ValueCounts, Values
 from sfumato.plan.readings import Integers
 
 if TYPE_CHECKING:
     import pyarrow
+
+BATCH = 1 << 21
+"""How many rows arrive at a time."""
+_MOST_COUNTED = 1 << 20
+_MOST_WAITING = 1 << 25
 
 
 def marginals(table: pyarrow.Table, reading: Marginals) -> tuple[Integers, ...]:
@@ -26,14 +33,105 @@ def marginals(table: pyarrow.Table, reading: Marginals) -> tuple[Integers, ...]:
     return reading.counted(codes, totals)
 
 
-def values(table: pyarrow.Table, reading: ValueCounts) -> Values:
-    """Put the values of every known group in order, from rows (key…, value, count)."""
-    plan = reading.bounded.plan
-    keys, (steps, counts) = _parted(table, len(plan.keys))
-    group = places_among(keys, [each.domain.type for each in plan.keys], reading.groups, table.num_rows)
-    known = np.flatnonzero((group >= 0) & (counts > 0))
-    order = known[np.lexsort((steps[known], group[known]))]
-    return Values(group[order], steps[order], counts[order])
+def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
+    """Count the values of every known group, from rows (key…, value) as they arrive.
+
+    A group and a value are one whole number: of the groups' places and the value's steps from the least on. Rows become
+    such numbers, which are counted batch by batch; what is held is as long as there are different ones.
+    """
+    low, high = _span(reading)
+    width = high - low + 1
+    counts = _Counts(len(reading.groups) * width)
+    for batch in batches:
+        steps = batch.column(batch.num_columns - 1).to_numpy() - low
+        group = _groups(batch, reading)
+        if group is not None:
+            if group.min(initial=0) < 0:
+                group, steps = group[group >= 0], steps[group >= 0]
+            steps += group * width
+        counts.add(steps)
+    numbers, many = counts.sorted()
+    group, steps = np.divmod(numbers, width)
+    return Values(group, steps + low, many, len(reading.groups))
+
+
+def _span(reading: ValueCounts) -> tuple[int, int]:
+    """Give the least and the greatest number of steps that the plan lets a value have."""
+    (contribution,) = reading.bounded.measures[0].contributions
+    return contribution.low, contribution.high
+
+
+def _groups(batch: pyarrow.RecordBatch, reading: ValueCounts) -> Places | None:
+    """Find the place of each row's group, or -1; None where all rows are of the one group there is."""
+    keys = reading.bounded.plan.keys
+    if not keys:
+        return None
+    columns = [_encoded(batch.column(index)) for index in range(len(keys))]
+    sizes = [len(texts) for _, texts in columns]
+    kinds = [each.domain.type for each in keys]
+    codes = np.ravel_multi_index([code for code, _ in columns], sizes) if len(keys) > 1 else columns[0][0]
+    few = math.prod(sizes) <= MOST_CELLS
+    present = np.arange(math.prod(sizes)) if few else np.unique(codes)
+    cells = [each.take(place) for (_, each), place in zip(columns, np.unravel_index(present, sizes), strict=True)]
+    places = places_among(cells, kinds, reading.groups, present.size)
+    return places[codes] if few else places[np.searchsorted(present, codes)]
+
+
+def _encoded(column: Any) -> tuple[Places, Any]:
+    """Give for each row the place of its value among the different ones, and those; what is missing is one of them."""
+    import pyarrow
+
+    coded = column if pyarrow.types.is_dictionary(column.type) else column.dictionary_encode()
+    missing = pyarrow.nulls(1, coded.dictionary.type)
+    texts = pyarrow.concat_arrays([coded.dictionary, missing])
+    return coded.indices.fill_null(len(coded.dictionary)).to_numpy(), texts
+
+
+class _Counts:
+    """These are whole numbers below a limit, each with how often it was added."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._cells = np.zeros(limit, np.int64) if limit <= _MOST_COUNTED else None
+        self._kind = np.int32 if limit < 1 << 31 else np.int64
+        self._waiting: list[NDArray[Any]] = []
+        self._merged: tuple[Integers, Integers] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    def add(self, numbers: Integers) -> None:
+        if self._cells is not None:
+            self._cells += np.bincount(numbers, minlength=self._limit)
+            return
+        self._waiting.append(numbers.astype(self._kind))
+        if sum(each.size for each in self._waiting) > _MOST_WAITING + 4 * self._merged[0].size:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Count what waits: often enough that little is held, seldom enough that each number is merged a few times."""
+        numbers = np.concatenate([np.zeros(0, self._kind), *self._waiting])
+        numbers.sort()
+        self._waiting, counted = [], _run_lengths(numbers)
+        self._merged = _added(self._merged, counted) if self._merged[0].size else counted
+
+    def sorted(self) -> tuple[Integers, Integers]:
+        """Give the different numbers, rising, and how often each was added."""
+        if self._cells is not None:
+            numbers = np.flatnonzero(self._cells)
+            return numbers, self._cells[numbers]
+        self._merge()
+        return self._merged
+
+
+def _run_lengths(numbers: NDArray[Any]) -> tuple[Integers, Integers]:
+    first = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]])[: numbers.size])
+    return numbers[first].astype(np.int64), np.diff(np.append(first, numbers.size))
+
+
+def _added(one: tuple[Integers, Integers], other: tuple[Integers, Integers]) -> tuple[Integers, Integers]:
+    """Add up the counts of numbers that are in one of two lists, or in both."""
+    numbers, counts = (np.concatenate(pair) for pair in zip(one, other, strict=True))
+    order = np.argsort(numbers, kind="stable")
+    distinct, first = np.unique(numbers[order], return_index=True)
+    return distinct, np.add.reduceat(counts[order], first)
 
 
 def _parted(table: pyarrow.Table, keys: int) -> tuple[list[Any], Sequence[Integers]]:

@@ -8,12 +8,16 @@ from what other units own: two databases that differ in one unit differ in that 
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sfumato.engine.duckdb.relations import Relation
 from sfumato.engine.duckdb.scan import FLOATING, WHOLE, Cell, Owner, cleaned, links, owned, sound
+from sfumato.engine.spellings.duckdb_literals import literal
 from sfumato.errors import InvalidPolicy
+from sfumato.plan import calendar
 from sfumato.policy import Domain, Policy, Table, Type, Via
 
 Read = Callable[[Cell], str]
@@ -72,10 +76,29 @@ class Owners:
         if column is None:
             return None
         moment = cleaned(self._cell(table, column, "period"), Domain(table.columns[column].type))
-        return f"CAST(date_trunc('{self.policy.unit.period}', {moment}) AS DATE)"
+        start = f"CAST(date_trunc('{self.policy.unit.period}', {moment}) AS DATE)"
+        bounds = table.columns[column].bounds
+        return start if self.policy.per is None or bounds is None else _paid_for(start, self.policy.per, bounds)
 
     def _cell(self, table: Table, column: str, part: str) -> Cell:
         return self.relations[table.name].cell(column, f"tables.{table.name}.{part}")
+
+
+def _paid_for(start: str, per: str, bounds: Any) -> str:
+    """Leave a row without a period where its account would be none within the declared bounds.
+
+    Clamped to a bound it would be read with the rows of another account, which would then pay for a unit that is not
+    its own. A row of the same account as the bound stays.
+    """
+    first, last = calendar.truncated(per, bounds[0]), calendar.truncated(per, bounds[1])
+    end = calendar.shifted(last, 1, per)
+    above = f"{start} >= {literal(_day(first))}"
+    within = above if end is None else f"{above} AND {start} < {literal(_day(end))}"
+    return f"CASE WHEN {within} THEN {start} END"
+
+
+def _day(moment: dt.date) -> dt.date:
+    return dt.date(moment.year, moment.month, moment.day)
 
 
 def _owner(cell: Cell, read: Read, period: str | None, found: str | None = None) -> Owner:

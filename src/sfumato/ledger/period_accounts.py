@@ -1,0 +1,167 @@
+"""A policy may keep one account for each period: a release spends the account of every period that it reads.
+
+*Claim, add-remove.* A unit lies in one period p. A release that does not read p is the same with and without the unit,
+so it costs the unit nothing, whatever was answered before; one that reads p is charged whole to the account of p. The
+account of p is therefore a filter for that unit (theory: an account is a filter; Rogers et al. 2016, Feldman & Zrnic
+2021), though whether a release is admitted also depends on other accounts: their totals are part of the transcript. So
+for each unit all answers together keep the budget of its period. ∎
+
+*Claim, replace.* A unit that is exchanged for another may move from period p to q. Count the releases that read p to a
+first mechanism and those that read q and not p to a second. Each is interactive and keeps the budget of its account as
+before, and the two run concurrently; what both together promise is the sum of both budgets, as if one had run after the
+other (Lyu 2022, Theorem 1.1; Vadhan & Zhang 2023). A policy under replace therefore opens each account with half of
+what it promises (``policy.Policy.account_budget``). ∎
+
+A person with rows in k units of this kind has k times the loss (group privacy): the promise is about a unit, and it is
+printed so.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.ledger import entries
+from sfumato.ledger.accounts import Account, Analyst
+from sfumato.ledger.amending import Change, amend
+from sfumato.ledger.entries import Entry, Line
+from sfumato.ledger.guarded import GuardedStore, Periods, period_account
+from sfumato.ledger.holds import Tab
+from sfumato.ledger.spending import NOTHING, read_spending
+from sfumato.ledger.transaction import Terms, Transaction
+from sfumato.privacy import Budget, Cost, Curve
+from sfumato.privacy.numbers import Number
+
+
+class PeriodAccounts(Account):
+    """These are the accounts of all periods of one population, each opened with the same budget when it is first
+    needed.
+
+    What is asked, stored, joined and shared is kept under the population's own name. What is spent and left is told of
+    the ``periods`` that are read, as if all were as full as the fullest in each currency.
+    """
+
+    def __init__(self, guarded: GuardedStore, name: str, terms: Terms, periods: Periods = ()) -> None:
+        super().__init__(guarded, name, terms)
+        self.periods = tuple(dict.fromkeys(periods))
+
+    def over(self, periods: Periods) -> PeriodAccounts:
+        """Give the same accounts, of which those of these periods pay."""
+        if not periods:
+            raise InvalidParameter("periods", periods, "at least one period: whatever is read is read from some period")
+        for each in periods:
+            period_account(self.name, each)
+        return PeriodAccounts(self._guarded, self.name, self._opening, tuple(periods))
+
+    @property
+    def opened(self) -> Periods:
+        """List the periods whose accounts were opened, in order."""
+        with self._guarded.reading() as transaction:
+            return self._opened(transaction)
+
+    @property
+    def budget(self) -> Budget:
+        """Give the budget of a period at the most that any of the periods has spent and holds; without periods, that of
+        a period of which nothing was asked yet.
+        """
+        with self._guarded.reading() as transaction:
+            return self._fullest(transaction, "")
+
+    @property
+    def spent(self) -> dict[str, Fraction | None]:
+        """Give the most that any of the periods has spent."""
+        return self.budget.spent
+
+    def budgets(self, analyst: str | None = None) -> tuple[Budget, ...]:
+        with self._guarded.reading() as transaction:
+            found = self._guarded.budgets(transaction, self.name, analyst or "", self.periods) if self.periods else []
+            return tuple(budget for budget, _ in found) or (self._fullest(transaction, analyst or ""),)
+
+    def analyst(self, name: str, share: Number | None = None) -> Analyst:
+        """Give an analyst here; with ``share``, limit them to this part of every allowance of every period from now
+        on.
+        """
+        known = super().analyst(name, share)
+        with self._guarded.reading() as transaction:
+            budget = self._fullest(transaction, name)
+        return Analyst(name, known.share, budget, budget.spent if known.share else known.spent)
+
+    def amend(
+        self,
+        *,
+        reason: str,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        reserve: Number | None = None,
+    ) -> Line:
+        """Change what may be spent in every period, those to come included, all at once; the period stays for life."""
+        change = Change(entries.reason(reason), epsilon, delta, reserve)
+        with self._guarded.writing() as transaction:
+            opened = [period_account(self.name, each) for each in self._opened(transaction)]
+            totals = {each: read_spending(transaction.last(each).totals).total for each in opened}
+            for each, spent in totals.items():
+                amend(self._guarded, transaction, each, change, spent)
+            return Line.of(amend(self._guarded, transaction, self.name, change, NOTHING))
+
+    def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:  # noqa: ARG002
+        """Refuse: a correction is made in the accounts of the periods that it is about."""
+        place = f"account {self.name!r}"
+        fix = f"correct each of them by its name: ledger.account({f'{self.name} <period>'!r}).correct(…)"
+        raise Unsupported("period-correction", "a correction is made in one period's account", place=place, fix=fix)
+
+    def open_tab(
+        self,
+        hold: Entry | Cost,  # noqa: ARG002
+        *,
+        whole: bool = False,  # noqa: ARG002
+        analyst: str | None = None,  # noqa: ARG002
+        question: str = "",  # noqa: ARG002
+    ) -> Tab:
+        """Refuse: a tab holds an amount in one account."""
+        raise Unsupported(
+            "period-tab",
+            f"a series of releases holds its price in one account, and here every {self.per} has its own",
+            place=f"account {self.name!r}",
+            fix=f"ask single questions, or keep one account for all: leave per = {self.per!r} out of a new policy",
+        )
+
+    def _paying(self) -> Periods:
+        if not self.periods:
+            raise Unsupported(
+                "no-periods",
+                f"a release is charged to the accounts of the {self.per}s that it reads, and this kind of release does "
+                "not say which",
+                place=f"account {self.name!r}",
+                fix="ask with SQL or table(…), or keep one account for all in a policy without per",
+            )
+        return self.periods
+
+    def _opened(self, transaction: Transaction) -> Periods:
+        start = f"{self.name} "
+        named = [row.account for row in transaction.page({"kind": "account-open"}) if row.account.startswith(start)]
+        mine = (each for each in named if self._guarded.terms(transaction, each).period_of == self.name)
+        return tuple(sorted(each.removeprefix(start) for each in mine))
+
+    def _fullest(self, transaction: Transaction, analyst: str) -> Budget:
+        """Give the allowances of a period, or of the analyst's share of one, at the most that is spent anywhere."""
+        budgets = self._guarded.budgets(transaction, self.name, analyst, self.periods) if self.periods else []
+        per_period = len(budgets) // max(1, len(self.periods))
+        mine = [budget for budget, _ in budgets[per_period - 1 :: per_period]] if budgets else []
+        if mine:
+            return mine[0].at(_most([budget.totals for budget in mine]))
+        fresh, known = self._guarded.terms(transaction, self.name).budget, None
+        if analyst:
+            known = transaction.newest(account=self.name, analyst=analyst)
+        return fresh.share(known.share) if known is not None and known.share else fresh
+
+
+def _most(totals: list[Cost]) -> Cost:
+    """Take the largest amount in each currency: what is unbounded is larger than all else."""
+    pure = [each.pure for each in totals]
+    renyi = [each.renyi for each in totals if each.renyi is not None]
+    bounded = [each for each in pure if each is not None]
+    return Cost(
+        max(bounded) if len(bounded) == len(pure) else None,
+        max(renyi) if renyi else None,
+        max(each.failure for each in totals),
+    )

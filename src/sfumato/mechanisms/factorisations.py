@@ -1,0 +1,188 @@
+"""Running totals are released through a factorisation of the matrix L that adds up all days so far.
+
+Let t hold the totals of n days. Noise is added to B·t, where B is a matrix of whole numbers, and what is shown is
+A·(B·t + noise) with A = L·B⁺, the unbiased estimate of least squares: A·B = L, so the noise of day i is a_i·noise, with
+row i of A. Rows of a matrix that is sparse, or small, make little noise; columns of B say how far one row of the data
+moves what is measured. This is the matrix mechanism (Li, Miklau, Hay, McGregor & Rastogi 2015).
+
+- *optimised*: Gaussian noise of σ = max_j ‖B_j‖ has the variance ‖a_i‖²·max_j ‖B_j‖² on day i, which depends on
+  X = BᵀB alone. The least worst day is a saddle point over X with ones on its diagonal and weights w of the days
+  (Denisov, McMahan, Rush, Smith & Thakurta 2022, Thm 3.2, for the mean): for given w and multipliers v,
+  X = V^{−½}(V^{½}·LᵀWL·V^{½})^{½}V^{−½}, V = diag(v); its diagonal is 1 where v is the diagonal of that root, and in
+  the end the days with weight have equal errors. Both are iterated together.
+- *square root*: the Toeplitz matrix of coefficients C(2k, k)/4^k, whose square is L (Fichtenberger, Henzinger &
+  Upadhyay 2023), with columns scaled to one length, which costs nothing and makes the later days' noise smaller.
+- *tree*: sums of blocks of 1, k, k², … days, each as often as the next (Dwork, Naor, Pitassi & Rothblum 2010; Chan, Shi
+  & Song 2011). Least squares is Honaker's (2015) estimate from below and from above together, and by Gauss and Markov
+  no other unbiased estimate from the same noisy blocks has less variance (so neither has that of Andersson, Pagh,
+  Steiner & Torkamani 2024, which subtracts blocks).
+- *each day*: B is the identity, and the noise of all days so far is added up.
+
+Whatever B is meant to be, it is rounded to multiples of 2^{−bits} and held as whole numbers. What one unit changes is
+derived from the rounded matrix in exact arithmetic, and A is that of the rounded matrix: rounding costs a little
+accuracy, never privacy. A is computed in floating point from public numbers, and applied to what is noisy already.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import whole
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MOST_PERIODS = 2_000
+"""Matrices of this size are factorised within a few seconds."""
+MOST_OPTIMISED = 400
+"""Longer series are within a twentieth of the optimum, and are not optimised: that would take minutes."""
+_STEPS = 30
+"""Of the optimisation: then the worst day is within 0.5 % of the least possible."""
+FORMS = ("optimised", "square root", "tree", "each day")
+
+
+@codec.value("factorisation")
+@dataclass(frozen=True)
+class Factorisation:
+    """A factorisation says through which whole-number matrix the totals of so many periods are measured."""
+
+    form: str
+    periods: int
+    bits: int
+    """The matrix is held in steps of 2^−bits."""
+    branching: int = 0
+    """Of a tree: how many blocks are one of the next larger."""
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise InvalidParameter("form", self.form, "one of " + ", ".join(FORMS))
+        if whole(self.periods, "periods", at_least=1) > MOST_PERIODS:
+            raise InvalidParameter("periods", self.periods, f"at most {MOST_PERIODS:,}")
+        if not 0 <= whole(self.bits, "bits") <= 12:
+            raise InvalidParameter("bits", self.bits, "between 0 and 12")
+        if (self.form == "tree") is not (whole(self.branching, "branching") > 1):
+            raise InvalidParameter("branching", self.branching, "at least 2 for a tree, and left out for other forms")
+
+    @cached_property
+    def weights(self) -> Integers:
+        """Give B in whole steps: one row for each number that is measured, one column for each period."""
+        found = np.round(_intended(self.form, self.periods, self.branching) * 2**self.bits).astype(np.int64)
+        found.setflags(write=False)
+        return found
+
+    @property
+    def decoder(self) -> Floats:
+        """Give A = L·B⁺, which turns what was measured, in steps, into running totals."""
+        return _decoder(self)
+
+    @cached_property
+    def lengths(self) -> Floats:
+        """Give the Euclidean length of each row of A: the noise of the running total of a period, where each noise is
+        1.
+        """
+        return np.sqrt((self.decoder**2).sum(axis=1))
+
+    def words(self) -> str:
+        """Say the factorisation in words."""
+        return {
+            "optimised": f"the optimal factorisation for {self.periods:,} periods",
+            "square root": "the square-root factorisation",
+            "tree": f"a tree of blocks, {self.branching} to one of the next size, by least squares",
+            "each day": "each period by itself",
+        }[self.form]
+
+
+@lru_cache(maxsize=16)
+def _decoder(made: Factorisation) -> Floats:
+    """Compute A once for all equal factorisations, also those that are read back."""
+    if made.form == "each day":
+        return _ones(made.periods) / 2**made.bits
+    weights = made.weights.astype(np.float64)
+    return np.linalg.solve(weights.T @ weights, _ones(made.periods).T).T @ weights.T
+
+
+@lru_cache(maxsize=16)
+def candidates(periods: int, order: int, bits: int) -> tuple[Factorisation, ...]:
+    """List the factorisations worth comparing, for noise that grows with the L1 norm (order 1) or the L2 norm (2)."""
+    each = Factorisation("each day", periods, bits)
+    if periods == 1:
+        return (each,)
+    if order == 2:
+        form = "optimised" if periods <= MOST_OPTIMISED else "square root"
+        return Factorisation(form, periods, bits), each
+    return *(Factorisation("tree", periods, bits, branching) for branching in _branchings(periods)), each
+
+
+def _branchings(periods: int) -> list[int]:
+    """List the least branching for each number of levels, since with more of it the same levels would be larger; for
+    long series that of four levels alone, which is best or within 3 % of it.
+    """
+    levels = range(2, max(3, periods.bit_length() + 1)) if periods <= MOST_OPTIMISED else range(4, 5)
+    found = {next(k for k in range(2, periods + 2) if k**level >= periods) for level in levels}
+    return sorted(each for each in found if each < periods)
+
+
+@lru_cache(maxsize=32)
+def _intended(form: str, periods: int, branching: int) -> Floats:
+    """Give B before it is rounded, with columns of length 1 (of a tree: with ones)."""
+    if form == "each day":
+        return np.eye(periods)
+    if form == "tree":
+        return _tree(periods, branching)
+    rooted = _square_root(periods)
+    return rooted if form == "square root" else _triangular(_optimised(rooted.T @ rooted))
+
+
+def _ones(periods: int) -> Floats:
+    return np.tril(np.ones((periods, periods)))
+
+
+def _tree(periods: int, branching: int) -> Floats:
+    """Write a row for each block that holds more than one period and not all of them, and for each period."""
+    sizes = [1]
+    while sizes[-1] * branching < periods:
+        sizes.append(sizes[-1] * branching)
+    days = np.arange(periods)
+    blocks = [(days // size)[None, :] == np.arange(-(-periods // size))[:, None] for size in sizes]
+    return np.vstack(blocks).astype(np.float64)
+
+
+def _square_root(periods: int) -> Floats:
+    steps = np.arange(1, periods)
+    coefficients = np.concatenate([[1.0], np.cumprod((2 * steps - 1) / (2 * steps))])
+    lag = np.subtract.outer(np.arange(periods), np.arange(periods))
+    found = np.where(lag >= 0, coefficients[np.maximum(lag, 0)], 0.0)
+    return found / np.sqrt((found**2).sum(axis=0))
+
+
+def _optimised(gram: Floats) -> Floats:
+    """Find the X with ones on its diagonal whose worst day errs least, starting from a good one."""
+    sums = _ones(len(gram))
+    days = np.ones(len(gram))
+    multipliers, best, least = np.diag(gram).copy() * len(gram), gram, math.inf
+    for _ in range(_STEPS):
+        errors = np.einsum("ij,ji->i", sums, np.linalg.solve(gram, sums.T)) * np.diag(gram).max()
+        if errors.max() < least:
+            best, least = gram, float(errors.max())
+        days *= errors / errors.max()
+        scale = np.sqrt(multipliers)
+        values, vectors = np.linalg.eigh(scale[:, None] * (sums.T @ (days[:, None] * sums)) * scale)
+        root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+        multipliers = np.diag(root).copy()
+        gram = root / np.outer(scale, scale)
+        gram /= np.sqrt(np.outer(np.diag(gram), np.diag(gram)))
+    return best
+
+
+def _triangular(gram: Floats) -> Floats:
+    """Find the lower triangular B with BᵀB = X."""
+    found: Floats = np.ascontiguousarray(np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1], np.float64)
+    return found

@@ -1,0 +1,369 @@
+"""A number is chosen by its rank among the rows of each of many groups, all groups at once and exactly.
+
+A *part* of a group holds the numbers from ``low`` to ``high`` and the rows that count there, each with a weight of at
+most 1: those strictly between count whole, those equal to ``low`` or ``high`` with what is left of them for this part.
+With B(y) the weight of rows below y, U(y) that of rows up to y and n that of all, a number y is at distance
+
+    d(y) = max(B(y) − t, t − U(y), 0)   from the target   t = share·n + offset,
+
+and is chosen with probability ∝ e^{−rate·d(y)}: the exponential mechanism over all numbers from low to high (Smith
+2011). Ranks [B(y), U(y)] of following numbers touch, so some number is at distance 0 while t lies in [0, n]; an offset
+leans the target to one side, and there the last number is taken to hold every rank beyond, so it is so always.
+
+*What one row does.* Let a row of value x and weight w come into a part, and t move by share·w. B(y) and U(y) move by w
+where y > x, U alone where y = x, neither where y < x. So B − t and U − t move by (1 − share)·w or by −share·w, and d
+by at most w·max(share, 1 − share). Where a row of weight w changes its value within a part, n and t stay, B and U move
+by at most w, and d by at most w. Rows may move one after the other: bounds of d add over rows.
+
+All numbers between two neighbouring values are at one distance, so a run of numbers is chosen by a race (``races``)
+with as many places as it holds numbers, then a number within it uniformly. Runs much further from the target than the
+nearest together have a probability below 2⁻¹⁰⁰; whether the choice falls there is decided exactly too, by bits that
+almost never need to be looked at. All weights are whole numbers of a unit that follows from the shares alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.mechanisms import bits, exact_decisions, races
+
+Integers = NDArray[np.int64]
+Places = NDArray[np.intp]
+Weights = NDArray[Any]
+"""Whole numbers: of 64 bits while all of them fit, else of Python's own."""
+
+_FAR_BITS = 100
+_MOST_RUNS = 1 << 20
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True)
+class Rows:
+    """These are the different values of every group's rows, rising within a group, group after group. PRIVATE."""
+
+    values: Integers
+    before: Integers
+    """How many rows stand before each value, over all groups, and at the end how many there are."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """These are the parts of all groups at one node of the recursion: each array has one element for each group."""
+
+    first: Places
+    last: Places
+    """The rows' values strictly between low and high are those from first to last."""
+    low: Integers
+    high: Integers
+    low_weight: Weights
+    high_weight: Weights
+    """What counts here of the rows equal to low, and to high, in units; all of it is low's where both are one."""
+    unit: int
+    """One row counts as so many units: a product of denominators of shares, which are public."""
+
+    def __getitem__(self, groups: slice | Places) -> Parts:
+        """Give the parts of some groups."""
+        return Parts(
+            self.first[groups],
+            self.last[groups],
+            self.low[groups],
+            self.high[groups],
+            self.low_weight[groups],
+            self.high_weight[groups],
+            self.unit,
+        )
+
+    def weight(self, rows: Rows) -> Weights:
+        """Add up what counts in each group, in units."""
+        inside = (rows.before[self.last] - rows.before[self.first]).astype(self.low_weight.dtype)
+        return self.low_weight + inside * self.unit + self.high_weight
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule says what is aimed at in every part, and how sharply."""
+
+    share: Fraction
+    per_row: Fraction
+    """By how much the logarithm of a number's weight falls for each row between it and the target."""
+    offset: int = 0
+    """The target lies so many rows beyond the share; where it is negative, low holds every rank below, else high every
+    rank above.
+    """
+
+
+def whole_parts(rows: Rows, starts: Places, bounds: tuple[int, int]) -> Parts:
+    """Give every group with all its rows; values outside the bounds count as the nearest bound."""
+    low, high = bounds
+    begin, end = starts[:-1], starts[1:]
+    first = _places(rows.values, begin, end, low + 1)
+    last = np.maximum(_places(rows.values, begin, end, high), first)
+    below, above = (rows.before[b] - rows.before[a] for a, b in ((begin, first), (last, end)))
+    ones = np.ones(first.size, np.int64)
+    return Parts(first, last, low * ones, high * ones, below, above, 1)
+
+
+def _places(values: Integers, begin: Places, end: Places, least: int) -> Places:
+    """Find in each group the first place whose value is at least this: all groups at once, by halving."""
+    low, high = begin.copy(), end.copy()
+    while (todo := np.flatnonzero(low < high)).size:
+        middle = (low[todo] + high[todo]) // 2
+        less = values[middle] < least
+        low[todo[less]] = middle[less] + 1
+        high[todo[~less]] = middle[~less]
+    return low
+
+
+def choose(rows: Rows, parts: Parts, rule: Rule) -> tuple[Integers, Parts, Parts]:
+    """Choose a number in every group's part, and give what lies below and above it.
+
+    Rows equal to the number count in both parts, with the share below and the rest above; where the target leans, in
+    the part away from which it leans. So a row's weights in the two parts add up to what it had, whatever other rows
+    there are: which fraction of it lies where depends on what was released and on nothing else.
+    """
+    parts = _wide_enough(rows, parts, rule)
+    numbers, cut = parts.low.copy(), parts.first.copy()
+    tied = np.zeros(cut.size, bool)
+    todo = np.flatnonzero(parts.low < parts.high)  # a part of one number has but that to give
+    first, last = (each[todo] for each in _windows(rows, parts, rule))
+    for chunk in _chunks(2 * (last - first) + 3):
+        groups = todo[chunk]
+        runs = Runs.of(rows, parts[groups], rule, (first[chunk], last[chunk]), _reach(parts, rule))
+        numbers[groups], cut[groups], tied[groups] = runs.chosen()
+        for index in runs.suspected():
+            one = parts[groups[[index]]]
+            whole = Runs.of(rows, one, rule, (one.first, one.last), None)
+            if whole.falls_beyond(near := runs.of_group(index)):
+                numbers[groups[[index]]], cut[groups[[index]]], tied[groups[[index]]] = whole.beyond(near).chosen()
+    return numbers, *_halves(rows, parts, rule, numbers, cut, tied)
+
+
+def _halves(
+    rows: Rows, parts: Parts, rule: Rule, numbers: Integers, cut: Places, tied: NDArray[np.bool_]
+) -> tuple[Parts, Parts]:
+    whole = rule.share.denominator
+    under = rule.share.numerator if rule.offset == 0 else whole * (rule.offset > 0)
+    at_low = numbers == parts.low
+    at_high = (numbers == parts.high) & ~at_low
+    inside = (rows.before[cut + tied] - rows.before[cut]).astype(parts.low_weight.dtype) * parts.unit
+    own = np.where(at_low, parts.low_weight, np.where(at_high, parts.high_weight, inside))
+    zero = np.zeros_like(own)
+    lower = Parts(
+        parts.first,
+        np.where(at_low, parts.first, np.where(at_high, parts.last, cut)),
+        parts.low,
+        numbers,
+        np.where(at_low, own * under, parts.low_weight * whole),
+        np.where(at_low, zero, own * under),
+        parts.unit * whole,
+    )
+    upper = Parts(
+        np.where(at_low, parts.first, np.where(at_high, parts.last, cut + tied)),
+        parts.last,
+        numbers,
+        parts.high,
+        own * (whole - under),
+        np.where(at_high, zero, parts.high_weight * whole),
+        parts.unit * whole,
+    )
+    return lower, upper
+
+
+def _wide_enough(rows: Rows, parts: Parts, rule: Rule) -> Parts:
+    """Hold weights as Python's own numbers where a distance might not fit into 64 bits."""
+    most = int(parts.weight(rows).max(initial=0)) + (abs(rule.offset) + _reach(parts, rule)) * parts.unit
+    if 4 * (most + parts.unit) * rule.share.denominator < _LARGEST:
+        return parts
+    return replace(parts, low_weight=parts.low_weight.astype(object), high_weight=parts.high_weight.astype(object))
+
+
+def _reach(parts: Parts, rule: Rule) -> int:
+    """Say how many rows away numbers have together at most 2⁻¹⁰⁰ of the weight of one at distance 0."""
+    numbers = int((parts.high - parts.low).max(initial=0)) + 1
+    return math.ceil((_FAR_BITS + numbers.bit_length()) * math.log(2) / float(rule.per_row)) + 1
+
+
+def _target(parts: Parts, weight: Weights, rule: Rule) -> Weights:
+    """Give the target in units, times the share's denominator."""
+    return weight * rule.share.numerator + rule.offset * parts.unit * rule.share.denominator
+
+
+def _windows(rows: Rows, parts: Parts, rule: Rule) -> tuple[Places, Places]:
+    """Find the values of each part that lie within reach of its target, and perhaps one more on each side."""
+    target, reach = _target(parts, parts.weight(rows), rule) // rule.share.denominator, _reach(parts, rule)
+    middle = rows.before[parts.first] + ((target - parts.low_weight) // parts.unit).astype(np.int64)
+    first = np.clip(np.searchsorted(rows.before, middle - reach) - 1, parts.first, parts.last)
+    last = np.searchsorted(rows.before, middle + reach + 1, side="right") + 1
+    return first, np.clip(last, first, parts.last)
+
+
+def _chunks(sizes: Places) -> list[slice]:
+    """Take groups together while their runs are few enough to be held at once."""
+    ends = np.cumsum(sizes)
+    found, start = [], 0
+    while start < sizes.size:
+        line = (ends[start - 1] if start else 0) + _MOST_RUNS
+        stop = max(start + 1, int(np.searchsorted(ends, line, side="right")))
+        found.append(slice(start, stop))
+        start = stop
+    return found
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A run is numbers that follow one another at one distance: low, then the gap before each value and that value, the
+    last gap, and high; of one group after the other.
+    """
+
+    starts: Integers
+    places: Integers
+    distance: Weights
+    """From the target, in units by the share's denominator: public, where the denominator of share·n is not."""
+    cut: Places
+    """How many of all values come before the run's numbers, within what its part holds,"""
+    tied: NDArray[np.bool_]
+    """and whether its number is the value that follows them."""
+    group: Places
+    """They rise, and every group has a run."""
+    rate: Fraction
+    covered: NDArray[np.bool_]
+    """For each group, whether all numbers of its part are here."""
+
+    @classmethod
+    def of(cls, rows: Rows, parts: Parts, rule: Rule, window: tuple[Places, Places], reach: int | None) -> Runs:
+        """Make the runs around the values of each group's window: those within reach of the target, if one is given."""
+        layout = _Layout.of(parts, window)
+        rate = rule.per_row / (parts.unit * rule.share.denominator)
+        starts, places = layout.numbers(rows, parts)
+        distance = layout.distances(rows, parts, rule)
+        covered = np.zeros(parts.low.size, bool)
+        runs = cls(starts, places, distance, layout.cut, layout.tied, layout.group, rate, covered)
+        held = places > 0
+        if reach is not None:
+            held &= (distance <= reach * parts.unit * rule.share.denominator).astype(bool)
+        runs = runs._only(held)
+        covered |= np.add.reduceat(runs.places, runs.begin) == parts.high - parts.low + 1
+        return runs
+
+    @property
+    def begin(self) -> Places:
+        """Give the first run of each group."""
+        return np.searchsorted(self.group, np.arange(self.covered.size))
+
+    def chosen(self) -> tuple[Integers, Places, NDArray[np.bool_]]:
+        """Choose a number of each group, and say where it stands among the values."""
+        index = self.winners()
+        return self.starts[index] + bits.each_below(self.places[index]), self.cut[index], self.tied[index]
+
+    def winners(self) -> Places:
+        """Choose a run of each group by a race."""
+        begin = self.begin
+        gaps = self.distance - np.minimum.reduceat(self.distance, begin)[self.group]
+        near = np.minimum(gaps, (1 << 63) - 1).astype(np.uint64)
+        return races.winners_of_groups(races.GUMBEL, near, self.rate, begin, self.places)
+
+    def suspected(self) -> list[int]:
+        """Draw for each group whether its choice may fall beyond these runs: it does so once in 2¹⁰⁰ times, and once in
+        2⁶⁴ it is looked at.
+        """
+        return np.flatnonzero((bits.words(self.covered.size) == 0) & ~self.covered).tolist()
+
+    def of_group(self, index: int) -> Runs:
+        """Give the runs of one group, as if it were alone."""
+        own = self._only(self.group == index)
+        return replace(own, group=np.zeros_like(own.group), covered=self.covered[[index]])
+
+    def beyond(self, near: Runs) -> Runs:
+        """Give what lies outside nearer runs of the same group."""
+        return self._only(self._is_beyond(near))
+
+    def _only(self, held: NDArray[np.bool_]) -> Runs:
+        return replace(
+            self,
+            starts=self.starts[held],
+            places=self.places[held],
+            distance=self.distance[held],
+            cut=self.cut[held],
+            tied=self.tied[held],
+            group=self.group[held],
+        )
+
+    def _is_beyond(self, near: Runs) -> NDArray[np.bool_]:
+        return (self.starts < near.starts[0]) | (self.starts > near.starts[-1])
+
+    def falls_beyond(self, near: Runs) -> bool:
+        """Decide whether the choice lies outside nearer runs, given that the first 64 bits say nothing against it."""
+        return exact_decisions.less(0, 64, self.share_beyond(near))
+
+    def share_beyond(self, near: Runs) -> Callable[[Context], Decimal]:
+        """Compute the probability that the choice lies outside nearer runs, to any precision."""
+        far = self._is_beyond(near)
+
+        def share(context: Context) -> Decimal:
+            sums = {True: Decimal(0), False: Decimal(0)}
+            for out, distance, count in zip(far.tolist(), self.distance.tolist(), self.places.tolist(), strict=True):
+                weight = context.multiply(
+                    exact_decisions.decimal(-distance * self.rate, context).exp(context), Decimal(count)
+                )
+                sums[out] = context.add(sums[out], weight)
+            return context.divide(sums[True], context.add(sums[True], sums[False]))
+
+        return share
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """This says for every run of every group what it is: low, a gap, a value, or high."""
+
+    group: Places
+    cut: Places
+    at_low: NDArray[np.bool_]
+    at_high: NDArray[np.bool_]
+    tied: NDArray[np.bool_]
+    seen: NDArray[np.bool_]
+    """Whether the window reaches as far: low and high are looked at only where nothing is left out before them."""
+
+    @classmethod
+    def of(cls, parts: Parts, window: tuple[Places, Places]) -> _Layout:
+        first, last = window
+        sizes = 2 * (last - first) + 3
+        group = np.repeat(np.arange(sizes.size), sizes)
+        place = np.arange(group.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        at_low, at_high = place == 0, place == (sizes - 1)[group]
+        inside = first[group] + (place - 1) // 2
+        cut = np.where(at_low, parts.first[group], np.where(at_high, parts.last[group], inside))
+        seen = ~(at_low & (first > parts.first)[group]) & ~(at_high & (last < parts.last)[group])
+        return cls(group, cut, at_low, at_high, (place % 2 == 0) & ~at_low & ~at_high, seen)
+
+    def numbers(self, rows: Rows, parts: Parts) -> tuple[Integers, Integers]:
+        """Give the first number of each run, and how many it holds."""
+        low, high = parts.low[self.group], parts.high[self.group]
+        before, after = self.cut > parts.first[self.group], self.cut < parts.last[self.group]
+        begin, end = low + 1, high.copy()
+        begin[before] = rows.values[self.cut[before] - 1] + 1
+        end[after] = rows.values[self.cut[after]]
+        starts = np.where(self.at_low, low, np.where(self.at_high, high, np.where(self.tied, end, begin)))
+        alone = self.at_low | self.at_high | self.tied
+        return starts, np.where(alone, self.seen.astype(np.int64), end - begin)
+
+    def distances(self, rows: Rows, parts: Parts, rule: Rule) -> Weights:
+        """Measure how far the target lies outside the ranks of each run."""
+        kind, whole = parts.low_weight.dtype, rule.share.denominator
+        weight = parts.weight(rows)
+        rank = parts.low_weight[self.group] + parts.unit * (
+            rows.before[self.cut] - rows.before[parts.first[self.group]]
+        ).astype(kind)
+        own = parts.unit * (rows.before[self.cut + self.tied] - rows.before[self.cut]).astype(kind)
+        leaning = abs(rule.offset) * parts.unit
+        below = np.where(self.at_low, -leaning * (rule.offset < 0), rank)
+        above = np.where(self.at_high, weight[self.group] + leaning * (rule.offset > 0), rank + own)
+        target = _target(parts, weight, rule)[self.group]
+        return np.maximum(np.maximum(below * whole - target, target - above * whole), 0)

@@ -1,0 +1,176 @@
+"""Running totals are released as noise on a factorisation of them, stored as numbers, and shown as an answer whose rows
+are the periods in their order.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms.factorisations import Factorisation
+from sfumato.mechanisms.protocols import Additive
+from sfumato.mechanisms.weighted_sums import continuous_widths, gaussian_widths, laplace_widths
+from sfumato.plan.nodes import GroupKey
+from sfumato.plan.readings import GroupTotals, Integers
+from sfumato.policy import Type
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.release.answers import Answer
+from sfumato.release.chart_data import ChartData
+from sfumato.release.group_keys import ONE_GROUP, GroupKeys
+from sfumato.release.measurement import Batch
+from sfumato.release.one_reading import OneReading
+from sfumato.release.plotting import plot_lines
+from sfumato.release.prices import Price
+from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
+
+Floats = NDArray[np.float64]
+
+
+@codec.value("running-noise")
+@dataclass(frozen=True)
+class RunningNoise:
+    """This is the noise of running totals: what is drawn, and how it is put together for each period."""
+
+    factorisation: Factorisation
+    mechanism: Additive
+    unit_value: Fraction
+    """Of one whole number in the totals."""
+    lengths: tuple[float, ...]
+    """For each period, the length of the weights with which the noises are added up."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value"))
+        object.__setattr__(self, "lengths", tuple(codec.real(each, "lengths") for each in self.lengths))
+
+    @classmethod
+    def of(cls, factorisation: Factorisation, mechanism: Additive, unit_value: Fraction) -> RunningNoise:
+        return cls(factorisation, mechanism, unit_value, tuple(factorisation.lengths.tolist()))
+
+    def widths(self, confidence: Number = "0.95", together: int = 1) -> Floats:
+        """Give the half-width of each period's running total, in the measure's own terms; of so many numbers that are
+        to hold together (a union bound).
+        """
+        miss = float(1 - exact(confidence, "confidence", CONFIDENCE)) / together * (1 - 1e-12)
+        size = float(self.mechanism.sizes[0]) * (1 + 1e-12)
+        if self.mechanism.order == 1:
+            found = laplace_widths(self.factorisation.decoder, _standard(self.factorisation, miss), size, miss)
+        else:
+            found = gaussian_widths(np.array(self.lengths), len(self.factorisation.weights), size, miss)
+        return found * float(self.unit_value)
+
+    def words(self) -> str:
+        """Say in words what is drawn: its size is that of the noise where one row counts one."""
+        return f"{self.mechanism.words(self.unit_value / 2**self.factorisation.bits)}, on {self.factorisation.words()}"
+
+
+@lru_cache(maxsize=64)
+def _standard(factorisation: Factorisation, miss: float) -> Floats:
+    """Keep the widths for noise of scale 1: they are the same at every price."""
+    return continuous_widths(factorisation.decoder, miss)
+
+
+@codec.value("running-measured")
+@dataclass(frozen=True)
+class RunningMeasured:
+    """This holds noisy running totals with the keys of their rows, and the terms on which they were bought."""
+
+    noise: RunningNoise
+    totals: tuple[float, ...]
+    """In the measure's own terms: one series after the other, each in the order of its periods."""
+    keys: GroupKeys = ONE_GROUP
+    purchase: Purchase = NOT_BOUGHT
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "totals", tuple(codec.real(each, "totals") for each in self.totals))
+        if not self.totals or len(self.totals) % len(self.noise.lengths):
+            raise InvalidParameter("totals", len(self.totals), "a number for each period of each series")
+
+    @property
+    def series(self) -> int:
+        return len(self.totals) // len(self.noise.lengths)
+
+
+@dataclass(frozen=True)
+class RunningDraw(OneReading[RunningMeasured]):
+    """Running totals are released as noise on whole numbers, of which they are made for each period."""
+
+    batch: Batch
+    noise: RunningNoise
+    groups: tuple[GroupKey, ...]
+    """One series after the other, each in the order of its periods."""
+    types: tuple[Type, ...]
+    total: Price
+    version: str
+    reason: str
+
+    @property
+    def reading(self) -> GroupTotals:
+        return GroupTotals(self.batch.bounded, self.groups)
+
+    @property
+    def good_enough(self) -> Mapping[str, Number]:
+        """Stored running totals are as good if their worst period is as close, and all of them are on the whole."""
+        widths = self.noise.widths()
+        return {"worst": _short(widths.max()), "typical": _short(np.sqrt((widths**2).mean()))}
+
+    def made(self, totals: Integers) -> RunningMeasured:
+        (measurement,) = self.batch.measurements
+        noisy = measurement.draw(measurement.reading.of(totals)).astype(np.float64)
+        decoder = self.noise.factorisation.decoder
+        running = noisy.reshape(-1, decoder.shape[1]) @ decoder.T * float(self.noise.unit_value)
+        terms = purchase([self.batch.bounded], self.total, self.version)
+        return RunningMeasured(self.noise, tuple(running.reshape(-1).tolist()), self._keys, terms)
+
+    @property
+    def _keys(self) -> GroupKeys:
+        return GroupKeys.of(self.groups, self.types)
+
+
+def _short(number: float) -> str:
+    return f"{number:.12g}"
+
+
+@codec.value("running-answer")
+@dataclass(frozen=True, repr=False)
+class RunningAnswer(Answer):
+    """This is an answer whose rows are periods in their order, with the total of all periods so far."""
+
+    period: str = ""
+    """The column of the periods."""
+
+    def plot(self, path: str | None = None) -> Any:
+        """Draw a line with a band for its range, one for each series: an Altair chart, or a picture in a file when a
+        path (.svg, .png) is given.
+        """
+        (column,) = self.intervals
+        kind = "Q" if self.types[self.columns.index(self.period)] is Type.INTEGER else "T"
+        return plot_lines([*self._lines(column)], kind, path)
+
+    def _lines(self, column: str) -> list[ChartData]:
+        whole = self.chart_data(column)
+        others = [index for index, name in enumerate(self.columns) if name in self.keys and name != self.period]
+        named = [" · ".join(str(row[index]) for index in others) or whole.name for row in self.rows]
+        at = [each.isoformat() if isinstance(each, dt.date) else each for each in self.column(self.period)]
+        places: dict[str, list[int]] = {}
+        for index, name in enumerate(named):
+            places.setdefault(name, []).append(index)
+        return [
+            ChartData(
+                name,
+                self.period,
+                tuple(at[index] for index in rows),
+                tuple(whole.values[index] for index in rows),
+                tuple(whole.intervals[index] for index in rows),
+                (),
+            )
+            for name, rows in places.items()
+        ]

@@ -1,0 +1,104 @@
+"""Seeded bugs in bounds and limits that are found privately: what one unit moves, what is drawn and charged."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_BOUNDS, _LIMITS, _LADDERS = (f"curator/test_{name}.py::" for name in ("private_bounds", "private_limits", "ladders"))
+_LAW = (f"{_BOUNDS}test_no_outcome_is_more_than_e_to_the_epsilon_likelier",)
+_WORLDS = (f"{_BOUNDS}test_one_unit_moves_no_more_than_is_claimed_in_any_small_world",)
+_DRAWN = (f"{_BOUNDS}test_what_is_drawn_is_the_counts_and_the_two_numbers_and_nothing_else",)
+MUTANTS = (
+    Mutant(
+        "the counts of the steps get the whole price, and the numbers outside a part of it too",
+        Kind.CHARGE_ORDER,
+        "curator/step_counts.py",
+        "(epsilon * (1 - _COUNTING))",
+        "epsilon",
+        _LAW,
+    ),
+    Mutant(
+        "a unit that is replaced moves the numbers inside and outside as one that is added",
+        Kind.NEIGHBOURS,
+        "plan/readings.py",
+        "return added.for_neighbours(scaled.sensitivity.neighbours, signed=False)",
+        "return Sensitivity(2, added.per_group, added.total, neighbours=scaled.sensitivity.neighbours)",
+        _WORLDS,
+    ),
+    Mutant(
+        "the plan is bounded for a unit that is added, whatever the neighbours are",
+        Kind.NEIGHBOURS,
+        "curator/private_bounds.py",
+        "return for_neighbours(whole, self._context.policy.neighbours)",
+        "return whole",
+        _WORLDS,
+    ),
+    Mutant(
+        "the steps are chosen by exact counts",
+        Kind.REUSE,
+        "curator/step_counts.py",
+        "self._chosen(noisy) or (None, None)",
+        "self._chosen(self.steps.reading.of(totals).reshape(-1)) or (None, None)",
+        _DRAWN,
+    ),
+    Mutant(
+        "the numbers inside and outside are exact",
+        Kind.REUSE,
+        "curator/step_counts.py",
+        "inside, outside = self.split.draw(reading.split(reading.of(totals), self._inside(first, last)))",
+        "inside, outside = reading.split(reading.of(totals), self._inside(first, last))",
+        _DRAWN,
+    ),
+    Mutant(
+        "a missing value is on the first step",
+        Kind.NAN,
+        "curator/private_bounds.py",
+        "plan = Aggregate(cut(there), ",
+        "plan = Aggregate(cut(scan), ",
+        (f"{_BOUNDS}test_rows_that_are_units_all_count",),
+    ),
+    Mutant(
+        "every row of a unit counts",
+        Kind.LIMITS,
+        "curator/private_bounds.py",
+        "plan = Aggregate(cut(there), (self.ladder.place(value),), (Count(),))\n        (whole,) = boundings",
+        "plan = Aggregate(cut(there), (self.ladder.place(value),), (Count(),))\n"
+        "        plan = Aggregate(Filter(Scan(declared.name, True, 0, {own: domain}, ONE_ROW), there.predicate), "
+        "plan.keys, plan.measures)\n        (whole,) = boundings",
+        (f"{_BOUNDS}test_rows_beyond_every_limit_are_one_unit_still",),
+    ),
+    Mutant(
+        "a search that covers less is taken for the one that was bought",
+        Kind.REUSE,
+        "curator/private_bounds.py",
+        'digest("bounds", self.bounded.plan, self.cover, ',
+        'digest("bounds", self.bounded.plan, ',
+        (f"{_BOUNDS}test_a_release_is_charged_and_found_again",),
+    ),
+    Mutant(
+        "rows of one unit are counted up to the limit of the policy",
+        Kind.LIMITS,
+        "curator/private_limits.py",
+        "rows = UnitCount(None, MOST)",
+        "rows = UnitCount(None, scan.limits.rows)",
+        (f"{_LIMITS}test_rows_and_groups_are_counted_beyond_every_limit_of_the_policy",),
+    ),
+    Mutant(
+        "limits of rows and of groups each cost the whole price",
+        Kind.CHARGE_ORDER,
+        "curator/private_limits.py",
+        "each, left_out = paid / len(self._named), ",
+        "each, left_out = paid, ",
+        (f"{_LIMITS}test_a_release_is_charged_and_found_again",),
+    ),
+    Mutant(
+        "empty steps seem filled",
+        Kind.SAMPLING,
+        "curator/ladders.py",
+        "_MISS = Fraction(1, 200)",
+        "_MISS = Fraction(1, 2)",
+        (f"{_LADDERS}test_empty_steps_hardly_ever_seem_filled",),
+    ),
+)
+
+test_the_tests_of_private_choices_notice = suite(MUTANTS)

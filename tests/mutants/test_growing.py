@@ -1,0 +1,185 @@
+"""Seeded bugs in accounts of periods: who pays, which periods a question reads, and what is promised."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_LEDGER = "ledger/test_period_accounts.py"
+_REPLAY = "safety/test_growing.py::test_units_of_unpaid_periods_change_nothing[month-month]"
+_HELD = "safety/test_growing.py::test_a_plan_held_to_periods_reads_no_other"
+_PLAN = "plan/test_account_periods.py"
+_CURATOR = "curator/test_growing.py"
+
+MUTANTS = (
+    Mutant(
+        "only the first period that is read is asked whether it can pay",
+        Kind.CHARGE_ORDER,
+        "ledger/guarded.py",
+        "each = [self._of_period(transaction, account, analyst, share, period) for period in periods]",
+        "each = [self._of_period(transaction, account, analyst, share, period) for period in periods[:1]]",
+        (f"{_LEDGER}::test_a_charge_is_made_in_all_periods_or_in_none",),
+    ),
+    Mutant(
+        "the last period that is read does not pay",
+        Kind.CHARGE_ORDER,
+        "ledger/guarded.py",
+        "        for period in periods:\n            name = period_account(account, period)",
+        "        for period in periods[:-1] or periods:\n            name = period_account(account, period)",
+        (f"{_LEDGER}::test_every_period_that_is_read_pays_the_whole_price",),
+    ),
+    Mutant(
+        "the price is shared among the periods",
+        Kind.CHARGE_ORDER,
+        "ledger/guarded.py",
+        'transaction.append("period", name, {**copied, "question": words}, cost=cost)',
+        'transaction.append("period", name, {**copied, "question": words}, '
+        "cost=cost if period == periods[0] else Cost(0, cost.renyi, 0))",
+        (f"{_LEDGER}::test_every_period_that_is_read_pays_the_whole_price",),
+    ),
+    Mutant(
+        "an analyst's share is no limit in a period",
+        Kind.LIMITS,
+        "ledger/guarded.py",
+        "        if share:\n            mine = transaction.newest(account=name, analyst=analyst)",
+        "        if False:\n            mine = transaction.newest(account=name, analyst=analyst)",
+        (f"{_LEDGER}::test_a_share_is_a_part_of_every_period",),
+    ),
+    Mutant(
+        "a period's account is not that of its population",
+        Kind.REUSE,
+        "ledger/guarded.py",
+        "if last is not None and terms.period_of != account:",
+        "if False:",
+        (f"{_LEDGER}::test_without_periods_nothing_is_charged",),
+    ),
+    Mutant(
+        "the length of a period may change",
+        Kind.NEIGHBOURS,
+        "ledger/ledgers.py",
+        "if (terms.per, terms.period_of) != (asked.per, asked.period_of):",
+        "if terms.period_of != asked.period_of:",
+        (f"{_LEDGER}::test_the_period_is_fixed_for_life",),
+    ),
+    Mutant(
+        "a release that names no period is charged to none",
+        Kind.CHARGE_ORDER,
+        "ledger/period_accounts.py",
+        '        if not self.periods:\n            raise Unsupported(\n                "no-periods"',
+        '        if False:\n            raise Unsupported(\n                "no-periods"',
+        (f"{_LEDGER}::test_without_periods_nothing_is_charged",),
+    ),
+    Mutant(
+        "amending looks at no period's spending",
+        Kind.CHARGE_ORDER,
+        "ledger/period_accounts.py",
+        "amend(self._guarded, transaction, each, change, spent)",
+        "amend(self._guarded, transaction, each, change, NOTHING)",
+        (f"{_LEDGER}::test_a_budget_is_amended_in_all_periods_or_in_none",),
+    ),
+    Mutant(
+        "what a period paid is not compared with the charge",
+        Kind.AUDIT,
+        "ledger/verifying.py",
+        "(paid.cost, paid.analyst) != (row.cost, row.analyst)",
+        "paid.analyst != row.analyst",
+        (f"{_LEDGER}::test_a_period_that_paid_less_than_the_charge_is_found",),
+    ),
+    Mutant(
+        "the fullest account is the emptiest",
+        Kind.CHARGE_ORDER,
+        "ledger/period_accounts.py",
+        "        max(bounded) if len(bounded) == len(pure) else None,",
+        "        min(bounded) if len(bounded) == len(pure) else None,",
+        (f"{_LEDGER}::test_the_fullest_is_found_in_each_currency",),
+    ),
+    Mutant(
+        "under replace each account holds the whole budget",
+        Kind.FACTOR_TWO,
+        "policy/values.py",
+        "if self.per is None or self.neighbours is not Neighbours.REPLACE:",
+        "if True:",
+        ("policy/test_account_periods.py", f"{_CURATOR}::test_under_replace_a_month_affords_half"),
+    ),
+    Mutant(
+        "weeks are kept in months",
+        Kind.NEIGHBOURS,
+        "policy/values.py",
+        '    "week": ("week",),',
+        '    "week": ("week", "month"),',
+        ("policy/test_account_periods.py",),
+    ),
+    Mutant(
+        "rows beyond the bounds are read with the account of the bound",
+        Kind.LIMITS,
+        "engine/duckdb/owners.py",
+        "return start if self.policy.per is None or bounds is None else",
+        "return start if True else",
+        (_REPLAY, f"{_CURATOR}::test_rows_beyond_the_bounds_are_of_no_account"),
+    ),
+    Mutant(
+        "the account that holds the last bound ends with the bound's own period",
+        Kind.LIMITS,
+        "engine/duckdb/owners.py",
+        "end = calendar.shifted(last, 1, per)",
+        "end = calendar.shifted(last, 2, per)",
+        (_REPLAY,),
+    ),
+    Mutant(
+        "only the first table is held to the periods",
+        Kind.CHARGE_ORDER,
+        "plan/account_periods.py",
+        "members=tuple((again(member), made) for member, made in members)",
+        "members=(((again(members[0][0]), members[0][1])), *members[1:])",
+        (f"{_PLAN}::test_rows_outside_of_a_tables_own_bounds_are_not_taken_for_others",),
+    ),
+    Mutant(
+        "OR narrows as AND does",
+        Kind.LIMITS,
+        "plan/account_periods.py",
+        'if condition.function == "AND":',
+        'if condition.function in ("AND", "OR"):',
+        (_PLAN,),
+    ),
+    Mutant(
+        "NOT EXISTS narrows as EXISTS does",
+        Kind.LIMITS,
+        "plan/account_periods.py",
+        "return _lying(input, policy) if anti else",
+        "return",
+        (_PLAN,),
+    ),
+    Mutant(
+        "any date of a row tells its period",
+        Kind.LIMITS,
+        "plan/account_periods.py",
+        "if isinstance(operand, Column) and operand.reference in telling:",
+        "if isinstance(operand, Column) and limit.low is not None and hasattr(limit.low, 'year'):",
+        (_PLAN,),
+    ),
+    Mutant(
+        "the end of a stretch belongs to it",
+        Kind.LIMITS,
+        "plan/account_periods.py",
+        'call("<", column, literal(kind, _moment(end, kind)))',
+        'call("<=", column, literal(kind, _moment(end, kind)))',
+        (_HELD,),
+    ),
+    Mutant(
+        "a release may read what it does not pay for",
+        Kind.CHARGE_ORDER,
+        "release/proposal.py",
+        "    _require_paid(kind.batch, here)\n",
+        "",
+        (f"{_CURATOR}::test_what_does_not_keep_to_periods_is_refused_for_free",),
+    ),
+    Mutant(
+        "the promise is left out of the footer",
+        Kind.NEIGHBOURS,
+        "release/receipts.py",
+        "[: 4 if self.promise else 3]",
+        "[:3]",
+        (f"{_CURATOR}::test_what_is_promised_is_said_with_every_answer",),
+    ),
+)
+
+test_the_tests_of_accounts_of_periods_notice = suite(MUTANTS)

@@ -1,0 +1,129 @@
+"""Seeded bugs where numbers are chosen by rank: what one unit moves, how ties are split, what a level costs."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_SCORES = "mechanisms/test_quantile_scores.py"
+_LEVELS = "mechanisms/test_quantile_levels.py::test_a_level_has_bounded_range_and_the_curve_covers_all"
+_MOVED = "mechanisms/test_quantile_levels.py::test_a_row_that_changes_its"
+_GROUP, _PART = (f"{_MOVED}_{what}_reaches_the_price_and_does_not_pass_it" for what in ("group", "part"))
+_LEANING = "mechanisms/test_quantile_levels.py::test_targets_that_lean_cost_no_more"
+_TIES = "mechanisms/test_quantile_levels.py::test_rows_tied_with_a_released_number_are_split_by_the_share"
+_ENDS = "mechanisms/test_quantile_levels.py::test_ends_lie_around_every_definition_of_a_quantile"
+MUTANTS = (
+    Mutant(
+        "a quantile's score moves as far under replace as under add-remove",
+        Kind.NEIGHBOURS,
+        "mechanisms/quantiles.py",
+        "if self.neighbours is Neighbours.REPLACE:",
+        "if False:",
+        (_SCORES, _LEVELS),
+    ),
+    Mutant(
+        "a row that leaves one part and enters another under replace counts once",
+        Kind.NEIGHBOURS,
+        "mechanisms/quantiles.py",
+        "worst = Fraction(1) if node.level == 0 and not self.grouped else 2 * worst",
+        "worst = Fraction(1)",
+        (_PART,),
+    ),
+    Mutant(
+        "groups are one part under replace",
+        Kind.NEIGHBOURS,
+        "mechanisms/quantiles.py",
+        "if node.level == 0 and not self.grouped else",
+        "if node.level == 0 else",
+        (_GROUP,),
+    ),
+    Mutant(
+        "a quantile takes every unit to have one row",
+        Kind.LIMITS,
+        "mechanisms/quantiles.py",
+        "return self.rows_per_unit * worst",
+        "return worst",
+        (_SCORES,),
+    ),
+    Mutant(
+        "only the first level of several quantiles is charged",
+        Kind.CHARGE_ORDER,
+        "mechanisms/quantiles.py",
+        "compose([(Curve.bounded_range(self._level_epsilon, self.neighbours), self._levels)])",
+        "compose([(Curve.bounded_range(self._level_epsilon, self.neighbours), 1)])",
+        (_LEVELS, "mechanisms/test_quantiles.py::test_levels_of_quartiles_are_charged_as_bounded_range"),
+    ),
+    Mutant(
+        "every level is drawn at the price of all",
+        Kind.FACTOR_TWO,
+        "mechanisms/quantiles.py",
+        "rule = Rule(node.share, self._level_epsilon / (2",
+        "rule = Rule(node.share, self.epsilon / (2",
+        (_LEVELS,),
+    ),
+    Mutant(
+        "rows tied with a released number count whole on both sides",
+        Kind.SENSITIVITY,
+        "mechanisms/rank_choices.py",
+        "own * (whole - under),",
+        "own * whole,",
+        (_TIES, _LEVELS),
+    ),
+    Mutant(
+        "rows at the bound of a part gain weight when it is split again",
+        Kind.SENSITIVITY,
+        "mechanisms/rank_choices.py",
+        "np.where(at_low, own * under, parts.low_weight * whole),",
+        "parts.low_weight * whole,",
+        (_TIES, _LEVELS),
+    ),
+    Mutant(
+        "what leans low has its ties below",
+        Kind.ROUNDING,
+        "mechanisms/rank_choices.py",
+        "whole * (rule.offset > 0)",
+        "whole * (rule.offset < 0)",
+        (_TIES, _ENDS),
+    ),
+    Mutant(
+        "an end of a small group may lie anywhere",
+        Kind.ROUNDING,
+        "mechanisms/rank_choices.py",
+        "below = np.where(self.at_low, -leaning * (rule.offset < 0), rank)",
+        "below = np.where(self.at_low, 0 * rank, rank)",
+        (_ENDS,),
+    ),
+    Mutant(
+        "the unit of distances follows the number of rows",
+        Kind.SENSITIVITY,
+        "mechanisms/rank_choices.py",
+        "rate = rule.per_row / (parts.unit * rule.share.denominator)",
+        "rate = rule.per_row / (int(parts.weight(rows).max()) + 1)",
+        (_SCORES, _LEVELS),
+    ),
+    Mutant(
+        "a target that leans moves with the rows of others",
+        Kind.SENSITIVITY,
+        "mechanisms/rank_choices.py",
+        "return weight * rule.share.numerator + rule.offset * parts.unit * rule.share.denominator",
+        "return weight * rule.share.numerator + rule.offset * weight * rule.share.denominator",
+        (_LEANING,),
+    ),
+    Mutant(
+        "runs with many numbers are no likelier than single ones",
+        Kind.SAMPLING,
+        "mechanisms/rank_choices.py",
+        "races.winners_of_groups(races.GUMBEL, near, self.rate, begin, self.places)",
+        "races.winners_of_groups(races.GUMBEL, near, self.rate, begin, np.ones_like(self.places))",
+        ("mechanisms/test_quantiles.py::test_draws_follow_the_exact_law",),
+    ),
+    Mutant(
+        "the first number of a run is always taken",
+        Kind.SAMPLING,
+        "mechanisms/bits.py",
+        "found[todo[good]] = drawn[good]\n        todo = todo[~good]\n    return found\n\n\ndef _masks",
+        "todo = todo[~good]\n    return found\n\n\ndef _masks",
+        ("mechanisms/test_quantile_levels.py::test_numbers_below_many_limits_are_uniform",),
+    ),
+)
+
+test_the_tests_of_quantiles_notice = suite(MUTANTS)

@@ -1,0 +1,144 @@
+"""Seeded bugs of running totals: what a unit moves through a matrix, and how far sums of noises lie from zero."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_MOVED = "plan/test_factored_totals.py"
+_SUMS = "mechanisms/test_weighted_sums.py"
+_FACADE = "curator/test_running_counts.py"
+MUTANTS = (
+    Mutant(
+        "a row is in one block alone",
+        Kind.SENSITIVITY,
+        "plan/factored_totals.py",
+        "int(sizes.sum(axis=0).max())",
+        "int(sizes.max())",
+        (_MOVED,),
+    ),
+    Mutant(
+        "a unit with several rows counts as one with one",
+        Kind.LIMITS,
+        "plan/factored_totals.py",
+        "        return change.total * max(",
+        "        return max(",
+        (_MOVED,),
+    ),
+    Mutant(
+        "rows of several periods do not add up",
+        Kind.SENSITIVITY,
+        "plan/factored_totals.py",
+        "count = min(int(full), periods)",
+        "count = 1",
+        (_MOVED,),
+    ),
+    Mutant(
+        "the rest of a unit's rows is left out",
+        Kind.LIMITS,
+        "plan/factored_totals.py",
+        "change.per_group * int(a) + rest * int(b)",
+        "change.per_group * int(a)",
+        (_MOVED,),
+    ),
+    Mutant(
+        "a unit that is replaced moves what one that is added moves",
+        Kind.NEIGHBOURS,
+        "plan/factored_totals.py",
+        "most = (1 if not replaced else 2 if fewer else 4)",
+        "most = 1",
+        (_MOVED,),
+    ),
+    Mutant(
+        "columns that point away from each other are taken to point the same way",
+        Kind.NEIGHBOURS,
+        "plan/factored_totals.py",
+        "fewer = replaced and not scaled.signed and bool((self._products >= 0).all())",
+        "fewer = replaced",
+        (_MOVED,),
+    ),
+    Mutant(
+        "the length of columns is found before signs are taken off",
+        Kind.SENSITIVITY,
+        "plan/factored_totals.py",
+        "largest = -np.sort(-np.abs(self._products), axis=1)",
+        "largest = -np.sort(-self._products, axis=1)",
+        (_MOVED,),
+    ),
+    Mutant(
+        "what is measured wraps around",
+        Kind.WRAP,
+        "plan/factored_totals.py",
+        "most = _LARGEST // int(np.abs(self.weights).sum(axis=1).max())",
+        "most = _LARGEST",
+        (_MOVED,),
+    ),
+    Mutant(
+        "weights are larger than those that are charged",
+        Kind.FACTOR_TWO,
+        "plan/factored_totals.py",
+        "@ self.weights.T).reshape(-1)",
+        "@ (2 * self.weights).T).reshape(-1)",
+        (_MOVED, f"{_FACADE}::test_no_unit_moves_what_is_measured_further_than_is_charged"),
+    ),
+    Mutant(
+        "noise is calibrated to one step",
+        Kind.SENSITIVITY,
+        "curator/running_counts.py",
+        "    size = family.norm(change)\n",
+        "    size = Fraction(1)\n",
+        (f"{_FACADE}::test_what_is_charged_keeps_the_price",),
+    ),
+    Mutant(
+        "the total is rounded to what was not drawn",
+        Kind.ROUNDING,
+        "mechanisms/factorisations.py",
+        "    return np.linalg.solve(weights.T @ weights, _ones(made.periods).T).T @ weights.T",
+        "    return np.linalg.solve(weights.T @ weights, np.eye(made.periods)).T @ weights.T",
+        ("mechanisms/test_factorisations.py::test_running_totals_are_made_of_what_is_measured",),
+    ),
+    Mutant(
+        "a range is of the continuous law, whatever is drawn",
+        Kind.ROUNDING,
+        "mechanisms/weighted_sums.py",
+        "(smooth * standard + added) * (1 + 1e-9)",
+        "(scale * standard) * (1 + 1e-9)",
+        (_SUMS,),
+    ),
+    Mutant(
+        "what the series leaves out is forgotten",
+        Kind.ROUNDING,
+        "mechanisms/weighted_sums.py",
+        "over = 2 * missing + miss * 1e-4 + 1e-13",
+        "over = np.zeros_like(missing)",
+        (_SUMS,),
+    ),
+    Mutant(
+        "the noise of every day is as if drawn once for each of its terms",
+        Kind.SAMPLING,
+        "mechanisms/weighted_sums.py",
+        "    return np.asarray(lengths) * plain * (1 + 1e-9)",
+        "    return np.asarray(lengths) ** 0.5 * plain * (1 + 1e-9)",
+        (_SUMS,),
+    ),
+    Mutant(
+        "ranges that hold together are those of one",
+        Kind.DELTA,
+        "release/running_totals.py",
+        "/ together * (1 - 1e-12)",
+        "* (1 - 1e-12)",
+        (
+            f"{_FACADE}::test_ranges_hold_as_often_as_they_say",
+            f"{_FACADE}::test_the_error_is_known_before_and_prices_reach_it",
+        ),
+    ),
+    Mutant(
+        "counts of single days are taken for running totals",
+        Kind.REUSE,
+        "curator/running_counts.py",
+        'return digest("running", self.question.identity, self.period)',
+        "return self.question.identity",
+        (f"{_FACADE}::test_they_are_bought_once_shown_again_and_read_back",),
+    ),
+)
+
+test_the_tests_of_running_totals_notice = suite(MUTANTS)

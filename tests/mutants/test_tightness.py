@@ -1,0 +1,138 @@
+"""Seeded bugs where losses are known more closely: key thresholds, vectors of Gaussian noise, sums under replace."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_GROUPS = "mechanisms/test_groups.py"
+_OUTSIDE = f"{_GROUPS}::test_what_an_account_is_charged_holds_outside_the_failure"
+_KEYS = f"{_GROUPS}::test_keys"
+_VECTORS = "privacy/test_vectors.py"
+_ROUNDED = f"{_VECTORS}::test_a_rounded_gaussian_covers_every_shift"
+_WORST = f"{_VECTORS}::test_the_worst_shift_by_exact_sums"
+_SUMS = "safety/test_tightness.py::test_sums_of_any_bounds_keep_their_claims"
+_WIDTHS = "plan/test_bounding.py::test_lopsided_sums_move_by_the_width_of_their_box_when_a_unit_is_replaced"
+MUTANTS = (
+    Mutant(
+        "the failure of a group of units is that many failures of one",
+        Kind.DELTA,
+        "privacy/threshold_losses.py",
+        "reveal = most_passing(self.scale, self.threshold, k * self.weight, k * self.most)",
+        "reveal = k * self.reveal",
+        (_KEYS,),
+    ),
+    Mutant(
+        "a group of units holds no key together",
+        Kind.KEYS,
+        "privacy/threshold_losses.py",
+        "most_passing(self.scale, self.threshold, k * self.weight, k * self.most)",
+        "most_passing(self.scale, self.threshold, k * self.weight, self.most)",
+        (_KEYS,),
+    ),
+    Mutant(
+        "a replaced unit moves as many counts as an added one",
+        Kind.NEIGHBOURS,
+        "privacy/threshold_losses.py",
+        "return LaplaceLoss(self.most / self.scale, 1 / self.scale), self.moved * self.weight // self.most",
+        "return LaplaceLoss(self.most / self.scale, 1 / self.scale), self.weight // self.most",
+        (_OUTSIDE, _KEYS),
+    ),
+    Mutant(
+        "weights are charged as if they were spread evenly",
+        Kind.SENSITIVITY,
+        "mechanisms/key_thresholds.py",
+        "most = self.max_groups if self.weighted else 1\n        return",
+        "most = 1\n        return",
+        (_KEYS, _OUTSIDE),
+    ),
+    Mutant(
+        "the charge of a Gaussian threshold forgets the half of δ that its noise uses",
+        Kind.DELTA,
+        "privacy/threshold_losses.py",
+        "        return self.delta_in_all\n",
+        "        return self.delta_in_all / 2\n",
+        ("mechanisms/test_key_thresholds.py::test_gaussian_thresholds",),
+    ),
+    Mutant(
+        "a Gaussian threshold's keys move one count in Rényi divergence",
+        Kind.SENSITIVITY,
+        "privacy/threshold_losses.py",
+        "power = (alpha - 1) * self.keys * self._noise.renyi(alpha)",
+        "power = (alpha - 1) * self._noise.renyi(alpha)",
+        (_OUTSIDE,),
+    ),
+    Mutant(
+        "lines that were written before are charged anew",
+        Kind.CHARGE_ORDER,
+        "mechanisms/key_thresholds.py",
+        "    def curve(self) -> Curve:\n        return Curve.approximate(",
+        "    def curve(self) -> Curve:\n        return super().curve() if self.max_groups > 1 else Curve.approximate(",
+        ("ledger/test_golden.py",),
+    ),
+    Mutant(
+        "a loss is composed without what stands for it",
+        Kind.DELTA,
+        "privacy/curve.py",
+        "tuple((factor, times * count) for loss, count in parts for factor, times in loss.factors)",
+        "tuple((factor, times) for loss, count in parts for factor, times in loss.factors)",
+        (_ROUNDED,),
+    ),
+    Mutant(
+        "only the longest shift is looked at",
+        Kind.SENSITIVITY,
+        "privacy/vector_losses.py",
+        "            found.append(shift)\n",
+        "            found = [max(*found, shift, shift)]\n",
+        (f"{_VECTORS}::test_only_shifts_that_cannot_grow_are_looked_at",),
+    ),
+    Mutant(
+        "rounding takes nothing from the variance",
+        Kind.ROUNDING,
+        "privacy/vector_losses.py",
+        "return self.squares / (self.sigma_squared - _LOST)",
+        "return self.squares / (self.sigma_squared + _LOST)",
+        (_ROUNDED,),
+    ),
+    Mutant(
+        "a shift is left out because another one is bounded",
+        Kind.DELTA,
+        "privacy/composition.py",
+        "if most is None or sum(most) > low:",
+        "if low == 0 and (most is None or sum(most) > low):",
+        (_WORST,),
+    ),
+    Mutant(
+        "vectors of Gaussian noise cost less in Rényi divergence",
+        Kind.FACTOR_TWO,
+        "privacy/vector_losses.py",
+        "return self.squares / (2 * self.sigma_squared)",
+        "return self.squares / (4 * self.sigma_squared)",
+        (f"{_VECTORS}::test_charges_are_those_of_concentration",),
+    ),
+    Mutant(
+        "totals are cut to the same size on both sides",
+        Kind.LIMITS,
+        "engine/lowering.py",
+        "held = clamped(Reference(self.own[0]), *(whole(end) for end in self.box))",
+        "held = clamped(Reference(self.own[0]), whole(-self.most), whole(self.most))",
+        (_SUMS,),
+    ),
+    Mutant(
+        "a replaced row moves a sum by high − low",
+        Kind.NEIGHBOURS,
+        "plan/bounding.py",
+        "return min(only.low, 0), max(only.high, 0)",
+        "return only.low, only.high",
+        (_WIDTHS, _SUMS),
+    ),
+    Mutant(
+        "a replaced unit moves a signed sum by its larger end",
+        Kind.FACTOR_TWO,
+        "plan/bounding.py",
+        "return max(1, high - low)",
+        "return max(1, high, -low)",
+        (_WIDTHS, _SUMS),
+    ),
+)
+
+test_the_tests_of_tightness_notice = suite(MUTANTS)

@@ -1,0 +1,161 @@
+"""Which periods a question spends: from its text and what is declared, whatever rows there are."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sfumato.errors import Unsupported
+from sfumato.plan import account_periods
+from sfumato.plan.catalog import Catalog, described
+from sfumato.plan.nodes import Aggregate, Filter, Scan, relations
+from sfumato.plan.sql import parse
+from sfumato.plan.words import words
+from sfumato.policy import Policy, Table
+from sfumato.privacy import Budget, PrivacyUnit
+
+_YEAR = {"bounds": [dt.date(2024, 1, 1), dt.date(2024, 12, 31)]}
+ALL = "12 months from 2024-01 to 2024-12"
+
+
+def _policy(day: dict[str, Any] | None = None, per: str = "month", every: str = "month") -> Policy:
+    columns = {
+        "day": {"type": "date", **(_YEAR if day is None else day)},
+        "cost": {"type": "integer", "bounds": [0, 9]},
+        "other": {"type": "date", **_YEAR},
+    }
+    timed = {"at": {"type": "timestamp"}, "cost": columns["cost"]}
+    tables = {
+        "visits": Table("visits", [1], columns, id="who", max_rows=3),
+        "claims": Table("claims", [1], columns, id="who", max_rows=3),
+        "calls": Table("calls", [1], timed, id="who", max_rows=3, period={"column": "at"}),
+    }
+    return Policy(PrivacyUnit("person", period=every, period_column="day"), Budget(1), tables, per=per)
+
+
+def _plan(policy: Policy, text: str) -> Aggregate:
+    tables = {name: described(policy, name, table.columns) for name, table in policy.tables.items()}
+    return parse(text, Catalog(tables, lambda *_: 1)).plan
+
+
+def _spent(text: str, policy: Policy | None = None) -> str:
+    known = policy or _policy()
+    names = account_periods.names(account_periods.spent(_plan(known, text), known), known.per)
+    return account_periods.words(names, known.per)
+
+
+_MET = "a.who = b.who AND DATE_TRUNC('month', a.day) = DATE_TRUNC('month', b.day)"
+_MONTH = "DATE_TRUNC('month', day)"
+_PER_UNIT = f"SELECT who, {_MONTH} AS m, SUM(cost) AS s FROM visits GROUP BY who, {_MONTH}"
+_EARLY = f"EXISTS (SELECT 1 FROM claims b WHERE {_MET} AND b.day < DATE '2024-02-01')"
+_SECOND = "'2024-01-31 23:59:59' AND TIMESTAMP '2024-01-31 23:59:59.999999'"
+_FEBRUARY, _JULY = "day = DATE '2024-02-29'", "day = DATE '2024-07-01'"
+_COUNT = "SELECT COUNT(*) FROM visits"
+_BOTH = "SELECT day FROM visits UNION ALL SELECT day FROM claims"
+_TWO = f"SELECT day FROM visits WHERE {_FEBRUARY} UNION ALL SELECT day FROM claims WHERE {_JULY}"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (_COUNT, ALL),
+        (f"{_COUNT} WHERE cost > 3", ALL),
+        (f"{_COUNT} WHERE day >= DATE '2024-03-05' AND day < DATE '2024-04-01'", "2024-03"),
+        (f"{_COUNT} WHERE day >= DATE '2024-03-05' AND day <= DATE '2024-04-01'", "2024-03 and 2024-04"),
+        (f"{_COUNT} WHERE {_FEBRUARY}", "2024-02"),
+        (f"{_COUNT} WHERE day > DATE '2024-11-30'", "2024-12"),
+        (f"{_COUNT} WHERE day > DATE '2024-11-29'", "2024-11 and 2024-12"),
+        (f"{_COUNT} WHERE day < DATE '2024-02-01'", "2024-01"),
+        (f"{_COUNT} WHERE NOT day < DATE '2024-12-01'", ALL),
+        (f"{_COUNT} WHERE day <> DATE '2024-12-01'", ALL),
+        (f"{_COUNT} WHERE day IS NOT NULL", ALL),
+        (f"{_COUNT} WHERE day IN (DATE '2024-12-01', DATE '2024-02-01')", "2024-02 and 2024-12"),
+        (f"{_COUNT} WHERE {_FEBRUARY} OR day > DATE '2024-12-01'", "2024-02 and 2024-12"),
+        (f"{_COUNT} WHERE {_FEBRUARY} OR cost > 3", ALL),
+        (f"{_COUNT} WHERE other = DATE '2024-02-29'", ALL),
+        (f"SELECT COUNT(*) FILTER (WHERE {_FEBRUARY}) FROM visits", ALL),
+        (f"{_COUNT} WHERE DATE_TRUNC('quarter', day) = DATE '2024-04-01'", "2024-04, 2024-05 and 2024-06"),
+        (f"{_COUNT} WHERE EXTRACT(year FROM day) = 2024", ALL),
+        (f"SELECT COUNT(*) FROM ({_PER_UNIT}) WHERE m = DATE '2024-05-01'", "2024-05"),
+        (f"SELECT COUNT(*) FROM ({_PER_UNIT}) WHERE s > 3", ALL),
+        (f"{_COUNT} a JOIN claims b ON {_MET} WHERE b.day < DATE '2024-02-01'", "2024-01"),
+        (f"{_COUNT} a LEFT JOIN claims b ON {_MET} WHERE a.day < DATE '2024-02-01'", "2024-01"),
+        (f"{_COUNT} a WHERE {_EARLY}", "2024-01"),
+        (f"{_COUNT} a WHERE NOT {_EARLY}", ALL),
+        (f"SELECT COUNT(*) FROM ({_TWO})", "2024-02 and 2024-07"),
+        (f"SELECT COUNT(*) FROM ({_BOTH}) WHERE {_FEBRUARY}", "2024-02"),
+        (f"SELECT COUNT(*) FROM (SELECT day FROM visits UNION ALL SELECT other FROM claims) WHERE {_FEBRUARY}", ALL),
+        (f"SELECT COUNT(*) FROM calls WHERE at BETWEEN TIMESTAMP {_SECOND}", "2024-01"),
+        ("SELECT COUNT(*) FROM calls WHERE CAST(at AS DATE) = DATE '2024-01-31'", "2024-01"),
+    ],
+)  # fmt: skip
+def test_periods_follow_from_the_text(text: str, wanted: str) -> None:
+    assert _spent(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("per", "every", "wanted"),
+    [
+        ("day", "day", "2024-02-29, 2024-03-01 and 2024-03-02"),
+        ("week", "week", "2024-W09"),
+        ("quarter", "month", "2024-Q1"),
+        ("year", "day", "2024"),
+    ],
+)
+def test_periods_of_every_length(per: str, every: str, wanted: str) -> None:
+    text = "SELECT COUNT(*) FROM visits WHERE day BETWEEN DATE '2024-02-29' AND DATE '2024-03-02'"
+    assert _spent(text, _policy(per=per, every=every)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("SELECT COUNT(*) FROM visits", "too-many-periods"),
+        ("SELECT COUNT(*) FROM visits WHERE day < DATE '2024-02-01'", "too-many-periods"),
+        ("SELECT COUNT(*) FROM visits WHERE day > DATE '2024-02-01' AND day < DATE '2023-02-01'", "no-period"),
+    ],
+)
+def test_without_bounds_a_condition_is_needed(text: str, code: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        _spent(text, _policy({}))
+    assert code in str(refused.value)
+
+
+def test_every_scan_keeps_to_the_periods() -> None:
+    policy = _policy()
+    plan = _plan(policy, f"SELECT COUNT(*) FROM visits a JOIN claims b ON {_MET} WHERE a.day = DATE '2024-02-29'")
+    periods = account_periods.spent(plan, policy)
+    made = account_periods.restricted(plan, policy, periods)
+    assert not account_periods.keeps_to(plan.source, policy, periods)
+    assert account_periods.keeps_to(made.source, policy, periods)
+    assert account_periods.keeps_to(made.source, policy, account_periods.runs(("2024-01", "2024-02"), "month"))
+    assert not account_periods.keeps_to(made.source, policy, account_periods.runs(("2024-01", "2024-03"), "month"))
+    assert account_periods.restricted(made, policy, periods) == made
+    held = [node.input for node in relations(made.source) if isinstance(node, Filter) and isinstance(node.input, Scan)]
+    assert {scan.table for scan in held} == {"visits", "claims"}
+    assert account_periods.spent(made, policy) == periods
+
+
+def test_all_declared_periods_need_no_condition() -> None:
+    policy = _policy()
+    plan = _plan(policy, "SELECT COUNT(*) FROM visits")
+    assert account_periods.restricted(plan, policy, account_periods.spent(plan, policy)) == plan
+
+
+def test_rows_outside_of_a_tables_own_bounds_are_not_taken_for_others() -> None:
+    """Where one table ends before another begins, none of its rows are of the periods that are spent."""
+    whole = _policy()
+    early = {"bounds": [dt.date(2024, 1, 1), dt.date(2024, 3, 31)]}
+    columns = {**whole.tables["visits"].columns, "day": {"type": "date", **early}}
+    visits = Table("visits", [1], columns, id="who", max_rows=3)
+    policy = replace(whole, tables={**whole.tables, "visits": visits})
+    text = f"SELECT COUNT(*) FROM ({_BOTH}) WHERE day >= DATE '2024-07-01'"
+    plan = _plan(policy, text)
+    made = account_periods.restricted(plan, policy, account_periods.spent(plan, policy))
+    filters = [node for node in relations(made.source) if isinstance(node, Filter) and isinstance(node.input, Scan)]
+    for each in filters:
+        assert words(each.predicate).endswith("day >= '2024-07-01')")
+    assert len(filters) == 2

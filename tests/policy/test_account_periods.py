@@ -1,0 +1,94 @@
+"""Accounts of periods in a policy: which go with which units, and every mistake named by rule, place and fix."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from sfumato.errors import InvalidPolicy
+from sfumato.policy import Policy, read
+from sfumato.policy.drafting import drafted
+from sfumato.policy.values import ACCOUNT_PERIODS
+from sfumato.privacy import Neighbours
+
+TEXT = """
+[unit]
+name = "patient"
+{period}
+budget = {{ epsilon = 1, {budget} }}
+neighbours = "{neighbours}"
+size = 100
+[tables.visits]
+source = "visits.csv"
+id = "who"
+max_rows = 3
+[tables.visits.columns]
+day = {{ type = "date", {day} }}
+"""
+
+
+def declared(
+    folder: Path, every: str | None, budget: str, day: str = "nullable = false", neighbours: str = "add-remove"
+) -> Policy:
+    period = "" if every is None else f'period = {{ column = "day", every = "{every}" }}'
+    path = folder / "clinic.toml"
+    path.write_text(TEXT.format(period=period, budget=budget, day=day, neighbours=neighbours))
+    return read(path)
+
+
+@pytest.mark.parametrize(
+    ("every", "per"),
+    [(every, per) for every in ("day", "week", "month") for per in ACCOUNT_PERIODS[every]],
+)
+def test_accounts_are_kept_for_whole_periods_of_the_unit(tmp_path: Path, every: str, per: str) -> None:
+    policy = declared(tmp_path, every, f'per = "{per}"')
+    assert policy.per == per
+    assert policy.account_budget == policy.budget
+    (tmp_path / "again.toml").write_text(drafted(policy, tmp_path))
+    assert read(tmp_path / "again.toml").per == per
+
+
+@pytest.mark.parametrize(
+    ("every", "budget", "day", "rule"),
+    [
+        ("week", 'per = "month"', "", "a week may lie in two months, which then overlap"),
+        ("week", 'per = "year"', "", "a week may lie in two years, which then overlap"),
+        ("month", 'per = "day"', "", "a month lies in several days"),
+        ("month", 'per = "week"', "", "a month lies in several weeks"),
+        ("week", 'per = "day"', "", "a week lies in several days"),
+        (None, 'per = "month"', "", "units that lie in one period each"),
+        ("day", 'per = "hour"', "", "kept for each day, week, month, quarter or year"),
+        ("day", 'per = "decade"', "", "kept for each day"),
+        ("day", "per = 3", "", "kept for each day"),
+        ("day", 'per = ["month"]', "", "kept for each day"),
+        ("day", 'every = "month"', "", "not known"),
+        ("month", 'per = "month"', "values = [2024-01-01]", "would move rows to another period"),
+    ],
+)
+def test_what_no_account_can_be_kept_for_is_refused(
+    tmp_path: Path, every: str | None, budget: str, day: str, rule: str
+) -> None:
+    with pytest.raises(InvalidPolicy, match=rule) as refused:
+        declared(tmp_path, every, budget, day or "nullable = false")
+    assert refused.value.place.startswith(("unit.budget", "tables.visits"))
+    assert refused.value.fix
+
+
+def test_under_replace_each_account_holds_half(tmp_path: Path) -> None:
+    """A unit that is exchanged may move between two accounts, and then spends both."""
+    pure = declared(tmp_path, "month", 'per = "month"', neighbours="replace")
+    assert pure.account_budget == sf.Budget("0.5", neighbours="replace")
+    both = declared(tmp_path, "month", 'delta = 1e-6, per = "month"', neighbours="replace").account_budget
+    assert both == sf.Budget("0.5", "5e-7", neighbours="replace")
+    chosen = declared(
+        tmp_path, "month", 'delta = 1e-6, reserve = 5e-7, order = 60, per = "month"', neighbours="replace"
+    )
+    half = chosen.account_budget
+    assert (half.reserve, half.order, half.neighbours) == (Fraction(1, 4 * 10**6), 60, Neighbours.REPLACE)
+    with pytest.raises(InvalidPolicy, match="order"):  # that leaves half of the budget no allowance
+        declared(tmp_path, "month", 'delta = 1e-6, order = 20, per = "month"', neighbours="replace")
+    alone = declared(tmp_path, "month", "delta = 1e-6", neighbours="replace")
+    assert alone.account_budget is alone.budget
