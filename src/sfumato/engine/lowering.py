@@ -367,17 +367,11 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
 
 
 def _few_beyond(bounded: Bounded, rows: _Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Statement:
-    """Add up many counts of all rows at once, and take away what units with more rows than count have too much: no
-    other unit's total is cut.
-    """
+    """Add up many counts of all rows at once; only units with more rows than count have too much, and lose it."""
     capped = dict(each for part in scaling for each in part.capped())
-    excess = tuple(
-        (
-            name,
-            _sum(apply(Operation.SUBTRACT, capped[name], apply(Operation.MULTIPLY, Reference(name), whole(1 << bits)))),
-        )
-        for name, bits in zip(rows.values, _bits(bounded), strict=True)
-    )
+    as_is = [apply(Operation.MULTIPLY, Reference(f"v{at}"), whole(1 << bits)) for at, bits in enumerate(_bits(bounded))]
+    less = [apply(Operation.SUBTRACT, capped[name], each) for name, each in zip(rows.values, as_is, strict=True)]
+    excess = tuple(zip(rows.values, map(_sum, less), strict=True))
     select, names = unvalued(rows.select, rows.cells)
     thin = replace(rows, select=select)
     heavy = _heavy(thin, min(bounded.limits.rows_per_group, bounded.limits.total))
