@@ -373,6 +373,10 @@ class Question:
     def _without_delta(self) -> str:
         return without_delta(self.query, self.found, self._context.engine.catalog())
 
+    def prepared_at(self, price: Price, request: Request) -> Prepared:
+        """Prepare it at a price of its own, as one of several questions that are asked together."""
+        return self._at(price, request)
+
     def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)
         asked, family = Weighed(self.shared.made, self._weights(request)), request.mechanism
