@@ -1,4 +1,5 @@
-"""This holds what may be asked about how values are spread: variance, covariance, correlation, and the line of least squares.
+"""This holds what may be asked about how values are spread: variance, covariance, correlation, the line of least
+squares.
 
 Each is made from centred moments of the rows where all of its values are there: the two sums of a mean, the squares of
 the distances from the middle of a column's range, the products of two columns' distances. What is equal is measured
@@ -54,7 +55,7 @@ class Products(Sum):
     """This is the sum of products of two columns' distances from the middles of their ranges."""
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Take a sixth of the largest product: two columns have that if they are spread evenly and correlated by a half."""
+        """Take a sixth of the largest product: columns spread evenly and correlated by a half have that."""
         return (Fraction(high, 6) * step,)
 
 
