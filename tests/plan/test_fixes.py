@@ -114,8 +114,8 @@ QUESTIONS = [
     ("SELECT QUANTILE_CONT(age, []) AS q FROM visits", "QUANTILE_CONT(x, 0.9)", "SELECT MEDIAN(age) FROM visits"),
     (
         "SELECT 2 * QUANTILE_CONT(age, [0.25, 0.5]) AS q FROM visits",
-        "QUANTILE_CONT(x, [0.25, 0.75]) AS q alone in the SELECT",
-        "SELECT QUANTILE_CONT(age, [0.25, 0.75]) AS q FROM visits",
+        "ask for it on its own, and compute with its columns in an outer SELECT",
+        "SELECT 2 * q_25 AS a FROM (SELECT QUANTILE_CONT(age, [0.25, 0.75]) AS q FROM visits) AS t",
     ),
     (
         "SELECT MIN(age, 3) FROM visits",

@@ -132,3 +132,19 @@ def test_public_tables_are_joined_by_dates_and_times(kind: str) -> None:
     column = "day" if kind == "date" else "at"
     query = parse(f"SELECT COUNT(*) FROM visits JOIN calendar ON {column} = calendar.k WHERE holiday", known)
     assert [type(node).__name__ for node in relations(query.plan.source)] == ["Filter", "Join", "Scan"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ("QUANTILE_CONT(age, [0.25, 0.125])", ["quantile_25", "quantile_12_5"]),
+        ("QUANTILE_CONT(age, [0.25, 0.5]) AS q", ["q_25", "q_50"]),
+        ("PERCENTILE_CONT([0.1, 0.9]) WITHIN GROUP (ORDER BY age) FILTER (WHERE urgent) AS q", ["q_10", "q_90"]),
+        ("APPROX_TOP_K(age, 2)", ["top_1", "top_2"]),
+        ("APPROX_TOP_K(age, 3) FILTER (WHERE urgent) AS a", ["a_1", "a_2", "a_3"]),
+    ],
+)
+def test_a_list_is_several_columns_that_can_be_named(asked: str, named: list[str]) -> None:
+    query = parse(f"SELECT {asked} FROM visits HAVING {named[0]} > 3 ORDER BY {named[-1]}", CATALOG)
+    assert [each.name for each in query.finish.outputs] == named
+    assert len(query.plan.measures) == len(named)

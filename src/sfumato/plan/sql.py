@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sqlglot import exp
@@ -23,7 +23,7 @@ from sfumato.plan.sharing import measured
 from sfumato.plan.spread import CorrelationOfPairs, CovarianceOfPairs, LineOfPairs, Variance, present_too
 from sfumato.plan.sql_expressions import Read, expression, reading, remembering
 from sfumato.plan.sql_noisy import check_finishing, over
-from sfumato.plan.sql_ranked import RANKED, ranked, spread
+from sfumato.plan.sql_ranked import RANKED, quantiles, ranked, shares
 from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import quoted, refuse, shown
 from sfumato.plan.unit_joins import period_words, periods
@@ -102,7 +102,6 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
                 _INSTEAD.get(part, "use SELECT, FROM, JOIN, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT"),
             )
     _check_columns(select, len(select.expressions))
-    select = _with_columns(select)
     source = rows(select, catalog, {})
     building = _Building(source, grouping(select, source), aggregates(select))
     listed = [(item, each) for item in select.expressions for each in _outputs(item, building)]
@@ -111,8 +110,8 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
     for index, (item, each) in enumerate(listed):
         if each.name.lower() in {other.name.lower() for other in outputs[:index]}:
             raise refuse(item, "duplicate-column", f"two columns are called {each.name}", "rename one with AS")
-    aliased = [(item.this, each) for item, each in listed if isinstance(item, exp.Alias)]
-    building.outputs = {each.name.lower(): (node, each.expression) for node, each in aliased}
+    named = [(item.unalias(), each) for item, each in listed if isinstance(item, exp.Alias) or _is_list(item)]
+    building.outputs = {each.name.lower(): (node, each.expression) for node, each in named}
     finish = _finish(select, building, outputs)
     if not building.measures and (building.sets or not (building.keys and aggregates(select))):
         raise refuse(
@@ -131,16 +130,6 @@ def _check_columns(select: exp.Select, count: int) -> None:
     if count > MOST_COLUMNS:
         rule = f"an answer has at most {MOST_COLUMNS} columns"
         raise refuse(select, "too-many-columns", rule, "ask in two questions")
-
-
-def _with_columns(select: exp.Select) -> exp.Select:
-    """Give a SELECT in which every list of shares stands as several columns."""
-    items = [part for item in select.expressions for part in spread(item)]
-    if items == select.expressions:
-        return select
-    made = select.copy()
-    made.set("expressions", [each.copy() for each in items])
-    return made
 
 
 class _Building:
@@ -203,36 +192,45 @@ class _Building:
 
 
 def _outputs(item: exp.Expr, building: _Building) -> tuple[Output, ...]:
-    """Read an item of SELECT: a list of k measures is k columns, whose names end in _1 to _k."""
+    """Read an item of SELECT: a list of measures is a column for each, and their names end in what tells them apart."""
     inner = item.this if isinstance(item, exp.Alias) else item
     if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
         raise refuse(
             item, "star", "rows are never shown: * belongs inside COUNT(*)", "ask for COUNT(*), SUM(…) or AVG(…)"
         )
+    if _is_list(inner):
+        name, several = _list(inner, building.source)
+        name = item.alias if isinstance(item, exp.Alias) else name
+        return tuple(Output(f"{name}_{ending}", building.measure(each)) for ending, each in several)
     name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else shown(inner).lower()
-    several = _several(inner, building.source)
-    if several is None:
-        return (Output(name, _finishing(inner, building)),)
-    return tuple(Output(f"{name}_{place}", building.measure(each)) for place, each in enumerate(several, 1))
+    return (Output(name, _finishing(inner, building)),)
 
 
-def _several(node: exp.Expr, source: Rows) -> tuple[Asked, ...] | None:
-    """Read a list of measures; None where it is no list."""
+def _is_list(node: exp.Expr) -> bool:
+    """Tell whether a part of the question is a list of measures: quantiles at several shares, or most frequent
+    values.
+    """
     inner = node.this if isinstance(node, exp.Filter) else node
+    return isinstance(inner, exp.ApproxTopK) or shares(inner) is not None
+
+
+def _list(node: exp.Expr, source: Rows) -> tuple[str, Iterable[tuple[str, Asked]]]:
+    """Read a list of measures: what it is called unless it has a name, and each with what its own name ends in."""
+    inner, where = node.this if isinstance(node, exp.Filter) else node, _filter(node, source)
     if isinstance(inner, exp.ApproxTopK):
-        return _most_frequent(inner, _filter(node, source), source)
-    return None
+        return "top", _most_frequent(inner, where, source)
+    return "quantile", quantiles(inner, where, lambda value: expression(value, source.resolve))
 
 
-def _most_frequent(node: exp.ApproxTopK, where: Expression | None, source: Rows) -> tuple[Asked, ...]:
-    """Read APPROX_TOP_K(x, k): the k most frequent values, best first."""
+def _most_frequent(node: exp.ApproxTopK, where: Expression | None, source: Rows) -> Iterable[tuple[str, Asked]]:
+    """Read APPROX_TOP_K(x, k): the k most frequent values, best first, named by their places."""
     count = node.args.get("expression")
     most = int(count.this) if isinstance(count, exp.Literal) and count.is_int and len(count.this) < 4 else 0
     if not 1 <= most <= MOST_FREQUENT or node.args.get("counters"):
         rule = f"APPROX_TOP_K takes a value and how many of the most frequent to give: 1 to {MOST_FREQUENT}"
         raise refuse(node, "top-k", rule, f"write APPROX_TOP_K({shown(node.this)}, 3)")
     value = expression(node.this, source.resolve)
-    return tuple(FrequentValue(value, most, place, where) for place in range(most))
+    return [(str(place + 1), FrequentValue(value, most, place, where)) for place in range(most)]
 
 
 def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) -> Expression:
@@ -243,7 +241,10 @@ def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) ->
     attempt = building.renamed() if renamed else None
 
     def own(part: exp.Expr, read: Read) -> Expression | None:
-        if isinstance(part, (exp.Filter, exp.WithinGroup, *_AGGREGATES)) and _several(part, building.source) is None:
+        if _is_list(part):
+            rule = f"{shown(part)} is a list: it is several columns of the answer, and no part of an expression"
+            raise refuse(part, "list", rule, "ask for it on its own, and compute with its columns in an outer SELECT")
+        if isinstance(part, (exp.Filter, exp.WithinGroup, *_AGGREGATES)):
             return building.measure(_measure(part, building.source))
         if isinstance(part, (exp.Grouping, exp.GroupingId)):
             return building.grouping(part)
@@ -253,9 +254,6 @@ def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) ->
         if isinstance(part, exp.Window):
             rule = "a window is computed in a subquery, for every row, and the answer aggregates it"
             raise refuse(part, "window", rule, f"write FROM (SELECT …, {shown(part)} AS x FROM …)")
-        if _several(part, building.source) is not None:
-            rule = f"{shown(part)} is a list: it is several columns of the answer, and no part of an expression"
-            raise refuse(part, "list", rule, "ask for it on its own, and compute with its columns in an outer SELECT")
         if isinstance(part, exp.AggFunc):
             fix = "use COUNT, SUM or AVG, with FILTER (WHERE …)"
             raise refuse(part, "aggregate", f"{shown(part)} is not answered", fix)
@@ -371,9 +369,16 @@ def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, 
         known = periods(source.relation, source.catalog)
         if table.period is not None and len(parts) == 2 and expression(parts[1], source.resolve) in known:
             return Distinct(where)
-    if not counted or len(parts) != 1 or source.is_unit(parts[0]):
+    if not counted or len(parts) != 1 or source.is_unit(parts[0]) or _is_other_id(parts[0], source):
         raise refuse(node, "distinct", "units are counted distinct, or the values of one column", _countable(table))
     return DistinctValues(expression(parts[0], source.resolve), where)
+
+
+def _is_other_id(node: exp.Expr, source: Rows) -> bool:
+    """Tell whether a part is called like an id and is no column here, as the id of rows that a LEFT JOIN may miss."""
+    ids = {str(each.id).lower() for each in source.catalog.tables.values() if each.id is not None}
+    named = isinstance(node, exp.Column) and node.name.lower() in ids and node.table.lower() not in source.public
+    return named and remembering(source.resolve)(node) is None
 
 
 def _countable(table: Described) -> str:

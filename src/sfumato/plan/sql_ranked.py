@@ -25,19 +25,22 @@ RANKED = (
 _WRITTEN = "write QUANTILE_CONT(x, 0.9), or PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)"
 
 
-def ranked(node: exp.Expr, where: Expression | None, read: Callable[[exp.Expr], Expression]) -> Quantile:
-    """Read one quantile of a value, among the rows where a condition holds."""
+Reading = Callable[[exp.Expr], Expression]
+
+
+def ranked(node: exp.Expr, where: Expression | None, read: Reading, share: exp.Expr | None = None) -> Quantile:
+    """Read one quantile of a value, among the rows where a condition holds; of a list of shares the one at this."""
     if isinstance(node, exp.Min | exp.Max) and node.args.get("count"):
         rule = "MIN and MAX give one value: the several least are rows of people"
         raise refuse(node, "several-extremes", rule, "ask for quantiles: QUANTILE_CONT(x, [0.01, 0.05])")
-    value, share, descending = _parts(node)
+    value, only, descending = _parts(node)
     if isinstance(value, exp.Distinct):
         rule = "ranks are those of rows, and DISTINCT leaves rows out"
         raise refuse(node, "distinct", rule, "leave DISTINCT out")
     made = _bounded(read(value), value)
     if isinstance(node, exp.Min | exp.Max | exp.Median):
         return Quantile(made, _FIXED[type(node)], where, listed=not isinstance(node, exp.Median))
-    chance = _share(node, share)
+    chance = _share(node, only if share is None else share)
     listed = isinstance(node.this if isinstance(node, exp.WithinGroup) else node, _LISTED)
     return Quantile(made, 1 - chance if descending else chance, where, listed)
 
@@ -58,9 +61,6 @@ def _parts(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
 
 
 def _share(node: exp.Expr, share: exp.Expr | None) -> Fraction:
-    if isinstance(share, exp.Array):
-        rule = "a list of shares is a column of its own, and becomes one column for each"
-        raise refuse(node, "list-of-quantiles", rule, "write QUANTILE_CONT(x, [0.25, 0.75]) AS q alone in the SELECT")
     if not isinstance(share, exp.Literal) or share.is_string:
         raise refuse(node, "quantile-share", "the share of a quantile is a number that is written out", _WRITTEN)
     chance = Fraction(share.this)
@@ -82,29 +82,19 @@ def _bounded(value: Expression, node: exp.Expr) -> Expression:
     return value
 
 
-def spread(item: exp.Expr) -> Iterator[exp.Expr]:
-    """Give a column for each share of a list: AS q becomes q_25, q_50 and so on."""
-    inner = item.this if isinstance(item, exp.Alias) else item
-    shares = _list(inner)
-    if shares is None:
-        yield item
-        return
-    name = item.alias if isinstance(item, exp.Alias) else "quantile"
-    if not shares.expressions:
-        raise refuse(inner, "list-of-quantiles", "a list of shares has at least one", _WRITTEN)
-    for index, share in enumerate(shares.expressions):
-        one = inner.copy()
-        found = _list(one)
-        assert found is not None
-        found.replace(found.expressions[index].copy())
-        called = text(100 * Fraction(share.this)) if isinstance(share, exp.Literal) and not share.is_string else index
-        yield exp.alias_(one, f"{name}_{called}".replace(".", "_"), quoted=True)
+def quantiles(node: exp.Expr, where: Expression | None, read: Reading) -> Iterator[tuple[str, Quantile]]:
+    """Read a quantile for each share of a list, with the share in hundredths, in which the name of its column ends."""
+    listed = shares(node)
+    if listed is None or not listed.expressions:
+        raise refuse(node, "list-of-quantiles", "a list of shares has at least one", _WRITTEN)
+    for share in listed.expressions:
+        found = ranked(node, where, read, share)
+        yield text(100 * Fraction(share.this)).replace(".", "_"), found
 
 
-def _list(node: exp.Expr) -> exp.Array | None:
+def shares(node: exp.Expr) -> exp.Array | None:
     """Find the list of shares of a quantile, if it has one."""
-    call = node.this if isinstance(node, exp.Filter) else node
-    if not isinstance(call, RANKED) or isinstance(call, exp.Median | exp.Min | exp.Max):
+    if not isinstance(node, RANKED) or isinstance(node, exp.Median | exp.Min | exp.Max):
         return None
-    share = call.this.this if isinstance(call, exp.WithinGroup) else _parts(call)[1]
+    share = node.this.this if isinstance(node, exp.WithinGroup) else _parts(node)[1]
     return share if isinstance(share, exp.Array) else None
