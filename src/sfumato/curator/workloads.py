@@ -39,6 +39,7 @@ from sfumato.release.purchases import Purchase
 from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Asked, Progress, Released
 from sfumato.release.requests import Request
+from sfumato.release.shares import Weighed
 from sfumato.release.together import MeasuredTogether, Together
 
 Goals = Number | Mapping[str, Any]
@@ -424,7 +425,9 @@ def _require_moderate(given: Mapping[str, Any]) -> None:
 
 
 def _preparing(question: Question) -> Callable[[Price, Family], Prepared]:
-    return lambda price, family: prepare(question.options, price, others=question.others, family=family)
+    made = question.shared.made
+    asked = Weighed(made, (Fraction(1),) * len(made))
+    return lambda price, family: prepare(question.options, price, others=question.others, asked=asked, family=family)
 
 
 def _shares(question: Question) -> int:

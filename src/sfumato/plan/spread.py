@@ -41,8 +41,6 @@ _REAL = Domain(Type.REAL, nullable=True)
 class Squares(Sum):
     """This is the sum of squared distances from the middle of a range."""
 
-    name: ClassVar[str] = "sum"
-
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Give what values that are spread evenly have: a third of the largest square."""
         return (Fraction(high, 3) * step,)
