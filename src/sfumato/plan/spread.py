@@ -52,7 +52,7 @@ class Products(Sum):
     """This is the sum of products of two columns' distances from the middles of their ranges."""
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Give what two columns that are spread evenly and correlated by a half have: a sixth of the largest product."""
+        """Give what two columns that are spread evenly and correlated by a half have: a sixth of the largest one."""
         return (Fraction(high, 6) * step,)
 
 
