@@ -63,9 +63,9 @@ class Question:
     strategy: Strategy | None = None
 
     def __post_init__(self) -> None:
-        if self._context.policy.per is not None and (self.query.plan.measures or self.found):
-            query, context = by_period(self.query, self._context)
-            object.__setattr__(self, "query", query)
+        if self.query.plan.measures or self.found:
+            plan, context = by_period(self.query.plan, self._context)
+            object.__setattr__(self, "query", replace(self.query, plan=plan))
             object.__setattr__(self, "_context", context)
 
     @property
@@ -372,6 +372,10 @@ class Question:
     @cached_property
     def _without_delta(self) -> str:
         return without_delta(self.query, self.found, self._context.engine.catalog())
+
+    def prepared_at(self, price: Price, request: Request) -> Prepared:
+        """Prepare it at a price of its own, as one of several questions that are asked together."""
+        return self._at(price, request)
 
     def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sfumato.engine.cell_lowering import Cells, by_cells, cells
+from sfumato.engine.cell_lowering import Cells, by_cells, cells, unvalued, valued
 from sfumato.engine.relation_lowering import (
     Columns,
     RelationLowering,
@@ -367,20 +367,20 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
 
 
 def _few_beyond(bounded: Bounded, rows: _Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Statement:
-    """Add up many counts of all rows at once, and take away what units with more rows than count have too much: no
-    other unit's total is cut.
-    """
+    """Add up many counts of all rows at once; only units with more rows than count have too much, and lose it."""
     capped = dict(each for part in scaling for each in part.capped())
-    excess = tuple(
-        (
-            name,
-            _sum(apply(Operation.SUBTRACT, capped[name], apply(Operation.MULTIPLY, Reference(name), whole(1 << bits)))),
-        )
-        for name, bits in zip(rows.values, _bits(bounded), strict=True)
-    )
-    heavy = _heavy(rows, min(bounded.limits.rows_per_group, bounded.limits.total))
-    beyond = _beyond(rows, same(("u", *rows.values), "r"))
-    return _corrected(bounded, rows, (heavy, _unit_totals(rows, beyond, most)), Select(excess, Named("g")))
+    as_is = [apply(Operation.MULTIPLY, Reference(f"v{at}"), whole(1 << bits)) for at, bits in enumerate(_bits(bounded))]
+    less = [apply(Operation.SUBTRACT, capped[name], each) for name, each in zip(rows.values, as_is, strict=True)]
+    excess = tuple(zip(rows.values, map(_sum, less), strict=True))
+    select, names = unvalued(rows.select, rows.cells)
+    thin = replace(rows, select=select)
+    heavy = _heavy(thin, min(bounded.limits.rows_per_group, bounded.limits.total))
+    beyond = _beyond(thin, (*same(names, "r"), ("n", Reference("n", "h"))))
+    counted = valued(beyond, rows.select, rows.values, rows.cells)  # of those units alone
+    totals = tuple((name, _unit_total(rows, name, each)) for name, each in zip(rows.values, most, strict=True))
+    # by the number of rows too, which changes nothing: a table of all ids would hold every count for each of them
+    units = "g", Select((*same("u"), *totals), counted, grouped=("u", "n"))
+    return _corrected(bounded, rows, (heavy, units), Select(excess, Named("g")))
 
 
 def _unit_mosts(bounded: Bounded) -> list[int]:
