@@ -37,6 +37,29 @@ def test_a_table_with_ranges_and_who_is_protected(policy: Path) -> None:
     assert spent(policy) == 0.5
 
 
+def test_weights_say_how_much_the_error_of_a_column_counts(policy: Path) -> None:
+    asked = "SELECT COUNT(*) AS n, STDDEV(delay) AS sd FROM flights"
+    plain, heavy = (
+        run("query", policy, asked, "--epsilon", "0.5", "--dry-run", "--json", *more)
+        for more in ((), ("--weight", "n=4"))
+    )
+    assert heavy.exit_code == 0, heavy.stderr
+    errors = [float(json.loads(done.stdout)["columns"]["n"]) for done in (plain, heavy)]
+    assert errors[1] < 0.9 * errors[0]
+    for given, told in (
+        (("n=0",), "weights n must be"),
+        (("n=-2",), "weights n must be"),
+        (("flights=2",), "columns of noisy numbers: n, sd"),
+        (("2",), "COLUMN=NUMBER"),
+        (("n=2", "n=3"), "each column once"),
+    ):
+        options = [part for each in given for part in ("--weight", each)]
+        refused = run("query", policy, asked, "--epsilon", "0.5", *options)
+        assert refused.exit_code == 2
+        assert told in refused.stderr
+    assert spent(policy) == 0
+
+
 def test_limits_count_less_of_one_unit_for_less_noise(policy: Path) -> None:
     wide, narrow = (
         run("query", policy, COUNTS, "--epsilon", "0.5", "--dry-run", "--json", *more)

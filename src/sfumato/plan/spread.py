@@ -41,8 +41,6 @@ _REAL = Domain(Type.REAL, nullable=True)
 class Squares(Sum):
     """This is the sum of squared distances from the middle of a range."""
 
-    name: ClassVar[str] = "sum"
-
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Give what values that are spread evenly have: a third of the largest square."""
         return (Fraction(high, 3) * step,)
@@ -54,7 +52,7 @@ class Products(Sum):
     """This is the sum of products of two columns' distances from the middles of their ranges."""
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Take a sixth of the largest product: columns spread evenly and correlated by a half have that."""
+        """Give what two columns that are spread evenly and correlated by a half have: a sixth of the largest one."""
         return (Fraction(high, 6) * step,)
 
 
