@@ -90,6 +90,7 @@ def test_the_form_is_a_contract() -> None:
         "keys": ["day", "at", "open"],
         "warnings": [],
         "possible": {},
+        "ranks": {},
     }
 
 
@@ -145,6 +146,9 @@ WHOLE = sf.Answer(
         ("possible", {"day": [0, 1]}),
         ("possible", {"n": [0]}),
         ("possible", 7),
+        ("ranks", {"missing": 3}),
+        ("ranks", {"n": "many"}),
+        ("ranks", 7),
         ("more", 1),
     ],
     ids=str,

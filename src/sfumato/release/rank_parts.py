@@ -1,4 +1,4 @@
-"""What is asked of the order of a column is chosen by ranks: quantiles in one recursion, the ends each on their own."""
+"""Quantiles of a column are chosen by ranks in one recursion, the least and the greatest value each on their own."""
 
 from __future__ import annotations
 
