@@ -216,10 +216,10 @@ class Answer:
         )
 
     def __repr__(self) -> str:
-        noted = [*self._ranked(), *(f"warning: {each}" for each in self.warnings)]
+        noted = [*self.ranked(), *(f"warning: {each}" for each in self.warnings)]
         return "\n".join([as_table(self), "", *noted, str(self.receipt)])
 
-    def _ranked(self) -> list[str]:
+    def ranked(self) -> list[str]:
         """Say of every column of quantiles how many rows off it may be."""
         sure = f"with {percent(self.receipt.confidence)} confidence"
         return [f"{printable(name)}: within {rows:,.0f} rows of its rank {sure}" for name, rows in self.ranks.items()]
@@ -230,7 +230,7 @@ class Answer:
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.cells(_SHOWN)
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        noted = "".join(f"<p>{html.escape(each)}</p>" for each in (*self._ranked(), *self.warnings))
+        noted = "".join(f"<p>{html.escape(each)}</p>" for each in (*self.ranked(), *self.warnings))
         return f"{table}{noted}<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
 
 
