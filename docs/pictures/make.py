@@ -837,8 +837,8 @@ if __name__ == "__main__":
         running,
         private_bounds,
         workloads,
-        medians,
         spread,
+        medians,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import (
         AboveThreshold as AboveThreshold,
         Exponential as Exponential,
+        FrequentValues as FrequentValues,
         Gaussian as Gaussian,
         KeyThreshold as KeyThreshold,
         Laplace as Laplace,
@@ -104,12 +105,14 @@ if TYPE_CHECKING:
         mean as mean,
         median as median,
         minimum as minimum,
+        mode as mode,
         quantile as quantile,
         quantiles as quantiles,
         r_squared as r_squared,
         slope as slope,
         stddev as stddev,
         sum as sum,
+        top_k as top_k,
         variance as variance,
     )
     from sfumato.plan.histograms import histogram as histogram
@@ -137,6 +140,7 @@ __all__ = [
     "Explanation",
     "Exponential",
     "Forecast",
+    "FrequentValues",
     "Gaussian",
     "Guarantee",
     "InvalidParameter",
@@ -204,6 +208,7 @@ __all__ = [
     "mean",
     "median",
     "minimum",
+    "mode",
     "odometer",
     "open",
     "quantile",
@@ -214,6 +219,7 @@ __all__ = [
     "stddev",
     "sum",
     "theorems",
+    "top_k",
     "variance",
 ]
 
@@ -223,12 +229,13 @@ _LATER = {
     "sfumato.data": ("example",),
     "sfumato.ledger": ("Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (
-        "AboveThreshold", "Exponential", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax", "OptimalLocalHashing",
-        "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
+        "AboveThreshold", "Exponential", "FrequentValues", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax",
+        "OptimalLocalHashing", "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK",
+        "best_selection",
     ),
     "sfumato.plan.aggregations": (
         "Aggregation", "correlation", "count", "count_distinct", "covariance", "intercept", "maximum", "mean", "median",
-        "minimum", "quantile", "quantiles", "r_squared", "slope", "stddev", "sum", "variance",
+        "minimum", "mode", "quantile", "quantiles", "r_squared", "slope", "stddev", "sum", "top_k", "variance",
     ),
     "sfumato.plan.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),

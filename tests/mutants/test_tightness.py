@@ -65,8 +65,8 @@ MUTANTS = (
         "lines that were written before are charged anew",
         Kind.CHARGE_ORDER,
         "mechanisms/key_thresholds.py",
-        '@codec.value("key-threshold", 2)\n',
-        '@codec.value("key-threshold", 3)\n@codec.value("key-threshold")\n',
+        "    def curve(self) -> Curve:\n        return Curve.approximate(",
+        "    def curve(self) -> Curve:\n        return super().curve() if self.max_groups > 1 else Curve.approximate(",
         ("ledger/test_golden.py",),
     ),
     Mutant(

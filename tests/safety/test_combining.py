@@ -20,6 +20,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import GroupTotals
 
 TESTS = ("", "WHERE kind = 'a'", "WHERE cost > 0", "WHERE kind = 'b' AND cost >= 1", "WHERE cost / kind_no > 1")
+COUNT = "SELECT COUNT(*) AS n FROM visits"
 MEASURES = ("COUNT(*)", "COUNT(DISTINCT who)", "COUNT(cost)")
 
 
@@ -68,8 +69,8 @@ def test_one_statement_reads_what_each_would(neighbours: str, strategy: Strategy
         engine = made._context.engine
         together = combined(readings)
         mergeable = [each for each in together if len(each.parts) > 1]
-        assert len(mergeable) == 1
-        assert len(mergeable[0].parts) >= 0.5 * len(readings)
+        assert len(mergeable) == (1 if whole else 2)  # rows, and units
+        assert sum(len(each.parts) for each in mergeable) >= 0.5 * len(readings)
         for each in together:
             totals = engine.read(each.reading, 7)
             for own, columns in each.parts:
@@ -144,3 +145,52 @@ def test_a_statement_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             by_strategy(asked(made, f"SELECT COUNT(*) AS n FROM visits {test}"), Strategy.CLIP_L1) for test in TESTS
         ]
         assert [len(each.parts) for each in combined(readings)] == [2, 2, 1]
+
+
+MANY = [
+    *(f"kind = '{kind}'" for kind in "ab"),
+    "kind IS NULL",
+    "kind <> 'a'",
+    "kind IN ('a', 'b')",
+    *(f"cost > {number}" for number in (-1, 0, 1)),
+    "cost IS NULL",
+    "cost + kind_no >= 2",
+    "NOT (cost = 1)",
+    "kind = 'a' OR cost = 2",
+    "kind = 'b' AND cost BETWEEN 0 AND 1",
+    "kind_no = 0",
+    "CASE WHEN cost > 0 THEN kind_no = 1 ELSE kind = 'a' END",
+    "cost / kind_no > 1",
+    "1 = 1",
+]
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("strategy", [Strategy.WHOLE, Strategy.CLIP_L1, Strategy.CLIP_L2])
+def test_many_counts_are_added_up_from_cells(neighbours: str, strategy: Strategy, tmp_path: Path) -> None:
+    """The same numbers as one by one, where units have more rows than count and where they have not."""
+    with clinic(tmp_path, neighbours, rows=strategy is Strategy.WHOLE) as made:
+        engine = made._context.engine
+        readings = [by_strategy(asked(made, f"{COUNT} WHERE {test}"), strategy) for test in MANY]
+        (together,) = combined([*readings, by_strategy(asked(made, COUNT), strategy)])
+        totals = engine.read(together.reading, 7)
+        assert "c2" in engine.sources.statements[-1]  # type: ignore[attr-defined]
+        for own, columns in together.parts:
+            assert tuples(totals[:, columns]) == tuples(engine.read(own, 7))
+
+
+@pytest.mark.parametrize("kind", ["real", "integer", "text"])
+def test_columns_that_may_make_many_cells_are_not_grouped_by(kind: str, tmp_path: Path) -> None:
+    """That is decided from what is declared: rows that are few in this table may be many in another."""
+    columns = {"real": {"bounds": [0, 1]}, "integer": {"bounds": [0, 10**6]}, "text": {}}[kind]
+    values = {"real": [0.5, 0.25], "integer": [3, 4], "text": ["3", "4"]}[kind]
+    table = sf.Table("visits", pd.DataFrame({"who": [1, 2], "x": values}), {"x": {"type": kind, **columns}}, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("visit", every_row=True), sf.Budget(10), {"visits": table})
+    with sf.Curator(policy, tmp_path / "visits.ledger") as made:
+        tests = [f"x = '{number}'" if kind == "text" else f"x > 0.0{number}" for number in range(1, 15)]
+        readings = [by_strategy(asked(made, f"{COUNT} WHERE {test}"), Strategy.WHOLE) for test in tests]
+        (together,) = combined(readings)
+        totals = made._context.engine.read(together.reading, 7)
+        assert "GROUP BY" not in made._context.engine.sources.statements[-1]  # type: ignore[attr-defined]
+        for own, place in together.parts:
+            assert tuples(totals[:, place]) == tuples(made._context.engine.read(own, 7))

@@ -32,7 +32,7 @@ from sfumato.release.batch_prices import Offer, Priced, priced, within as priced
 from sfumato.release.measured import Measured
 from sfumato.release.parts import Family, rounded_down
 from sfumato.release.payers import AllAtOnce, Question as PaidQuestion
-from sfumato.release.preparing import Prepared, prepare
+from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price, warn_if_weak
 from sfumato.release.proposal import Call, is_stored, receipt, rehearse
 from sfumato.release.purchases import Purchase
@@ -89,8 +89,9 @@ class Workload:
             )
         statements = len(together.readings)
         read = f"{len(self.measured)} questions measured by {statements} statement{'s' if statements > 1 else ''}"
-        one_by_one = f"one by one they would cost about ε = {shown(found.apart, 3)} in all"
-        operators.append(Operator("together", read, f"{found.price}; {one_by_one}"))
+        sure = f"ranges hold with {percent(exact(confidence, 'confidence'))} confidence"
+        saved = "" if found.pure else f"; one by one they would cost about ε = {shown(found.apart, 3)} in all"
+        operators.append(Operator("together", read, f"{found.price}, {sure}{saved}"))
         said = tuple(dict.fromkeys(each for question in self.questions.values() for each in question.warnings))
         return Explanation(self.words, str(found.price), tuple(operators), found.reason, said)
 
@@ -167,7 +168,7 @@ class Workload:
             raise Unsupported(
                 "nothing-measured", "a workload measures something", fix="ask each of these by itself: they are free"
             )
-        offers, budget = self._offers(weights), self._context.account.budget
+        offers, budget = self._offers(weights, request), self._context.account.budget
         if within is not None:
             if request.named:
                 raise InvalidParameter("within", within, "given instead of epsilon or rho")
@@ -176,13 +177,13 @@ class Workload:
         self._require_delta(price.delta)
         return priced(offers, price, request.mechanism, budget)
 
-    def _offers(self, weights: Mapping[str, Number] | None) -> list[Offer]:
+    def _offers(self, weights: Mapping[str, Number] | None, request: Request) -> list[Offer]:
         """Give each question a share by what it measures, times its weight."""
-        weighed = self._weights(weights or {})
+        weighed, own = self._weights(weights or {}), Request(confidence=request.confidence, joint=request.joint)
         parts = {identity: weighed[identity] * _shares(each) for identity, each in self.measured.items()}
         whole = sum(parts.values(), Fraction(0))
         return [
-            Offer(_preparing(each), parts[identity] / whole, bool(each.found))
+            Offer(_preparing(each, own), parts[identity] / whole, bool(each.found))
             for identity, each in self.measured.items()
         ]
 
@@ -329,9 +330,8 @@ class Workload:
     def _effect(self, found: Priced, question: Question, confidence: Number) -> str:
         if question.free:
             return "free: from the policy"
-        own, sure = self._of(found, question), percent(exact(confidence, "confidence"))
-        columns = "; ".join(question.forecast(own, confidence).parts())
-        return f"{columns} with {sure} confidence, by itself {own.price}"
+        own = self._of(found, question)
+        return f"{'; '.join(question.forecast(own, confidence).parts())}; by itself {own.price}"
 
     def _of(self, found: Priced, question: Question) -> Prepared:
         return found.prepared[list(self.measured).index(question.identity)]
@@ -423,8 +423,8 @@ def _require_moderate(given: Mapping[str, Any]) -> None:
             raise InvalidParameter("questions", name, "named by texts that are not empty")
 
 
-def _preparing(question: Question) -> Callable[[Price, Family], Prepared]:
-    return lambda price, family: prepare(question.options, price, others=question.others, family=family)
+def _preparing(question: Question, request: Request) -> Callable[[Price, Family], Prepared]:
+    return lambda price, family: question.prepared_at(price, replace(request, mechanism=family))
 
 
 def _shares(question: Question) -> int:

@@ -45,20 +45,36 @@ def cells(bounded: Bounded, columns: Mapping[expressions.Reference, Scalar], val
 
 def by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[Select, dict[str, Scalar]]:
     """Give cells with what one row of each counts, and each total over them."""
-    values = dict(select.columns)
     columns, whole = [], {}
-    for number, (reference, domain) in enumerate(read):
-        own = Reference(f"c{number}")
+    for name, (reference, domain) in zip(_names(read), read, strict=True):
         texts = tuple(sorted(map(str, domain.values or ()))) if domain.type is Type.TEXT else ()
         coded = 0 < len(texts) <= _MOST_CODES  # a code is grouped by faster than its text
-        columns.append((own.name, apply(Operation.CODE, reference, detail=texts) if coded else reference))
-        whole[reference] = apply(Operation.CONVERT, own, detail=(Type.TEXT,)) if coded else own
-    keys = tuple(name for name, _ in columns)
-    sized = Select(
-        (*same(keys), ("n", Total(Aggregation.COUNT))), replace(select, columns=tuple(columns)), grouped=keys
-    )
+        columns.append((name, apply(Operation.CODE, reference, detail=texts) if coded else reference))
+        whole[reference] = apply(Operation.CONVERT, Reference(name), detail=(Type.TEXT,)) if coded else Reference(name)
+    rows = replace(select, columns=tuple(columns))
+    sized = Select((*same(_names(read)), ("n", Total(Aggregation.COUNT))), rows, grouped=_names(read))
+    values = dict(select.columns)
     counted = Select((*same("n"), *((name, _placed(values[name], whole)) for name in names)), sized)
     return counted, {name: _total(name) for name in names}
+
+
+def unvalued(select: Select, read: Cells) -> tuple[Select, tuple[str, ...]]:
+    """Give rows with their unit and the columns that tests read, and no test evaluated."""
+    columns = zip(_names(read), (reference for reference, _ in read), strict=True)
+    return replace(select, columns=(("u", dict(select.columns)["u"]), *columns)), ("u", *_names(read))
+
+
+def valued(rows: Select, select: Select, names: Sequence[str], read: Cells) -> Select:
+    """Evaluate on such rows, beside how many their unit has, what each of them counts."""
+    values, whole = (
+        dict(select.columns),
+        {each: Reference(name) for name, (each, _) in zip(_names(read), read, strict=True)},
+    )
+    return Select((*same("un"), *((name, _placed(values[name], whole)) for name in names)), rows)
+
+
+def _names(read: Cells) -> tuple[str, ...]:
+    return tuple(f"c{number}" for number in range(len(read)))
 
 
 def _total(name: str) -> Scalar:

@@ -13,6 +13,9 @@ from sfumato.plan.measures import Asked, Count, Estimate, Estimator, Floats, Mea
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 
+MOST_FREQUENT = 100
+"""Of the most frequent values that are asked for together."""
+
 
 @codec.value("distinct-values")
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class FrequentValue:
 @codec.value("code-estimator")
 @dataclass(frozen=True)
 class Code:
-    """A value that was chosen among candidates is its place among them: there is no range around it."""
+    """This gives the place of a value among the candidates it was chosen from: there is no range around it."""
 
     adds_up: ClassVar[bool] = False
 

@@ -216,8 +216,7 @@ class Answer:
         )
 
     def __repr__(self) -> str:
-        noted = [*self.ranked(), *(f"warning: {each}" for each in self.warnings)]
-        return "\n".join([as_table(self), "", *noted, str(self.receipt)])
+        return "\n".join([as_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
 
     def ranked(self) -> list[str]:
         """Say of every column of quantiles how many rows off it may be."""
@@ -242,7 +241,7 @@ def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[s
         columns.append(_values(made, finished.shown, output.expression.domain.type))
         if isinstance(made, Numbers):
             intervals[output.name] = _ranges(made, finished.shown)
-        elif isinstance(made, Keys):
+        elif isinstance(made, Keys) and not made.decided:
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
     return Answer(names, types, rows, intervals, tuple(keys), receipt, warnings, _possible(query))
@@ -371,7 +370,7 @@ def _written(value: Any, is_key: bool) -> Any:
 
 
 def as_table(made: Answer) -> str:
-    """Print the rows in aligned columns, each number with ± its half-width."""
+    """Print the rows in aligned columns, each number with ± its half-width; below them how far quantiles may be off."""
     lines = [[printable(name) for name in made.columns], *made.cells(_SHOWN)]
     numeric = [name in made.intervals for name in made.columns]
     widths = [max(len(line[index]) for line in lines) for index in range(len(made.columns))]
@@ -384,4 +383,4 @@ def as_table(made: Answer) -> str:
     ]
     rule = "  ".join("─" * width for width in widths)
     more = [f"… {len(made.rows) - _SHOWN} more rows"] if len(made.rows) > _SHOWN else []
-    return "\n".join([shown[0], rule, *shown[1:], *more])
+    return "\n".join([shown[0], rule, *shown[1:], *more, *made.ranked()])

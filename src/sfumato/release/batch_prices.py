@@ -1,4 +1,4 @@
-"""Questions that are released together share one price: this finds what each of them gets of it.
+"""Several questions may be released together at one price: this finds how much of it each of them gets.
 
 At a pure price each question has a share of ε, and their ε's add up to it. With a δ Gaussian noise may be used: each
 question has a share of ρ, and the largest ρ is taken at which the composition of everything that is drawn keeps the
@@ -39,7 +39,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Priced:
-    """Several questions at one price: each prepared, and what all of them promise together."""
+    """This holds several questions at one price: each prepared, and what all of them promise together."""
 
     prepared: tuple[Prepared, ...]
     price: Price
@@ -73,7 +73,7 @@ class Priced:
 
 
 def priced(offers: Sequence[Offer], price: Price, family: Family | None, account: Budget | None) -> Priced:
-    """Share a price among questions; among the families of noise that it allows take the one with the least error.
+    """Split a price among questions; among the families of noise that it allows take the one with the least error.
 
     Gaussian noise would close the account's pure currency, so while that is open it must halve the error to be chosen
     unasked.
@@ -167,7 +167,7 @@ def _gaussian(offers: Sequence[Offer], price: Price) -> Priced:
 
 
 def _gaussian_price(offer: Offer, rho: Fraction, price: Price) -> Price:
-    """A question that finds groups needs an ε and a δ: half of the whole δ is for those."""
+    """Give what one question pays: one that finds groups needs an ε and a δ, and half of the whole δ is for those."""
     own = rho * offer.share
     if not offer.finds:
         return Price(rho=rounded_down(own))

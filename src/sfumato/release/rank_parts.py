@@ -44,6 +44,11 @@ class ChosenRanks:
     """That with which bought ranges of the values hold; None where none are bought."""
 
     @property
+    def cells(self) -> int:
+        """Each may have two ends of a range beside it."""
+        return 3 * len(self.asked)
+
+    @property
     def _inner(self) -> list[Fraction]:
         return sorted({each.probability for each in self.asked} - {0, 1})
 
