@@ -60,6 +60,16 @@ def test_weights_say_how_much_the_error_of_a_column_counts(policy: Path) -> None
     assert spent(policy) == 0
 
 
+def test_medians_show_ranks_and_bought_ranges(policy: Path) -> None:
+    text = "SELECT MEDIAN(delay) AS m FROM flights"
+    plain = run("query", policy, text, "--epsilon", "0.5")
+    assert "rows of its rank with 95 % confidence" in plain.output
+    ranged = run("query", policy, text, "--epsilon", "0.5", "--range", "value", "--fresh")
+    assert " in [" in ranged.output
+    assert "rows of its rank" in run("query", policy, text, "--epsilon", "0.5", "--dry-run").output
+    assert run("query", policy, text, "--epsilon", "0.5", "--range", "rank").exit_code == 2
+
+
 def test_limits_count_less_of_one_unit_for_less_noise(policy: Path) -> None:
     wide, narrow = (
         run("query", policy, COUNTS, "--epsilon", "0.5", "--dry-run", "--json", *more)

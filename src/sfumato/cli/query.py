@@ -66,6 +66,12 @@ _MOST_BYTES = 1 << 20
 @click.option(
     "--mechanism", type=click.Choice(["laplace", "gaussian"]), help="The noise, instead of the best for the price."
 )
+@click.option(
+    "--range",
+    "ranged",
+    type=click.Choice(["value"]),
+    help="Buy ranges of the values of quantiles, for half their price.",
+)
 @click.option("--fresh", is_flag=True, help="Buy a new draw even if this question has a stored answer, which is free.")
 @click.option(
     "--request-id", metavar="ID", help="Ask again with the same id after a crash: answered once, charged once."
@@ -104,6 +110,7 @@ def command(
     receipt: bool,
     fresh: bool,
     request_id: str | None,
+    ranged: str | None,
     **price: Any,
 ) -> None:
     """Ask POLICY's tables one question in SQL ("-" reads it from stdin). The price is charged before a row is read.
@@ -119,8 +126,9 @@ def command(
     """
     if (sql is None) is (file is None):
         raise click.UsageError("give one question in SQL, or a --file of questions")
-    if file is not None and (params or limits or plot or request_id or as_csv):
-        raise click.UsageError("leave out --param, --limit, --plot, --request-id and --csv with a --file of questions")
+    if file is not None and (params or limits or plot or request_id or as_csv or ranged):
+        left = "--param, --limit, --plot, --request-id, --range and --csv"
+        raise click.UsageError(f"leave out {left} with a --file of questions")
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     text = "" if sql is None else _text(sql)
@@ -140,6 +148,7 @@ def command(
             ask_all(asking, file, {**asked, "within": by_question(asked["within"])}, progress, **how)
             return
         question = _limited(asking.sql(text, _parameters(params)), limits)
+        asked |= {} if ranged is None else {"range": ranged}
         if not (explain or question.free or any(asked[name] for name in _PRICES)):
             raise click.UsageError(_ONE_PRICE)
         if explain:
@@ -275,6 +284,8 @@ def _show(answer: Answer | Listing, as_json: bool, as_csv: bool, receipt: bool) 
             show(answer.columns, answer.cells())
             return
         show(answer.columns, answer.cells(), answer.intervals)
+        for each in answer.ranked():
+            click.echo(each)
         click.secho(f"\n{answer.receipt if receipt else answer.receipt.short()}", dim=True)
 
 

@@ -74,6 +74,8 @@ def _show(answers: Answers, as_json: bool, receipt: bool) -> None:
     for name, answer in answers.items():
         click.secho(f"{name}  {' '.join(answer.receipt.question.split())}", bold=True)
         show(answer.columns, answer.cells(), answer.intervals)
+        for each in answer.ranked():
+            click.echo(each)
         click.echo("")
     if answers.receipt is None:
         click.secho("all of it was bought before: nothing was spent", dim=True)

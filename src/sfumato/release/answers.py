@@ -216,10 +216,9 @@ class Answer:
         )
 
     def __repr__(self) -> str:
-        noted = [*self._ranked(), *(f"warning: {each}" for each in self.warnings)]
-        return "\n".join([as_table(self), "", *noted, str(self.receipt)])
+        return "\n".join([as_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
 
-    def _ranked(self) -> list[str]:
+    def ranked(self) -> list[str]:
         """Say of every column of quantiles how many rows off it may be."""
         sure = f"with {percent(self.receipt.confidence)} confidence"
         return [f"{printable(name)}: within {rows:,.0f} rows of its rank {sure}" for name, rows in self.ranks.items()]
@@ -230,7 +229,7 @@ class Answer:
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.cells(_SHOWN)
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        noted = "".join(f"<p>{html.escape(each)}</p>" for each in (*self._ranked(), *self.warnings))
+        noted = "".join(f"<p>{html.escape(each)}</p>" for each in (*self.ranked(), *self.warnings))
         return f"{table}{noted}<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
 
 
@@ -371,7 +370,7 @@ def _written(value: Any, is_key: bool) -> Any:
 
 
 def as_table(made: Answer) -> str:
-    """Print the rows in aligned columns, each number with ± its half-width."""
+    """Print the rows in aligned columns, each number with ± its half-width; below them how far quantiles may be off."""
     lines = [[printable(name) for name in made.columns], *made.cells(_SHOWN)]
     numeric = [name in made.intervals for name in made.columns]
     widths = [max(len(line[index]) for line in lines) for index in range(len(made.columns))]
@@ -384,4 +383,4 @@ def as_table(made: Answer) -> str:
     ]
     rule = "  ".join("─" * width for width in widths)
     more = [f"… {len(made.rows) - _SHOWN} more rows"] if len(made.rows) > _SHOWN else []
-    return "\n".join([shown[0], rule, *shown[1:], *more])
+    return "\n".join([shown[0], rule, *shown[1:], *more, *made.ranked()])

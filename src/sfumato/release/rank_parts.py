@@ -1,4 +1,4 @@
-"""Quantiles and extremes of a column are chosen by ranks: quantiles in one recursion, the ends each on their own."""
+"""Quantiles of a column are chosen by ranks in one recursion, the least and the greatest value each on their own."""
 
 from __future__ import annotations
 
