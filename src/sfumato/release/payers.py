@@ -126,8 +126,8 @@ class Question:
 
 
 class AllAtOnce:
-    """A payer for several questions: all are charged at once, and each answer is written down as its own, so that it is
-    found again by whoever asks for it alone.
+    """This pays for several questions: all are charged at once, and each answer is written down as its own, so that it
+    is found again by whoever asks for it alone.
     """
 
     def __init__(self, account: Account, questions: Sequence[Question], bodies: Callable[[str], Sequence[str]]) -> None:
