@@ -225,3 +225,14 @@ def test_declared_values_need_no_period(clinic: sf.Curator) -> None:
         assert built.having("n > 0")._context.account.periods == ("2024-02",)
         built.limit(rows=1).release(epsilon="0.5")
         assert left(clinic) == {"2024-02": Fraction(1, 2)}
+
+
+def test_running_totals_bounds_and_limits_spend_the_months_they_read(clinic: sf.Curator) -> None:
+    spring = clinic.running(f"{SPRING.replace('COUNT(*) AS n', 'day, COUNT(*) AS n')} GROUP BY day")
+    assert len(spring.release(epsilon="0.25").rows) == 92
+    assert left(clinic) == dict.fromkeys(("2024-03", "2024-04", "2024-05"), Fraction(3, 4))
+    receipts = [clinic.bounds("visits", "cost").release(epsilon="0.25").receipt]
+    receipts.append(clinic.limits("visits").release(epsilon="0.25").receipt)
+    assert left(clinic)["2024-01"] == Fraction(1, 2)
+    assert left(clinic)["2024-03"] == Fraction(1, 4)
+    assert all(each is not None and "month" in each.promise for each in receipts)

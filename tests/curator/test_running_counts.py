@@ -127,7 +127,7 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(relation: str, t
             cost=[cost for _, _, cost in people],
         )
         asked = question(DuckDB(found := policy(table, columns=three, neighbours=relation)), found, text)
-        proposal = running_totals(asked._context, asked)
+        proposal = running_totals(asked)
         read = {
             each.strategy: asked._context.engine.read(GroupTotals(each, proposal._groups), 7) for each in asked.options
         }

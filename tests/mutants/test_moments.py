@@ -35,8 +35,8 @@ MUTANTS = (
         "a correlation without spread is found at a corner",
         Kind.ROUNDING,
         "plan/moments.py",
-        "np.where(endless, np.inf, most)",
-        "most",
+        "return np.where(below != 0, above / below, np.inf)",
+        "return np.where(below != 0, above / below, 0.0)",
         (f"{_HOLDS}[corr]", f"{_HOLDS}[regr_slope]"),
     ),
     Mutant(

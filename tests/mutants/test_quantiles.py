@@ -11,7 +11,75 @@ _GROUP, _PART = (f"{_MOVED}_{what}_reaches_the_price_and_does_not_pass_it" for w
 _LEANING = "mechanisms/test_quantile_levels.py::test_targets_that_lean_cost_no_more"
 _TIES = "mechanisms/test_quantile_levels.py::test_rows_tied_with_a_released_number_are_split_by_the_share"
 _ENDS = "mechanisms/test_quantile_levels.py::test_ends_lie_around_every_definition_of_a_quantile"
+_LAW = "curator/test_medians.py::test_no_unit_changes_the_law_of_an_answer_by_more_than_its_price"
+_PAYS = "curator/test_medians.py::test_a_measurement_of_ranks_pays_for_every_row_and_group"
+_BOUGHT = "curator/test_medians.py::test_bought_ranges_hold_the_exact_quantiles"
+_SURE = "curator/test_medians.py::test_ranges_hold_with_the_confidence_they_were_bought_at"
 MUTANTS = (
+    Mutant(
+        "a question pays for the rows of a unit in one group",
+        Kind.LIMITS,
+        "release/rank_parts.py",
+        "settings = (view.ends, view.in_all, view.neighbours, bool(self.bounded.plan.keys))",
+        "settings = (view.ends, 1, view.neighbours, bool(self.bounded.plan.keys))",
+        (_PAYS, _LAW),
+    ),
+    Mutant(
+        "a measurement of ranks is taken that pays for fewer rows, or for one group",
+        Kind.LIMITS,
+        "release/measurement.py",
+        "if several or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.in_all:",
+        "if mechanism.neighbours is not reading.neighbours:",
+        (_PAYS,),
+    ),
+    Mutant(
+        "numbers around quantiles are bought with the whole share again",
+        Kind.CHARGE_ORDER,
+        "release/rank_parts.py",
+        "found += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE) / 2, self.confidence)]",
+        "found += [estimate, *estimate.ends(epsilon, self.confidence)]",
+        (_LAW,),
+    ),
+    Mutant(
+        "rows beyond a unit's limit count in ranks",
+        Kind.LIMITS,
+        "engine/lowering.py",
+        "both = Union((light, Select(wanted, ranked, where=(*there, kept))))",
+        "both = Union((light, Select(wanted, ranked, where=there)))",
+        (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
+    ),
+    Mutant(
+        "rows of units beyond their limit count twice in ranks",
+        Kind.LIMITS,
+        "engine/lowering.py",
+        'light = Select(wanted, rows.select, where=(*there, Exists(Named("h"), "h", same_unit, negated=True)))',
+        "light = Select(wanted, rows.select, where=there)",
+        (_LAW, "engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow"),
+    ),
+    Mutant(
+        "values that are missing count in ranks",
+        Kind.NAN,
+        "engine/lowering.py",
+        "there = () if one in rows.ones else (apply(Operation.EQUAL, Reference(one), whole(1)),)",
+        "there = ()",
+        ("engine/test_dense_arrays.py::test_values_are_counted_in_order",),
+    ),
+    Mutant(
+        "a range around a quantile is shown however surely it is asked for",
+        Kind.ROUNDING,
+        "release/scales.py",
+        'return 0.0 if enough else float("inf")',
+        'return 0.0 if around is not None else float("inf")',
+        (_SURE,),
+    ),
+    Mutant(
+        "numbers around a quantile are as far as it errs half as often",
+        Kind.ROUNDING,
+        "mechanisms/quantiles.py",
+        "most = max(self._within(node, miss) for node in self._nodes)",
+        "most = max(self._within(node, miss) for node in self._nodes) / 3",
+        (_ENDS, _BOUGHT),
+    ),
     Mutant(
         "a quantile's score moves as far under replace as under add-remove",
         Kind.NEIGHBOURS,

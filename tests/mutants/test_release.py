@@ -106,8 +106,10 @@ MUTANTS = (
         "a selection for other neighbours is taken",
         Kind.NEIGHBOURS,
         "release/measurement.py",
-        "if mechanism.neighbours is not reading.neighbours:",
-        "if False:",
+        '    if mechanism.neighbours is not reading.neighbours:\n        rule = f"stated for the neighbours of the policy, '
+        '{reading.neighbours.value}"\n        raise InvalidParameter("mechanism", repr(mechanism), rule)\n'
+        "    if mechanism.grid > 1",
+        "    if mechanism.grid > 1",
         ("curator/test_table_auctions.py::test_what_is_charged_covers_what_one_bidder_changes",),
     ),
     Mutant(
@@ -162,15 +164,15 @@ MUTANTS = (
         "a release is charged for a change of one",
         Kind.SENSITIVITY,
         "release/measurement.py",
-        "Charged(each.mechanism, each.sensitivity)",
-        "Charged(each.mechanism, each.sensitivity and 1)",
+        "counted = Counter((each.mechanism, each.sensitivity) for each in self.measurements)",
+        "counted = Counter((each.mechanism, each.sensitivity and 1) for each in self.measurements)",
         ("release/test_releasing.py::test_what_is_charged_is_the_curve_of_what_is_run",),
     ),
     Mutant(
         "an answer is not rehearsed before the charge",
         Kind.CHARGE_ORDER,
         "release/proposal.py",
-        "        _rehearse(kind, show)\n",
+        "        rehearse(kind, show)\n",
         "",
         ("curator/test_extremes.py::test_what_cannot_be_written_down_is_refused_before_the_charge",),
     ),

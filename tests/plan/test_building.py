@@ -55,7 +55,8 @@ PAIRS: list[tuple[Callable[[], Statement], str]] = [
     (lambda: built(n=N), "SELECT COUNT(*) AS n FROM visits"),
     (
         lambda: built(keys=REGION, m=sf.median("cost", where="urgent"), p=sf.quantile("age + 1", 0.9)),
-        "SELECT region, MEDIAN(cost) FILTER (WHERE urgent) AS m, QUANTILE_CONT(age + 1, 0.9) AS p FROM visits GROUP BY 1",
+        "SELECT region, MEDIAN(cost) FILTER (WHERE urgent) AS m, QUANTILE_CONT(age + 1, 0.9) AS p FROM visits "
+        "GROUP BY 1",
     ),
     (
         lambda: built(q=sf.quantiles("cost", [0.25, "1/3"]), low=sf.minimum("age"), high=sf.maximum("age")),

@@ -9,20 +9,21 @@ from sfumato.curator.context import Context
 from sfumato.curator.explaining import Operator
 from sfumato.ledger import PeriodAccounts
 from sfumato.plan import account_periods
-from sfumato.plan.nodes import Query
+from sfumato.plan.nodes import Aggregate
 from sfumato.plan.words import many
 from sfumato.release.promises import promise
 
 
-def by_period(query: Query, context: Context) -> tuple[Query, Context]:
-    """Give the question that reads no other periods than those that its text can mean, and the context in which their
-    accounts pay for it. Both follow from the question and the policy alone.
+def by_period(plan: Aggregate, context: Context) -> tuple[Aggregate, Context]:
+    """Give the plan that reads no other periods than those that it can mean, and the context in which their accounts
+    pay for it. Both follow from the question and the policy alone; one account for all pays for every plan as it is.
     """
     policy = context.policy
-    periods = account_periods.spent(query.plan, policy)
-    plan = account_periods.restricted(query.plan, policy, periods)
+    if policy.per is None:
+        return plan, context
+    periods = account_periods.spent(plan, policy)
     account = cast("PeriodAccounts", context.account).over(account_periods.names(periods, policy.per))
-    return replace(query, plan=plan), replace(context, account=account)
+    return account_periods.restricted(plan, policy, periods), replace(context, account=account)
 
 
 def charged(context: Context) -> tuple[Operator, ...]:

@@ -18,6 +18,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.ladders import Ladder, ladder
+from sfumato.curator.period_spending import by_period
 from sfumato.curator.step_counts import StepCounts, StepSearch, least_price
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
@@ -156,15 +157,23 @@ class BoundsSearch:
 
     @cached_property
     def bounded(self) -> Bounded:
-        """Give the plan: how many units have a value on each step, one value of each."""
+        """Give the plan, held to the periods whose accounts pay."""
+        (whole,) = boundings(self._paid[0], ONE_ROW, len(self.ladder))
+        return for_neighbours(whole, self._context.policy.neighbours)
+
+    @cached_property
+    def _paid(self) -> tuple[Aggregate, Context]:
+        return by_period(self._plan, self._context)
+
+    @property
+    def _plan(self) -> Aggregate:
+        """Count how many units have a value on each step, one value of each."""
         declared = self._declared
         domain, own = declared.columns[self.column], Field(0, declared.name, self.column)
         value = Column(own, domain)
         scan = Scan(declared.name, declared.every_row, 0, {own: domain}, ONE_ROW)
         there = Filter(scan, call("NOT", call("IS NULL", value)))
-        plan = Aggregate(cut(there), (self.ladder.place(value),), (Count(),))
-        (whole,) = boundings(plan, ONE_ROW, len(self.ladder))
-        return for_neighbours(whole, self._context.policy.neighbours)
+        return Aggregate(cut(there), (self.ladder.place(value),), (Count(),))
 
     @property
     def identity(self) -> str:
@@ -218,7 +227,7 @@ class BoundsSearch:
             lambda found: self._shown(found, confidence),
             question=self.text,
             plan=self.identity,
-            here=self._context,
+            here=self._paid[1],
             call=Call(fresh, request_id, seconds, progress),
         )
 
@@ -233,7 +242,7 @@ class BoundsSearch:
         return _Draw(search, groups, self.ladder, self.column, Price(epsilon), self._context.version)
 
     def _shown(self, found: Released[Bounds], confidence: Number) -> Bounds:
-        known, here = found.value, self._context
+        known, here = found.value, self._paid[1]
         words = (known.steps.noise.words(), known.steps.counter.words())
         said = receipt(found, known.purchase, words, question=self.text, here=here, confidence=confidence)
         return replace(known, receipt=said)

@@ -16,6 +16,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.ladders import Ladder, counting_ladder
+from sfumato.curator.period_spending import by_period
 from sfumato.curator.private_bounds import private_table
 from sfumato.curator.step_counts import StepCounts, StepSearch, least_price
 from sfumato.errors import InvalidParameter
@@ -146,11 +147,15 @@ class LimitsSearch:
     @cached_property
     def bounded(self) -> Bounded:
         """Give the plan: how many units have how many rows, and groups."""
-        units = self._units
-        counts = [Column(own, domain) for own, domain in units.columns.items()]
-        plan = Aggregate(units, tuple(map(self.ladder.place, counts)), (Count(),))
-        (whole,) = boundings(plan, units.limits, len(self._keys))
+        (whole,) = boundings(self._paid[0], self._units.limits, len(self._keys))
         return for_neighbours(whole, self._context.policy.neighbours)
+
+    @cached_property
+    def _paid(self) -> tuple[Aggregate, Context]:
+        """Give the plan held to the periods whose accounts pay, and where it is released."""
+        counts = [Column(own, domain) for own, domain in self._units.columns.items()]
+        plan = Aggregate(self._units, tuple(map(self.ladder.place, counts)), (Count(),))
+        return by_period(plan, self._context)
 
     @property
     def identity(self) -> str:
@@ -203,7 +208,7 @@ class LimitsSearch:
             lambda found: self._shown(found, confidence),
             question=self.text,
             plan=self.identity,
-            here=self._context,
+            here=self._paid[1],
             call=Call(fresh, request_id, seconds, progress),
         )
 
@@ -241,7 +246,7 @@ class LimitsSearch:
         return _Draw(tuple(searches), keys, self.ladder, Price(epsilon), self._context.version)
 
     def _shown(self, found: Released[UnitLimits], confidence: Number) -> UnitLimits:
-        known, here = found.value, self._context
+        known, here = found.value, self._paid[1]
         drawn = [each for each in (known.rows, known.groups) if each is not None]
         words = tuple(noise.words() for each in drawn for noise in (each.noise, each.counter))
         said = receipt(found, known.purchase, words, question=self.text, here=here, confidence=confidence)

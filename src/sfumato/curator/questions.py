@@ -63,9 +63,9 @@ class Question:
     strategy: Strategy | None = None
 
     def __post_init__(self) -> None:
-        if self._context.policy.per is not None and (self.query.plan.measures or self.found):
-            query, context = by_period(self.query, self._context)
-            object.__setattr__(self, "query", query)
+        if self.query.plan.measures or self.found:
+            plan, context = by_period(self.query.plan, self._context)
+            object.__setattr__(self, "query", replace(self.query, plan=plan))
             object.__setattr__(self, "_context", context)
 
     @property

@@ -406,13 +406,13 @@ def _key(expression: Any) -> int | None:
     return None
 
 
-def running_totals(context: Context, asked: Any) -> RunningTotals:
+def running_totals(asked: Any) -> RunningTotals:
     """Make the proposal of a question that counts or adds up by periods; what it cannot be made of is refused here."""
     if not isinstance(asked, Question):
         raise _refused("running-listing", "running totals are made of a question about a private table")
     _check_measure(asked.query)
     _check_shape(asked)
-    found = RunningTotals(context, asked, _period(asked.query))
+    found = RunningTotals(asked._context, asked, _period(asked.query))  # noqa: SLF001
     if len(found.periods) > MOST_PERIODS:
         rule = f"running totals have at most {MOST_PERIODS:,} periods; here they have {len(found.periods):,}"
         fix = "group by weeks or months, or leave out periods with WHERE, such as WHERE day >= DATE '2024-01-01'"

@@ -132,7 +132,7 @@ class Ratio:
 @codec.value("combined-estimator")
 @dataclass(frozen=True)
 class Combined:
-    """A combination of two totals that get the same noise is a number by itself: as often as this the first, and as
+    """This is a number that is put together from two totals with equal noise: as often as this the first, and as
     often as this the second.
     """
 

@@ -350,10 +350,9 @@ def _largest(
     tops = [product_end - m * w for m, w in corners]
     bottoms = [spread(m, w, 0) for m, w in corners]
     anywhere = np.maximum.reduce(tops) > 0
-    endless = np.minimum.reduce(bottoms) <= 0
     most = np.maximum.reduce([_quotient(top, bottom) for top, bottom in zip(tops, bottoms, strict=True)])
     least = np.minimum.reduce([_quotient(m * w - product_end, spread(m, w, 1)) for m, w in (*corners, *points)])
-    return np.where(anywhere, np.where(endless, np.inf, most), np.where(np.isfinite(least), -least, np.inf))
+    return np.where(anywhere, most, np.where(np.isfinite(least), -least, np.inf))
 
 
 def _quotient(above: Floats, below: Floats) -> Floats:

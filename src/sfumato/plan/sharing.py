@@ -1,4 +1,4 @@
-"""What is asked is made from what is measured, and what is measured once serves all that is made from it.
+"""Sharing says what is measured for what is asked: once, whatever is made from it.
 
 A *part* of a question is what one reading answers: all totals together, and the ranks of one column on their own. Each
 asked number is made from some measures of one part.

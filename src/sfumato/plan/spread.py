@@ -1,4 +1,4 @@
-"""How values are spread can be asked: variance, covariance, correlation, and the line of least squares.
+"""These measures say how values are spread: variance, covariance, correlation, and the line of least squares.
 
 Each is made from centred moments of the rows where all of its values are there: the two sums of a mean, the squares of
 the distances from the middle of a column's range, the products of two columns' distances. What is equal is measured
@@ -44,7 +44,7 @@ class Squares(Sum):
     name: ClassVar[str] = "sum"
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Values that are spread evenly have a third of the largest square."""
+        """Give what values that are spread evenly have: a third of the largest square."""
         return (Fraction(high, 3) * step,)
 
 
@@ -54,7 +54,7 @@ class Products(Sum):
     """This is the sum of products of two columns' distances from the middles of their ranges."""
 
     def middle(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
-        """Two columns that are spread evenly, and correlated by a half, have a sixth of the largest product."""
+        """Give what two columns that are spread evenly and correlated by a half have: a sixth of the largest product."""
         return (Fraction(high, 6) * step,)
 
 

@@ -87,7 +87,7 @@ class FrequentValue:
 @codec.value("code-estimator")
 @dataclass(frozen=True)
 class Code:
-    """A value that was chosen among candidates is its place among them: there is no range around it."""
+    """This gives the place of a value among the candidates it was chosen from: there is no range around it."""
 
     adds_up: ClassVar[bool] = False
 

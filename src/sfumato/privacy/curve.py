@@ -322,7 +322,7 @@ class Curve:
 
     @cached_property
     def _charged(self) -> tuple[tuple[Part, ...], ...]:
-        """The parts in both directions, or, under replace, each dominating both of its orders."""
+        """Give the parts in both directions, or, under replace, each dominating both of its orders."""
         if self.neighbours is Neighbours.REPLACE:
             return (tuple((loss.symmetrised(), count) for loss, count in self.parts),)
         back = tuple((loss.reversed(), count) for loss, count in self.parts)

@@ -1,4 +1,4 @@
-"""Questions that are released together share one price: this finds what each of them gets of it.
+"""Several questions may be released together at one price: this finds how much of it each of them gets.
 
 At a pure price each question has a share of ε, and their ε's add up to it. With a δ Gaussian noise may be used: each
 question has a share of ρ, and the largest ρ is taken at which the composition of everything that is drawn keeps the

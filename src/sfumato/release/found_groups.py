@@ -54,7 +54,7 @@ class FoundGroups:
 
     @property
     def readings(self) -> tuple[Reading[Any], ...]:
-        """What else is measured is read of the groups that are shown; how many they are changes no statement."""
+        """Other parts are read of the groups that are shown; how many they are changes no statement."""
         return (self.reading, *(each.reading(()) for each in self.prepared.others))
 
     @property

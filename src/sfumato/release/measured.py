@@ -1,4 +1,4 @@
-"""What was drawn is stored and read back with all that is needed to print an answer, now or years later."""
+"""Noisy numbers are stored and read back with all that is needed to print an answer, now or years later."""
 
 from __future__ import annotations
 

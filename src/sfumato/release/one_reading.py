@@ -15,7 +15,7 @@ T = TypeVar("T", covariant=True)
 
 
 class OneReading(ABC, Generic[T]):
-    """A release that reads once says what it reads and what it makes of the totals."""
+    """This is a release of one reading: it says what is read and what is made of the totals."""
 
     @property
     @abstractmethod

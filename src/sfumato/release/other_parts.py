@@ -1,4 +1,4 @@
-"""What is measured beside totals is made here, from what is asked."""
+"""This makes the parts of a question that are no totals, from what is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the order of a column is chosen by ranks: quantiles in one recursion, the ends each on their own."""
+"""Quantiles and extremes of a column are chosen by ranks: quantiles in one recursion, the ends each on their own."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class ChosenScale:
 
 @dataclass(frozen=True)
 class CombinedScale:
-    """Two totals that get independent noise of the same kind are put together, each times a number ≥ 0.
+    """This scale is of two totals with independent noise of the same kind, put together, each times a number ≥ 0.
 
     With p ≥ q the noise p·X ± q·Y is (p − q)·X + q·(X ± Y), and X − Y has the law of X + Y because noise is symmetric.
     So it is within the half-widths of X and of the sum of both together, which fail half as often each. Where q = 0 or
@@ -170,8 +170,8 @@ class CombinedScale:
         return self.scale.unit_value
 
     def width(self, confidence: Number, parts: int) -> float:
-        """A sum of noises fails with at most β(1 − β)/n among n statements, as where sums are read beside single
-        noises; a single noise is as likely to be wide as any other.
+        """Give the half-width of the combination. A sum of noises fails with at most β(1 − β)/n among n statements, as
+        where sums are read beside single noises; a single noise is as likely to be wide as any other.
         """
         if not min(self.first, self.second):
             return float(max(self.first, self.second)) * self.scale.width(confidence, parts)
