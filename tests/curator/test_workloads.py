@@ -67,7 +67,7 @@ def test_several_questions_are_one_charge_with_one_receipt(clinic: sf.Curator) -
     assert len(asked) == 5
     assert "Workload of 5 questions" in repr(asked)
     said = str(asked.explain(epsilon=1))
-    assert "4 questions measured by 2 statements" in said
+    assert "4 questions measured by 3 statements" in said
     assert isinstance(asked.error(epsilon=1), WorkloadForecast)
     assert not kinds(clinic)
     found = asked.release(epsilon=1)
@@ -337,3 +337,35 @@ def test_the_same_workload_is_the_same(clinic: sf.Curator) -> None:
     one, two = clinic.workload([ALL, A]), clinic.workload({"x": ALL, "y": A})
     assert isinstance(one, Workload)
     assert one.identity == two.identity != clinic.workload([ALL]).identity
+
+
+def test_accounts_of_periods_are_refused_for_free(tmp_path: Path) -> None:
+    """A workload and a session are charged to one account: where every month has its own, none is spent."""
+    rows = pd.DataFrame({"who": [1, 2], "day": pd.to_datetime(["2024-01-05", "2024-02-06"]).date})
+    columns = {"day": {"type": "date", "bounds": ["2024-01-01", "2024-02-29"]}}
+    table = sf.Table("visits", rows, columns, id="who", max_rows=2, period="day")
+    unit = sf.PrivacyUnit("patient", period="month")
+    policy = sf.Policy(unit, sf.Budget(3), {"visits": table}, per="month")
+    with sf.Curator(policy, tmp_path / "months.ledger") as made:
+        with pytest.raises(sf.Unsupported, match="one account"):
+            made.workload([ALL, f"{ALL} WHERE day > DATE '2024-01-31'"]).release(epsilon=1)
+        with pytest.raises(sf.Unsupported, match="one account"):
+            made.above(5).release(1)
+        assert not {"charge", "tab-open", "step"} & set(kinds(made))
+
+
+def test_medians_spread_and_modes_are_asked_together(clinic: sf.Curator) -> None:
+    found = clinic.workload(
+        {
+            "all": ALL,
+            "median": "SELECT MEDIAN(cost) AS m FROM visits",
+            "spread": "SELECT kind, VARIANCE(cost) AS v, COUNT(*) AS n FROM visits GROUP BY kind",
+            "mode": "SELECT MODE(kind) AS k FROM visits",
+        }
+    )
+    for price in ({"epsilon": 2}, {"epsilon": 1, "delta": "1e-6", "mechanism": sf.Gaussian}):
+        answers = found.release(**price, fresh=True)  # type: ignore[arg-type]
+        assert [len(each.rows) for each in answers] == [1, 1, 3, 1]
+    for line in clinic.history():
+        if line.kind == "tab-open":
+            assert line.cost == clinic._context.account.recomputed(line)

@@ -73,7 +73,7 @@ class Priced:
 
 
 def priced(offers: Sequence[Offer], price: Price, family: Family | None, account: Budget | None) -> Priced:
-    """Split a price among questions; among the families of noise that it allows take the one with the least error.
+    """Give each question its share of a price, with the family of noise that it allows and that errs least.
 
     Gaussian noise would close the account's pure currency, so while that is open it must halve the error to be chosen
     unasked.
@@ -167,7 +167,7 @@ def _gaussian(offers: Sequence[Offer], price: Price) -> Priced:
 
 
 def _gaussian_price(offer: Offer, rho: Fraction, price: Price) -> Price:
-    """Give what one question pays: one that finds groups needs an ε and a δ, and half of the whole δ is for those."""
+    """Give a question its share of ρ; one that finds groups gets an ε and a δ, and all of those half of the δ."""
     own = rho * offer.share
     if not offer.finds:
         return Price(rho=rounded_down(own))
