@@ -9,6 +9,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.plan.readings import GroupTotals
+from sfumato.release.measured import good_enough
+from sfumato.release.requests import Request
 
 PEOPLE = {
     "name": sf.Domain("text"),
@@ -175,3 +177,35 @@ def test_the_largest_answers_are_found_again(tmp_path: Path) -> None:
         bought, found = ask.release(epsilon=1), ask.release(epsilon=1)
         assert found.receipt.free
         assert found.rows == bought.rows
+
+
+def test_a_range_that_was_bought_to_hold_less_often_is_not_as_good(tmp_path: Path) -> None:
+    """It would be found again, and shown as all that there can be: nobody could buy a better one."""
+    rows: list[dict[str, object]] = [{"name": "Bob", "x": index / 5000, "p": 5} for index in range(5000)]
+    with curator(tmp_path, rows) as opened:
+        asked = opened.sql("SELECT MEDIAN(x) AS m, MIN(x) AS least FROM people")
+
+        def bought(confidence: str, **other: object) -> tuple[float, bool]:
+            before = len(list(opened.ledger))
+            found = asked.release(epsilon=2, confidence=confidence, **other)  # type: ignore[union-attr, arg-type]
+            ((low, high),) = found.intervals["m"]
+            return high - low, len(list(opened.ledger)) > before
+
+        assert bought("0.9", range="value")[1]
+        width, paid = bought("0.999", range="value")
+        assert paid
+        assert width < 0.5
+        assert not bought("0.99", range="value")[1]
+
+
+def test_a_choice_is_compared_with_the_same_choice(tmp_path: Path) -> None:
+    """With ranges there are more choices: a strong end of a range does not make a weak least value good enough."""
+    with curator(tmp_path, [BOB]) as opened:
+        asked = opened.sql("SELECT MEDIAN(x) AS m, MIN(x) AS least FROM people")
+
+        def names(**request: object) -> set[str]:
+            prepared = asked._prepared(Request(epsilon=1, **request))  # type: ignore[union-attr, arg-type]
+            return set(good_enough(prepared))
+
+        assert names() == {"quantiles 0", "least 0"}
+        assert names(range="value") == {"quantiles 0", "below 0", "above 0", "least 0", "missed 0"}

@@ -125,6 +125,13 @@ def test_what_cannot_be_asked_is_refused_for_free_and_the_session_goes_on(asked:
         assert session.ask(HIGH)
 
 
+def test_a_strategy_that_suits_no_session_is_refused_and_the_session_goes_on(clinic: sf.Curator) -> None:
+    with clinic.above(4000, tables=["visits"]).release(2) as session:
+        with pytest.raises(sf.InvalidParameter, match="one that suits Laplace noise"):
+            session.ask(clinic.sql(HIGH).limit(strategy="clip-l2"))  # type: ignore[union-attr]
+        assert session.ask(clinic.sql(HIGH).limit(strategy="clip-l1"))  # type: ignore[union-attr]
+
+
 def test_questions_are_made_in_python_too_and_tightened_to_fit(clinic: sf.Curator, tmp_path: Path) -> None:
     with clinic.above(1000, positives=3, sensitivity=1).release(5) as session:
         with pytest.raises(sf.InvalidParameter, match=r"limit\(rows=1\)"):

@@ -293,3 +293,18 @@ def test_two_processes_never_overspend(tmp_path: Path) -> None:
         assert ledger.verify().holds
         assert sum(line.kind == "charge" for line in ledger) == 10
         assert ledger.account("person").remaining["pure"] == Fraction(0)
+
+
+@pytest.mark.parametrize("asked", ["MEDIAN(age)", "COUNT(DISTINCT age)", "COUNT(*)"])
+def test_no_number_of_values_of_several_keys_makes_a_release_fail(tmp_path: Path, asked: str) -> None:
+    """Keys that nobody declared hold what the rows say: 300 values of each of eight make more pairs than 64 bits
+    count.
+    """
+    keys = [f"k{index}" for index in range(8)]
+    columns: dict[str, Any] = {"who": range(300), "age": [40] * 300} | {key: [*map(str, range(300))] for key in keys}
+    declared = {"age": {"type": "integer", "bounds": [0, 110]}} | {key: {"type": "text"} for key in keys}
+    people = Table("people", pa.table(columns), declared, id="who", max_rows=3)
+    policy = Policy(PrivacyUnit("person"), Budget(10, "1e-6"), {"people": people})
+    text = f"SELECT {', '.join(keys)}, {asked} AS x FROM people GROUP BY {', '.join(keys)}"
+    with Curator(policy, tmp_path / "people.ledger") as curator:
+        curator.sql(text).release(epsilon=1, delta="1e-7")

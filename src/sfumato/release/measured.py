@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from sfumato.mechanisms import KeyThreshold
-from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.expressions import Column, Result
 from sfumato.plan.measures import Combined, Estimate, Estimator, Floats, Total, Width
 from sfumato.plan.nodes import GroupKey, Query
@@ -93,11 +92,13 @@ class KnownGroups:
 
 
 def good_enough(prepared: Prepared) -> dict[str, Number]:
-    """A stored answer is as good as one at this price if no half-width is larger, and no choice is weaker."""
-    widths = {f"m{index}": width for index, width in enumerate(prepared.half_widths())}
-    others = [each.mechanism for measured in prepared.measured[1:] for each in measured]
-    choices = [each for each in others if not isinstance(each, Additive)]
-    return widths | {f"c{index}": 1 / each.epsilon for index, each in enumerate(choices)}
+    """A stored answer is as good as one at this price if no half-width is larger, no choice is weaker, and no range
+    around a choice was bought to miss more often.
+    """
+    found: dict[str, Number] = {f"m{index}": width for index, width in enumerate(prepared.half_widths())}
+    for index, (part, measured) in enumerate(zip(prepared.others, prepared.measured[1:], strict=True)):
+        found |= {f"{name} {index}": number for name, number in part.good_enough(measured).items()}
+    return found
 
 
 def drawn(prepared: Prepared, groups: tuple[GroupKey, ...], read: Read) -> Integers:

@@ -8,7 +8,7 @@ and noise of size σ on a change of 1 costs ρ = 1/2σ².
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
@@ -119,6 +119,10 @@ class OtherPart(Part, Protocol):
 
     def with_ranges(self, confidence: Fraction | None) -> OtherPart:
         """Give the same with ranges around chosen values that hold with this confidence, where those can be bought."""
+        ...
+
+    def good_enough(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+        """Say by name how good what is chosen is, beside half-widths: less is better."""
         ...
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:

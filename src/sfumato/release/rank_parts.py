@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
@@ -120,6 +120,16 @@ class ChosenRanks:
 
     def with_ranges(self, confidence: Fraction | None) -> ChosenRanks:
         return replace(self, confidence=confidence) if self._inner else self
+
+    def good_enough(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+        """Name each choice by what it is for: where ranges are bought, there are more of them. A range that was bought
+        to hold less often is not as good, however strong the choice of its ends.
+        """
+        around = () if self.confidence is None else ("below", "above")
+        names = ["quantiles", *around] if self._inner else []
+        names += ["greatest" if chance else "least" for chance in self._outer]
+        found = {name: 1 / each.mechanism.epsilon for name, each in zip(names, measurements, strict=True)}
+        return found if self.confidence is None else found | {"missed": 1 - self.confidence}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         of, sure = words(self.asked[0].value), f"with {percent(confidence)} confidence"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -74,6 +74,9 @@ class DifferentCounts:
     def with_ranges(self, confidence: Fraction | None) -> DifferentCounts:  # noqa: ARG002
         return self
 
+    def good_enough(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:  # noqa: ARG002
+        return {}
+
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,), moved = measurements, self.bounded.measures[0].sensitivity
         width, of = measurement.mechanism.error(confidence), words(self.asked[0].value)
@@ -141,6 +144,10 @@ class ChosenValues:
 
     def with_ranges(self, confidence: Fraction | None) -> ChosenValues:  # noqa: ARG002
         return self
+
+    def good_enough(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
+        (measurement,) = measurements
+        return {"values": 1 / measurement.mechanism.epsilon}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,) = measurements

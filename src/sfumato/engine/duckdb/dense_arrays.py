@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engine.duckdb.found_keys import in_one_piece, places_among
-from sfumato.plan.dense_readings import MOST_CELLS, Marginals, Places, ValueCounts, Values
+from sfumato.engine.duckdb.found_keys import in_one_piece, named, places_among, told
+from sfumato.plan.dense_readings import Marginals, Places, ValueCounts, Values
 from sfumato.plan.readings import Integers
 
 if TYPE_CHECKING:
@@ -41,10 +40,10 @@ def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Valu
     """
     low, high = _span(reading)
     width = high - low + 1
-    counts = _Counts(len(reading.groups) * width)
+    counts, groups = _Counts(len(reading.groups) * width), _Groups(reading)
     for batch in batches:
         steps = batch.column(batch.num_columns - 1).to_numpy() - low
-        group = _groups(batch, reading)
+        group = groups.of(batch)
         if group is not None:
             if group.min(initial=0) < 0:
                 group, steps = group[group >= 0], steps[group >= 0]
@@ -61,20 +60,39 @@ def _span(reading: ValueCounts) -> tuple[int, int]:
     return contribution.low, contribution.high
 
 
-def _groups(batch: pyarrow.RecordBatch, reading: ValueCounts) -> Places | None:
-    """Find the place of each row's group, or -1; None where all rows are of the one group there is."""
-    keys = reading.bounded.plan.keys
-    if not keys:
-        return None
-    columns = [_encoded(batch.column(index)) for index in range(len(keys))]
-    sizes = [len(texts) for _, texts in columns]
-    kinds = [each.domain.type for each in keys]
-    codes = np.ravel_multi_index([code for code, _ in columns], sizes) if len(keys) > 1 else columns[0][0]
-    few = math.prod(sizes) <= MOST_CELLS
-    present = np.arange(math.prod(sizes)) if few else np.unique(codes)
-    cells = [each.take(place) for (_, each), place in zip(columns, np.unravel_index(present, sizes), strict=True)]
-    places = places_among(cells, kinds, reading.groups, present.size)
-    return places[codes] if few else places[np.searchsorted(present, codes)]
+class _Groups:
+    """These are known groups, found for each row key by key.
+
+    After each key a row is at the place of what it has so far among what the groups begin with: numbers stay below the
+    square of how many groups there are, whatever values the rows hold.
+    """
+
+    def __init__(self, reading: ValueCounts) -> None:
+        keys = [told(each) for each in reading.groups]
+        self._kinds = [each.domain.type for each in reading.bounded.plan.keys]
+        self._levels: list[tuple[dict[object, int], Integers]] = []
+        at = np.zeros(len(keys), np.int64)
+        for place in range(len(self._kinds)):
+            values = {value: code for code, value in enumerate(dict.fromkeys(key[place] for key in keys))}
+            own = np.array([values[key[place]] for key in keys], np.int64)
+            beginnings, at = np.unique(at * len(values) + own, return_inverse=True)
+            self._levels.append((values, beginnings))
+        self._group = np.full(at.max(initial=-1) + 2, -1, np.intp)  # the last is for rows that are in none
+        self._group[at] = np.arange(len(keys))
+
+    def of(self, batch: pyarrow.RecordBatch) -> Places | None:
+        """Find the place of each row's group, or -1; None where all rows are of the one group there is."""
+        if not self._levels:
+            return None
+        at = np.zeros(batch.num_rows, np.int64)
+        for place, (values, beginnings) in enumerate(self._levels):
+            codes, texts = _encoded(batch.column(place))
+            own = np.array([values.get(told(key)[0], -1) for key in named([texts], [self._kinds[place]])])[codes]
+            wanted = np.where((at >= 0) & (own >= 0), at * len(values) + own, -1)
+            found = np.searchsorted(beginnings, wanted) if place else np.maximum(wanted, 0)
+            met = np.append(beginnings, -2)[np.minimum(found, len(beginnings))] == wanted
+            at = np.where(met, found, -1)
+        return self._group[at]
 
 
 def _encoded(column: Any) -> tuple[Places, Any]:

@@ -28,7 +28,7 @@ def in_arrays(table: pyarrow.Table, reading: FoundTotals) -> Found:
     kinds = [plan.keys[index].domain.type for index in reading.found]
     return Found(
         holders,
-        lambda chosen: _named([each.take(first[chosen]) for each in own], kinds),
+        lambda chosen: named([each.take(first[chosen]) for each in own], kinds),
         key,
         places_among(*_others(keys, reading), reading.declared, table.num_rows),
         np.column_stack([np.zeros((table.num_rows, 0), np.int64), *totals[:-1]]),
@@ -70,17 +70,17 @@ def places_among(columns: Sequence[Any], kinds: Sequence[Type], keys: Sequence[G
     if not columns:
         return np.zeros(rows, np.intp)
     place, first = _places(columns, rows)
-    known = {_told(key): index for index, key in enumerate(keys)}
-    named = _named([each.take(first) for each in columns], kinds)
-    return np.array([known.get(_told(key), -1) for key in named], np.intp)[place]
+    known = {told(key): index for index, key in enumerate(keys)}
+    listed = named([each.take(first) for each in columns], kinds)
+    return np.array([known.get(told(key), -1) for key in listed], np.intp)[place]
 
 
-def _told(key: GroupKey) -> tuple[object, ...]:
+def told(key: GroupKey) -> tuple[object, ...]:
     """Give a key to look up by: a real, declared or computed, is the double nearest to it."""
     return tuple(float(value) if isinstance(value, Fraction) else value for value in key)
 
 
-def _named(columns: Sequence[Any], kinds: Sequence[Type]) -> list[GroupKey]:
+def named(columns: Sequence[Any], kinds: Sequence[Type]) -> list[GroupKey]:
     """Turn rows into keys: a real is the number that its double shows."""
     listed = [each.to_pylist() for each in columns]
     exact = (
