@@ -120,7 +120,7 @@ class Answer:
         interval = self.intervals[name][index] if name in self.intervals else None
         if name not in self.ranks:
             return _SMALL if self._tells_nothing(name, index) else cell(value, interval)
-        return key(value) if self._tells_nothing(name, index) else between(value, interval)
+        return between(value, None if self._tells_nothing(name, index) else interval)
 
     def _tells_nothing(self, name: str, index: int) -> bool:
         """Tell whether a mean is of a group so small that its range is all that is possible."""

@@ -37,9 +37,17 @@ def cell(value: Any, interval: Interval) -> str:
 
 def between(value: Any, interval: Interval) -> str:
     """Write a number with the two between which it lies: they may be at different distances."""
-    if value is None or interval is None or not all(map(math.isfinite, interval)):
+    if interval is None or not all(map(math.isfinite, interval)):
+        return short(value)
+    return f"{short(value)} in [{short(interval[0])}, {short(interval[1])}]"
+
+
+def short(value: Any) -> str:
+    """Write a number whose error is known in ranks alone: six digits, or all before the point."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 1e-4 < abs(value) < 1e15:
         return key(value)
-    return f"{key(value)} in [{key(interval[0])}, {key(interval[1])}]"
+    digits = max(0, 5 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:,.0f}"
 
 
 def _number(value: float, reach: float) -> str:

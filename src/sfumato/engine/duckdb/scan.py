@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -67,7 +67,7 @@ class Cell:
     @property
     def item(self) -> Cell | None:
         """Give an item of the cell as a function of items sees it; None where the cell is no list."""
-        return Cell("sf_item", self.stored[: self.stored.rindex("[")]) if self.stored.endswith("]") else None
+        return stored_cell("sf_item", self.stored[: self.stored.rindex("[")]) if self.stored.endswith("]") else None
 
     @property
     def text(self) -> Cell:
@@ -79,6 +79,18 @@ class Cell:
         """
         plain = self.sql if self.family == "VARCHAR" else f"CAST({self.sql} AS VARCHAR)"
         return Cell(f"({plain} COLLATE C)", "VARCHAR")
+
+
+def stored_cell(column: str, stored: str) -> Cell:
+    """Give a column of a source as a cell; NaN is NULL before anything else looks at it.
+
+    The least and greatest values that a Parquet file tells of a column leave NaN out (the format says so), and the
+    engine decides comparisons by them: a NaN would pass for any number, and one row could make a question fail.
+    """
+    cell = Cell(column, stored)
+    if cell.family not in FLOATING:
+        return cell
+    return replace(cell, sql=f"(CASE WHEN isnan({column}) THEN NULL ELSE {column} END)")
 
 
 @dataclass(frozen=True)
