@@ -13,7 +13,7 @@ import pytest
 import sfumato as sf
 from curator.test_spread import POLICY
 
-CELLS = [0.0, 1249.99, 1250.0, 2500.0, 4999.0, 5000.0, 6000.0, -3.0, float("nan"), None]
+CELLS = [0.0, 1249.99, 1250.0, 2500.0, 4999.0, 5000.0, 6000.0, -3.0, None, None]
 """Both ends, an inner edge, beyond either end, and what is missing."""
 
 
