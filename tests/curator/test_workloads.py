@@ -67,7 +67,7 @@ def test_several_questions_are_one_charge_with_one_receipt(clinic: sf.Curator) -
     assert len(asked) == 5
     assert "Workload of 5 questions" in repr(asked)
     said = str(asked.explain(epsilon=1))
-    assert "4 questions measured by 2 statements" in said
+    assert "4 questions measured by 3 statements" in said
     assert isinstance(asked.error(epsilon=1), WorkloadForecast)
     assert not kinds(clinic)
     found = asked.release(epsilon=1)
