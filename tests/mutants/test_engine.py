@@ -132,22 +132,6 @@ MUTANTS = (
         _reached(_COUNTS, "CLIP_L1"),
     ),
     Mutant(
-        "many counts are not cut for units of one row more than may count",
-        Kind.LIMITS,
-        "engine/lowering.py",
-        "heavy = _heavy(rows, min(bounded.limits.rows_per_group, bounded.limits.total))\n    beyond",
-        "heavy = _heavy(rows, 1 + min(bounded.limits.rows_per_group, bounded.limits.total))\n    beyond",
-        ("safety/test_combining.py::test_many_counts_from_cells_are_what_each_reads",),
-    ),
-    Mutant(
-        "many counts are not cut",
-        Kind.LIMITS,
-        "engine/lowering.py",
-        "_sum(apply(Operation.SUBTRACT, capped[name], apply(",
-        "_sum(apply(Operation.SUBTRACT, apply(Operation.MULTIPLY, Reference(name), whole(1 << bits)), apply(",
-        ("safety/test_combining.py::test_many_counts_from_cells_are_what_each_reads",),
-    ),
-    Mutant(
         "a group is clipped to one row more",
         Kind.LIMITS,
         "engine/lowering.py",

@@ -14,8 +14,6 @@ import sfumato as sf
 from engine.tables import tuples
 from safety.worlds import PREDICATES, question, world
 from sfumato.curator.questions import Question
-from sfumato.engine import lowering
-from sfumato.engine.cell_lowering import by_cells
 from sfumato.errors import Unsupported
 from sfumato.plan.combining import combined
 from sfumato.plan.limits import Strategy
@@ -70,48 +68,13 @@ def test_one_statement_reads_what_each_would(neighbours: str, strategy: Strategy
         engine = made._context.engine
         together = combined(readings)
         mergeable = [each for each in together if len(each.parts) > 1]
-        assert len(mergeable) == (1 if whole else 2)  # units are counted apart from rows
+        assert len(mergeable) == (1 if whole else 2)  # rows, and units
         assert sum(len(each.parts) for each in mergeable) >= 0.5 * len(readings)
         for each in together:
             totals = engine.read(each.reading, 7)
             for own, columns in each.parts:
                 assert tuples(totals[:, columns]) == tuples(engine.read(own, 7))
         assert {own for each in together for own, _ in each.parts} == set(readings)
-
-
-CELLS = (
-    "kind = 'a'",
-    "kind = 'b'",
-    "kind IS NULL",
-    "cost > 0",
-    "cost IS NULL OR kind = 'a'",
-    "cost BETWEEN 0 AND 1",
-    "kind IN ('a', 'b') AND kind_no = 1",
-    "NOT (kind = 'a')",
-    "LENGTH(kind) = 1",
-    "kind_no = 0",
-    "COALESCE(kind, 'b') = 'b'",
-    "cost = -1",
-    "TRUE",
-)
-
-
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize("strategy", [Strategy.WHOLE, Strategy.CLIP_L1, Strategy.CLIP_L2])
-def test_many_counts_from_cells_are_what_each_reads(
-    neighbours: str, strategy: Strategy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made_of = []
-    monkeypatch.setattr(lowering, "by_cells", lambda *given: made_of.append(given) or by_cells(*given))
-    with clinic(tmp_path, neighbours, rows=strategy is Strategy.WHOLE) as made:
-        texts = [f"SELECT COUNT(*) AS n FROM visits WHERE {test}" for test in CELLS]
-        readings = [by_strategy(asked(made, text), strategy) for text in texts]
-        engine = made._context.engine
-        (together,) = combined(readings)
-        totals = engine.read(together.reading, 7)
-        assert len(made_of) == 1
-        for own, columns in together.parts:
-            assert tuples(totals[:, columns]) == tuples(engine.read(own, 7))
 
 
 @pytest.mark.parametrize("seed", range(4))
