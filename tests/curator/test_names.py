@@ -201,7 +201,7 @@ def test_names_joined_by_a_space_are_told_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("question", "fix"),
     [
-        ("SELECT COUNT(DISTINCT Station) FROM t", 'use COUNT(DISTINCT ("N° abonné", DATE_TRUNC(\'day\', "vu à")))'),
+        ('SELECT COUNT(DISTINCT "N° abonné") FROM t', 'use COUNT(DISTINCT ("N° abonné", DATE_TRUNC(\'day\', "vu à")))'),
         ('SELECT COUNT(*) FROM t WHERE "N° abonné" = 1', 'count units with COUNT(DISTINCT "N° abonné")'),
         (
             'SELECT AVG(n) FROM (SELECT "N° abonné", COUNT(*) AS n FROM t GROUP BY "N° abonné")',

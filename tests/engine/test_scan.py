@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -222,6 +223,36 @@ def _told_apart(kind: str, cell: pa.Array, expected: Any, seen: Any) -> bool:
     if kind != "csv" or not pa.types.is_floating(cell.type):
         return False
     return seen is None if expected is False else math.isclose(expected, seen, rel_tol=1e-7)
+
+
+@pytest.mark.parametrize("others", [[1.0, 2.0], [1.0, 50.0], [-50.0], [INF], []])
+@pytest.mark.parametrize("stored", [pa.float64(), pa.float32()])
+@pytest.mark.parametrize("columns", [{"type": "real", "bounds": [0, 9]}, {"type": "real"}, {"type": "integer"}])
+def test_no_number_is_none_whatever_else_a_parquet_file_holds(
+    others: list[float], stored: pa.DataType, columns: dict[str, Any], tmp_path: Path
+) -> None:
+    """The ends of a column that a Parquet file states leave NaN out: a reader that folds comparisons by them would let
+    one unit's row decide what the cells of all others mean.
+    """
+    cells = pa.array([NAN] * 3 + others, stored)
+    pq.write_table(pa.table({"id": list(range(len(cells))), "x": cells}), tmp_path / "t.parquet")
+    with Sources(private(tmp_path / "t.parquet", {"x": columns}, unit="id")) as sources:
+        assert sources.run("SELECT count(*) FROM sf_t WHERE sf_unit < 3 AND x IS NULL") == [(3,)]
+
+
+@pytest.mark.parametrize("others", [[1.0, 2.0], [1.0, 50.0], [INF]])
+def test_no_number_is_none_in_a_list_of_a_parquet_file(others: list[float], tmp_path: Path) -> None:
+    cells = pa.array([[NAN, NAN]] * 3 + [others], pa.list_(pa.float64()))
+    pq.write_table(pa.table({"id": [0, 1, 2, 3], "x": cells}), tmp_path / "t.parquet")
+    column = {"type": "real", "bounds": [0, 9], "most_items": 2}
+    with Sources(private(tmp_path / "t.parquet", {"x": column}, unit="id")) as sources:
+        assert sources.run("SELECT x FROM sf_t WHERE sf_unit < 3") == [([None, None],)] * 3
+
+
+def test_a_row_whose_id_is_no_number_is_nobodys_in_a_parquet_file(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": pa.array([NAN, 1.0, 2.0]), "x": [1.0, 2.0, 3.0]}), tmp_path / "t.parquet")
+    with Sources(private(tmp_path / "t.parquet", {"x": {"type": "real"}}, unit="id")) as sources:
+        assert sources.run("SELECT count(*) FROM sf_t") == [(2,)]
 
 
 def test_types_that_only_a_database_has(tmp_path: Path) -> None:

@@ -51,6 +51,14 @@ MUTANTS = (
         "step: the second clamp guards against ranges that a function's rule would get wrong, and none is known to",
     ),
     Mutant(
+        "comparisons are folded by ends of Parquet columns that leave NaN out",
+        Kind.NAN,
+        "engine/duckdb/relations.py",
+        "union_by_name = false, can_have_nan = true",
+        "union_by_name = false",
+        ("engine/test_scan.py::test_no_number_is_none_whatever_else_a_parquet_file_holds",),
+    ),
+    Mutant(
         "a cell that is no number counts as the largest",
         Kind.NAN,
         "engine/duckdb/scan.py",

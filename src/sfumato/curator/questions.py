@@ -427,14 +427,15 @@ class Question:
         return Forecast(widths, level, price, accepted, said, ranks=ranks, chosen=said_of)
 
     def _chosen(self, prepared: Prepared, confidence: Number, widths: Mapping[str, Width]) -> dict[str, str]:
-        """Say of every column without a half-width how good what is chosen is."""
+        """Say of every column that is chosen, and has no half-width, how good the choice is."""
         found = {}
         for output in self.query.outputs:
             match output.expression:
                 case Column(Result(index)) if not self.query.outer and output.name not in widths:
                     place = self.shared.made[index].part
-                    part = prepared.others[place - 1]
-                    found[output.name] = part.words(prepared.measured[place], confidence)[1]
+                    if place:  # the first part is totals
+                        part = prepared.others[place - 1]
+                        found[output.name] = part.words(prepared.measured[place], confidence)[1]
         return found
 
     def _widths(self, prepared: Prepared, confidence: Number) -> dict[str, Width]:

@@ -93,14 +93,18 @@ def of_csv(found: files.Files, place: str) -> Relation:
 
 
 def of_parquet(found: files.Files, place: str, execute: Execute) -> Relation:
-    """Open Parquet files with one schema among them."""
+    """Open Parquet files with one schema among them.
+
+    The ends of a column that a file states leave NaN out. Unless it is told that there may be some, the engine folds
+    comparisons by them: one unit's row, which moves an end, would decide what the cells of other units mean.
+    """
     schemas = [_parquet_columns(path, place, execute) for path in found.paths]
     if any(schema != schemas[0] for schema in schemas):
         raise InvalidPolicy(
             "all files of a table have the same columns and types", place=place, fix="rewrite those that differ"
         )
-    sql = f"read_parquet([{listed(found.paths)}], hive_partitioning = false, union_by_name = false)"
-    return Relation(sql, schemas[0])
+    options = "hive_partitioning = false, union_by_name = false, can_have_nan = true"
+    return Relation(f"read_parquet([{listed(found.paths)}], {options})", schemas[0])
 
 
 def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str, Cell], ...]:
