@@ -225,3 +225,15 @@ def test_declared_values_need_no_period(clinic: sf.Curator) -> None:
         assert built.having("n > 0")._context.account.periods == ("2024-02",)
         built.limit(rows=1).release(epsilon="0.5")
         assert left(clinic) == {"2024-02": Fraction(1, 2)}
+
+
+def test_running_totals_spend_the_accounts_of_the_periods_that_they_read(clinic: sf.Curator) -> None:
+    with clinic:
+        asked = "SELECT day, COUNT(*) AS n FROM visits WHERE day < DATE '2024-03-01' GROUP BY day"
+        found = clinic.running(asked)
+        assert found._context.account.periods == ("2024-01", "2024-02")
+        found.release(epsilon="0.5")
+        assert left(clinic) == {"2024-01": Fraction(1, 2), "2024-02": Fraction(1, 2)}
+        built = clinic.table("visits").where("day < DATE '2024-02-01'").group_by("day").agg(n=sf.count())
+        clinic.as_analyst("ana").running(built).release(epsilon="0.25")
+        assert left(clinic) == {"2024-01": Fraction(1, 4), "2024-02": Fraction(1, 2)}
