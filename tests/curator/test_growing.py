@@ -236,3 +236,15 @@ def test_running_totals_bounds_and_limits_spend_the_months_they_read(clinic: sf.
     assert left(clinic)["2024-01"] == Fraction(1, 2)
     assert left(clinic)["2024-03"] == Fraction(1, 4)
     assert all(each is not None and "month" in each.promise for each in receipts)
+
+
+def test_running_totals_spend_the_accounts_of_the_periods_that_they_read(clinic: sf.Curator) -> None:
+    with clinic:
+        asked = "SELECT day, COUNT(*) AS n FROM visits WHERE day < DATE '2024-03-01' GROUP BY day"
+        found = clinic.running(asked)
+        assert found._context.account.periods == ("2024-01", "2024-02")
+        found.release(epsilon="0.5")
+        assert left(clinic) == {"2024-01": Fraction(1, 2), "2024-02": Fraction(1, 2)}
+        built = clinic.table("visits").where("day < DATE '2024-02-01'").group_by("day").agg(n=sf.count())
+        clinic.as_analyst("ana").running(built).release(epsilon="0.25")
+        assert left(clinic) == {"2024-01": Fraction(1, 4), "2024-02": Fraction(1, 2)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(relation: str, t
             cost=[cost for _, _, cost in people],
         )
         asked = question(DuckDB(found := policy(table, columns=three, neighbours=relation)), found, text)
-        proposal = running_totals(asked)
+        proposal = running_totals(asked._context, asked)
         read = {
             each.strategy: asked._context.engine.read(GroupTotals(each, proposal._groups), 7) for each in asked.options
         }
@@ -358,3 +359,21 @@ def test_pictures_are_lines_with_bands(clinic: sf.Curator, tmp_path: Path) -> No
     assert drawn["layer"][0]["encoding"]["x"]["type"] == "quantitative"
     several.plot(str(tmp_path / "lines.svg"))
     assert (tmp_path / "lines.svg").read_text().startswith("<svg")
+
+
+def test_a_question_of_another_curator_is_refused(tmp_path: Path) -> None:
+    """Under another policy one unit may change less: every row is one there, and here a person has many."""
+    crowd = frame().assign(who=1)
+    (tmp_path / "crowd").mkdir()
+    with sf.Curator(policy(crowd), tmp_path / "crowd" / "l") as made, curator(tmp_path / "r", every_row=True) as other:
+        foreign = other.sql("SELECT day, COUNT(*) AS n FROM visits GROUP BY day")
+        with pytest.raises(sf.InvalidParameter, match="a question of the same curator"):
+            made.running(foreign)  # type: ignore[arg-type]
+
+
+def test_who_asks_for_running_totals_pays(tmp_path: Path) -> None:
+    with sf.Curator(replace(policy(), analysts={"ana": "0.1"}), tmp_path / "l") as made:
+        asked = made.sql("SELECT day, COUNT(*) AS n FROM visits GROUP BY day")
+        with pytest.raises(Overspent, match="share"):
+            made.as_analyst("ana").running(asked).release(epsilon=3)  # type: ignore[arg-type]
+        made.running(asked).release(epsilon=3)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ import sfumato as sf
 from engine.tables import tuples
 from safety.worlds import PREDICATES, question, world
 from sfumato.curator.questions import Question
+from sfumato.engine.cell_lowering import FEWEST_COUNTS
 from sfumato.errors import Unsupported
 from sfumato.plan.combining import combined
 from sfumato.plan.limits import Strategy
@@ -69,7 +70,7 @@ def test_one_statement_reads_what_each_would(neighbours: str, strategy: Strategy
         engine = made._context.engine
         together = combined(readings)
         mergeable = [each for each in together if len(each.parts) > 1]
-        assert len(mergeable) == (1 if whole else 2)  # rows, and units
+        assert len(mergeable) == (1 if whole else 2)  # units are counted apart from rows
         assert sum(len(each.parts) for each in mergeable) >= 0.5 * len(readings)
         for each in together:
             totals = engine.read(each.reading, 7)
@@ -101,6 +102,27 @@ def test_random_predicates_over_hostile_cells(seed: int) -> None:
         for own, columns in each.parts:
             assert tuples(totals[:, columns]) == tuples(engine.read(own, 11))
     engine.close()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "(SELECT * FROM visits UNION ALL SELECT * FROM visits WHERE cost > 0) AS v",
+        "(SELECT who, kind, kind_no, MAX(cost) AS cost FROM visits GROUP BY who, kind, kind_no) AS v",
+    ],
+)
+def test_many_counts_of_rows_that_are_computed_first(source: str, tmp_path: Path) -> None:
+    """Cells are of columns that tests read; where rows are kept as what was computed from them, there are none."""
+    with clinic(tmp_path) as made:
+        tests = [f"{column} {test}" for column in ("kind_no", "cost") for test in ("> 0", "< 1", "= 1", "IS NULL")]
+        tests += [f"{one} AND {other}" for one, other in combinations(tests[:5], 2)]
+        texts = [f"SELECT COUNT(*) AS n FROM {source} WHERE {test}" for test in tests]
+        together = combined([by_strategy(asked(made, text), Strategy.CLIP_L1) for text in texts])
+        assert max(len(each.parts) for each in together) >= FEWEST_COUNTS
+        for each in together:
+            totals = made._context.engine.read(each.reading, 7)
+            for own, columns in each.parts:
+                assert tuples(totals[:, columns]) == tuples(made._context.engine.read(own, 7))
 
 
 def test_what_would_be_another_number_is_read_by_itself(tmp_path: Path) -> None:

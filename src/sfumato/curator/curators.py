@@ -167,7 +167,7 @@ class Curator:
         there was up to each of them, at one price for all. This is free.
         """
         asked = self.sql(question, parameters) if isinstance(question, str) else question
-        return running_totals(asked)
+        return running_totals(self._context, asked)
 
     def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsSearch:
         """Propose to find bounds for a column of numbers or dates that cover this share of its values, chosen from

@@ -406,10 +406,17 @@ def _key(expression: Any) -> int | None:
     return None
 
 
-def running_totals(asked: Any) -> RunningTotals:
-    """Make the proposal of a question that counts or adds up by periods; what it cannot be made of is refused here."""
+def running_totals(context: Context, asked: Any) -> RunningTotals:
+    """Make the proposal of a question that counts or adds up by periods; what it cannot be made of is refused here.
+
+    What one unit changes was proven of the question under its own policy, so it is asked of the same curator. Who asks
+    now pays, and where every period has an account of its own, those that the question reads do.
+    """
     if not isinstance(asked, Question):
         raise _refused("running-listing", "running totals are made of a question about a private table")
+    if not asked.is_of(context):
+        raise InvalidParameter("question", asked.text, "SQL text, or a question of the same curator")
+    asked = replace(asked, _context=context)
     _check_measure(asked.query)
     _check_shape(asked)
     found = RunningTotals(asked._context, asked, _period(asked.query))  # noqa: SLF001

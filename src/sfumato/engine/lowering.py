@@ -672,11 +672,13 @@ def _rows(bounded: Bounded, relations: RelationLowering) -> _Rows:
 
 
 def _computed_once(bounded: Bounded, rows: _Rows, relations: RelationLowering) -> _Rows:
-    """Keep the rows where they cost more than reading a table: limiting reads them several times."""
+    """Keep the rows where they cost more than reading a table: limiting reads them several times. What was computed is
+    kept, and no longer the columns that tests read.
+    """
     if plain(bounded.plan.source):
         return rows
     kept = relations.stage(rows.select)
-    return replace(rows, select=Select(same(name for name, _ in rows.select.columns), kept))
+    return replace(rows, select=Select(same(name for name, _ in rows.select.columns), kept), cells=())
 
 
 def _row_values(scaled: Scaled, lowering: RowLowering) -> list[Scalar]:
