@@ -58,6 +58,13 @@ class Cell:
     stored: str
     sure: bool = False
     """It is there, finite, and a date of the calendar or a real of our range: a text that its grammar proves so."""
+    column: str | None = None
+    """The column itself, where the expression makes NaN NULL."""
+
+    @property
+    def as_stored(self) -> str:
+        """Give the expression of what the source holds."""
+        return self.column or self.sql
 
     @property
     def family(self) -> str:
@@ -90,7 +97,7 @@ def stored_cell(column: str, stored: str) -> Cell:
     cell = Cell(column, stored)
     if cell.family not in FLOATING:
         return cell
-    return replace(cell, sql=f"(CASE WHEN isnan({column}) THEN NULL ELSE {column} END)")
+    return replace(cell, sql=f"(CASE WHEN isnan({column}) THEN NULL ELSE {column} END)", column=column)
 
 
 @dataclass(frozen=True)
