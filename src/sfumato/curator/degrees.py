@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
+from sfumato.curator.priced_by_epsilon import PricedByEpsilon
 from sfumato.curator.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Laplace
@@ -26,10 +27,10 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.one_reading import OneReading
 from sfumato.release.prices import Price, rounded_up
-from sfumato.release.proposal import Call, receipt, released
+from sfumato.release.proposal import receipt
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.receipts import Receipt
-from sfumato.release.releasing import Progress, Released
+from sfumato.release.releasing import Released
 
 MOST_DEGREE = 100_000
 """No histogram is longer."""
@@ -101,13 +102,25 @@ class _Draw(OneReading[Degrees]):
 
 
 @dataclass(frozen=True)
-class DegreeHistogram:
+class DegreeHistogram(PricedByEpsilon[Degrees]):
     """This is a proposal: only ``release`` spends."""
 
     _context: Context = field(repr=False)
     question: Question = field(repr=False)
     ends: tuple[str, ...]
     most: int
+
+    @property
+    def text(self) -> str:
+        return self.question.text
+
+    @property
+    def identity(self) -> str:
+        return digest("degrees", self.question.identity, self.most)
+
+    @property
+    def _where(self) -> Context:
+        return self._context
 
     @property
     def nodes(self) -> tuple[GroupKey, ...]:
@@ -142,29 +155,6 @@ class DegreeHistogram:
         """Find the least ε at which each number is within this of the exact one, with this confidence. This is free."""
         wanted = exact(within, "within", POSITIVE)
         return float(rounded_up(least(lambda epsilon: self.error(epsilon, confidence) <= wanted, "within")))
-
-    def release(
-        self,
-        epsilon: Number,
-        *,
-        confidence: Number = "0.95",
-        fresh: bool = False,
-        request_id: str | None = None,
-        seconds: Number | None = None,
-        progress: Progress | None = None,
-    ) -> Degrees:
-        """Charge ε and draw the histogram; the same one, at least as accurate, is found again and free."""
-        exact(confidence, "confidence", CONFIDENCE)
-        draw = self._draw(epsilon)
-        return released(
-            draw,
-            draw.total,
-            lambda found: self._shown(found, confidence),
-            question=self.question.text,
-            plan=digest("degrees", self.question.identity, self.most),
-            here=self._context,
-            call=Call(fresh, request_id, seconds, progress),
-        )
 
     def _draw(self, epsilon: Number) -> _Draw:
         paid, reading = exact(epsilon, "epsilon", POSITIVE), self.reading

@@ -19,6 +19,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.ladders import Ladder, ladder
 from sfumato.curator.period_spending import by_period
+from sfumato.curator.priced_by_epsilon import PricedByEpsilon
 from sfumato.curator.step_counts import StepCounts, StepSearch, least_price
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
@@ -36,10 +37,10 @@ from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, e
 from sfumato.release.measurement import Batch
 from sfumato.release.one_reading import OneReading
 from sfumato.release.prices import Price
-from sfumato.release.proposal import Call, receipt, released
+from sfumato.release.proposal import receipt
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.receipts import Receipt
-from sfumato.release.releasing import Progress, Released
+from sfumato.release.releasing import Released
 
 
 @codec.value("bounds")
@@ -137,7 +138,7 @@ class _Draw(OneReading[Bounds]):
 
 
 @dataclass(frozen=True)
-class BoundsSearch:
+class BoundsSearch(PricedByEpsilon[Bounds]):
     """This is a proposal to find bounds: only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -208,28 +209,9 @@ class BoundsSearch:
         """Find the least ε at which no step with so many values is missed, with this confidence. This is free."""
         return least_price(lambda epsilon: self.error(epsilon, confidence), within)
 
-    def release(
-        self,
-        epsilon: Number,
-        *,
-        confidence: Number = "0.95",
-        fresh: bool = False,
-        request_id: str | None = None,
-        seconds: Number | None = None,
-        progress: Progress | None = None,
-    ) -> Bounds:
-        """Charge ε and find the range; the same search, at least as accurate, is found again and free."""
-        exact(confidence, "confidence", CONFIDENCE)
-        draw = self._draw(epsilon)
-        return released(
-            draw,
-            draw.total,
-            lambda found: self._shown(found, confidence),
-            question=self.text,
-            plan=self.identity,
-            here=self._paid[1],
-            call=Call(fresh, request_id, seconds, progress),
-        )
+    @property
+    def _where(self) -> Context:
+        return self._paid[1]
 
     @property
     def _declared(self) -> Table:
@@ -242,7 +224,7 @@ class BoundsSearch:
         return _Draw(search, groups, self.ladder, self.column, Price(epsilon), self._context.version)
 
     def _shown(self, found: Released[Bounds], confidence: Number) -> Bounds:
-        known, here = found.value, self._paid[1]
+        known, here = found.value, self._where
         words = (known.steps.noise.words(), known.steps.counter.words())
         said = receipt(found, known.purchase, words, question=self.text, here=here, confidence=confidence)
         return replace(known, receipt=said)

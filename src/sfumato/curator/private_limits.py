@@ -17,6 +17,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.ladders import Ladder, counting_ladder
 from sfumato.curator.period_spending import by_period
+from sfumato.curator.priced_by_epsilon import PricedByEpsilon
 from sfumato.curator.private_bounds import private_table
 from sfumato.curator.step_counts import StepCounts, StepSearch, least_price
 from sfumato.errors import InvalidParameter
@@ -34,10 +35,10 @@ from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, e
 from sfumato.release.measurement import Batch
 from sfumato.release.one_reading import OneReading
 from sfumato.release.prices import Price
-from sfumato.release.proposal import Call, receipt, released
+from sfumato.release.proposal import receipt
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.receipts import Receipt
-from sfumato.release.releasing import Progress, Released
+from sfumato.release.releasing import Released
 
 MOST = 10**6
 """No limit of a policy is larger."""
@@ -124,7 +125,7 @@ class _Draw(OneReading[UnitLimits]):
 
 
 @dataclass(frozen=True)
-class LimitsSearch:
+class LimitsSearch(PricedByEpsilon[UnitLimits]):
     """This is a proposal to find limits: only ``release`` spends."""
 
     _context: Context = field(repr=False)
@@ -189,28 +190,9 @@ class LimitsSearch:
         """Find the least ε at which no step with so many units is missed, with this confidence. This is free."""
         return least_price(lambda epsilon: self.error(epsilon, confidence), within)
 
-    def release(
-        self,
-        epsilon: Number,
-        *,
-        confidence: Number = "0.95",
-        fresh: bool = False,
-        request_id: str | None = None,
-        seconds: Number | None = None,
-        progress: Progress | None = None,
-    ) -> UnitLimits:
-        """Charge ε and find the limits; the same search, at least as accurate, is found again and free."""
-        exact(confidence, "confidence", CONFIDENCE)
-        draw = self._draw(epsilon)
-        return released(
-            draw,
-            draw.total,
-            lambda found: self._shown(found, confidence),
-            question=self.text,
-            plan=self.identity,
-            here=self._paid[1],
-            call=Call(fresh, request_id, seconds, progress),
-        )
+    @property
+    def _where(self) -> Context:
+        return self._paid[1]
 
     @property
     def _declared(self) -> Table:
@@ -246,7 +228,7 @@ class LimitsSearch:
         return _Draw(tuple(searches), keys, self.ladder, Price(epsilon), self._context.version)
 
     def _shown(self, found: Released[UnitLimits], confidence: Number) -> UnitLimits:
-        known, here = found.value, self._paid[1]
+        known, here = found.value, self._where
         drawn = [each for each in (known.rows, known.groups) if each is not None]
         words = tuple(noise.words() for each in drawn for noise in (each.noise, each.counter))
         said = receipt(found, known.purchase, words, question=self.text, here=here, confidence=confidence)
