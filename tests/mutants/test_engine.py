@@ -276,14 +276,6 @@ MUTANTS = (
         accepted="DuckDB groups, joins and counts the two zeros as one by itself; the scan does not rely on that",
     ),
     Mutant(
-        "a cell that is no number is compared as one",
-        Kind.NAN,
-        "engine/duckdb/scan.py",
-        "    if cell.family not in FLOATING:\n        return cell\n",
-        "    return cell\n",
-        ("engine/test_missing_numbers.py::test_nan_is_missing",),
-    ),
-    Mutant(
         "negative weights are rounded away from zero",
         Kind.ROUNDING,
         "engine/spellings/duckdb.py",

@@ -73,8 +73,8 @@ def _counts(cell: Cell, domain: Domain, choices: str | None) -> tuple[str, str, 
     clean, raw = cleaned(cell, domain, choices), typed(cell, domain.type)
     return (  # FILTER counts 0 where count_if has NULL: over no rows
         f"{clean} IS NOT NULL AND {clean} IS DISTINCT FROM {raw}",
-        f"{clean} IS NULL AND {cell.as_stored} IS NOT NULL",
-        f"{cell.as_stored} IS NULL",
+        f"{clean} IS NULL AND {cell.sql} IS NOT NULL",
+        f"{cell.sql} IS NULL",
     )
 
 

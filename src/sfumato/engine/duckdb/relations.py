@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from sfumato.engine.duckdb import files, memory
-from sfumato.engine.duckdb.scan import Cell, stored_cell
+from sfumato.engine.duckdb.scan import Cell
 from sfumato.engine.spellings.duckdb_literals import listed, literal, name
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.policy import DatabaseTable, Table
@@ -119,9 +119,7 @@ def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str
     if not described:
         raise InvalidPolicy("this file cannot be read as Parquet", place=place, fix="write it again")
     names = _top_level([(str(each), children or 0) for each, children in nodes])
-    return tuple(
-        (true, stored_cell(name(seen), stored)) for true, (seen, stored, *_) in zip(names, described, strict=True)
-    )
+    return tuple((true, Cell(name(seen), stored)) for true, (seen, stored, *_) in zip(names, described, strict=True))
 
 
 def _top_level(nodes: Sequence[tuple[str, int]]) -> list[str]:
@@ -159,7 +157,7 @@ def of_database(found: files.Files, table: Table, alias: str, place: str, execut
             place=f"tables.{table.name}.relation",
             fix="name a table or view in it, as table or schema.table",
         )
-    return Relation(sql, tuple((true, stored_cell(name(true), stored)) for true, stored, *_ in described))
+    return Relation(sql, tuple((true, Cell(name(true), stored)) for true, stored, *_ in described))
 
 
 def attach(found: files.Files, alias: str, place: str, execute: Execute) -> None:
@@ -201,7 +199,6 @@ def stored_table(table: Table, databases: Mapping[str, str], execute: Execute) -
 def of_memory(source: memory.Frame, positions: Sequence[int], described: list[tuple[Any, ...]], sql: str) -> Relation:
     """Copy a table in memory into the engine: what its owner does to the original changes nothing."""
     columns = [
-        (source.names[i], stored_cell(name(seen), stored))
-        for i, (seen, stored, *_) in zip(positions, described, strict=True)
+        (source.names[i], Cell(name(seen), stored)) for i, (seen, stored, *_) in zip(positions, described, strict=True)
     ]
     return Relation(sql, tuple(columns))

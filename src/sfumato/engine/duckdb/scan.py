@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -58,13 +58,6 @@ class Cell:
     stored: str
     sure: bool = False
     """It is there, finite, and a date of the calendar or a real of our range: a text that its grammar proves so."""
-    column: str | None = None
-    """The column itself, where the expression makes NaN NULL."""
-
-    @property
-    def as_stored(self) -> str:
-        """Give the expression of what the source holds."""
-        return self.column or self.sql
 
     @property
     def family(self) -> str:
@@ -74,7 +67,7 @@ class Cell:
     @property
     def item(self) -> Cell | None:
         """Give an item of the cell as a function of items sees it; None where the cell is no list."""
-        return stored_cell("sf_item", self.stored[: self.stored.rindex("[")]) if self.stored.endswith("]") else None
+        return Cell("sf_item", self.stored[: self.stored.rindex("[")]) if self.stored.endswith("]") else None
 
     @property
     def text(self) -> Cell:
@@ -86,18 +79,6 @@ class Cell:
         """
         plain = self.sql if self.family == "VARCHAR" else f"CAST({self.sql} AS VARCHAR)"
         return Cell(f"({plain} COLLATE C)", "VARCHAR")
-
-
-def stored_cell(column: str, stored: str) -> Cell:
-    """Give a column of a source as a cell; NaN is NULL before anything else looks at it.
-
-    The least and greatest values that a Parquet file tells of a column leave NaN out (the format says so), and the
-    engine decides comparisons by them: a NaN would pass for any number, and one row could make a question fail.
-    """
-    cell = Cell(column, stored)
-    if cell.family not in FLOATING:
-        return cell
-    return replace(cell, sql=f"(CASE WHEN isnan({column}) THEN NULL ELSE {column} END)", column=column)
 
 
 @dataclass(frozen=True)
