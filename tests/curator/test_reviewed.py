@@ -209,3 +209,17 @@ def test_a_choice_is_compared_with_the_same_choice(tmp_path: Path) -> None:
 
         assert names() == {"quantiles 0", "least 0"}
         assert names(range="value") == {"quantiles 0", "below 0", "above 0", "least 0", "missed 0"}
+
+
+def test_ranks_beside_ties_are_not_promised_without_a_word(tmp_path: Path) -> None:
+    """Of 10,000 rows 6,000 are 0, and so is the median: the third quartile is then found 1,000 rows from its rank."""
+    said = "Where many rows have the value of one of several quantiles of x"
+    with curator(tmp_path, [BOB]) as opened:
+        for asked, told in (
+            ("QUANTILE_CONT(x, [0.25, 0.5, 0.75]) AS q", True),
+            ("MEDIAN(x) AS half, QUANTILE_DISC(x, 0.9) AS p90", True),
+            ("MEDIAN(x) AS half, MEDIAN(p) AS other, MAX(x) AS most", False),
+            ("MEDIAN(x) AS half, QUANTILE_CONT(x, 0.9) FILTER (WHERE p > 3) AS p90", False),
+        ):
+            found = opened.sql(f"SELECT {asked} FROM people")
+            assert any(said in each for each in found.warnings) is told  # type: ignore[union-attr]

@@ -192,6 +192,22 @@ MUTANTS = (
         "todo = todo[~good]\n    return found\n\n\ndef _masks",
         ("mechanisms/test_quantile_levels.py::test_numbers_below_many_limits_are_uniform",),
     ),
+    Mutant(
+        "a range that misses more often is as good",
+        Kind.REUSE,
+        "release/rank_parts.py",
+        'return found if self.confidence is None else found | {"missed": 1 - self.confidence}',
+        "return found",
+        ("curator/test_reviewed.py::test_a_range_that_was_bought_to_hold_less_often_is_not_as_good",),
+    ),
+    Mutant(
+        "a row without a group is in the first",
+        Kind.KEYS,
+        "engine/duckdb/dense_arrays.py",
+        "at = np.where(met, found, -1)",
+        "at = np.where(met, found, 0)",
+        ("engine/test_dense_arrays.py::test_groups_of_several_keys_are_found",),
+    ),
 )
 
 test_the_tests_of_quantiles_notice = suite(MUTANTS)

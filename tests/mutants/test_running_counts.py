@@ -139,6 +139,22 @@ MUTANTS = (
         "return self.question.identity",
         (f"{_FACADE}::test_they_are_bought_once_shown_again_and_read_back",),
     ),
+    Mutant(
+        "a question is taken whose policy proved less of it",
+        Kind.SENSITIVITY,
+        "curator/running_counts.py",
+        "    if not asked.is_of(context):\n",
+        "    if False:\n",
+        (f"{_FACADE}::test_a_question_of_another_curator_is_refused",),
+    ),
+    Mutant(
+        "who made a question pays for its running totals",
+        Kind.CHARGE_ORDER,
+        "curator/running_counts.py",
+        "    asked = replace(asked, _context=context)\n",
+        "",
+        (f"{_FACADE}::test_who_asks_for_running_totals_pays",),
+    ),
 )
 
 test_the_tests_of_running_totals_notice = suite(MUTANTS)

@@ -16,9 +16,10 @@ from typing import Any
 from sfumato.plan.costs import MOST_PARTS, expressions
 from sfumato.plan.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
 from sfumato.plan.functions import never_null
-from sfumato.plan.measures import Reads
+from sfumato.plan.measures import Asked, Reads
 from sfumato.plan.narrowing import comparison
 from sfumato.plan.nodes import Join, Query, relations
+from sfumato.plan.ranked import Quantile
 from sfumato.plan.words import words
 from sfumato.policy import Domain, Type
 
@@ -43,8 +44,20 @@ def undeclared(query: Query) -> tuple[str, ...]:
     found += [sentence for made in asked for sentence in told.conditions(made, positive=True)]
     found += [sentence for made in (*asked, *after) for sentence in told.taken(made)]
     found += told.uncounted([each.value for each in plan.measures if each.reads in _OF_VALUES])
+    found += _beside_ties(plan.measures)
     found += [*told.in_no_group(plan.keys), *(sentence for key in plan.keys for sentence in told.group(key))]
     return tuple(dict.fromkeys(found))[:_MOST]
+
+
+def _beside_ties(measures: Sequence[Asked]) -> list[str]:
+    """Say which errors in ranks suppose that few rows are equal: rows tied with a quantile lie on both sides of it by a
+    fixed share, and what is found on either side of it is found among those.
+    """
+    inner = [each for each in measures if isinstance(each, Quantile) and 0 < each.probability < 1]
+    several = [each for each in inner if len({one.probability for one in inner if one.together == each.together}) > 1]
+    named = dict.fromkeys(words(each.value) for each in several)
+    rule = "the others may lie as many rows further from their ranks"
+    return [f"Where many rows have the value of one of several quantiles of {each}, {rule}." for each in named]
 
 
 @dataclass(frozen=True)
