@@ -170,8 +170,8 @@ MUTANTS = (
         "an answer is not rehearsed before the charge",
         Kind.CHARGE_ORDER,
         "release/proposal.py",
-        "        rehearse(kind, show)\n",
-        "",
+        "if not rehearsed:",
+        "if False:",
         ("curator/test_extremes.py::test_what_cannot_be_written_down_is_refused_before_the_charge",),
     ),
     Mutant(

@@ -107,9 +107,15 @@ QUESTIONS = [
     ("SELECT QUANTILE_CONT(age, 1) FROM visits", "a share such as 0.5", "SELECT QUANTILE_CONT(age, 0.5) FROM visits"),
     ("SELECT QUANTILE_CONT(age, 1) FROM visits", "MIN(x) and MAX(x)", "SELECT MIN(age), MAX(age) FROM visits"),
     (
-        "SELECT QUANTILE_CONT(age, -0.5) FROM visits",
+        "SELECT QUANTILE_CONT(age, 50 / 100) FROM visits",
         "QUANTILE_CONT(x, 0.9), or PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
         "SELECT QUANTILE_CONT(age, 0.9), PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY age) AS p FROM visits",
+    ),
+    ("SELECT REGR_SLOPE(age) FROM visits", "CORR(cost, age)", "SELECT CORR(cost, age) FROM visits"),
+    (
+        "SELECT MODE(region, age) FROM visits",
+        "MODE(x), CORR(y, x), QUANTILE_CONT(x, 0.9)",
+        "SELECT MODE(region), CORR(cost, age), QUANTILE_CONT(cost, 0.9) FROM visits",
     ),
     ("SELECT QUANTILE_CONT(age, []) AS q FROM visits", "QUANTILE_CONT(x, 0.9)", "SELECT MEDIAN(age) FROM visits"),
     (

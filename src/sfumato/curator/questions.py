@@ -306,7 +306,8 @@ class Question:
         """
         call = Call(fresh, request_id, seconds, progress)
         prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint))
-        return released(
+        shown = exact(confidence, "confidence"), joint
+        answer = released(
             self.kind(prepared),
             prepared.price,
             lambda found: self.answered(found, confidence, joint),
@@ -314,7 +315,16 @@ class Question:
             plan=self.identity,
             here=self._context,
             call=call,
+            rehearsed=self._rehearsed.get(shown) is prepared,
         )
+        if not answer.receipt.free:
+            self._rehearsed[shown] = prepared
+        return answer
+
+    @cached_property
+    def _rehearsed(self) -> dict[tuple[Fraction, bool], Prepared]:
+        """Keep what was last released, by how it was shown: it was rehearsed, and the same need not be again."""
+        return {}
 
     def kind(self, prepared: Prepared) -> Kind[Measured]:
         """Say what is read and drawn for it."""

@@ -61,6 +61,9 @@ _PAIRED: dict[type, Callable[[Expression, Expression, Expression | None], Asked]
     exp.RegrAvgx: lambda y, x, where: Mean(x, present_too(where, y)),
     exp.RegrAvgy: lambda y, x, where: Mean(y, present_too(where, x)),
 }
+_ANSWERED = "use COUNT, SUM, AVG, MEDIAN, VARIANCE, CORR or MODE, with FILTER (WHERE …)"
+_ARGUMENTS = {"this", "expression", "expressions", "quantile", "count", "big_int"}
+"""The parts of an aggregate that are read: what else the parser knows are options that mean nothing here."""
 _AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Mode, exp.ApproxDistinct, *_SPREADS, *_PAIRED, *RANKED)
 _INSTEAD = {
     "qualify": "put the window into a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
@@ -219,6 +222,7 @@ def _list(node: exp.Expr, source: Rows) -> tuple[str, Iterable[tuple[str, Asked]
     inner, where = node.this if isinstance(node, exp.Filter) else node, _filter(node, source)
     if isinstance(inner, exp.ApproxTopK):
         return "top", _most_frequent(inner, where, source)
+    _check_arguments(inner)
     return "quantile", quantiles(inner, where, lambda value: expression(value, source.resolve))
 
 
@@ -255,8 +259,7 @@ def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) ->
             rule = "a window is computed in a subquery, for every row, and the answer aggregates it"
             raise refuse(part, "window", rule, f"write FROM (SELECT …, {shown(part)} AS x FROM …)")
         if isinstance(part, exp.AggFunc):
-            fix = "use COUNT, SUM or AVG, with FILTER (WHERE …)"
-            raise refuse(part, "aggregate", f"{shown(part)} is not answered", fix)
+            raise refuse(part, "aggregate", f"{shown(part)} is not answered", _ANSWERED)
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
             return building.outputs[part.name.lower()][1]
         key = building.key(part, attempt)
@@ -311,9 +314,8 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
     if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Mode):
         node = _ordered(node)
     if not isinstance(node, _AGGREGATES):
-        raise refuse(
-            node, "aggregate", f"{shown(node)} is not answered", "use COUNT, SUM, AVG, MEDIAN, VARIANCE or CORR"
-        )
+        raise refuse(node, "aggregate", f"{shown(node)} is not answered", _ANSWERED)
+    _check_arguments(node)
     if isinstance(node, RANKED):
         return ranked(node, where, lambda value: expression(value, source.resolve))
     argument = node.this
@@ -339,6 +341,16 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
     if type(node) in _SPREADS:
         return _with_moments(_SPREADS[type(node)](value, where), node)
     return Sum(value, where) if isinstance(node, exp.Sum) else Mean(value, where)
+
+
+def _check_arguments(node: exp.Expr) -> None:
+    """Refuse an aggregate with an argument that would be passed over, or without the second of two values."""
+    if type(node) in _PAIRED and node.args.get("expression") is None:
+        fix = "give it two values, y and x: CORR(cost, age)"
+        raise refuse(node, "arguments", f"{shown(node)} is of two values", fix)
+    if any(value and part not in _ARGUMENTS for part, value in node.args.items()):
+        fix = "give it what it is of, and nothing more: MODE(x), CORR(y, x), QUANTILE_CONT(x, 0.9)"
+        raise refuse(node, "arguments", f"{shown(node)} has more arguments than are understood", fix)
 
 
 def _ordered(node: exp.WithinGroup) -> exp.Expr:

@@ -61,11 +61,11 @@ def _parts(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None, bool]:
 
 
 def _share(node: exp.Expr, share: exp.Expr | None) -> Fraction:
-    if not isinstance(share, exp.Literal) or share.is_string:
+    number = share.this if isinstance(share, exp.Neg) else share
+    if share is None or not isinstance(number, exp.Literal) or number.is_string:
         raise refuse(node, "quantile-share", "the share of a quantile is a number that is written out", _WRITTEN)
-    chance = Fraction(share.this)
-    rounded = round(chance * MOST_DECIMALS)
-    if not 0 < rounded < MOST_DECIMALS:
+    rounded = round(Fraction(number.this) * MOST_DECIMALS)
+    if isinstance(share, exp.Neg) or not 0 < rounded < MOST_DECIMALS:
         rule = f"a quantile's share lies between 0 and 1, and not at an end, to six decimals; {shown(share)} does not"
         raise refuse(share, "quantile-share", rule, "write a share such as 0.5; for the ends use MIN(x) and MAX(x)")
     return Fraction(rounded, MOST_DECIMALS)

@@ -123,13 +123,18 @@ def released(
     plan: str,
     here: Surroundings,
     call: Call,
+    rehearsed: bool = False,
 ) -> S:
-    """Give what is shown of a release: of one that was bought before if it is good enough, or else of one made now."""
+    """Give what is shown of a release: of one that was bought before if it is good enough, or else of one made now.
+
+    ``rehearsed`` says that the same was rehearsed before: data have no part in it, so once is enough.
+    """
     _require_paid(kind.batch, here)
     asked = Asked(question, plan, here.engine.identity(), here.analyst, call.request_id)
     found = None if call.fresh else releasing.stored(kind, asked, here.account)
     if found is None:
-        rehearse(kind, show)
+        if not rehearsed:
+            rehearse(kind, show)
         warn_if_weak(price)
         found = releasing.release(
             kind,
