@@ -69,7 +69,7 @@ def bought(curator: Curator, question: Question, **price: Any) -> tuple[Noise, t
     body = curator.ledger._guarded.store.bodies.read(line.file) if line.file else line.body
     assert body is not None
     measured = codec.loads(body, longest=len(body))
-    kinds = tuple(scale.mechanism for scale in measured.scales for _ in range(scale.estimator.coordinates))
+    kinds = tuple(scale.mechanism for scale in measured.scales for _ in range(scale.columns))
     return np.array(measured.columns, np.int64).T, kinds
 
 

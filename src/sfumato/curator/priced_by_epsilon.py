@@ -16,7 +16,7 @@ K = TypeVar("K", covariant=True)
 
 
 class Draw(Kind[K], Protocol[K]):
-    """A kind of release that knows its price."""
+    """This kind of release knows its price."""
 
     @property
     def total(self) -> Price: ...
