@@ -23,7 +23,7 @@ class Draw(Kind[K], Protocol[K]):
 
 
 class PricedByEpsilon(ABC, Generic[T]):
-    """A proposal that is paid with an ε says what is drawn for it, and what is shown of that."""
+    """Such a proposal says what is drawn for an ε, and what is shown of that."""
 
     @property
     @abstractmethod
