@@ -7,7 +7,6 @@ it is, and a real is compared as the double it is stored as.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -54,10 +53,12 @@ def _divided(column: Column, coding: Coding) -> Expression | None:
     """Count whole widths from where the first bin would start if it were not cut short; None for what is too large."""
     width, second = coding.width, coding.starts[1]
     assert width is not None
-    counted: Expression = column
-    if isinstance(second, dt.datetime):
-        counted, second = call("CAST", column, literal(Type.TEXT, "date")), second.date()
-    distance = call("+", call("-", counted, literal(counted.domain.type, second)), literal(Type.INTEGER, width))
+    start = literal(column.domain.type, second)
+    if column.domain.type.temporal:
+        after = call("DATE_DIFF", literal(Type.TEXT, "day"), start, column)
+    else:
+        after = call("-", column, start)
+    distance = call("+", after, literal(Type.INTEGER, width))
     if distance.domain.type is not Type.INTEGER:
         return None
     return call("//", distance, literal(Type.INTEGER, width))

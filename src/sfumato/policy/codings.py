@@ -15,11 +15,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.policy.domains import MOST_VALUES, Domain, Type, Value, as_value
-from sfumato.privacy.numbers import exact
+from sfumato.privacy.numbers import exact, text
 
 MOST_BINS = 1_000
 """Bins whose edges are written or cut by the calendar; equal ones of whole numbers or days may be as many as values."""
@@ -63,6 +64,24 @@ class Coding:
         if value is None or _compared(value) < _compared(self.starts[0]) or _compared(value) > _compared(self.end):
             return None
         return bisect_right(self.starts, _compared(value), key=_compared) - 1
+
+
+def cell_words(coding: Coding | None) -> list[str]:
+    """Say in words how a column is cut into cells; nothing of one that says nothing itself."""
+    if coding is None:
+        return []
+    found = []
+    if coding.starts:
+        edges = [_shown(each) for each in (*coding.starts[:4], *coding.starts[4:][-1:], coding.end)]
+        named = ", ".join([*edges[:4], "…", *edges[4:]] if len(coding.starts) > 5 else edges)
+        count = len(coding.starts)
+        found.append(f"{count:,} {'bin' if count == 1 else 'bins'} with the edges {named}")
+    counts = [(max(level.parts) + 1, level.name or "part") for level in coding.levels]
+    return [*found, *(f"joined to {count:,} {name}{'s' if count > 1 else ''}" for count, name in counts)]
+
+
+def _shown(value: object) -> str:
+    return text(value) if isinstance(value, Fraction) else str(value)
 
 
 def is_coded(domain: Domain, coding: Coding | None) -> bool:
@@ -113,7 +132,7 @@ def _binned(domain: Domain, bins: Any, levels: Any) -> Coding:
         if not set(joined) <= set(finer) or joined[0] != starts[0] or last != end:
             rule = "from fine to coarse, each made of whole parts of the one before, from its first edge to its last"
             raise InvalidParameter("levels", each, rule, fix=_nested(each))
-        parts = tuple(bisect_right(joined, start) - 1 for start in starts)  # type: ignore[type-var]
+        parts = tuple(bisect_right(joined, start) - 1 for start in starts)
         found.append(Level(parts, each if isinstance(each, str) else ""))
         finer = joined
     return Coding(starts, end, tuple(found))
@@ -135,11 +154,15 @@ def _edges(domain: Domain, bins: Any, name: str) -> tuple[tuple[Value, ...], Val
         raise InvalidParameter(name, bins, _BINS)
     edges = [as_value(domain.type, each, name) for each in bins]
     low, high = domain.bounds or (edges[0], edges[-1])
-    if any(not a < b for a, b in zip(map(_compared, edges), map(_compared, edges[1:]), strict=False)):
+    if not _rising(edges):
         raise InvalidParameter(name, bins, "edges that rise")
     if _compared(edges[0]) < _compared(low) or _compared(edges[-1]) > _compared(high):
         raise InvalidParameter(name, bins, "edges within the bounds", fix="widen the bounds, or leave the edge out")
     return tuple(edges[:-1]), edges[-1]
+
+
+def _rising(edges: Sequence[Any]) -> bool:
+    return all(_compared(low) < _compared(high) for low, high in pairwise(edges))
 
 
 def _compared(value: Any) -> Any:
@@ -191,23 +214,21 @@ def _equal(domain: Domain, count: int, name: str) -> tuple[tuple[Value, ...], Va
         span = (high - low).days if domain.type is Type.DATE else high - low
         offsets = (math.ceil(Fraction((span + 1) * place, count)) for place in range(count))
         starts = [low + (dt.timedelta(days=each) if domain.type is Type.DATE else each) for each in offsets]
-    if any(not a < b for a, b in zip(map(_compared, starts), map(_compared, starts[1:]), strict=False)):
+    if starts[-1] > high or not _rising(starts):
         raise InvalidParameter(name, count, "no more bins than there are values between the bounds")
     return tuple(starts), high
 
 
 def _width(starts: Sequence[Any], end: Any) -> int | None:
-    places = [_day(each) for each in (*starts[1:], end)]
-    if len(starts) < 2 or any(each is None for each in places[:-1]):
+    inner: list[Any] = [_day(each) for each in starts[1:]]
+    first: Any = _day(starts[0], down=True)
+    last: Any = _day(end, down=True)
+    if not inner or None in (first, last, *inner):
         return None
-    first, last, found = _day(starts[0], down=True), _day(end, down=True), {b - a for a, b in _pairs(places[:-1])}
-    width = found.pop() if found else max(places[0] - first, last - places[0] + 1)
-    cut = places[0] - first <= width and last - places[-2] < width
-    return width if not found and cut else None
-
-
-def _pairs(found: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    return zip(found, found[1:], strict=False)
+    gaps = {high - low for low, high in pairwise(inner)} or {max(inner[0] - first, last - inner[0] + 1)}
+    width = max(gaps)
+    cut_short = inner[0] - first <= width and last - inner[-1] < width
+    return int(width) if len(gaps) == 1 and cut_short else None
 
 
 def _day(value: Any, *, down: bool = False) -> int | None:

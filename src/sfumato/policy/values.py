@@ -160,7 +160,7 @@ class Table:
         self._check_cells(place)
 
     def _check_cells(self, place: str) -> None:
-        """Check what is declared of coded columns; conditions are read where questions are (``plan.declared_cells``)."""
+        """Check what is said of coded columns; conditions are read where questions are (``plan.declared_cells``)."""
         for name in self.codings:
             if name not in self.columns:
                 raise InvalidPolicy(
@@ -667,7 +667,9 @@ def _conditions(written: object, place: str) -> tuple[str, ...]:
         )
     for index, each in enumerate(written):
         if not isinstance(each, str) or not each.strip():
-            raise InvalidPolicy("a condition is SQL text", place=f"{place}[{index}]", fix='write "age < 15 AND married"')
+            raise InvalidPolicy(
+                "a condition is SQL text", place=f"{place}[{index}]", fix='write "age < 15 AND married"'
+            )
     return tuple(written)
 
 
