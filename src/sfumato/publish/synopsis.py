@@ -52,5 +52,7 @@ class Synopsis:
         """Find the places of columns among those that were measured."""
         known = {each.name.lower(): place for place, each in enumerate(self.attributes)}
         if isinstance(columns, str) or any(each.lower() not in known for each in columns):
-            raise InvalidParameter("columns", columns, f"names among {', '.join(each.name for each in self.attributes)}")
+            raise InvalidParameter(
+                "columns", columns, f"names among {', '.join(each.name for each in self.attributes)}"
+            )
         return tuple(sorted(known[each.lower()] for each in columns))
