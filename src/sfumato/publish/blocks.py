@@ -124,7 +124,11 @@ def sensitivity(
         return Sensitivity(1, moved, moved, moved**2, relation)
     opposed = max((squares // each.squares * each.opposed for each in parts if each.squares), default=0)
     lowest = max((largest // each.largest * int(each.weights.max()) for each in parts if each.largest), default=0)
-    return Sensitivity(count, size * (largest + lowest), 2 * size * total, 2 * size**2 * (squares + opposed), relation)
+    moved = 2 * size**2 * (squares + opposed)
+    added = 2 * size * total
+    if size.denominator == 1:  # of whole numbers, by Cauchy–Schwarz
+        added = min(added, Fraction(math.isqrt(count * int(moved))))
+    return Sensitivity(count, size * (largest + lowest), added, moved, relation)
 
 
 def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, grid: int = 1) -> Integers:
