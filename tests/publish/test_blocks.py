@@ -137,6 +137,11 @@ def test_marginals_add_up_to_smaller_ones() -> None:
     assert blocks.summed(table, (0, 1, 2), (0, 1, 2)) is table
 
 
+def test_maximal_sets_are_within_no_other() -> None:
+    assert blocks.maximal([(0,), (0, 1, 2), (2,), (1, 3), (), (0, 2), (1, 3)]) == ((0, 1, 2), (1, 3))
+    assert blocks.maximal([()]) == ((),)
+
+
 @pytest.mark.parametrize("wrong", [3, ((0, 0),), ((0, 2),), ((1, 1), (0, 1)), ((0, 1), (0, 1)), ((9, 1),), ((0,),)])
 def test_what_is_no_block_is_refused(wrong: object) -> None:
     with pytest.raises(InvalidParameter):

@@ -45,7 +45,7 @@ from sfumato.publish.attributes import MOST_CELLS, Attribute, Attributes
 from sfumato.publish.blocks import Block, Set, checked_block, checked_set
 from sfumato.publish.chains import Chain, Floats
 from sfumato.publish.half_widths import LEAST_STEPS
-from sfumato.publish.lifting import cell_variances, squared_norms
+from sfumato.publish.lifting import asked, cell_variances, squared_norms
 
 OBJECTIVES = ("total", "worst")
 MOST_BLOCKS = 200_000
@@ -230,7 +230,8 @@ class Plan:
     def query_variance(self, query: Floats, places: Set) -> float:
         """Give the variance of a query over a marginal within the closure."""
         known = self.block_variances
-        return sum(norm * known[block] for block, norm in squared_norms(query, places, self.attributes).items())
+        norms = squared_norms(asked(query, places, self.attributes), self.attributes)
+        return sum(norm * known[block] for block, norm in norms.items())
 
     def scaled(self, price: Number) -> Plan:
         """Make the same plan for another price: ρ for blocks, ε for marginals."""
