@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from publish.worlds import SIZES, attributes, average, leveled, subsets, summing
+from publish.worlds import SIZES, attributes, average, leveled, rounded, subsets, summing
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.publish import blocks
@@ -42,7 +42,7 @@ def measured(plan: Plan, table: np.ndarray, noisy: bool) -> list[MeasuredBlock]:
     return found
 
 
-@pytest.mark.parametrize("own", [*map(attributes, SIZES), leveled()])
+@pytest.mark.parametrize("own", [*map(attributes, SIZES), leveled(), (rounded(), *attributes((2,)))])
 @pytest.mark.parametrize("unit_value", [1, Fraction(1, 16)])
 def test_without_noise_every_marginal_comes_back(own: Attributes, unit_value: Fraction) -> None:
     table = RNG.integers(0, 1000, sizes_of(own))
@@ -121,9 +121,9 @@ def test_two_measurements_of_one_block_are_weighed_by_precision() -> None:
     assert both.parts[block] == pytest.approx(expected)
 
 
-def test_variances_are_those_of_the_noise_under_uneven_levels() -> None:
+@pytest.mark.parametrize("own", [leveled()[1:3], (rounded(), *attributes((2,)))])
+def test_variances_are_those_of_the_noise_under_uneven_levels(own: Attributes) -> None:
     """The variance of every query is the exact quadratic form of the matrix that makes the estimate from y."""
-    own = leveled()[1:3]
     plan = plan_gaussian(Workload(((0, 1),)), own)
     query = RNG.normal(size=sizes_of(own))
     exact = 0.0
