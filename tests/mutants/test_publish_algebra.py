@@ -176,8 +176,8 @@ MUTANTS = (
         Kind.FACTOR_TWO,
         "publish/half_widths.py",
         "moments + math.log(2 / _each(beta, cells))",
-        "moments / 2 + math.log(1 / _each(beta, cells))",
-        (f"{_WIDTHS}test_laplace_sums_are_within_by_convolution",),
+        "moments + math.log(1 / _each(beta, cells))",
+        (f"{_WIDTHS}test_laplace_widths_are_the_least_of_their_kind",),
     ),
     Mutant(
         "declared zeros may be above zero",
@@ -193,7 +193,7 @@ MUTANTS = (
         "publish/consistency.py",
         " and self._nearest(ahead, marginals, before)",
         "",
-        (f"{_CONSISTENT}test_projections_are_what_a_table_could_have",),
+        (f"{_CONSISTENT}test_the_projection_is_orthogonal_to_what_it_takes_away",),
     ),
     Mutant(
         "levels that are not nested are taken",

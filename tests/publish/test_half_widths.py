@@ -94,6 +94,22 @@ def test_laplace_sums_are_within_by_convolution(scale: float, beta: float) -> No
     assert width <= 2 * least + 3
 
 
+@pytest.mark.parametrize("beta", [0.05, 1e-6])
+def test_laplace_widths_are_the_least_of_their_kind(beta: float) -> None:
+    """The least (Σψ + ln(2/β))/s, with the moments summed over the law itself."""
+    x = np.arange(-400, 401)
+    law = np.exp(-np.abs(x) / 3)
+    law /= law.sum()
+
+    def bound(slope: float) -> float:
+        moments = sum(math.log(float((law * np.exp(slope * c * x)).sum())) for c in (3, -1, 1))
+        return (moments + math.log(2 / beta)) / slope
+
+    least = min(map(bound, np.linspace(0.001, 0.109, 2000)))
+    width = laplace_half_width([(np.array([3.0, -1.0]), 3.0), (np.array([1.0]), 3.0)], beta)
+    assert least * (1 - 1e-6) <= width <= 1.002 * least
+
+
 def test_many_different_coefficients_are_rounded_up() -> None:
     rng = np.random.default_rng(6)
     some = rng.uniform(0.1, 1, 4096)
