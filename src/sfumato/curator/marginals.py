@@ -49,7 +49,14 @@ from sfumato.publish.measuring import (
     shares,
     width,
 )
-from sfumato.publish.planning import Plan, Workload, independent_variances, plan_gaussian, plan_laplace
+from sfumato.publish.planning import (
+    MOST_RANGED,
+    Plan,
+    Workload,
+    independent_variances,
+    plan_gaussian,
+    plan_laplace,
+)
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
@@ -351,9 +358,9 @@ class MarginalsProposal:
         """Find the best plan for one price, in whole rows: the same at every price, but for its scale."""
         if pure not in self._bases:
             bounded = self._bounded(0)
-            make = plan_laplace if pure else plan_gaussian
+            make, workload = (plan_laplace, self.workload) if pure else (plan_gaussian, self._ranged)
             self._bases[pure] = make(
-                self.workload,
+                workload,
                 self.attributes,
                 bounded.measures[0].added.total,
                 self.objective,
@@ -361,6 +368,22 @@ class MarginalsProposal:
                 fixed_total=has_fixed_total(bounded),
             )
         return self._bases[pure]
+
+    @property
+    def _ranged(self) -> Workload:
+        """Give the workload with all ranges of the columns that have levels, for whose sums levels are declared; they
+        count as much together as the cells would.
+        """
+        sizes = {place: each.attribute.size for place, each in enumerate(self.columns) if each.attribute.levels}
+        ranges = tuple(place for place, size in sizes.items() if size <= MOST_RANGED)
+        if self.objective != "total" or not ranges:
+            return self.workload
+        weights = tuple(
+            self.workload.weight(index)
+            * math.prod((Fraction(2, sizes[place]) for place in ranges if place in each), start=1)
+            for index, each in enumerate(self.workload.sets)
+        )
+        return Workload(self.workload.sets, weights, ranges)
 
     @cached_property
     def _bases(self) -> dict[bool, Plan]:
