@@ -3,6 +3,7 @@
 attributes                      the coded columns: their cells, and how cells are joined to coarser ones
 chains                          cells under levels, and the differences between one level and the next
 blocks                          the part of a marginal that no smaller one has: exact whole numbers, and what moves them
+lifting                         marginals from blocks, and what a query asks of each block
 planning                        how much noise each block gets
 estimating                      marginals and queries from what was measured, with their variances
 half_widths                     how far an estimate may be from the truth

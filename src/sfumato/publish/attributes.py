@@ -86,7 +86,7 @@ class Attribute:
 
     @cached_property
     def chain(self) -> Chain:
-        """Arrange the cells under their levels, from the whole down to single cells."""
+        """Give the cells under their levels, from the whole down to single cells."""
         return Chain.of(self.size, self.levels)
 
     @property

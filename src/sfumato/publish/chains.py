@@ -145,12 +145,17 @@ class Difference:
         return found
 
     @property
+    def noise(self) -> Floats:
+        """Give s/(a·k) for each part: the deviation of its r where y has the deviation s; 1, or nearly."""
+        return self.scale / self.steps
+
+    @property
     def variances(self) -> Floats:
-        """Give each cell's variance from a noise of deviation s in each entry of y, which is 1 in r where a·k = s."""
+        """Give each cell's variance from a noise of deviation s in each entry of y."""
         lengths = np.diff(self.starts, append=len(self.cells))
-        k, steps = (np.repeat(each, lengths) for each in (np.repeat(self.children, self.children), self.steps))
+        each = (1 - 1 / np.repeat(self.children, self.children)) * self.noise**2
         found = np.zeros(self.size)
-        found[self.cells] = self.shares**2 * (1 - 1 / k) * (self.scale / steps) ** 2
+        found[self.cells] = self.shares**2 * np.repeat(each, lengths)
         return found
 
 
@@ -166,7 +171,7 @@ class Chain:
 
     @classmethod
     def of(cls, size: int, levels: Sequence[Sequence[int]] = ()) -> Chain:
-        """Arrange so many cells under levels that are given from fine to coarse."""
+        """Order so many cells under levels that are given from fine to coarse."""
         parts = [np.zeros(size, np.intp), *(np.asarray(each, np.intp) for each in reversed(levels)), np.arange(size)]
         order = np.lexsort(tuple(reversed(parts)))
         numbered = [_numbered(each[order]) for each in _nested(parts)]
@@ -186,7 +191,7 @@ class Chain:
 
 
 def along(values: NDArray[_Number], axis: int, dimensions: int) -> NDArray[_Number]:
-    """Lay a list of numbers along one axis."""
+    """Put a list of numbers along one axis."""
     shape = [1] * dimensions
     shape[axis] = -1
     return values.reshape(shape)
@@ -208,7 +213,7 @@ def _firsts(parts: Places) -> Places:
 
 
 def _numbered(parts: Places) -> Places:
-    """Number the parts of cells in order, from 0."""
+    """Count the parts of cells in order, from 0."""
     return np.cumsum(np.diff(parts, prepend=parts[:1]) != 0)
 
 
