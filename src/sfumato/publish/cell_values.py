@@ -143,21 +143,20 @@ def _objects(values: Sequence[Any]) -> NDArray[Any]:
     return made
 
 
-def evaluate(expression: Expression, columns: Mapping[Reference, Cells]) -> Cells:
-    """Say what an expression can be in each cell, or in each combination of cells; columns have their own axes."""
+def evaluate(expression: Expression, columns: Mapping[Reference, Cells], axes: int) -> Cells:
+    """Say what an expression can be in each combination of cells; every column has so many axes."""
     if isinstance(expression, Column):
         return columns[expression.reference]
     if isinstance(expression, Literal):
-        return _constant(expression, next(iter(columns.values()), None))
+        return _constant(expression, (1,) * axes)
     if expression.function not in _FUNCTIONS:
         known = ", ".join(sorted(_FUNCTIONS))
         rule = f"{expression.function} is not evaluated on the cells of a synopsis"
         raise Unsupported("function", rule, fix=f"use one of {known}")
-    return _FUNCTIONS[expression.function](expression, [evaluate(each, columns) for each in expression.arguments])
+    return _FUNCTIONS[expression.function](expression, [evaluate(each, columns, axes) for each in expression.arguments])
 
 
-def _constant(literal: Literal, like: Cells | None) -> Cells:
-    shape = (1,) * (0 if like is None else like.sure.ndim)
+def _constant(literal: Literal, shape: tuple[int, ...]) -> Cells:
     value, yes, no = literal.value, np.ones(shape, bool), np.zeros(shape, bool)
     if literal.domain.type is Type.TEXT or isinstance(value, str):
         return Texts(np.full(shape, value, dtype=object), no)

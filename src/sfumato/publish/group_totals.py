@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -28,6 +28,9 @@ _KEPT, _LARGEST_KEPT = 256, 10**6
 class Spread(Protocol):
     """This says how far totals may be from the truth."""
 
+    sides: ClassVar[int]
+    """2 where noise is symmetric, so that each side is exceeded half as often as both; else 1."""
+
     def width(self, beta: float, cells: int) -> Floats:
         """Bound the error of each of so many totals, all at once with probability 1 − β."""
         ...
@@ -40,6 +43,7 @@ class Normal:
     variances: Floats
     fine: bool
     """Whether every deviation has enough steps."""
+    sides: ClassVar[int] = 2
 
     def width(self, beta: float, cells: int) -> Floats:
         one = (half_width if self.fine else coarse_half_width)(1.0, beta, cells)
@@ -52,6 +56,7 @@ class Adaptive:
 
     norms: tuple[tuple[Floats, float, float], ...]
     """‖q_B‖ of each block, its precision, and the precision that was fixed beforehand."""
+    sides: ClassVar[int] = 1
 
     def width(self, beta: float, cells: int) -> Floats:
         shares = cells * max(1, len(self.norms))
@@ -68,6 +73,7 @@ class LaplaceNoise:
     axes: Set
     inside: Set
     keys: Set
+    sides: ClassVar[int] = 2
 
     def width(self, beta: float, cells: int) -> Floats:
         kept = [axis for axis, place in enumerate(self.axes) if place in self.keys or place not in self.inside]
