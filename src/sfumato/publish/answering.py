@@ -20,9 +20,10 @@ from sfumato.errors import Unsupported
 from sfumato.plan import sql
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Column, Expression, Field, Reference, Result, columns, walk
-from sfumato.plan.measures import Asked, Count, Estimate, Mean, Ratio, Sum, value_range
+from sfumato.plan.measures import Asked, Count, Estimate, Mean, Ratio, Sum, present, value_range
 from sfumato.plan.nodes import Filter, Query, Relation, Scan
 from sfumato.plan.parameters import Parameters
+from sfumato.plan.text_positions import quoted
 from sfumato.policy import Domain, Type
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text as written
 from sfumato.publish.attributes import MOST_CELLS, Attribute, Attributes, Cell, Listed, Range
@@ -126,6 +127,17 @@ def ask(
     return replace(made, basis={name: each for name, each in basis.items() if name in made.intervals})
 
 
+def surely(face: Face, condition: str) -> tuple[Set, Bools]:
+    """Find the cells of which every row meets a condition, and the attributes it reads."""
+    query = sql.parse(f"SELECT COUNT(*) FILTER (WHERE {condition}) FROM {quoted(face.table)}", face.catalog)
+    (measure,) = query.plan.measures
+    assert measure.where is not None
+    asking = _Asking(face, replace(query, plan=replace(query.plan, measures=())), (), 0.05)
+    axes = asking.used([measure.where])
+    found = truths(asking.cells(measure.where, axes))
+    return axes, np.broadcast_to(found.true & ~found.false & ~found.null, asking.sizes(axes))
+
+
 def _check_finish(query: Query) -> None:
     if parted(query)[1]:
         rule = "functions of keys are not computed in an answer from a synopsis"
@@ -184,12 +196,13 @@ class _Asking:
         sets = query.finish.sets or (tuple(range(len(query.plan.keys))),)
         self.groupings = [self._groups(each) for each in sets]
         self.quantities = [
-            [self._quantities(measure, groups) for groups in self.groupings] for measure in query.plan.measures
+            [self._quantities(measure, *each) for each in zip(self.groupings, map(self._shown, sets), strict=True)]
+            for measure in query.plan.measures
         ]
 
     # Cells
 
-    def _used(self, expressions: Iterable[Expression]) -> Set:
+    def used(self, expressions: Iterable[Expression]) -> Set:
         """List the attributes that expressions read."""
         named = {reference for each in expressions for reference in columns(each)}
         return tuple(sorted({self._place(each)[0] for each in named}))
@@ -202,7 +215,7 @@ class _Asking:
             return levels[reference.name]
         return self.places[reference.name.lower()], None
 
-    def _cells(self, expression: Expression, axes: Set) -> Cells:
+    def cells(self, expression: Expression, axes: Set) -> Cells:
         """Say what an expression can be, along these axes."""
         known = {each: self._column(each, axes) for each in columns(expression)}
         return evaluate(expression, known, len(axes))
@@ -225,20 +238,20 @@ class _Asking:
         keys = [self.query.plan.keys[index] for index in members]
         found = []
         for key in keys:
-            axes = self._used([key])
+            axes = self.used([key])
             column = isinstance(key, Column) and self._place(key.reference)
             plain = self.face.attributes[axes[0]] if column and column[1] is None else None
-            found.append(key_cells(key, axes, self._cells(key, axes), plain))
+            found.append(key_cells(key, axes, self.cells(key, axes), plain))
         groups = grouped(found, self.face.attributes)
         return self._possible(groups)
 
     def _possible(self, groups: Groups) -> Groups:
         """Leave out groups that the conditions leave no cell of, as the curator does."""
-        read = self._used(self.conditions)
+        read = self.used(self.conditions)
         if not set(read) & {*groups.axes, *groups.joined}:
             return groups
         axes = self._checked(tuple(sorted({*read, *groups.axes, *groups.joined})))
-        kept = np.broadcast_to(self._condition(self.conditions, axes).true, self._sizes(axes))
+        kept = np.broadcast_to(self._condition(self.conditions, axes).true, self.sizes(axes))
         added = tuple(axis for axis, place in enumerate(axes) if place not in groups.axes)
         masks = [kept & self._member(groups, axes, index) for index in range(groups.count)]
         grid = np.stack([each.any(added) for each in masks], axis=-1).ravel()
@@ -255,11 +268,11 @@ class _Asking:
         shape = tuple(self.face.attributes[place].size if place in groups.joined else 1 for place in axes)
         return (groups.codes == index).reshape(shape)
 
-    def _sizes(self, axes: Set) -> tuple[int, ...]:
+    def sizes(self, axes: Set) -> tuple[int, ...]:
         return tuple(self.face.attributes[place].size for place in axes)
 
     def _checked(self, axes: Set, times: int = 1) -> Set:
-        cells = math.prod(self._sizes(axes))
+        cells = math.prod(self.sizes(axes))
         if cells > MOST_CELLS or cells * times > _MOST_WORK:
             largest = sorted(axes, key=lambda place: -self.face.attributes[place].size)[:3]
             names = ", ".join(self.face.attributes[place].name for place in largest)
@@ -274,18 +287,23 @@ class _Asking:
         shape = (1,) * len(axes)
         true, other = np.ones(shape, bool), np.zeros(shape, bool)
         for each in conditions:
-            found = truths(self._cells(each, axes))
+            found = truths(self.cells(each, axes))
             true, other = true & found.true, other | found.false | found.null
         return Truths(true, other, np.zeros(shape, bool))
 
-    def _quantities(self, measure: Asked, groups: Groups) -> tuple[_Quantity, ...]:
+    def _shown(self, members: Sequence[int]) -> list[Expression]:
+        """Subtotals are sums of groups that are shown: a key that is summed over is there, or may be missing."""
+        keys = self.query.plan.keys
+        return [present(key) for index, key in enumerate(keys) if index not in members and not key.domain.nullable]
+
+    def _quantities(self, measure: Asked, groups: Groups, shown: Sequence[Expression]) -> tuple[_Quantity, ...]:
         """Find the totals that a measure is made of: one, or two for a mean."""
         if type(measure) not in (Count, Sum, Mean):
             rule = f"a synopsis knows how many rows are in each cell: {measure.name} cannot be found from that"
             raise Unsupported("aggregate", rule, fix="ask for COUNT, SUM or AVG, with FILTER (WHERE …)")
-        conditions = [*self.conditions, *([] if measure.where is None else [measure.where])]
+        conditions = [*self.conditions, *shown, *([] if measure.where is None else [measure.where])]
         values = [] if measure.value is None else [measure.value]
-        axes = tuple(sorted({*self._used([*conditions, *values]), *groups.axes, *groups.joined}))
+        axes = tuple(sorted({*self.used([*conditions, *values]), *groups.axes, *groups.joined}))
         self._checked(axes, groups.count)
         counted = self._condition(conditions, axes)
         made = [_counting(counted)] if measure.value is None else self._adding(measure, counted, axes)
@@ -294,7 +312,7 @@ class _Asking:
 
     def _adding(self, measure: Asked, counted: Truths, axes: Set) -> list[Weights]:
         assert measure.value is not None
-        value = spans(self._cells(measure.value, axes))
+        value = spans(self.cells(measure.value, axes))
         if isinstance(measure, Mean):
             low, high = map(float, value_range(measure.value))
             above = Spans(value.low - low, value.high - low, value.there, value.null)
@@ -376,7 +394,8 @@ class _Asking:
                 attribute = self.face.attributes[place]
                 named = ", ".join(cell_name(attribute.cells[cell]) for cell in sorted(cells)[:_NAMED])
                 more = f" and {len(cells) - _NAMED} more" if len(cells) > _NAMED else ""
-                yield f"{attribute.name}: the question cuts the bins {named}{more}: such numbers are bounded"
+                rule = "rows of a bin count differently, and only bins were published"
+                yield f"{attribute.name}: {rule}, so such numbers are bounded ({named}{more})"
 
     def _binned(self, key: Column) -> bool:
         place, level = self._place(key.reference)

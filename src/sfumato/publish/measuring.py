@@ -32,6 +32,7 @@ from sfumato.publish import blocks as block_algebra
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Block, Set, scaled_residual, summed
 from sfumato.publish.estimating import MeasuredBlock, MeasuredMarginal
+from sfumato.publish.faces import TableFace
 from sfumato.publish.half_widths import half_width
 from sfumato.publish.planning import Plan, PlannedBlock, PlannedMarginal
 from sfumato.release.measurement import Batch, Measurement
@@ -175,6 +176,9 @@ class Published:
     table: str = ""
     where: str = ""
     purchase: Purchase = NOT_BOUGHT
+    price: Price | None = None
+    """What was promised; None of what was never bought."""
+    face: TableFace = TableFace()
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -241,6 +245,7 @@ class PublishDraw:
     version: str
     table: str
     where: str = ""
+    face: TableFace = TableFace()
 
     def __post_init__(self) -> None:
         (scaled,) = self.reading.bounded.measures
@@ -269,7 +274,7 @@ class PublishDraw:
 
     def _published(self, values: tuple[str, ...]) -> Published:
         terms = purchase([self.batch.bounded], self.total, self.version)
-        return Published(self.plan, values, self.table, self.where, terms)
+        return Published(self.plan, values, self.table, self.where, terms, self.total, self.face)
 
 
 def share(plan: Plan, planned: PlannedBlock | PlannedMarginal) -> float:

@@ -67,7 +67,7 @@ class Answer:
     """For a column of means, the range it lies in whatever the data hold."""
     ranks: Mapping[str, float] = field(default_factory=dict, metadata=codec.MAPPING)
     """For a column of quantiles, how many rows lie at most between a number and what it stands for."""
-    basis: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=codec.MAPPING)
+    basis: Mapping[str, tuple[str, ...]] | None = field(default=None, metadata=codec.MAPPING)
     """Where a synopsis answers, what each number rests on: measured, or bounded, with a model's number inside."""
 
     def __post_init__(self) -> None:
@@ -90,7 +90,9 @@ class Answer:
         _require(known, "ranks", self.ranks, "numbers of rows by the names of columns")
         return {name: codec.real(rows, "ranks") for name, rows in self.ranks.items()}
 
-    def _read_basis(self) -> dict[str, tuple[str, ...]]:
+    def _read_basis(self) -> dict[str, tuple[str, ...]] | None:
+        if self.basis is None:
+            return None
         known = isinstance(self.basis, Mapping) and set(self.basis) <= set(self.intervals)
         _require(known, "basis", self.basis, "words by the names of columns with intervals")
         for each in self.basis.values():
@@ -130,11 +132,14 @@ class Answer:
 
     def _cell(self, name: str, index: int, value: Any) -> str:
         interval = self.intervals[name][index] if name in self.intervals else None
-        if name in self.basis and self.basis[name][index] == BOUNDED and interval is not None:
+        if interval is not None and self._is_bounded(name, index):
             return bounded(value, interval)
         if name not in self.ranks:
             return _SMALL if self._tells_nothing(name, index) else cell(value, interval)
         return key(value) if self._tells_nothing(name, index) else between(value, interval)
+
+    def _is_bounded(self, name: str, index: int) -> bool:
+        return self.basis is not None and name in self.basis and self.basis[name][index] == BOUNDED
 
     def _tells_nothing(self, name: str, index: int) -> bool:
         """Tell whether a mean is of a group so small that its range is all that is possible."""
@@ -199,7 +204,7 @@ class Answer:
         spreadsheet would compute begin with an apostrophe.
         """
         short = {name: tuple(each and outward(each) for each in found) for name, found in self.intervals.items()}
-        ends = _ends(self.columns, short)
+        ends: dict[str, list[Any]] = {**_ends(self.columns, short), **_stated(self.columns, self.basis)}
         columns = [
             [_written(value, name not in self.intervals) for value in self.column(name)] for name in self.columns
         ]
@@ -371,10 +376,11 @@ def _ends(columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]
     return found
 
 
-def _stated(columns: tuple[str, ...], basis: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
+def _stated(columns: tuple[str, ...], basis: Mapping[str, tuple[str, ...]] | None) -> dict[str, list[str]]:
     """Write what numbers rest on as columns under names that no column has."""
     found: dict[str, list[str]] = {}
-    for name in (each for each in columns if each in basis):
+    for name in (each for each in columns if basis is not None and each in basis):
+        assert basis is not None
         called = f"{name}_basis"
         while called in columns:
             called += "_"
