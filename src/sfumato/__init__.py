@@ -118,6 +118,8 @@ if TYPE_CHECKING:
     from sfumato.plan.histograms import histogram as histogram
     from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
+    from sfumato.publish.files import synopsis as synopsis
+    from sfumato.publish.synopsis import Synopsis as Synopsis
     from sfumato.release.answers import Answer as Answer
     from sfumato.release.receipts import Receipt as Receipt
 
@@ -179,6 +181,7 @@ __all__ = [
     "Standing",
     "StoredAnswer",
     "Strategy",
+    "Synopsis",
     "Tab",
     "TabClosed",
     "Table",
@@ -218,6 +221,7 @@ __all__ = [
     "slope",
     "stddev",
     "sum",
+    "synopsis",
     "theorems",
     "top_k",
     "variance",
@@ -240,6 +244,8 @@ _LATER = {
     "sfumato.plan.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
+    "sfumato.publish.files": ("synopsis",),
+    "sfumato.publish.synopsis": ("Synopsis",),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),
 }

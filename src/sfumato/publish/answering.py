@@ -16,6 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from sfumato.caching import cached_property
 from sfumato.errors import Unsupported
 from sfumato.plan import sql
 from sfumato.plan.catalog import Catalog, Described
@@ -54,16 +55,23 @@ class Face:
     receipt: Receipt
     where: str = ""
 
-    @property
+    @cached_property
     def catalog(self) -> Catalog:
         """Give what a question may name: columns, and the levels that join their cells."""
         named = {each.name: domain for each, domain in zip(self.attributes, self.domains, strict=True)}
         for name, (place, level) in self.level_columns.items():
-            labels = tuple(dict.fromkeys(part_labels(self.attributes[place], level)))[:-1]
+            labels = tuple(
+                dict.fromkeys(each for each in part_labels(self.attributes[place], level) if each is not None)
+            )
             named[name] = Domain(Type.TEXT, values=labels, nullable=self.domains[place].nullable)
         return Catalog({self.table: Described(self.table, named, public=False)}, _no_joins)
 
-    @property
+    @cached_property
+    def cells(self) -> tuple[Cells, ...]:
+        """Say of every attribute what its column can be in each of its cells."""
+        return tuple(cells_of(*each) for each in zip(self.attributes, self.domains, strict=True))
+
+    @cached_property
     def level_columns(self) -> Mapping[str, tuple[int, int]]:
         """Give the columns that stand for levels, from fine to coarse: code_level_1, code_level_2."""
         return {
@@ -122,7 +130,7 @@ def ask(
     asking = _Asking(face, query, _conditions(query.plan.source), 1 - float(sure))
     finished = finish(query, asking.rows, asking.estimates, joint=together)
     receipt = replace(face.receipt, question=str(text), free=True, confidence=written(sure))
-    basis = asking.basis(finished.shown)
+    basis = asking.basis(finished.shown.tolist())
     made = answer(query, finished, receipt, tuple(asking.notes()))
     return replace(made, basis={name: each for name, each in basis.items() if name in made.intervals})
 
@@ -193,6 +201,7 @@ class _Asking:
         self.places: dict[str, int] = {each.name.lower(): place for place, each in enumerate(face.attributes)}
         self.cuts: dict[int, set[int]] = {}
         self.outside: set[Set] = set()
+        self._estimates: dict[int, list[Estimate]] = {}
         sets = query.finish.sets or (tuple(range(len(query.plan.keys))),)
         self.groupings = [self._groups(each) for each in sets]
         self.quantities = [
@@ -224,7 +233,7 @@ class _Asking:
         place, level = self._place(reference)
         attribute = self.face.attributes[place]
         if level is None:
-            found = cells_of(attribute, self.face.domains[place])
+            found = self.face.cells[place]
         else:
             labels = np.empty(attribute.size, dtype=object)
             labels[:] = part_labels(attribute, level)
@@ -318,7 +327,8 @@ class _Asking:
             above = Spans(value.low - low, value.high - low, value.there, value.null)
             below = Spans(high - value.high, high - value.low, value.there, value.null)
             return [_weights(counted, each, (0.0, high - low)) for each in (above, below)]
-        return [_weights(counted, value, tuple(map(float, value_range(measure.value))))]
+        least, most = map(float, value_range(measure.value))
+        return [_weights(counted, value, (least, most))]
 
     def _quantity(self, weights: Weights, axes: Set, groups: Groups) -> _Quantity:
         parts = [weights]
@@ -333,7 +343,7 @@ class _Asking:
         for axis, place in enumerate(axes):
             others = tuple(each for each in range(len(axes)) if each != axis)
             for each in made:
-                here = each.cut.any(others)
+                here = np.atleast_1d(each.cut.any(others))
                 cells = self.face.attributes[place].cells
                 if len(here) == len(cells):
                     own = (int(cell) for cell in np.flatnonzero(here) if isinstance(cells[cell], Range))
@@ -357,10 +367,10 @@ class _Asking:
 
     def estimates(self, noises: int) -> list[Estimate]:
         """Give every measure, with ranges that hold for so many noises at once."""
-        return [
-            _estimate(measure, found, self.beta, noises)
-            for measure, found in zip(self.query.plan.measures, self.quantities, strict=True)
-        ]
+        if noises not in self._estimates:
+            measures = zip(self.query.plan.measures, self.quantities, strict=True)
+            self._estimates[noises] = [_estimate(each, found, self.beta, noises) for each, found in measures]
+        return self._estimates[noises]
 
     def basis(self, shown: Sequence[int]) -> dict[str, tuple[str, ...]]:
         """Say of every number what it rests on: measured where all that it is made of is."""
@@ -407,9 +417,9 @@ def _counting(counted: Truths) -> Weights:
     return Weights(low.astype(np.float64), counted.true.astype(np.float64))
 
 
-def _weights(counted: Truths, value: Spans, possible: tuple[float, ...]) -> Weights:
+def _weights(counted: Truths, value: Spans, possible: tuple[float, float]) -> Weights:
     """Weigh every cell by the least and the greatest that one of its rows may add, held within what is possible."""
-    low, high = np.clip(value.low, *possible), np.clip(value.high, *possible)
+    low, high = (np.clip(each, possible[0], possible[1]) for each in (value.low, value.high))
     some, nothing = counted.true & value.there, counted.false | value.null
     least = np.where(some, np.where(nothing, np.minimum(low, 0.0), low), 0.0)
     most = np.where(some, np.where(nothing, np.maximum(high, 0.0), high), 0.0)

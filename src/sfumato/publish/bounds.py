@@ -7,8 +7,8 @@ u = max_{x∖A} q⁻, v = max_{x∖C} q⁻ and w = max_{x∖(A∩C)} q⁻, if u 
 Proof. N ≥ 0, and weights that do not depend on x∖A count m_A. The last is the first claim for the weights u + v − w. ∎
 Conjunctions have the second property: N(abc) ≥ N(ab) + N(ac) − N(a) (Bonferroni; Fréchet).
 
-*Groups.* Along an axis that keys are read from, the weights of one group are zero in all other cells. Where A lacks that
-axis the least and the greatest are taken with 0. For two sets, let every key axis be in A or in C: in a cell of another
+*Groups.* Along an axis that keys are read from, the weights of one group are zero in all other cells. Where A lacks
+that axis the least and the greatest are taken with 0. For two sets, let every key axis be in A or in C: in a cell of another
 group either the keys of A ∩ C differ and all three vanish, or one of u, v does, and the other is at most w.
 
 *Noise.* Every bound is a query within what was measured, with a half-width of its own; n bounds that each fail on one
@@ -112,7 +112,7 @@ def bounded(known: Known, weights: Weights, axes: Set, keys: Set) -> Bounded:
 def _covered(known: Known, weights: Weights, axes: Set, keys: Set, nonnegative: bool) -> Bounded:
     added = tuple(axis for axis, place in enumerate(axes) if place not in keys)
     low, noise = known.totals(weights.low, axes, axes, keys)
-    measured = ~weights.cut.any(added, keepdims=True)
+    measured = np.asarray(~weights.cut.any(added, keepdims=True))
     if bool(measured.all()):
         only = ((low, (noise,)),)
         return Bounded(low, only, only, measured, nonnegative)
@@ -148,7 +148,7 @@ def _conjunctions(
     known: Known, weights: Floats, axes: Set, keys: Set, sets: list[Set]
 ) -> list[tuple[Floats, tuple[Spread, ...]]]:
     """Bound from below by two marginals that together have all attributes, where the weights allow it."""
-    found = []
+    found: list[tuple[Floats, tuple[Spread, ...]]] = []
     for one, other in combinations(sets, 2):
         if set(one) | set(other) != set(axes):
             continue

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from sfumato.plan.expressions import Call, Column, Expression, Literal, Referenc
 from sfumato.plan.functions.temporal import PARTS
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_REAL
-from sfumato.publish.attributes import Attribute, Listed, Other, Range
+from sfumato.publish.attributes import Attribute, Listed, Range
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -82,7 +83,7 @@ class Texts:
 
     @property
     def null(self) -> Bools:
-        return np.equal(self.value, None).astype(bool)
+        return np.asarray(self.value == None)  # noqa: E711 - cell by cell
 
 
 Cells = Spans | Truths | Texts
@@ -131,7 +132,7 @@ def _outside(attribute: Attribute, domain: Domain) -> tuple[float, float]:
         return math.nan, math.nan
     if domain.bounds is None:
         return -math.inf, math.inf
-    joined = all(one.high == other.low for one, other in zip(bins, bins[1:], strict=False))
+    joined = all(one.high == other.low for one, other in pairwise(bins))
     if joined and bins[-1].closed and (bins[0].low, bins[-1].high) == domain.bounds:
         return math.nan, math.nan
     return point(domain.bounds[0])[0], point(domain.bounds[1])[1]
@@ -295,7 +296,7 @@ def _extreme(least: bool) -> Callable[[Call, list[Cells]], Cells]:
 def _cast(call: Call, arguments: list[Cells]) -> Cells:
     """Read as another type: a real becomes a whole number with ties to even, a time its day."""
     found, kind, before = arguments[0], call.domain.type, call.arguments[0].domain.type
-    if kind is before or isinstance(found, Texts) and bool(found.null.all()):
+    if kind is before or (isinstance(found, Texts) and bool(found.null.all())):
         return found
     if isinstance(found, Texts) or kind in (Type.TEXT, Type.BOOLEAN):
         raise Unsupported("function", "texts are not made or read from cells", fix="compare the value itself")

@@ -35,6 +35,10 @@ class TableFace:
         return self.domains
 
 
+BARE = TableFace()
+"""Of a table of which only the cells are known."""
+
+
 def _domain(attribute: Attribute) -> Domain:
     bins = [each for each in attribute.cells if isinstance(each, Range)]
     if bins:

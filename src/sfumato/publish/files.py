@@ -120,7 +120,7 @@ def written(synopsis: Synopsis) -> bytes:
 
 def _numbers(published: Published) -> Integers:
     """Put all noisy numbers one after the other, in the order of the plan."""
-    parts = [each.values.reshape(-1) for each in (*published.blocks, *published.marginals)]
+    parts = [each.values.reshape(-1) for each in published.blocks or published.marginals]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 

@@ -184,4 +184,3 @@ def _parts(values: Floats, axis: int, attribute: Attribute, key: bool) -> Iterat
     for level, each in enumerate(chain.differences, 1):
         if each.parts:
             yield level, each.asked(full, axis) * along(each.noise, axis, ndim)
-

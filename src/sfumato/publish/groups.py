@@ -67,7 +67,9 @@ def _values(found: Cells, kind: Type) -> list[Any]:
     if isinstance(found, Truths):
         return [None if null else bool(true) for true, null in zip(found.true.ravel(), found.null.ravel(), strict=True)]
     assert isinstance(found, Spans)
-    return [_value(low, kind) if there else None for low, there in zip(found.low.ravel(), found.there.ravel(), strict=True)]
+    return [
+        _value(low, kind) if there else None for low, there in zip(found.low.ravel(), found.there.ravel(), strict=True)
+    ]
 
 
 def _value(number: float, kind: Type) -> Any:

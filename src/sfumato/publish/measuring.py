@@ -32,7 +32,7 @@ from sfumato.publish import blocks as block_algebra
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Block, Set, scaled_residual, summed
 from sfumato.publish.estimating import MeasuredBlock, MeasuredMarginal
-from sfumato.publish.faces import TableFace
+from sfumato.publish.faces import BARE, TableFace
 from sfumato.publish.half_widths import half_width
 from sfumato.publish.planning import Plan, PlannedBlock, PlannedMarginal
 from sfumato.release.measurement import Batch, Measurement
@@ -178,7 +178,7 @@ class Published:
     purchase: Purchase = NOT_BOUGHT
     price: Price | None = None
     """What was promised; None of what was never bought."""
-    face: TableFace = TableFace()
+    face: TableFace = BARE
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -245,7 +245,7 @@ class PublishDraw:
     version: str
     table: str
     where: str = ""
-    face: TableFace = TableFace()
+    face: TableFace = BARE
 
     def __post_init__(self) -> None:
         (scaled,) = self.reading.bounded.measures

@@ -7,7 +7,7 @@ was measured are unbiased, with exact ranges; everything else is bounded (``answ
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from sfumato.plan.parameters import Parameters
 from sfumato.policy import Type
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text
 from sfumato.publish import answering, blocks as block_algebra
-from sfumato.publish.attributes import Attribute, Attributes, Range
+from sfumato.publish.attributes import Attribute, Attributes, Cell, Listed, Range
 from sfumato.publish.blocks import Set
 from sfumato.publish.chains import Floats
 from sfumato.publish.consistency import Consistent, Zeros, consistent
@@ -273,7 +273,7 @@ class Synopsis:
 
     def words(self) -> Iterator[str]:
         """Say in a few lines what was published, and on which terms."""
-        cells = sum(each.values.size for each in (*self.blocks, *self.marginals))
+        cells = sum(each.values.size for each in self.blocks) + sum(each.values.size for each in self.marginals)
         yield f"synopsis    {self.table}{f', where {self.published.where}' if self.published.where else ''}"
         yield f"columns     {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}"
         yield f"marginals   {len(self.sets):,}, from {cells:,} noisy numbers"
@@ -282,7 +282,7 @@ class Synopsis:
 
 def _check_same(one: Synopsis, other: Synopsis) -> None:
     """Refuse to add what is not about the same rows, or cannot be bounded together."""
-    facts = {
+    facts: dict[str, Callable[[Synopsis], Any]] = {
         "table": lambda each: (each.table.lower(), each.published.where),
         "account": lambda each: (each.published.face.account, each.receipt.unit, each.receipt.neighbours),
         "data version": lambda each: each.receipt.data,
@@ -303,13 +303,17 @@ def _key_type(attribute: Attribute) -> Type:
 
 def _keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:
     """Name every cell of a marginal: by its values, its bins in words, and NULL for what is missing."""
-    labels = []
-    for each in attributes:
-        binned = _key_type(each) is not each.type
-        names = [answering.cell_name(cell) if binned else cell.value for cell in each.cells[:-1]]  # type: ignore[union-attr]
-        labels.append([float(name) if each.type is Type.REAL and not binned else name for name in names] + [None])
+    labels = [[*(_label(cell, each.type) for cell in each.cells[:-1]), None] for each in attributes]
     grid = np.indices([len(each) for each in labels]).reshape(len(labels), -1)
-    return list(zip(*([own[k] for k in places] for own, places in zip(labels, grid.tolist(), strict=True)), strict=True))
+    return list(
+        zip(*([own[k] for k in places] for own, places in zip(labels, grid.tolist(), strict=True)), strict=True)
+    )
+
+
+def _label(cell: Cell, kind: Type) -> Any:
+    if not isinstance(cell, Listed):
+        return answering.cell_name(cell)
+    return float(cell.value) if kind is Type.REAL else cell.value  # type: ignore[arg-type]
 
 
 def _free(name: str, taken: Sequence[str]) -> str:

@@ -1,8 +1,9 @@
 """Whoever has a synopsis can check what it promises: the charge follows from its plan, and the promise from the charge.
 
 What one unit can change of each block is computed again from the attributes, ρ = Σ Δ₂²/2σ² (or ε = Σ Δ₁/b) is added up
-in exact fractions, and compared with what was promised. With an export of the ledger, the line is looked up by its number
-and hash, and what it was charged for is compared. Nothing can show from outside that the noise was drawn as stated.
+in exact fractions, and compared with what was promised. With an export of the ledger, the line is looked up by its
+number and hash, and what it was charged for is compared. Nothing can show from outside that the noise was drawn as it
+is stated.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from sfumato.ledger import Anchor, charged
 from sfumato.ledger.charged import Charged
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import text
 from sfumato.publish.planning import Plan
 from sfumato.publish.synopsis import Synopsis
 
@@ -136,5 +136,8 @@ def _in_ledger(synopsis: Synopsis, known: Anchor | dict[int, dict[str, Any]]) ->
     except (InvalidParameter, ValueError):
         cost = None
     wanted = exact_cost(parts(synopsis.plan))
-    said = "nothing that can be added up" if cost is None else text(cost) if cost.denominator < 10**6 else f"{float(cost):.6g}"
-    return [Check("line", True, f"line {line}, {digest[:16]}"), Check("paid", cost == wanted, f"the line paid for {said}")]
+    said = "something that cannot be added up" if cost is None else f"{float(cost):.6g}"
+    return [
+        Check("line", True, f"line {line}, {digest[:16]}"),
+        Check("paid", cost == wanted, f"the line paid for {said}"),
+    ]
