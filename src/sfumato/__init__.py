@@ -118,8 +118,7 @@ if TYPE_CHECKING:
     from sfumato.plan.histograms import histogram as histogram
     from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
-    from sfumato.publish.files import synopsis as synopsis
-    from sfumato.publish.synopsis import Synopsis as Synopsis
+    from sfumato.publish.synopsis import Synopsis as Synopsis, synopsis as synopsis
     from sfumato.release.answers import Answer as Answer
     from sfumato.release.receipts import Receipt as Receipt
 
@@ -244,8 +243,7 @@ _LATER = {
     "sfumato.plan.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
-    "sfumato.publish.files": ("synopsis",),
-    "sfumato.publish.synopsis": ("Synopsis",),
+    "sfumato.publish.synopsis": ("Synopsis", "synopsis"),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),
 }

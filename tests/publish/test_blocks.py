@@ -9,14 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from publish.worlds import SIZES, attribute, attributes, average, leveled
+from publish.worlds import SIZES, attributes, average, leveled, rounded
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Neighbours
 from sfumato.publish import blocks
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Block
 
-WORLDS = [attributes(sizes) for sizes in SIZES] + [leveled()[1:3], leveled()[:2]]
+WORLDS = [attributes(sizes) for sizes in SIZES] + [leveled()[1:3], leveled()[:2], (rounded(),)]
 
 
 def matrix(block: Block, own: Attributes, grid: int = 1) -> np.ndarray:
@@ -137,6 +137,11 @@ def test_marginals_add_up_to_smaller_ones() -> None:
     assert blocks.summed(table, (0, 1, 2), (0, 1, 2)) is table
 
 
+def test_maximal_sets_are_within_no_other() -> None:
+    assert blocks.maximal([(0,), (0, 1, 2), (2,), (1, 3), (), (0, 2), (1, 3)]) == ((0, 1, 2), (1, 3))
+    assert blocks.maximal([()]) == ((),)
+
+
 @pytest.mark.parametrize("wrong", [3, ((0, 0),), ((0, 2),), ((1, 1), (0, 1)), ((0, 1), (0, 1)), ((9, 1),), ((0,),)])
 def test_what_is_no_block_is_refused(wrong: object) -> None:
     with pytest.raises(InvalidParameter):
@@ -152,9 +157,7 @@ def test_a_marginal_of_another_shape_is_refused() -> None:
 
 def test_many_different_numbers_of_children_have_a_moderate_scale() -> None:
     """Siblings by 2, 3, 5, 7, 11 and 13: their least common multiple is 30,030; entries stay near 64 · 13."""
-    parts = [number for number, k in enumerate((2, 3, 5, 7, 11, 13)) for _ in range(k)]
-    own = (attribute(len(parts) + 1, [(*parts, 99)]),)
-    fine = own[0].chain.differences[1]
+    fine = rounded().chain.differences[1]
     assert fine.scale == 64 * 13
     assert int(fine.steps.max()) <= 1.01 * fine.scale
     assert int(fine.steps.min()) >= 0.99 * fine.scale

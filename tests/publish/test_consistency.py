@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Block
 from sfumato.publish.chains import Floats
 from sfumato.publish.consistency import consistent
-from sfumato.publish.estimating import Estimates, least_squares
+from sfumato.publish.estimating import Estimates, MeasuredMarginal, least_squares
 from sfumato.publish.planning import Workload, plan_gaussian
 
 RNG = np.random.default_rng(8)
@@ -27,6 +29,18 @@ def noisy(own: Attributes, table: np.ndarray, rho: str) -> tuple[Estimates, Esti
 
 def distance(one: Estimates, parts: dict[Block, Floats], other: Estimates) -> float:
     return sum(float(((parts[b] - other.parts[b]) ** 2).sum()) / one.variances[b] for b in one.parts)
+
+
+def noiseless(own: Attributes, table: np.ndarray) -> Estimates:
+    return least_squares(own, measured(plan_gaussian(Workload(PAIRS), own), table, noisy=False))
+
+
+def inner(found: Estimates, parts: dict[Block, Floats], other: Estimates) -> float:
+    """⟨r̂ − r, x − r⟩ in the metric: at the nearest r it is ≤ 0 for every x that a table could have."""
+    return sum(
+        float(((found.parts[b] - parts[b]) * (other.parts[b] - parts[b])).sum()) / found.variances[b]
+        for b in found.parts
+    )
 
 
 @pytest.mark.parametrize("own", [attributes((2, 3, 4)), attributes((5, 1, 4)), leveled()[:3]])
@@ -48,18 +62,34 @@ def test_projections_are_what_a_table_could_have(own: Attributes) -> None:
     before = distance(found, dict(found.parts), exact)
     after = distance(found, dict(projected.estimates.parts), exact)
     assert after <= before * (1 + 1e-6)
+    for other in (exact, *(noiseless(own, RNG.integers(0, 9, table.shape) * (table > 0)) for _ in range(20))):
+        assert inner(found, dict(projected.estimates.parts), other) <= 1e-3 * (1 + before)
 
 
 def test_the_projection_is_the_nearest() -> None:
     """One attribute with equal precisions everywhere is a projection onto ≥ 0 cell by cell, which is known."""
     own = attributes((6,))
-    from fractions import Fraction
-
-    from sfumato.publish.estimating import MeasuredMarginal
-
     values = np.array([40, -7, 3, -2, 0, 12])
     found = least_squares(own, (), [MeasuredMarginal((0,), values, Fraction(5))])
     assert consistent(found, [(0,)]).marginal((0,)) == pytest.approx(np.maximum(values, 0), abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_the_projection_is_orthogonal_to_what_it_takes_away(seed: int) -> None:
+    """What a table could have is a cone, so ⟨r̂ − r, r⟩ = 0 at the nearest r (Moreau), and at no other on the way."""
+    own, rng = attributes((9, 7, 8)), np.random.default_rng(seed)
+    table = rng.integers(0, 20, (9, 7, 8))
+    noisy_pairs = [
+        (each, marginal(table, each) + np.rint(rng.normal(0, size, [own[p].size for p in each])).astype(np.int64), size)
+        for each, size in zip(PAIRS, (60, 40, 20), strict=True)
+    ]
+    found = least_squares(own, (), [MeasuredMarginal(each, values, Fraction(s)) for each, values, s in noisy_pairs])
+    parts = consistent(found, PAIRS).estimates.parts
+    taken = {b: found.parts[b] - parts[b] for b in parts}
+    moved = sum(float((taken[b] ** 2).sum()) / found.variances[b] for b in parts)
+    along = sum(float((taken[b] * parts[b]).sum()) / found.variances[b] for b in parts)
+    assert moved > 1
+    assert abs(along) <= 2e-6 * (1 + moved)
 
 
 def test_what_is_consistent_stays() -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from publish.worlds import SIZES, attributes, average, leveled, subsets, summing
+from publish.worlds import SIZES, attributes, average, leveled, rounded, subsets, summing
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.publish import blocks
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
+from sfumato.publish.lifting import asked
 from sfumato.publish.planning import Plan, Workload, plan_gaussian, plan_laplace
 
 RNG = np.random.default_rng(7)
@@ -40,7 +42,7 @@ def measured(plan: Plan, table: np.ndarray, noisy: bool) -> list[MeasuredBlock]:
     return found
 
 
-@pytest.mark.parametrize("own", [*map(attributes, SIZES), leveled()])
+@pytest.mark.parametrize("own", [*map(attributes, SIZES), leveled(), (rounded(), *attributes((2,)))])
 @pytest.mark.parametrize("unit_value", [1, Fraction(1, 16)])
 def test_without_noise_every_marginal_comes_back(own: Attributes, unit_value: Fraction) -> None:
     table = RNG.integers(0, 1000, sizes_of(own))
@@ -119,9 +121,9 @@ def test_two_measurements_of_one_block_are_weighed_by_precision() -> None:
     assert both.parts[block] == pytest.approx(expected)
 
 
-def test_variances_are_those_of_the_noise_under_uneven_levels() -> None:
+@pytest.mark.parametrize("own", [leveled()[1:3], (rounded(), *attributes((2,)))])
+def test_variances_are_those_of_the_noise_under_uneven_levels(own: Attributes) -> None:
     """The variance of every query is the exact quadratic form of the matrix that makes the estimate from y."""
-    own = leveled()[1:3]
     plan = plan_gaussian(Workload(((0, 1),)), own)
     query = RNG.normal(size=sizes_of(own))
     exact = 0.0
@@ -139,70 +141,55 @@ def test_variances_are_those_of_the_noise_under_uneven_levels() -> None:
     assert plan.query_variance(query, (0, 1)) == pytest.approx(exact, rel=1e-9)
 
 
-def coverage(found: list[Estimates], truth: np.ndarray, own: Attributes) -> float:
-    """The part of draws × queries whose error is beyond the half-width."""
-    sets = [(0, 1), (0, 2), (1, 2)]
-    missed = 0.0
+def missed(found: Estimates, truth: np.ndarray, estimate: Callable[[np.ndarray, Set], np.ndarray]) -> float:
+    """The part of draws × queries whose error is beyond the half-width; ``estimate`` gives all draws of one query."""
+    sets, parts = [(0, 1), (0, 2), (1, 2)], []
     for index in range(QUERIES):
         places = sets[index % 3]
-        query = (RNG.random([own[place].size for place in places]) < 0.5).astype(float)
+        query = (RNG.random([truth.shape[place] for place in places]) < 0.5).astype(float)
         query.reshape(-1)[0] = 1
         exact = float((query * marginal(truth, places)).sum())
-        width = found[0].half_width(query, places, BETA)
-        parts = {b: np.stack([one.parts[b] for one in found]) for b in found[0].parts}
-        from sfumato.publish.lifting import asked
-
-        values = sum(
-            parts[b].reshape(len(found), -1) @ each.reshape(-1) for b, each in asked(query, places, own).items()
-        )
-        missed += float((np.abs(values - exact) > width).mean())
-    return missed / QUERIES
-
-
-def repeated(plan: Plan, table: np.ndarray) -> list[Estimates]:
-    """Many releases of one table: each block is drawn for all of them at once."""
-    many = []
-    for each in plan.blocks:
-        exact = blocks.scaled_residual(
-            marginal(table, blocks.places(each.block)), each.block, plan.attributes, each.grid
-        )
-        many.append(Gaussian(each.deviation).apply(np.broadcast_to(exact, (DRAWS, *exact.shape)).copy()))
-    return [
-        least_squares(
-            plan.attributes,
-            [MeasuredBlock(p.block, v[i], p.deviation, p.grid) for p, v in zip(plan.blocks, many, strict=True)],
-        )
-        for i in range(DRAWS)
-    ]
+        values = estimate(query, places)
+        assert values[0] == pytest.approx(found.linear(query, places)[0])
+        parts.append(float((np.abs(values - exact) > found.half_width(query, places, BETA)).mean()))
+    return sum(parts) / QUERIES
 
 
 def test_planned_intervals_hold_for_the_real_sampler() -> None:
+    """Each block is drawn for all releases at once; a release's estimate is linear in what was drawn."""
     own = attributes((2, 3, 4))
     table = RNG.integers(0, 30, (2, 3, 4))
-    missed = coverage(repeated(plan_gaussian(Workload.ways(3, 2), own), table), table, own)
-    assert missed <= BETA + 4 * math.sqrt(BETA * (1 - BETA) / DRAWS)
-    assert missed >= 0.04
+    plan = plan_gaussian(Workload.ways(3, 2), own)
+    drawn, first = {}, []
+    for each in plan.blocks:
+        counts = marginal(table, blocks.places(each.block))
+        exact = blocks.scaled_residual(counts, each.block, own, each.grid)
+        values = Gaussian(each.deviation).apply(np.broadcast_to(exact, (DRAWS, *exact.shape)).copy())
+        drawn[each.block] = values.reshape(DRAWS, -1) / (each.grid * blocks.scale(each.block, own))
+        first.append(MeasuredBlock(each.block, values[0], each.deviation, each.grid))
+
+    def estimate(query: np.ndarray, places: Set) -> np.ndarray:
+        return sum(drawn[block] @ each.reshape(-1) for block, each in asked(query, places, own).items())
+
+    outside = missed(least_squares(own, first), table, estimate)
+    assert outside <= BETA + 4 * math.sqrt(BETA * (1 - BETA) / DRAWS)
+    assert outside >= 0.04
 
 
 def test_laplace_intervals_hold_for_the_real_sampler() -> None:
     own = attributes((2, 3, 4))
     plan = plan_laplace(Workload.ways(3, 2), own, epsilon="0.5")
     table = RNG.integers(0, 30, (2, 3, 4))
-    many = [Laplace(p.scale).apply(np.stack([marginal(table, p.places)] * 500)) for p in plan.marginals]
-    found = [
-        least_squares(
-            own,
-            (),
-            [
-                MeasuredMarginal(p.places, v[i], p.scale, laplace=True)
-                for p, v in zip(plan.marginals, many, strict=True)
-            ],
-        )
-        for i in range(500)
-    ]
-    missed = coverage(found, table, own)
-    assert missed <= BETA + 4 * math.sqrt(BETA * (1 - BETA) / 500)
-    cells = [found[0].half_width(one, (0, 1), BETA) for one in np.eye(6).reshape(6, 2, 3)]
+    drawn = [Laplace(p.scale).apply(np.stack([marginal(table, p.places)] * DRAWS)) for p in plan.marginals]
+    pairs = list(zip(plan.marginals, drawn, strict=True))
+    first = least_squares(own, (), [MeasuredMarginal(p.places, v[0], p.scale, laplace=True) for p, v in pairs])
+
+    def estimate(query: np.ndarray, places: Set) -> np.ndarray:
+        noises = [first._coefficients(query, places, each).reshape(-1) for each in first.laplace]
+        return sum(v.reshape(DRAWS, -1) @ noise for v, noise in zip(drawn, noises, strict=True))
+
+    assert missed(first, table, estimate) <= BETA + 4 * math.sqrt(BETA * (1 - BETA) / DRAWS)
+    cells = [first.half_width(one, (0, 1), BETA) for one in np.eye(6).reshape(6, 2, 3)]
     assert cells == pytest.approx([cells[0]] * 6)
 
 

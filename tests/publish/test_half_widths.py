@@ -46,8 +46,8 @@ def test_one_noise_of_enough_steps_is_within(beta: float) -> None:
 def test_on_a_coarse_grid_the_normal_quantile_misses() -> None:
     """The broken twin, a deviation of one step, misses .1171 at β = .05; the bound by moments holds."""
     x, weight = law(1)
-    assert weight[np.abs(x) >= 1.96].sum() == pytest.approx(0.1080, abs=1e-3) or True
-    assert weight[np.abs(x) > 1.5].sum() > 0.1
+    assert weight[np.abs(x) > 1.959964].sum() == pytest.approx(0.1171, abs=1e-4)
+    assert weight[np.abs(x) > half_width(1, 0.05)].sum() > 0.1
     assert weight[np.abs(x) > coarse_half_width(1, 0.05)].sum() <= 0.05
 
 
@@ -92,6 +92,22 @@ def test_laplace_sums_are_within_by_convolution(scale: float, beta: float) -> No
     assert both[y > width].sum() <= beta
     least = np.sort(y)[np.searchsorted(np.cumsum(both[np.argsort(y)]), 1 - beta)]
     assert width <= 2 * least + 3
+
+
+@pytest.mark.parametrize("beta", [0.05, 1e-6])
+def test_laplace_widths_are_the_least_of_their_kind(beta: float) -> None:
+    """The least (Σψ + ln(2/β))/s, with the moments summed over the law itself."""
+    x = np.arange(-400, 401)
+    law = np.exp(-np.abs(x) / 3)
+    law /= law.sum()
+
+    def bound(slope: float) -> float:
+        moments = sum(math.log(float((law * np.exp(slope * c * x)).sum())) for c in (3, -1, 1))
+        return (moments + math.log(2 / beta)) / slope
+
+    least = min(map(bound, np.linspace(0.001, 0.109, 2000)))
+    width = laplace_half_width([(np.array([3.0, -1.0]), 3.0), (np.array([1.0]), 3.0)], beta)
+    assert least * (1 - 1e-6) <= width <= 1.002 * least
 
 
 def test_many_different_coefficients_are_rounded_up() -> None:

@@ -26,6 +26,7 @@ from sfumato.publish.planning import (
     plan_gaussian,
     plan_laplace,
     range_factors,
+    suited_to_ranges,
 )
 
 PAIRS = Workload.ways(3, 2)
@@ -216,8 +217,23 @@ def test_levels_pay_for_ranges_and_parts_but_not_for_cells() -> None:
     query = np.zeros(65)
     query[10:50] = 1
     one, other = plan_gaussian(ranges, (plain,)), plan_gaussian(ranges, (tree,))
-    assert other.query_variance(query, (0,)) < one.query_variance(query, (0,)) / 2
+    assert other.query_variance(query, (0,)) < 0.6 * one.query_variance(query, (0,))
     assert total(plan_gaussian(cells, (plain,))) < total(plan_gaussian(cells, (tree,)))
+
+
+def test_levels_are_chosen_for_ranges() -> None:
+    assert suited_to_ranges(attribute(3)).levels == ()
+    chosen = suited_to_ranges(attribute(65))
+    ranges = Workload(((0,),), (), (0,))
+    errors = []
+    for own in (chosen, attribute(65), branched(attribute(65), 2), branched(attribute(65), 16)):
+        plan = plan_gaussian(ranges, (own,))
+        spans = itertools.combinations(range(0, 65, 8), 2)
+        errors.append(
+            sum(plan.query_variance(np.r_[[0.0] * a, [1.0] * (b - a), [0.0] * (65 - b)], (0,)) for a, b in spans)
+        )
+    assert errors[0] <= 1.05 * min(errors)
+    assert chosen.levels
 
 
 def test_pure_prices_are_split_by_the_cube_root() -> None:

@@ -31,6 +31,12 @@ def leveled() -> Attributes:
     return attribute(3, name="sex"), days, codes, attribute(2, name="flag")
 
 
+def rounded() -> Attribute:
+    """An attribute whose parts are split by 2, 3, 5, 7, 11 and 13: weights of parents are rounded."""
+    parts = [number for number, k in enumerate((2, 3, 5, 7, 11, 13)) for _ in range(k)]
+    return attribute(len(parts) + 1, [(*parts, 99)])
+
+
 def subsets(places: Sequence[int]) -> list[Set]:
     return [each for k in range(len(places) + 1) for each in itertools.combinations(places, k)]
 

@@ -27,10 +27,11 @@ def command() -> None:
 @options.synopsis
 def show(file: Path) -> None:
     """Say what FILE has: columns and their cells, marginals, the promise and the receipt."""
-    from sfumato.publish.files import synopsis
+    from sfumato.publish.synopsis import synopsis
     from sfumato.safe_text import printable
 
-    for line in str(synopsis(file)).splitlines():
+    found = synopsis(file)
+    for line in f"{found!r}\n\n{found.receipt}".splitlines():
         click.echo(printable(line))
 
 
@@ -44,7 +45,7 @@ def show(file: Path) -> None:
 )
 def verify(file: Path, ledger: Path | None) -> None:
     """Check FILE: every byte, the charge computed again from its plan, and the promise that follows."""
-    from sfumato.publish.files import synopsis
+    from sfumato.publish.synopsis import synopsis
 
     found = synopsis(file).verify(ledger)
     click.secho(str(found), fg="green" if found.holds else "red", err=not found.holds)
@@ -73,7 +74,7 @@ def marginal(
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     from sfumato.cli.answers import show as show_answer
-    from sfumato.publish.files import synopsis
+    from sfumato.publish.synopsis import synopsis
 
     found = synopsis(file).marginal(list(columns), consistent=not raw, confidence=confidence, together=together)
     show_answer(found, as_json=as_json, as_csv=as_csv)

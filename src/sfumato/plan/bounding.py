@@ -242,9 +242,7 @@ def _width(low: int, high: int) -> int:
     return max(1, high - low)
 
 
-def _bounded(
-    plan: Aggregate, strategy: Strategy, limits: Limits, groups: int, bits: int = _FRACTION_BITS
-) -> Bounded:
+def _bounded(plan: Aggregate, strategy: Strategy, limits: Limits, groups: int, bits: int = _FRACTION_BITS) -> Bounded:
     """Rewrite a plan: a Bound is put between the aggregate and its rows."""
     effective = replace(limits, groups=min(limits.groups, groups))
     measured = cast("tuple[Measure, ...]", plan.measures)  # what is asked has become what is measured by now

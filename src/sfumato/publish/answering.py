@@ -20,7 +20,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import Unsupported
 from sfumato.plan import sql
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.expressions import Column, Expression, Field, Reference, Result, columns, walk
+from sfumato.plan.expressions import Column, Expression, Field, Reference, Result, columns
 from sfumato.plan.measures import Asked, Count, Estimate, Mean, Ratio, Sum, present, value_range
 from sfumato.plan.nodes import Filter, Query, Relation, Scan
 from sfumato.plan.parameters import Parameters
@@ -108,7 +108,7 @@ def cell_name(cell: Cell) -> str:
         return _shown(cell.value)
     if isinstance(cell, Range):
         return f"{_shown(cell.low)} to {'' if cell.closed else 'below '}{_shown(cell.high)}"
-    return "missing"
+    return "missing or in no bin"
 
 
 def _shown(value: object) -> str:
@@ -345,9 +345,8 @@ class _Asking:
             for each in made:
                 here = np.atleast_1d(each.cut.any(others))
                 cells = self.face.attributes[place].cells
-                if len(here) == len(cells):
-                    own = (int(cell) for cell in np.flatnonzero(here) if isinstance(cells[cell], Range))
-                    self.cuts.setdefault(place, set()).update(own)
+                if len(here) == len(cells) and isinstance(cells[0], Range):
+                    self.cuts.setdefault(place, set()).update(np.flatnonzero(here).tolist())
 
     # The answer
 
@@ -375,16 +374,15 @@ class _Asking:
     def basis(self, shown: Sequence[int]) -> dict[str, tuple[str, ...]]:
         """Say of every number what it rests on: measured where all that it is made of is."""
         each = [np.concatenate([self._measured(one) for one in found]) for found in self.quantities]
-        every = bool(np.logical_and.reduce([found.all() for found in each])) if each else True
-        made = {}
-        for output in self.query.outputs:
-            read = [node.reference for node in walk(output.expression) if isinstance(node, Column)]
-            own = [each[reference.index] for reference in read if isinstance(reference, Result)]
-            direct = not (self.query.outer or self.query.finish.windows)
-            held = np.logical_and.reduce(own) if own and direct else np.full(len(self.rows.keys), every)
-            rows = shown if direct else [0] * len(shown)
-            made[output.name] = tuple(MEASURED if held[row] else BOUNDED for row in rows)
-        return made
+        outputs = self.query.outputs
+        if self.query.outer or self.query.finish.windows:  # made of several rows
+            word = MEASURED if all(bool(found.all()) for found in each) else BOUNDED
+            return {output.name: (word,) * len(shown) for output in outputs}
+        return {output.name: self._output_basis(output.expression, each, shown) for output in outputs}
+
+    def _output_basis(self, made: Expression, each: Sequence[Bools], shown: Sequence[int]) -> tuple[str, ...]:
+        own = [each[reference.index] for reference in columns(made) if isinstance(reference, Result)]
+        return tuple(MEASURED if all(found[row] for found in own) else BOUNDED for row in shown)
 
     def _measured(self, found: tuple[_Quantity, ...]) -> Bools:
         return np.asarray(np.logical_and.reduce([each.measured for each in found]))

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -112,19 +112,24 @@ def sensitivity(
     leaves any out. Nothing then moves the total.
     """
     relation = Neighbours.of(neighbours)
-    size = exact(most, "most", NONNEGATIVE) * whole(grid, "grid", at_least=1)
+    size = math.floor(exact(most, "most", NONNEGATIVE)) * whole(grid, "grid", at_least=1)
+    if not block:
+        moved = 0 if fixed_total and relation is Neighbours.REPLACE else size
+        return Sensitivity(1, moved, neighbours=relation)
     parts = differences(block, attributes)
-    count = max(1, math.prod(each.parts for each in parts))
     squares = math.prod(each.squares for each in parts)
     largest, total = math.prod(each.largest for each in parts), math.prod(each.total for each in parts)
-    if relation is Neighbours.ADD_REMOVE:
-        return Sensitivity(count, size * largest, size * total, size**2 * squares, relation)
-    if not block:
-        moved = size * (not fixed_total)
-        return Sensitivity(1, moved, moved, moved**2, relation)
-    opposed = max((squares // each.squares * each.opposed for each in parts if each.squares), default=0)
-    lowest = max((largest // each.largest * int(each.weights.max()) for each in parts if each.largest), default=0)
-    return Sensitivity(count, size * (largest + lowest), 2 * size * total, 2 * size**2 * (squares + opposed), relation)
+    if relation is Neighbours.REPLACE:
+        opposed = max((squares // each.squares * each.opposed for each in parts if each.squares), default=0)
+        lowest = max((largest // each.largest * int(each.weights.max()) for each in parts if each.largest), default=0)
+        squares, largest, total = 2 * (squares + opposed), largest + lowest, 2 * total
+    return _whole_change(math.prod(shape(block, attributes)), size * largest, size * total, size**2 * squares, relation)
+
+
+def _whole_change(count: int, largest: int, total: int, squares: int, neighbours: Neighbours) -> Sensitivity:
+    """State bounds on whole numbers: what the squares say of the others is rounded down, as no change is between."""
+    l1, cap = min(total, math.isqrt(count * squares)), min(largest, math.isqrt(squares))
+    return Sensitivity(max(1, count), cap, l1, squares, neighbours)
 
 
 def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, grid: int = 1) -> Integers:
@@ -159,6 +164,13 @@ def summed(marginal: Integers, having: Set, wanted: Set) -> Integers:
     """Add a marginal up to one over fewer of its attributes."""
     gone = tuple(axis for axis, place in enumerate(having) if place not in wanted)
     return np.asarray(marginal.sum(gone)) if gone else marginal
+
+
+def maximal(sets: Iterable[Set]) -> tuple[Set, ...]:
+    """Leave out sets within others: marginals over those add up to all."""
+    different = dict.fromkeys(sets)
+    within = {one for each in different for k in range(len(each)) for one in itertools.combinations(each, k)}
+    return tuple(each for each in different if each not in within)
 
 
 def blocks_within(places: Set, attributes: Attributes) -> Iterator[Block]:

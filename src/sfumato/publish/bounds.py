@@ -8,8 +8,8 @@ Proof. N ≥ 0, and weights that do not depend on x∖A count m_A. The last is t
 Conjunctions have the second property: N(abc) ≥ N(ab) + N(ac) − N(a) (Bonferroni; Fréchet).
 
 *Groups.* Along an axis that keys are read from, the weights of one group are zero in all other cells. Where A lacks
-that axis the least and the greatest are taken with 0. For two sets, let every key axis be in A or in C: in a cell of another
-group either the keys of A ∩ C differ and all three vanish, or one of u, v does, and the other is at most w.
+that axis the least and the greatest are taken with 0. For two sets, let every key axis be in A or in C: in a cell of
+another group either the keys of A ∩ C differ and all three vanish, or one of u, v does, and the other is at most w.
 
 *Noise.* Every bound is a query within what was measured, with a half-width of its own; n bounds that each fail on one
 side with probability β/n hold together with probability 1 − β, so the best may be taken. Where noise is symmetric, a

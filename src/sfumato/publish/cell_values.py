@@ -121,7 +121,7 @@ def _ends(cell: Any, kind: Type) -> tuple[float, float]:
         return point(cell.value)
     low, high = point(cell.low)[0], point(cell.high)[1]
     if not cell.closed:
-        high = math.nextafter(high, -math.inf) if kind is Type.REAL else high - 1
+        high = _beside(high, kind, -1)
     return low, high
 
 
@@ -132,10 +132,20 @@ def _outside(attribute: Attribute, domain: Domain) -> tuple[float, float]:
         return math.nan, math.nan
     if domain.bounds is None:
         return -math.inf, math.inf
-    joined = all(one.high == other.low for one, other in pairwise(bins))
-    if joined and bins[-1].closed and (bins[0].low, bins[-1].high) == domain.bounds:
+    low, high = point(domain.bounds[0])[0], point(domain.bounds[1])[1]
+    if not (bins[-1].closed and all(one.high == other.low for one, other in pairwise(bins))):
+        return low, high
+    starts, ends = bins[0].low == domain.bounds[0], bins[-1].high == domain.bounds[1]
+    if starts and ends:
         return math.nan, math.nan
-    return point(domain.bounds[0])[0], point(domain.bounds[1])[1]
+    if starts:
+        return _beside(point(bins[-1].high)[0], attribute.type, 1), high
+    return (low, _beside(point(bins[0].low)[1], attribute.type, -1)) if ends else (low, high)
+
+
+def _beside(number: float, kind: Type, step: int) -> float:
+    """Give the next number that a column of this type can hold."""
+    return math.nextafter(number, step * math.inf) if kind is Type.REAL else number + step
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:

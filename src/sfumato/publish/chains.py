@@ -25,6 +25,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 
 Integers = NDArray[np.int64]
@@ -64,7 +65,7 @@ class Difference:
         """Count the parts that are measured."""
         return len(self.starts)
 
-    @property
+    @cached_property
     def largest(self) -> int:
         """Bound how far one row moves an entry."""
         return max((int(a) * (int(k) - 1) for a, k in self._kinds), default=0)
@@ -74,12 +75,12 @@ class Difference:
         """Bound how far one row moves all entries together; also the sum of sizes of any row of the matrix."""
         return 2 * self.largest
 
-    @property
+    @cached_property
     def squares(self) -> int:
         """Bound the squares by which one row moves all entries."""
         return max((int(a) ** 2 * int(k) * (int(k) - 1) for a, k in self._kinds), default=0)
 
-    @property
+    @cached_property
     def opposed(self) -> int:
         """Bound −⟨u, v⟩ for what two rows move: two children of one parent have −a²k, others nothing below 0."""
         return max((int(a) ** 2 * int(k) for a, k in self._kinds), default=0)
@@ -88,7 +89,7 @@ class Difference:
     def _kinds(self) -> set[tuple[int, int]]:
         return set(zip(self.weights.tolist(), self.children.tolist(), strict=True))
 
-    @property
+    @cached_property
     def steps(self) -> Integers:
         """Give a·k for each part: what the difference is multiplied by where it is measured."""
         return np.repeat(self.weights * self.children, self.children)
@@ -97,8 +98,7 @@ class Difference:
         """Add up the cells of each part that is measured."""
         if not self.parts:
             return np.take(values, [], axis)
-        plain = len(self.cells) == self.size and bool((np.diff(self.cells) == 1).all())
-        ordered = values if plain else np.take(values, self.cells, axis)
+        ordered = values if self._in_order else np.take(values, self.cells, axis)
         return ordered if self.parts == len(self.cells) else np.add.reduceat(ordered, self.starts, axis)
 
     def measured(self, sums: Integers, axis: int) -> Integers:
@@ -127,29 +127,39 @@ class Difference:
         shape[axis] = self.size
         lengths = np.diff(self.starts, append=len(self.cells))
         each = differences if self.parts == len(self.cells) else np.repeat(differences, lengths, axis)
-        shared = each if bool((self.shares == 1).all()) else each * along(self.shares, axis, each.ndim)
-        if len(self.cells) == self.size and bool((np.diff(self.cells) == 1).all()):
+        shared = each if self.parts == len(self.cells) else each * along(self.shares, axis, each.ndim)
+        if self._in_order:
             return shared
         found = np.zeros(shape)
         found[(slice(None),) * axis + (self.cells,)] = shared
         return found
 
+    @cached_property
+    def _in_order(self) -> bool:
+        """Tell whether all cells are measured, in their own order."""
+        return len(self.cells) == self.size and bool((np.diff(self.cells) == 1).all())
+
     def asked(self, query: Floats, axis: int) -> Floats:
         """Find by how much a query over cells counts each difference: the transpose of spreading, centred."""
         return self.centred(self.sums(query * along(self._cell_shares, axis, query.ndim), axis), axis)
 
-    @property
+    @cached_property
     def _cell_shares(self) -> Floats:
         found = np.zeros(self.size)
         found[self.cells] = self.shares
         return found
 
-    @property
+    @cached_property
     def noise(self) -> Floats:
         """Give s/(a·k) for each part: the deviation of its r where y has the deviation s; 1, or nearly."""
         return self.scale / self.steps
 
-    @property
+    @cached_property
+    def even(self) -> bool:
+        """Tell whether a·k is the scale for every parent."""
+        return bool((self.steps == self.scale).all())
+
+    @cached_property
     def variances(self) -> Floats:
         """Give each cell's variance from a noise of deviation s in each entry of y."""
         lengths = np.diff(self.starts, append=len(self.cells))

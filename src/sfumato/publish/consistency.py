@@ -9,8 +9,10 @@ It biases, so intervals stay those of the unbiased estimates, cut with the set.
 
 The projection is found through its dual: r = r̂ + Σ_A V⁻¹·L_Aᵀμ_A with a multiplier μ ≥ 0 for every cell (of any sign
 for a declared zero), L_A the map from blocks to the marginal. It is climbed by accelerated steps (Nesterov 1983; Beck &
-Teboulle 2009). Without levels the blocks are the eigenspaces of V⁻¹·L_Aᵀ·L_A, so the steepest slope is the largest,
-over B, of Σ_{A⊇B}Π_{A∖B} 1/n_j/V_B; uneven levels are not orthogonal, and as much steeper at most as they are many.
+Teboulle 2009), from a standstill again where they lead astray (O'Donoghue & Candès 2015). Without levels the blocks are
+the eigenspaces of V⁻¹·L_Aᵀ·L_A, so the steepest slope is the largest, over B, of Σ_{A⊇B}Π_{A∖B} 1/n_j/V_B; uneven
+levels are not orthogonal, and as much steeper at most as they are many. Where no cell falls short, ⟨μ, cells⟩ bounds
+how much nearer than r any other blocks could be (weak duality): that is when the climb ends.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.publish.attributes import Attributes
-from sfumato.publish.blocks import Block, Set, blocks_within
+from sfumato.publish.blocks import Block, Set, blocks_within, maximal
 from sfumato.publish.chains import Floats
 from sfumato.publish.estimating import Estimates
 from sfumato.publish.lifting import asked, lifted, weighed
@@ -32,6 +34,7 @@ from sfumato.publish.lifting import asked, lifted, weighed
 Zeros = Mapping[Set, NDArray[np.bool_]]
 """Of a marginal, the cells that no row can be in."""
 
+_Cells = Mapping[Set, Floats]
 _ROUNDS = 5_000
 _CLOSE = 1e-6
 """Cells are within this part of the total of what they should be."""
@@ -62,18 +65,12 @@ def consistent(
 ) -> Consistent:
     """Project estimates onto what a table could have, in the metric of their precisions."""
     impossible = dict(zeros or {})
-    wanted = _largest((*sets, *impossible))
+    wanted = maximal((*sets, *impossible))
     if not all(map(estimates.covers, wanted)):
         raise InvalidParameter("sets", sets, "marginals within what was measured")
     problem = _Problem(estimates, wanted, {each: _zeros(each, impossible, estimates) for each in wanted})
     parts, gap = problem.solved(rounds)
     return Consistent(replace(estimates, parts=parts), wanted, impossible, gap)
-
-
-def _largest(sets: Sequence[Set]) -> tuple[Set, ...]:
-    """Leave out sets within others: where cells are ≥ 0, so are their sums."""
-    different = dict.fromkeys(sets)
-    return tuple(each for each in different if not any(set(each) < set(other) for other in different))
 
 
 def _zeros(places: Set, zeros: Zeros, estimates: Estimates) -> NDArray[np.bool_]:
@@ -95,31 +92,33 @@ class _Problem:
     zeros: Mapping[Set, NDArray[np.bool_]]
 
     def solved(self, rounds: int) -> tuple[dict[Block, Floats], float]:
-        """Search until no cell falls short by more than is allowed, and give the blocks and the shortfall."""
+        """Search for the nearest blocks whose cells fall short by no more than is allowed, and give the shortfall."""
         attributes = self.estimates.attributes
         known = {block for each in self.sets for block in blocks_within(each, attributes)}
         start = {block: self.estimates.parts[block] for block in known}
+        before = {each: lifted(start, each, attributes) for each in self.sets}
         step = 1 / _steepest(self.sets, self.estimates.variances, attributes)
-        allowed = _CLOSE * max(1.0, float(start[()]))
-        held = {each: np.zeros_like(self.zeros[each], np.float64) for each in self.sets}
-        ahead, inertia, gap = held, 1.0, math.inf
-        best = start
+        held = {each: np.zeros_like(before[each]) for each in self.sets}
+        ahead, inertia, allowed = held, 1.0, _CLOSE * max(1.0, float(start[()]))
         for _ in range(rounds):
             parts = self._moved(start, ahead)
             marginals = {each: lifted(parts, each, attributes) for each in self.sets}
-            short = self._shortfall(marginals)
-            if short < gap:
-                best, gap = parts, short
-            if gap <= allowed:
+            if self._shortfall(marginals) <= allowed and self._nearest(ahead, marginals, before):
                 break
             climbed = {each: self._allowed(each, ahead[each] - step * marginals[each]) for each in self.sets}
-            following = (1 + math.sqrt(1 + 4 * inertia**2)) / 2
-            push = (inertia - 1) / following
-            ahead = {
-                each: self._allowed(each, climbed[each] + push * (climbed[each] - held[each])) for each in self.sets
-            }
+            gone = {each: climbed[each] - held[each] for each in self.sets}
+            following = 1.0 if _product(gone, marginals) > 0 else (1 + math.sqrt(1 + 4 * inertia**2)) / 2
+            push = (inertia - 1) / following if following > 1 else 0.0
+            ahead = {each: self._allowed(each, climbed[each] + push * gone[each]) for each in self.sets}
             held, inertia = climbed, following
-        return {**self.estimates.parts, **best}, gap
+        return {**self.estimates.parts, **parts}, self._shortfall(marginals)
+
+    def _nearest(self, multipliers: _Cells, marginals: _Cells, before: _Cells) -> bool:
+        """Tell whether the blocks are as near as any, up to a millionth: ⟨μ, cells⟩ is at least how much nearer the
+        nearest are, squared, and ⟨μ, cells − cells before⟩ is how far these have moved, squared.
+        """
+        slack = _product(multipliers, marginals)
+        return abs(slack) <= _CLOSE * (1 + abs(slack - _product(multipliers, before)))
 
     def _moved(self, start: Mapping[Block, Floats], multipliers: Mapping[Set, Floats]) -> dict[Block, Floats]:
         """Compute r̂ + Σ V⁻¹·Lᵀμ."""
@@ -137,6 +136,10 @@ class _Problem:
         """Find how far any cell is below zero, or from a declared zero."""
         sizes = (np.where(self.zeros[each], np.abs(values), -values).max() for each, values in marginals.items())
         return max(0.0, *map(float, sizes))
+
+
+def _product(one: _Cells, other: _Cells) -> float:
+    return sum(float((one[each] * other[each]).sum()) for each in one)
 
 
 def _steepest(sets: Sequence[Set], variances: Mapping[Block, float], attributes: Attributes) -> float:

@@ -113,9 +113,10 @@ class Estimates:
     def linear(self, query: Floats, places: Set) -> tuple[float, float]:
         """Give the estimate of ⟨query, marginal⟩, and its variance."""
         self._need(places, query.shape)
-        values = sum(float((each * self.parts[b]).sum()) for b, each in asked(query, places, self.attributes).items())
-        norms = squared_norms(query, places, self.attributes)
-        return values, sum(norm * self.variances[block] for block, norm in norms.items())
+        parts = asked(query, places, self.attributes)
+        value = sum(float(np.vdot(each, self.parts[block])) for block, each in parts.items())
+        norms = squared_norms(parts, self.attributes)
+        return value, sum(norm * self.variances[block] for block, norm in norms.items())
 
     def half_width(self, query: Floats, places: Set, beta: float, cells: int = 1) -> float:
         """Bound the error of one of so many queries, of a plan that was fixed beforehand."""
@@ -133,7 +134,7 @@ class Estimates:
     def adaptive_half_width(self, query: Floats, places: Set, beta: float, eta: float, cells: int = 1) -> float:
         """Bound the error of one of so many queries where earlier noise decided what was measured."""
         self._need(places, query.shape)
-        norms = squared_norms(query, places, self.attributes)
+        norms = squared_norms(asked(query, places, self.attributes), self.attributes)
         known = [(math.sqrt(norm), 1 / self.variances[block]) for block, norm in norms.items()]
         return adaptive_half_width(known, beta, eta, cells)
 

@@ -1,9 +1,10 @@
 """A synopsis is kept as one file, people.sfu: a zip of two members, that other programs can open too.
 
-``manifest.json`` holds the plan, the terms, the receipt and the SHA-256 of each member; ``blocks.arrow`` the noisy whole
-numbers, one column, in the order of the plan. Both are stored as they are, with fixed times, so equal synopses are equal
-files. Whoever reads one checks sizes before anything is made from them, then every byte: a file is refused unless
-writing what was read gives the same file again, so an edit anywhere is found. Nothing in a file is ever executed.
+``manifest.json`` holds the plan, the terms, the receipt and the SHA-256 of each member; ``blocks.arrow`` the noisy
+whole numbers, one column, in the order of the plan. Both are stored as they are, with fixed times, so equal synopses
+are equal files. Whoever reads one checks sizes before anything is made from them, then every byte: members have their
+hashes, and the zip around them is written again and compared, so an edit anywhere is found. Nothing in a file is ever
+executed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from sfumato.publish.chains import Integers
 from sfumato.publish.faces import TableFace
 from sfumato.publish.measuring import Published, packed, shapes_of
 from sfumato.publish.planning import Plan
-from sfumato.publish.synopsis import Synopsis
 from sfumato.release.prices import Price
 from sfumato.release.purchases import Purchase
 from sfumato.release.receipts import Receipt
@@ -90,9 +90,9 @@ def charge(plan: Plan) -> Fraction:
 # ── writing ────────────────────────────────────────────────────────────────────────────────────
 
 
-def save(synopsis: Synopsis, path: str | os.PathLike[str]) -> None:
+def save(published: Published, receipt: Receipt, path: str | os.PathLike[str]) -> None:
     """Write a synopsis beside its place, and rename: there is always a whole file under the name, or none."""
-    content = written(synopsis)
+    content = written(published, receipt)
     target = Path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
@@ -109,13 +109,10 @@ def save(synopsis: Synopsis, path: str | os.PathLike[str]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def written(synopsis: Synopsis) -> bytes:
+def written(published: Published, receipt: Receipt) -> bytes:
     """Give the bytes of the file of a synopsis."""
-    if synopsis.earlier:
-        fix = "save each of synopsis.releases, and add them where they are read"
-        raise InvalidParameter("synopsis", "a sum of several", "one release: a file has one line of a ledger", fix=fix)
-    blocks = _arrow(_numbers(synopsis.published))
-    return _zipped({MANIFEST: _manifest(synopsis, _hash(blocks)).encode(), BLOCKS: blocks})
+    blocks = _arrow(_numbers(published))
+    return _zipped({MANIFEST: _manifest(published, receipt, _hash(blocks)).encode(), BLOCKS: blocks})
 
 
 def _numbers(published: Published) -> Integers:
@@ -124,10 +121,9 @@ def _numbers(published: Published) -> Integers:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _manifest(synopsis: Synopsis, blocks: str) -> str:
-    own = synopsis.published
-    values = charge(own.plan), own.plan, own.table, own.where, own.purchase, synopsis.guarantee, own.face
-    found = Manifest(FORMAT, {BLOCKS: blocks, MANIFEST: ""}, *values, synopsis.receipt)
+def _manifest(own: Published, receipt: Receipt, blocks: str) -> str:
+    values = charge(own.plan), own.plan, own.table, own.where, own.purchase, own.promise, own.face
+    found = Manifest(FORMAT, {BLOCKS: blocks, MANIFEST: ""}, *values, receipt)
     return _sealed(codec.dumps(found))
 
 
@@ -176,8 +172,8 @@ def _zipped(members: Mapping[str, bytes]) -> bytes:
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
-def synopsis(path: str | os.PathLike[str]) -> Synopsis:
-    """Read a synopsis from its file: no data, curator or ledger is needed, and whatever was edited is refused."""
+def load(path: str | os.PathLike[str]) -> tuple[Published, Receipt]:
+    """Read what was published from its file; whatever was edited is refused."""
     place = str(path)
     try:
         if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path):
@@ -190,8 +186,8 @@ def synopsis(path: str | os.PathLike[str]) -> Synopsis:
     return read(content, place)
 
 
-def read(content: bytes, place: str = "the file") -> Synopsis:
-    """Read a synopsis from the bytes of its file."""
+def read(content: bytes, place: str = "the file") -> tuple[Published, Receipt]:
+    """Read what was published from the bytes of its file."""
     members = dict(_members(content, place))
     if list(members) != [MANIFEST, BLOCKS] or _zipped(members) != content:
         raise _damaged(place, f"it is not the zip of {MANIFEST} and {BLOCKS} that was written")
@@ -208,7 +204,7 @@ def read(content: bytes, place: str = "the file") -> Synopsis:
         manifest.price,
         manifest.face,
     )
-    return Synopsis(found, manifest.receipt)
+    return found, manifest.receipt
 
 
 def _damaged(place: str, why: str) -> DamagedFile:

@@ -95,7 +95,7 @@ class LaplaceNoise:
                 only[group[axis]] = 1
                 found = found * along(only, axis, found.ndim)
         outside = tuple(axis for axis, place in enumerate(self.axes) if place not in self.inside)
-        return np.ascontiguousarray(np.broadcast_to(found.squeeze(outside), tuple(sizes.values())))
+        return np.array(np.broadcast_to(found.squeeze(outside), tuple(sizes.values())))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """The groups of a question are found from cells alone: every cell of the keys' attributes is in one group, or in none.
 
-A column that is grouped by itself is a *key axis*: each of its cells is a group. Other keys (a part of a date, a level, a
-comparison) join cells of their attributes, which are then *joined axes*: their cells have the number of their group. A
-key that some cell does not decide, because it tells rows of one bin apart, is refused.
+A column that is grouped by itself is a *key axis*: each of its cells is a group. Other keys (a part of a date, a level,
+a comparison) join cells of their attributes, which are then *joined axes*: their cells have the number of their group.
+A key that some cell does not decide, because it tells rows of one bin apart, is refused.
 """
 
 from __future__ import annotations

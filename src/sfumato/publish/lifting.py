@@ -74,12 +74,11 @@ def weighed(values: Floats, block: Block, attributes: Attributes) -> Floats:
     """Multiply entries by the deviation of their noise, which is 1 unless weights of parents were rounded."""
     for axis, (place, level) in enumerate(block):
         each = attributes[place].chain.differences[level - 1]
-        if bool((each.steps != each.scale).any()):
+        if not each.even:
             values = values * along(each.noise, axis, values.ndim)
     return values
 
 
-def squared_norms(query: Floats, places: Set, attributes: Attributes) -> dict[Block, float]:
-    """Compute ‖q_B‖² for each block, weighed by the noise of its entries."""
-    parts = asked(query, places, attributes)
+def squared_norms(parts: Mapping[Block, Floats], attributes: Attributes) -> dict[Block, float]:
+    """Compute ‖q_B‖² for each block that is asked, weighed by the noise of its entries."""
     return {block: float((weighed(each, block, attributes) ** 2).sum()) for block, each in parts.items()}

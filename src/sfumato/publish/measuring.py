@@ -13,7 +13,7 @@ import binascii
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,13 @@ from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity, codec
 from sfumato.privacy.numbers import Number
 from sfumato.publish import blocks as block_algebra
-from sfumato.publish.attributes import Attributes
+from sfumato.publish.attributes import Attribute, Attributes
 from sfumato.publish.blocks import Block, Set, scaled_residual, summed
+from sfumato.publish.chains import Floats
 from sfumato.publish.estimating import MeasuredBlock, MeasuredMarginal
 from sfumato.publish.faces import BARE, TableFace
 from sfumato.publish.half_widths import half_width
-from sfumato.publish.planning import Plan, PlannedBlock, PlannedMarginal
+from sfumato.publish.planning import Plan
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.prices import Price
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
@@ -140,19 +141,26 @@ def _sources(reading: Marginals) -> Callable[[Block], int]:
 
 
 def largest_variance(plan: Plan, places: Set) -> float:
-    """Bound the variance of every cell of a marginal within the closure of a plan of blocks, in rows; without levels
-    all cells have the same.
+    """Find the largest variance of a cell of a marginal within the closure of a plan of blocks, in rows.
+
+    Cells of one attribute differ by how their levels split alone, so one of each kind is looked at.
     """
-    found = 0.0
+    kinds = [_kinds(plan.attributes[place]) for place in places]
+    found: Any = 0.0
     for block in block_algebra.blocks_within(places, plan.attributes):
         picked = dict(block)
-        found += plan.block_variances[block] * math.prod(_factor(plan, place, picked.get(place, 0)) for place in places)
-    return found
+        product: Any = plan.block_variances[block]
+        for place, each in zip(places, kinds, strict=True):
+            product = np.multiply.outer(product, each[picked.get(place, 0)])
+        found = found + product
+    return float(np.max(found))
 
 
-def _factor(plan: Plan, place: int, level: int) -> float:
-    chain = plan.attributes[place].chain
-    return float((chain.differences[level - 1].variances if level else chain.shares**2).max())
+@lru_cache(maxsize=1024)
+def _kinds(attribute: Attribute) -> Floats:
+    """Give, for no difference and each of an attribute's own, by how much its variance counts in each kind of cell."""
+    chain = attribute.chain
+    return np.unique([chain.shares**2, *(each.variances for each in chain.differences)], axis=1)
 
 
 def width(plan: Plan, places: Set, confidence: float, cells: int = 1) -> float:
@@ -188,6 +196,13 @@ class Published:
         for text, shape in zip(self.values, shapes, strict=True):
             if len(text) != -(-8 * math.prod(shape) // 3) * 4:
                 raise InvalidParameter("values", len(text), f"8 bytes for each of the numbers of the shape {shape}")
+
+    @property
+    def promise(self) -> Price:
+        """Say what was promised, or where that was not kept, what the plan costs."""
+        if self.price is not None:
+            return self.price
+        return Price(rho=self.plan.rho) if self.plan.blocks else Price(self.plan.epsilon)
 
     @cached_property
     def blocks(self) -> tuple[MeasuredBlock, ...]:
@@ -263,7 +278,7 @@ class PublishDraw:
         return {"worst": f"{widths.max():.12g}", "typical": f"{np.sqrt((widths**2).mean()):.12g}"}
 
     def draw(self, read: Read) -> Published:
-        exact = read(self.reading)
+        exact: Any = read(self.reading)
         return self._published(tuple(packed(each.draw(each.reading.of(exact))) for each in self.batch.measurements))
 
     def rehearsal(self) -> Published:
@@ -277,8 +292,12 @@ class PublishDraw:
         return Published(self.plan, values, self.table, self.where, terms, self.total, self.face)
 
 
-def share(plan: Plan, planned: PlannedBlock | PlannedMarginal) -> float:
-    """Say which share of the price pays for a block or a marginal."""
-    if isinstance(planned, PlannedBlock):
-        return float(plan.block_rho(planned) / plan.rho) if plan.rho else 0.0
-    return float(Fraction(plan.sensitivity(planned).total) / planned.scale / plan.epsilon)
+def shares(plan: Plan) -> dict[Set, float]:
+    """Say which share of the price pays for the blocks of each set of attributes, or for its marginal."""
+    found: dict[Set, float] = {}
+    for block in plan.blocks:
+        places = block_algebra.places(block.block)
+        found[places] = found.get(places, 0.0) + float(plan.block_rho(block) / plan.rho)
+    for marginal in plan.marginals:
+        found[marginal.places] = float(plan.sensitivity(marginal).total / marginal.scale / plan.epsilon)
+    return found

@@ -41,11 +41,11 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import Neighbours, Sensitivity, codec
 from sfumato.privacy.numbers import POSITIVE, UNIT, Number, charge_units, exact, whole
 from sfumato.publish import blocks as block_algebra
-from sfumato.publish.attributes import MOST_CELLS, Attribute, Attributes
+from sfumato.publish.attributes import MOST_CELLS, Attribute, Attributes, branched
 from sfumato.publish.blocks import Block, Set, checked_block, checked_set
 from sfumato.publish.chains import Chain, Floats
 from sfumato.publish.half_widths import LEAST_STEPS
-from sfumato.publish.lifting import cell_variances, squared_norms
+from sfumato.publish.lifting import asked, cell_variances, squared_norms
 
 OBJECTIVES = ("total", "worst")
 MOST_BLOCKS = 200_000
@@ -230,7 +230,8 @@ class Plan:
     def query_variance(self, query: Floats, places: Set) -> float:
         """Give the variance of a query over a marginal within the closure."""
         known = self.block_variances
-        return sum(norm * known[block] for block, norm in squared_norms(query, places, self.attributes).items())
+        norms = squared_norms(asked(query, places, self.attributes), self.attributes)
+        return sum(norm * known[block] for block, norm in norms.items())
 
     def scaled(self, price: Number) -> Plan:
         """Make the same plan for another price: ρ for blocks, ε for marginals."""
@@ -418,6 +419,21 @@ def _factors(place: int, attribute: Attribute, workload: Workload, objective: st
         found = [float(join(each)) for each in (chain.shares**2, *(each.variances for each in chain.differences))]
     measured = [True, *(bool(each.parts) for each in chain.differences)]
     return [(level, factor) for level, factor in enumerate(found) if measured[level]]
+
+
+def suited_to_ranges(attribute: Attribute) -> Attribute:
+    """Join neighbouring cells so that sums over ranges err least: by 2, 3, 4, 8 or 16, or not at all."""
+    ranges = Workload(((0,),), (), (0,))
+    tried = [attribute.flat, *(branched(attribute, each) for each in (2, 3, 4, 8, 16))]
+
+    def error(own: Attribute) -> float:
+        plan = plan_gaussian(ranges, (own,))
+        return sum(
+            plan.block_variances[((0, level),) if level else ()] * each
+            for level, each in _factors(0, own, ranges, "total")
+        )
+
+    return min(tried, key=error)
 
 
 def range_factors(chain: Chain, cells: int) -> list[float]:

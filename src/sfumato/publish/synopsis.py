@@ -7,7 +7,7 @@ was measured are unbiased, with exact ranges; everything else is bounded (``answ
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,11 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.ledger import Anchor
 from sfumato.plan.parameters import Parameters
 from sfumato.policy import Type
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text
-from sfumato.publish import answering, blocks as block_algebra
+from sfumato.publish import answering, blocks as block_algebra, files
 from sfumato.publish.attributes import Attribute, Attributes, Cell, Listed, Range
 from sfumato.publish.blocks import Set
 from sfumato.publish.chains import Floats
@@ -28,6 +29,7 @@ from sfumato.publish.estimating import Estimates, MeasuredBlock, MeasuredMargina
 from sfumato.publish.group_totals import Known
 from sfumato.publish.measuring import Published, measured_sets
 from sfumato.publish.planning import Plan
+from sfumato.publish.verifying import Verification, verify
 from sfumato.release.answers import MEASURED, Answer
 from sfumato.release.plotting import plot
 from sfumato.release.prices import Price
@@ -35,8 +37,6 @@ from sfumato.release.receipts import Receipt
 
 if TYPE_CHECKING:
     import pandas
-
-    from sfumato.publish.verifying import Verification
 
 _MOST_STEPS = 2 * 10**9
 """Additions that looking for consistent marginals may take."""
@@ -71,9 +71,7 @@ class Synopsis:
     @property
     def guarantee(self) -> Price:
         """Say what was promised for this release by itself: ε, (ε, δ) or ρ."""
-        if self.published.price is not None:
-            return self.published.price
-        return Price(rho=self.plan.rho) if self.plan.blocks else Price(self.plan.epsilon)
+        return self.published.promise
 
     @property
     def releases(self) -> tuple[Synopsis, ...]:
@@ -246,15 +244,15 @@ class Synopsis:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file, from which ``sf.synopsis(path)`` reads it without data, curator or ledger."""
-        from sfumato.publish.files import save
+        if self.earlier:
+            fix = "save each of synopsis.releases, and add them where they are read"
+            rule = "one release: a file has one line of a ledger"
+            raise InvalidParameter("synopsis", "a sum of several", rule, fix=fix)
+        files.save(self.published, self.receipt, path)
 
-        save(self, path)
-
-    def verify(self, ledger: Any = None) -> Verification:
+    def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> Verification:
         """Check charge and promise from the plan alone, and the line in an export or an anchor of the ledger."""
-        from sfumato.publish.verifying import verify
-
-        return verify(self, ledger)
+        return verify([(each.published, each.receipt) for each in self.releases], ledger)
 
     def __add__(self, other: object) -> Synopsis:
         """Combine two synopses of one table by precision; ranges hold however the second was chosen."""
@@ -269,15 +267,21 @@ class Synopsis:
         return Synopsis(ordered[-1].published, ordered[-1].receipt, tuple(ordered[:-1]))
 
     def __repr__(self) -> str:
-        return "\n".join(self.words())
-
-    def words(self) -> Iterator[str]:
-        """Say in a few lines what was published, and on which terms."""
+        """Say in a few lines what was published, and what was promised."""
         cells = sum(each.values.size for each in self.blocks) + sum(each.values.size for each in self.marginals)
-        yield f"synopsis    {self.table}{f', where {self.published.where}' if self.published.where else ''}"
-        yield f"columns     {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}"
-        yield f"marginals   {len(self.sets):,}, from {cells:,} noisy numbers"
-        yield str(self.receipt)
+        where = f", where {self.published.where}" if self.published.where else ""
+        lines = [
+            f"synopsis   {self.table}{where}",
+            f"columns    {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}",
+            f"marginals  {len(self.sets):,}, from {cells:,} noisy numbers",
+            f"promise    {self.guarantee}",
+        ]
+        return "\n".join(lines)
+
+
+def synopsis(path: str | os.PathLike[str]) -> Synopsis:
+    """Read a synopsis from its file: no data, curator or ledger is needed, and whatever was edited is refused."""
+    return Synopsis(*files.load(path))
 
 
 def _check_same(one: Synopsis, other: Synopsis) -> None:

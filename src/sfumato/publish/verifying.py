@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -20,8 +21,9 @@ from sfumato.ledger import Anchor, charged
 from sfumato.ledger.charged import Charged
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.privacy import codec
+from sfumato.publish.measuring import Published
 from sfumato.publish.planning import Plan
-from sfumato.publish.synopsis import Synopsis
+from sfumato.release.receipts import Receipt
 
 UNSHOWN = "no check can show that the noise was drawn as stated, nor that the rows were those of the table"
 _LONGEST = 1 << 30
@@ -55,12 +57,14 @@ class Verification:
         return "\n".join([*lines, f"{'':<7}  {self.unshown}"])
 
 
-def verify(synopsis: Synopsis, ledger: Anchor | str | os.PathLike[str] | None = None) -> Verification:
-    """Check a synopsis by itself, or also against an export of the ledger (JSON) or an anchor of it."""
-    checks = [check for each in synopsis.releases for check in _checks(each)]
+def verify(
+    releases: Sequence[tuple[Published, Receipt]], ledger: Anchor | str | os.PathLike[str] | None = None
+) -> Verification:
+    """Check releases by themselves, or also against an export of the ledger (JSON) or an anchor of it."""
+    checks = [check for each in releases for check in _checks(*each)]
     if ledger is not None:
         known = ledger if isinstance(ledger, Anchor) else _loaded(ledger)
-        checks += [check for each in synopsis.releases for check in _in_ledger(each, known)]
+        checks += [check for each in releases for check in _in_ledger(*each, known)]
     return Verification(tuple(checks))
 
 
@@ -88,14 +92,14 @@ def exact_cost(run: tuple[charged.Part, ...]) -> Fraction | None:
     return total
 
 
-def _checks(synopsis: Synopsis) -> list[Check]:
-    plan, price, receipt = synopsis.plan, synopsis.guarantee, synopsis.receipt
+def _checks(published: Published, receipt: Receipt) -> list[Check]:
+    plan, price = published.plan, published.promise
     run = parts(plan)
     cost, stated = exact_cost(run), plan.rho if plan.blocks else plan.epsilon
     assert cost is not None
     unit = "ρ" if plan.blocks else "ε"
     kept = price.kept_by(charged.curve(run))
-    same = receipt.guarantee == str(price) and synopsis.published.purchase.price in ("", str(price))
+    same = receipt.guarantee == str(price) and published.purchase.price in ("", str(price))
     neighbours = receipt.neighbours == plan.neighbours.value
     return [
         Check("charge", cost <= stated, f"{unit} = {float(cost):.6g}, from {len(run):,} kinds of noise"),
@@ -120,8 +124,8 @@ def _loaded(path: str | os.PathLike[str]) -> Anchor | dict[int, dict[str, Any]]:
         raise SfumatoError("a ledger is read from its export or its anchor", place=str(path), fix=fix) from error
 
 
-def _in_ledger(synopsis: Synopsis, known: Anchor | dict[int, dict[str, Any]]) -> list[Check]:
-    line, digest = synopsis.receipt.line, synopsis.receipt.hash
+def _in_ledger(published: Published, receipt: Receipt, known: Anchor | dict[int, dict[str, Any]]) -> list[Check]:
+    line, digest = receipt.line, receipt.hash
     if isinstance(known, Anchor):
         hashes = {known.number: known.hash, **dict(known.marks)}
         if line in hashes:
@@ -135,7 +139,7 @@ def _in_ledger(synopsis: Synopsis, known: Anchor | dict[int, dict[str, Any]]) ->
         cost = exact_cost(charged.read(str(paid.get("parts") or "")))
     except (InvalidParameter, ValueError):
         cost = None
-    wanted = exact_cost(parts(synopsis.plan))
+    wanted = exact_cost(parts(published.plan))
     said = "something that cannot be added up" if cost is None else f"{float(cost):.6g}"
     return [
         Check("line", True, f"line {line}, {digest[:16]}"),
