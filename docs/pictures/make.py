@@ -638,6 +638,33 @@ def sessions() -> None:
     save(chart, "sessions")
 
 
+def spread() -> None:
+    """Half-widths of a mean and of a standard deviation, as the weight of the second grows."""
+    cost = {"cost": {"type": "real", "bounds": (0, 5000)}}
+    table = sf.Table("visits", pd.DataFrame({"patient": [1], "cost": [1.0]}), cost, id="patient", max_rows=1)
+    with TemporaryDirectory() as folder:
+        policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(10), {"visits": table})
+        with sf.Curator(policy, f"{folder}/ledger") as clinic:
+            ask = clinic.sql("SELECT AVG(cost) AS mean, STDDEV(cost) AS sd FROM visits")
+            weights = [1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32]
+            found = {each: ask.error(epsilon=1, weights={"sd": each}) for each in weights}
+    named = {"AVG(cost)": "mean", "STDDEV(cost)": "sd"}
+    flat = [(weight, found[weight][name][10_000], shown) for shown, name in named.items() for weight in weights]
+    given, widths, names = zip(*flat, strict=True)
+    data = rows(weight=list(given), width=list(widths), asked=list(names))
+    title = "Half-widths in a group of 10,000 rows, by the weight of the standard deviation (ε = 1, 95 %)"
+    chart = (
+        alt.Chart(data, width=560, height=240, title=title)
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("weight:Q", scale=alt.Scale(type="log", base=2), title="weight of STDDEV(cost)"),
+            y=alt.Y("width:Q", title="half-width"),
+            color=alt.Color("asked:N", sort=list(named), scale=alt.Scale(range=list(INK[:2])), title=None),
+        )
+    )
+    save(chart, "spread")
+
+
 def workloads() -> None:
     """The ε of many counts, each as accurate as at ε = 0.01 by itself: one by one, and together at δ = 1e-6."""
     counts = (1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -758,6 +785,34 @@ def private_bounds() -> None:
     save(bars + dots, "private-bounds")
 
 
+def medians() -> None:
+    """Quantiles of the delay as one answer shows them, with ranges that were bought, over the exact ones."""
+    shares = [0.1, 0.25, 0.5, 0.75, 0.9]
+    with sf.open(sf.example()) as flights:
+        asked = flights.table("flights").agg(q=sf.quantiles("delay", shares)).limit(rows=20)
+        made = asked.release(epsilon=1, range="value")
+    delays = pd.read_parquet(sf.example().parent / "flights.parquet")["delay"].dropna().clip(-30, 180)
+    percent = np.arange(1, 100)
+    exact = rows(share=percent.tolist(), delay=np.quantile(delays, percent / 100).tolist())
+    ranges = [made.intervals[name][0] or (0.0, 0.0) for name in made.columns]
+    dots = rows(
+        share=[100 * each for each in shares],
+        delay=[float(each) for each in made.rows[0]],
+        low=[low for low, _ in ranges],
+        high=[high for _, high in ranges],
+    )
+    across = alt.X("share:Q", title="share of flights with less delay, in %", scale=alt.Scale(domain=[0, 100]))
+    up = alt.Y("delay:Q", title="minutes")
+    title = (
+        "Delays of flights: exact quantiles (line), five released at ε = 1, of 20 flights of a plane, and their ranges"
+    )
+    line = alt.Chart(exact, width=620, height=280, title=title).mark_line(color=INK[0], strokeWidth=2)
+    base = alt.Chart(dots)
+    spans = base.mark_rule(color=INK[1], strokeWidth=3, opacity=0.6).encode(x=across, y="low:Q", y2="high:Q")
+    points = base.mark_point(filled=True, size=70, color=INK[1], opacity=1).encode(x=across, y=up)
+    save(line.encode(x=across, y=up) + spans + points, "medians")
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -782,6 +837,8 @@ if __name__ == "__main__":
         running,
         private_bounds,
         workloads,
+        spread,
+        medians,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

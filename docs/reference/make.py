@@ -54,9 +54,49 @@ AGGREGATES = (
     ("COUNT(*)", "rows", "SELECT COUNT(*) FROM flights"),
     ("COUNT(x)", "rows where x is not missing", "SELECT COUNT(delay) FROM flights"),
     ("COUNT(DISTINCT id)", "units; of the id alone", "SELECT COUNT(DISTINCT tailnum) FROM flights"),
+    (
+        "COUNT(DISTINCT x)",
+        "different values; APPROX_COUNT_DISTINCT(x) means the same",
+        "SELECT COUNT(DISTINCT distance) FROM flights",
+    ),
+    (
+        "MODE(x)",
+        "the most frequent of listed values; also MODE() WITHIN GROUP (ORDER BY x)",
+        "SELECT MODE(origin) FROM flights",
+    ),
+    (
+        "APPROX_TOP_K(x, k)",
+        "the k most frequent of listed values, in k columns",
+        "SELECT origin, APPROX_TOP_K(carrier, 2) AS top FROM flights GROUP BY origin",
+    ),
     ("COUNT_IF(a)", "rows where a holds", "SELECT COUNT_IF(delay > 60) FROM flights"),
     ("SUM(x)", "the sum; x has known bounds", "SELECT SUM(distance) FROM flights"),
     ("AVG(x)", "the mean; x has known bounds", "SELECT AVG(delay) FROM flights"),
+    (
+        "VARIANCE(x), VAR_SAMP, VAR_POP, STDDEV, STDDEV_SAMP, STDDEV_POP",
+        "how x is spread, of a sample or of all ([how](../how-to/spread.md))",
+        "SELECT STDDEV(delay) FROM flights",
+    ),
+    (
+        "COVAR_SAMP(y, x), COVAR_POP, CORR, REGR_SLOPE, REGR_INTERCEPT, REGR_R2, REGR_COUNT, REGR_AVGX, REGR_AVGY",
+        "how y and x go together, over the rows where both are there",
+        "SELECT CORR(delay, distance) FROM flights",
+    ),
+    (
+        "MEDIAN(x), QUANTILE_CONT(x, 0.9), PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
+        "quantiles, by rank; x has known bounds; _DISC keeps the column's type ([how](../how-to/medians.md))",
+        "SELECT MEDIAN(delay), PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY delay) FROM flights",
+    ),
+    (
+        "QUANTILE_CONT(x, [0.25, 0.5, 0.75])",
+        "several at once, a column for each",
+        "SELECT QUANTILE_CONT(delay, [0.25, 0.5, 0.75]) AS q FROM flights",
+    ),
+    (
+        "MIN(x), MAX(x)",
+        "the ends, aimed at from within: at a rank that the price decides",
+        "SELECT MIN(distance), MAX(distance) FROM flights",
+    ),
     (
         "… FILTER (WHERE a)",
         "any of these, over the rows where a holds",
@@ -174,7 +214,7 @@ CLAUSES = (
 REFUSED = (
     ("rows themselves", "SELECT * FROM flights", "star", "COUNT, SUM, AVG"),
     ("the id", "SELECT COUNT(*) FROM flights WHERE tailnum = 'N1'", "unit-column", "COUNT(DISTINCT id)"),
-    ("MIN, MAX, MEDIAN, …", "SELECT MAX(delay) FROM flights", "aggregate", "COUNT_IF(x > …)"),
+    ("lists of values", "SELECT LIST(delay) FROM flights", "aggregate", "quantiles, or counts by group"),
     ("windows in the answer", "SELECT SUM(delay) OVER () FROM flights", "window", "a subquery with the window"),
     (
         "windows over several units",

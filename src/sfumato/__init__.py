@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import (
         AboveThreshold as AboveThreshold,
         Exponential as Exponential,
+        FrequentValues as FrequentValues,
         Gaussian as Gaussian,
         KeyThreshold as KeyThreshold,
         Laplace as Laplace,
@@ -104,17 +105,20 @@ if TYPE_CHECKING:
         mean as mean,
         median as median,
         minimum as minimum,
+        mode as mode,
         quantile as quantile,
         quantiles as quantiles,
         r_squared as r_squared,
         slope as slope,
         stddev as stddev,
         sum as sum,
+        top_k as top_k,
         variance as variance,
     )
     from sfumato.plan.histograms import histogram as histogram
     from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
+    from sfumato.publish.synopsis import Synopsis as Synopsis, synopsis as synopsis
     from sfumato.release.answers import Answer as Answer
     from sfumato.release.receipts import Receipt as Receipt
 
@@ -137,6 +141,7 @@ __all__ = [
     "Explanation",
     "Exponential",
     "Forecast",
+    "FrequentValues",
     "Gaussian",
     "Guarantee",
     "InvalidParameter",
@@ -175,6 +180,7 @@ __all__ = [
     "Standing",
     "StoredAnswer",
     "Strategy",
+    "Synopsis",
     "Tab",
     "TabClosed",
     "Table",
@@ -204,6 +210,7 @@ __all__ = [
     "mean",
     "median",
     "minimum",
+    "mode",
     "odometer",
     "open",
     "quantile",
@@ -213,7 +220,9 @@ __all__ = [
     "slope",
     "stddev",
     "sum",
+    "synopsis",
     "theorems",
+    "top_k",
     "variance",
 ]
 
@@ -223,16 +232,18 @@ _LATER = {
     "sfumato.data": ("example",),
     "sfumato.ledger": ("Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (
-        "AboveThreshold", "Exponential", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax", "OptimalLocalHashing",
-        "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK", "best_selection",
+        "AboveThreshold", "Exponential", "FrequentValues", "Gaussian", "KeyThreshold", "Laplace", "NoisyMax",
+        "OptimalLocalHashing", "OptimizedUnaryEncoding", "PermuteAndFlip", "Quantiles", "RandomizedResponse", "TopK",
+        "best_selection",
     ),
     "sfumato.plan.aggregations": (
         "Aggregation", "correlation", "count", "count_distinct", "covariance", "intercept", "maximum", "mean", "median",
-        "minimum", "quantile", "quantiles", "r_squared", "slope", "stddev", "sum", "variance",
+        "minimum", "mode", "quantile", "quantiles", "r_squared", "slope", "stddev", "sum", "top_k", "variance",
     ),
     "sfumato.plan.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
+    "sfumato.publish.synopsis": ("Synopsis", "synopsis"),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),
 }

@@ -148,7 +148,7 @@ def test_what_is_drawn_is_the_counts_and_the_two_numbers_and_nothing_else(
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_samples_do_not_refute_the_promise_and_they_do_refute_half_the_noise(relation: str, tmp_path: Path) -> None:
+def test_samples_do_not_refute_the_promise_and_do_refute_a_third_of_the_noise(relation: str, tmp_path: Path) -> None:
     """A unit that is alone on its step, added or exchanged for one elsewhere, seen through the likelihood ratio."""
     worlds = [[(1.0,)], [(1.0,), (2.0,)]] if relation == "add-remove" else [[(1.0,), (0.0,)], [(1.0,), (2.0,)]]
     read = []

@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from ledger.small_accounts import account, pure, script
+from sfumato.ledger.holds import Settled
 from sfumato.ledger.spending import NOTHING, Spending
 from sfumato.privacy.numbers import UNIT
 
@@ -375,3 +376,35 @@ def test_spending_forgets_no_tab() -> None:
     for hold in (holds[2], holds[0], holds[3], holds[1]):
         spending = spending.after(NOTHING, hold, NOTHING)
     assert spending == start
+
+
+def test_a_tab_is_settled_at_once_with_what_was_charged(ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several answers of one charge: all lines or none, each found by its own question."""
+    clinic = account(ledger)
+    answers = [
+        Settled(sf.Entry(NOTHING_LEAKED, f"question {name}", plan=name, data="v1"), f'"{name}"', {"m0": 5})
+        for name in ("p1", "p2")
+    ]
+    with pytest.raises(sf.InvalidParameter, match="leaks nothing more"):
+        Settled(pure("0.1"), "{}", {})
+    tab = clinic.open_tab(pure("0.5"), whole=True)
+    with monkeypatch.context() as broken:
+        broken.setattr("sfumato.ledger.holds.end_tab", _failing)
+        with pytest.raises(RuntimeError):
+            tab.settle(answers)
+    assert clinic.stored(plan="p1", data="v1") is None
+    lines = tab.settle(answers)
+    assert [line.body for line in lines] == ['"p1"', '"p2"']
+    found = clinic.stored(plan="p2", data="v1", accuracy={"m0": 6})
+    assert found is not None
+    assert found.body == '"p2"'
+    assert clinic.stored(plan="p2", data="v1", accuracy={"m0": 4}) is None
+    assert clinic.spent["pure"] == Fraction(1, 2)
+    assert clinic.open_tabs() == ()
+    with pytest.raises(sf.TabClosed):
+        tab.settle(answers)
+    assert ledger.verify().holds
+
+
+def _failing(*_: object, **__: object) -> None:
+    raise RuntimeError

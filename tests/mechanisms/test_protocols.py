@@ -26,6 +26,7 @@ SELECTIONS: tuple[Selection, ...] = (
     sf.OptimizedUnaryEncoding(1, 4),
     sf.OptimalLocalHashing(1, 4),
     sf.Quantiles(["0.25", "0.5"], 1, (0, 100)),
+    sf.FrequentValues(1, rows_per_unit=3, k=2),
     sf.KeyThreshold(1, "1e-6"),
     sf.KeyThreshold(1, "1e-6", max_groups=4),
     sf.KeyThreshold.gaussian(1, "1e-6", 4),
@@ -61,7 +62,8 @@ def test_additive_noise_says_its_size(mechanism: Additive) -> None:
 
 @pytest.mark.parametrize("mechanism", SELECTIONS, ids=repr)
 def test_selections_say_how_wrong_they_may_be(mechanism: Selection) -> None:
-    about = (10,) if isinstance(mechanism, (sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax, sf.TopK)) else ()
+    among = (sf.Exponential, sf.PermuteAndFlip, sf.NoisyMax, sf.TopK, sf.FrequentValues)
+    about = (10,) if isinstance(mechanism, among) else ()
     assert 0 < mechanism.error(*about, confidence="0.9") <= mechanism.error(*about, confidence="0.999")
     assert "ε 1" in mechanism.words()
 

@@ -29,8 +29,8 @@ MUTANTS = (
         "the plan is bounded for a unit that is added, whatever the neighbours are",
         Kind.NEIGHBOURS,
         "curator/private_bounds.py",
-        "return for_neighbours(sampled, self._context.policy.neighbours)",
-        "return sampled",
+        "return for_neighbours(whole, self._context.policy.neighbours)",
+        "return whole",
         _WORLDS,
     ),
     Mutant(
@@ -53,9 +53,19 @@ MUTANTS = (
         "a missing value is on the first step",
         Kind.NAN,
         "curator/private_bounds.py",
-        "plan = Aggregate(there, ",
-        "plan = Aggregate(scan, ",
+        "plan = Aggregate(cut(there), ",
+        "plan = Aggregate(cut(scan), ",
         (f"{_BOUNDS}test_rows_that_are_units_all_count",),
+    ),
+    Mutant(
+        "every row of a unit counts",
+        Kind.LIMITS,
+        "curator/private_bounds.py",
+        "plan = Aggregate(cut(there), (self.ladder.place(value),), (Count(),))\n        (whole,) = boundings",
+        "plan = Aggregate(cut(there), (self.ladder.place(value),), (Count(),))\n"
+        "        plan = Aggregate(Filter(Scan(declared.name, True, 0, {own: domain}, ONE_ROW), there.predicate), "
+        "plan.keys, plan.measures)\n        (whole,) = boundings",
+        (f"{_BOUNDS}test_rows_beyond_every_limit_are_one_unit_still",),
     ),
     Mutant(
         "a search that covers less is taken for the one that was bought",

@@ -54,6 +54,14 @@ REGION = {"region": "region"}
 PAIRS: list[tuple[Callable[[], Statement], str]] = [
     (lambda: built(n=N), "SELECT COUNT(*) AS n FROM visits"),
     (
+        lambda: built(keys=REGION, m=sf.median("cost", where="urgent"), p=sf.quantile("age + 1", 0.9)),
+        "SELECT region, MEDIAN(cost) FILTER (WHERE urgent) AS m, QUANTILE_CONT(age + 1, 0.9) AS p FROM visits GROUP BY 1",
+    ),
+    (
+        lambda: built(q=sf.quantiles("cost", [0.25, "1/3"]), low=sf.minimum("age"), high=sf.maximum("age")),
+        "SELECT QUANTILE_CONT(cost, [0.25, 0.333333]) AS q, MIN(age) AS low, MAX(age) AS high FROM visits",
+    ),
+    (
         lambda: built(where("age > 5"), keys=REGION, n=N),
         "SELECT region, COUNT(*) AS n FROM visits WHERE age > 5 GROUP BY region",
     ),
@@ -197,7 +205,7 @@ REFUSED: list[tuple[Callable[[], object], str, str]] = [
     (lambda: built(derive("x", "COUNT(*)")), "SELECT COUNT(*) FROM visits WHERE COUNT(*) > 1", "derive x = COUNT(*)"),
     (lambda: built(s=sf.sum("ward")).query, "SELECT SUM(ward) AS s FROM visits", "measure s = sum(ward)"),
     (lambda: built(s=sf.sum("score")).query, "SELECT SUM(score) AS s FROM visits", "measure s = sum(score)"),
-    (lambda: built(m="MEDIAN(age)").query, "SELECT MEDIAN(age) AS m FROM visits", "measure m = MEDIAN(age)"),
+    (lambda: built(m=sf.median("ward")).query, "SELECT MEDIAN(ward) AS m FROM visits", "measure m = median(ward)"),
     (lambda: built(a="age").query, "SELECT age AS a FROM visits", "measure a = age"),
     (
         lambda: building.having(built(n=N), "n + 1").query,

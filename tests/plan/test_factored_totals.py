@@ -43,8 +43,9 @@ def units(reading: FactoredTotals) -> list[np.ndarray]:
     added, scaled = reading.totals.scaled.added, reading.totals.scaled
     cap, total, length = int(added.per_group), int(added.total), reading.weights.shape[1] * reading.series
     sizes = sorted({0, cap, total % cap, min(cap, total)} | ({1} if cap < 10 else set()))
-    signs = (1, -1) if scaled.signed else (1,)
-    ends = sorted({sign * size for sign in signs for size in sizes})
+    assert scaled.box is not None
+    least, most = (end * (cap // scaled.size) for end in scaled.box)  # what a unit's rows in one group add up to
+    ends = sorted({min(size, most) for size in sizes} | {max(-size, least) for size in sizes})
     every = (np.array(v) for v in itertools.product(ends, repeat=length))
     return [v for v in every if np.abs(v).sum() <= total]
 

@@ -96,7 +96,48 @@ QUESTIONS = [
     ),
     ("SELECT SUM(ward) FROM visits", "CASE", "SELECT SUM(CASE WHEN ward = 'a' THEN 1 ELSE 0 END) FROM visits"),
     ("SELECT SUM(ward) FROM visits", "count it", "SELECT COUNT(ward) FROM visits"),
-    ("SELECT MEDIAN(age) FROM visits", "AVG", "SELECT AVG(age) FILTER (WHERE age > 5) FROM visits"),
+    (
+        "SELECT MEDIAN(score) FROM visits",
+        "LEAST(GREATEST(score, low), high)",
+        "SELECT MEDIAN(LEAST(GREATEST(score, 0), 9)) FROM visits",
+    ),
+    ("SELECT MAX(ward) FROM visits", "CASE", "SELECT MAX(CASE WHEN ward = 'a' THEN 1 ELSE 0 END) FROM visits"),
+    ("SELECT MAX(ward) FROM visits", "DATE_DIFF", "SELECT MAX(DATE_DIFF('day', DATE '2024-01-01', day)) FROM visits"),
+    ("SELECT MAX(ward) FROM visits", "EXTRACT", "SELECT MAX(EXTRACT(month FROM day)) FROM visits"),
+    ("SELECT QUANTILE_CONT(age, 1) FROM visits", "a share such as 0.5", "SELECT QUANTILE_CONT(age, 0.5) FROM visits"),
+    ("SELECT QUANTILE_CONT(age, 1) FROM visits", "MIN(x) and MAX(x)", "SELECT MIN(age), MAX(age) FROM visits"),
+    (
+        "SELECT QUANTILE_CONT(age, -0.5) FROM visits",
+        "QUANTILE_CONT(x, 0.9), or PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
+        "SELECT QUANTILE_CONT(age, 0.9), PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY age) AS p FROM visits",
+    ),
+    ("SELECT QUANTILE_CONT(age, []) AS q FROM visits", "QUANTILE_CONT(x, 0.9)", "SELECT MEDIAN(age) FROM visits"),
+    (
+        "SELECT 2 * QUANTILE_CONT(age, [0.25, 0.5]) AS q FROM visits",
+        "QUANTILE_CONT(x, [0.25, 0.75]) AS q alone in the SELECT",
+        "SELECT QUANTILE_CONT(age, [0.25, 0.75]) AS q FROM visits",
+    ),
+    (
+        "SELECT MIN(age, 3) FROM visits",
+        "QUANTILE_CONT(x, [0.01, 0.05])",
+        "SELECT QUANTILE_CONT(age, [0.01, 0.05]) FROM visits",
+    ),
+    (
+        "SELECT SUM(DISTINCT age) FROM visits",
+        "COUNT(DISTINCT patient_id)",
+        "SELECT COUNT(DISTINCT patient_id) FROM visits",
+    ),
+    ("SELECT MEDIAN(DISTINCT age) FROM visits", "leave DISTINCT out", "SELECT MEDIAN(age) FROM visits"),
+    (
+        "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY age, cost) FROM visits",
+        "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
+        "SELECT PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY age) FROM visits",
+    ),
+    (
+        "SELECT region, MEDIAN(age) FROM visits GROUP BY ROLLUP (region)",
+        "one question for each grouping",
+        "SELECT region, MEDIAN(age) FROM visits GROUP BY region",
+    ),
     ("SELECT COUNT(*) FROM visits WHERE age", "compare it", "SELECT COUNT(*) FROM visits WHERE age = 1"),
     (
         "SELECT COUNT(*) FROM visits RIGHT JOIN hospitals ON hospital = id",
@@ -148,11 +189,6 @@ QUESTIONS = [
         " GROUP BY region) WHERE place <= 3",
     ),
     (f"SELECT DISTINCT n FROM ({BY_REGION})", "SELECT, FROM", f"SELECT n FROM ({BY_REGION})"),
-    (
-        "SELECT COUNT(DISTINCT age) FROM visits",
-        "COUNT(DISTINCT patient_id)",
-        "SELECT COUNT(DISTINCT patient_id) FROM visits",
-    ),
     (
         "SELECT COUNT(*) FROM visits, UNNEST(tags) AS visits(tag)",
         "an alias with AS",

@@ -108,7 +108,7 @@ def test_a_redefined_column_has_lost_its_bound() -> None:
     [
         ("SELECT COUNT(DISTINCT zz.patient_id) FROM visits", "unknown-alias"),
         ("SELECT COUNT(DISTINCT visits.patient_id) FROM visits v", "unknown-alias"),
-        ("SELECT COUNT(DISTINCT h.patient_id) FROM visits JOIN hospitals h ON hospital = h.id", "distinct"),
+        ("SELECT COUNT(DISTINCT h.patient_id) FROM visits JOIN hospitals h ON hospital = h.id", "unknown-column"),
         ("SELECT COUNT(DISTINCT patient_id) FROM visits JOIN hospitals h ON hospital = h.id", None),
         ("SELECT COUNT(DISTINCT V.Patient_Id) FROM visits v JOIN hospitals h ON hospital = h.id", None),
         ("SELECT COUNT(DISTINCT s.patient_id) FROM (SELECT age FROM visits) s", None),

@@ -206,7 +206,7 @@ def test_without_noise_marginals_are_exact(
         for row in counted:
             weight = (3 * steps) // max(3, held[row[0]]) / steps if units else 1.0
             wanted[tuple(_places(row)[axis] for axis in axes)] += weight
-        assert np.allclose(made.marginal(columns)[0], wanted, atol=1e-6)
+        assert np.allclose(made.estimates.marginal(made.places(columns))[0], wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize("price", PRICES, ids=str)
@@ -237,7 +237,7 @@ def test_neighbours_differ_in_noise_alone(tmp_path: Path, price: dict[str, Any],
 def test_any_table_is_published(tmp_path: Path, found: list[Row], price: dict[str, Any]) -> None:
     with curator(policy_of(found, units=True), tmp_path) as opened:
         made = opened.marginals("people", 1).release(**price)
-        values, variances = made.marginal(["sex"])
+        values, variances = made.estimates.marginal(made.places(["sex"]))
         truth = np.array([sum(_places(row)[0] == cell for row in found) for cell in range(3)])
         assert np.abs(values - truth).max() <= 8 * math.sqrt(variances.max()) + 40 * ("delta" not in price)
 
@@ -311,7 +311,7 @@ def test_widths_are_those_of_the_synopsis(tmp_path: Path) -> None:
         made = opened.marginals("people", 2).release(epsilon=1, delta="1e-9")
         for places in made.plan.workload.sets:
             names = [made.attributes[place].name for place in places]
-            assert np.isclose(made.marginal(names)[1].max(), largest_variance(made.plan, places))
+            assert np.isclose(made.estimates.marginal(made.places(names))[1].max(), largest_variance(made.plan, places))
 
 
 def test_what_was_bought_is_free(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_split_tells_how_many_times_as_wrong_each_result_is() -> None:
 
 def test_what_cannot_move_asks_for_nothing() -> None:
     shares = split([1, 1], [Wanted({0: 0.0}), Wanted({1: 1.0})], 1)
-    assert shares[0] < Fraction(1, 10**6)
+    assert Fraction(1, 2000) < shares[0] < Fraction(1, 1000)
     assert split([1, 1], [Wanted({0: 0.0, 1: 0.0})], 1) == even(2)
 
 

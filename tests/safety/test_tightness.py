@@ -23,6 +23,7 @@ from sfumato.engine.relational import Operation, Reference, Scalar, Statement, a
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import GroupTotals
+from sfumato.plan.sharing import measured
 from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity
 
@@ -96,7 +97,7 @@ def _worst(
     engine = tables[""]
     plan = question(engine, engine._policy, asked)
     limits = plan.limits.tighten(None, None, per_group)
-    made = boundings(plan.query.plan, limits, len(plan.groups))
+    made = boundings(measured(plan.query.plan), limits, len(plan.groups))
     claimed = claim(for_neighbours(next(each for each in made if each.strategy is strategy), Neighbours(relation)))
     totals = {name: tuples(each.read(GroupTotals(claimed, plan.groups), 7)) for name, each in tables.items()}
     names = [name for name in tables if name]
@@ -142,6 +143,18 @@ UNITS = [
     for strategy in (Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2, Strategy.SAMPLE)
     if (asked, strategy) != (DISTINCT, Strategy.REWEIGHT)
 ]
+
+
+SPREAD = "SELECT region, VAR_POP(cost), COVAR_POP(cost, age) FROM people GROUP BY region"
+
+
+@pytest.mark.parametrize("strategy", [Strategy.REWEIGHT, Strategy.SAMPLE])
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_claims_of_moments_are_reached_and_half_of_them_is_caught(strategy: Strategy, relation: str) -> None:
+    reached = worst(SPREAD, strategy, honest, relation=relation)
+    assert reached.worst <= 1
+    assert reached.l1 > 0.999
+    assert worst(SPREAD, strategy, halved, relation=relation).l1 > 1.9
 
 
 def _norm(strategy: Strategy) -> str:

@@ -309,7 +309,8 @@ def _source(random: Random, selected: list[str], joined: list[str]) -> list[str]
 
 def _measure(random: Random, made: World, values: Sequence[str]) -> str:
     kinds = ["COUNT(*)", "COUNT(x)", "SUM(x)", "SUM(x)", "AVG(x)"] + ["COUNT(DISTINCT who)"] * made.units
-    found = random.choice(kinds).replace("(x)", f"({random.choice(values)})")
+    kinds += ["STDDEV(x)", "CORR(x, cost)"]
+    found = random.choice(kinds).replace("(x", f"({random.choice(values)}")
     return f"{found} FILTER (WHERE {random.choice(PREDICATES)})" if random.random() < 0.3 else found
 
 

@@ -129,7 +129,8 @@ def explain(
         operators += _subtotals(scaled, mechanism, rows, confidence, together)
     for part, measurements, own in zip(prepared.others, prepared.measured[1:], shares[1:], strict=True):
         what, effect = part.words(measurements, confidence)
-        operators.append(Operator("choice", what, f"{effect}, for {_share(sum(own, Fraction(0)), 'the price')}"))
+        name, price = "noise" if part.noisy else "choice", _share(sum(own, Fraction(0)), "the price")
+        operators.append(Operator(name, what, f"{effect}, for {price}"))
     operators += _split(query, prepared)
     first, *others = names(query)
     operators.append(_finish(query.finish, first))

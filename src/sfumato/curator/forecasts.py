@@ -48,6 +48,8 @@ class Forecast:
     """Whether an answer that is as good was bought before: it is free, whatever is left."""
     ranks: tuple[str, ...] = ()
     """The columns whose half-width is in rows, between what is released and what it stands for."""
+    chosen: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
+    """For a column of values that are chosen, how good a choice is, in words: it has no half-width."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -55,6 +57,9 @@ class Forecast:
         if not isinstance(self.columns, Mapping):
             raise InvalidParameter("columns", self.columns, "half-widths by column")
         object.__setattr__(self, "columns", {name: _width(each, name) for name, each in self.columns.items()})
+        if not isinstance(self.chosen, Mapping) or set(map(type, self.chosen.values())) - {str}:
+            raise InvalidParameter("chosen", self.chosen, "sentences by column")
+        object.__setattr__(self, "chosen", dict(self.chosen))
 
     def __getitem__(self, name: str) -> Width:
         return self.columns[name]
@@ -69,11 +74,12 @@ class Forecast:
         return codec.loads_as(cls, source)
 
     def parts(self) -> list[str]:
-        """Write each column with its half-width, as text."""
-        return [
+        """Write each column with its half-width, in its own terms or in rows, or how good a choice is, as text."""
+        widths = [
             f"{name} within {width:,.0f} rows of its rank" if name in self.ranks else f"{name} {shown(width)}"
             for name, width in self.columns.items()
         ]
+        return [*widths, *(f"{name}: {said}" for name, said in self.chosen.items())]
 
     def __str__(self) -> str:
         parts = self.parts()

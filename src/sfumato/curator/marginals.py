@@ -17,6 +17,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
 from sfumato.curator.period_spending import by_period, charged
+from sfumato.curator.policy_account import account_name
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS
@@ -39,6 +40,7 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.coded_columns import CodedColumn, coded, coded_names
+from sfumato.publish.faces import TableFace
 from sfumato.publish.measuring import (
     PublishDraw,
     Published,
@@ -343,9 +345,16 @@ class MarginalsProposal:
             batch = batch_of(plan, reading)
             if price.kept_by(batch.curve):
                 table = self.query.plan.table
-                return PublishDraw(plan, reading, batch, price, self._context.version, table, self.condition)
+                own = plan, reading, batch, price, self._context.version, table, self.condition
+                return PublishDraw(*own, self._face(table))
         rule = "one that noise on so many numbers can keep"
         raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or give more")
+
+    def _face(self, table: str) -> TableFace:
+        """Give what readers of the synopsis need to know of the policy."""
+        declared = self._context.policy.tables[table]
+        domains = tuple(declared.columns[each.attribute.name] for each in self.columns)
+        return TableFace(domains, declared.impossible, account_name(self._context.policy))
 
     def _planned(self, price: Price, trim: Fraction) -> Plan:
         """Scale the best plan to a price, and choose the step of weights so that its noise can be drawn."""

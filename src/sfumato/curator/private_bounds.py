@@ -1,8 +1,9 @@
 """A range for a column is found privately where nobody can declare one: a proposal like every other.
 
 The candidates are the ends of the steps of a ladder that follows from the column's type alone (``ladders``). One value
-of each unit is looked at (all rows where each is a unit), drawn among its values on different steps: so one unit is on
-one step, and as many units as possible are seen for the price. NULL, NaN, and what is no number are looked at nowhere.
+of each unit is looked at (all rows where each is a unit), drawn among its different values by a keyed digest before it
+is known on which step they are: so one unit is on one step, and as many units as possible are seen for the price. NULL,
+NaN, and what is no number are looked at nowhere.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.canonical import digest
 from sfumato.plan.expressions import Column, Field
 from sfumato.plan.functions import call
-from sfumato.plan.limits import ONE_ROW, Strategy
+from sfumato.plan.limits import ONE_ROW
 from sfumato.plan.measures import Count
-from sfumato.plan.nodes import Aggregate, Filter, GroupKey, Scan
+from sfumato.plan.nodes import Aggregate, Filter, GroupKey, Scan, cut
 from sfumato.plan.readings import GroupTotals, Integers
 from sfumato.policy import Domain, Policy, Table, Type, Value
 from sfumato.policy.domains import as_value
@@ -161,10 +162,9 @@ class BoundsSearch:
         value = Column(own, domain)
         scan = Scan(declared.name, declared.every_row, 0, {own: domain}, ONE_ROW)
         there = Filter(scan, call("NOT", call("IS NULL", value)))
-        plan = Aggregate(there, (self.ladder.place(value),), (Count(),))
-        wanted = Strategy.WHOLE if declared.every_row else Strategy.SAMPLE
-        (sampled,) = (each for each in boundings(plan, ONE_ROW, len(self.ladder)) if each.strategy is wanted)
-        return for_neighbours(sampled, self._context.policy.neighbours)
+        plan = Aggregate(cut(there), (self.ladder.place(value),), (Count(),))
+        (whole,) = boundings(plan, ONE_ROW, len(self.ladder))
+        return for_neighbours(whole, self._context.policy.neighbours)
 
     @property
     def identity(self) -> str:

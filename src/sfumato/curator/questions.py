@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
@@ -18,13 +18,16 @@ from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta,
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
 from sfumato.plan.canonical import digest
-from sfumato.plan.expressions import Expression, Result, Windowed, columns
+from sfumato.plan.expressions import Column, Expression, Result, Windowed, columns, noises
 from sfumato.plan.keys import conditions, groups, undeclared as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.measures import Reads
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings import FoundTotals
 from sfumato.plan.sharing import Shared, shared
+from sfumato.plan.value_measures import DistinctValues
+from sfumato.plan.value_readings import pair_limits
 from sfumato.plan.warnings import undeclared
 from sfumato.plan.words import words
 from sfumato.policy import Table, Value
@@ -32,7 +35,7 @@ from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.answer_rows import answer_rows
 from sfumato.release.answers import Answer, answer
-from sfumato.release.finishing import finish
+from sfumato.release.finishing import finish, picks, simultaneous
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, rank_errors
@@ -132,9 +135,21 @@ class Question:
         most = 2 * self.limits.groups if self.found else len(self.groups)
         found = []
         for part in self.shared.parts[1:]:
-            bounded = for_neighbours(whole_bounding(part.plan, self.limits, most), self._context.policy.neighbours)
+            limits = self.limits
+            if part.reads is Reads.DIFFERENT:
+                limits = pair_limits(limits, cast("DistinctValues", part.asked[0]).value)
+            bounded = for_neighbours(whole_bounding(part.plan, limits, most), self._context.policy.neighbours)
             found.append(other_part(bounded, part, self._candidates))
+            self._require_few_cells(found[-1])
         return tuple(found)
+
+    def _require_few_cells(self, part: OtherPart) -> None:
+        """Refuse a table of groups and values that is too large to hold: how large it is says the policy."""
+        if len(self.groups) * part.cells > MOST_NUMBERS:
+            rule = f"a value is chosen in every group from at most {MOST_NUMBERS:,} pairs of a group and a value"
+            here = f"here are {len(self.groups):,} groups of {part.cells:,} values"
+            fix = "group by fewer columns, or ask for a coarser value"
+            raise Unsupported("too-many-cells", f"{rule}; {here}", fix=fix)
 
     def _candidates(self, value: Expression) -> tuple[Value, ...]:
         """List what a value may be, from the policy alone."""
@@ -290,7 +305,7 @@ class Question:
         of what quantiles cost buys two numbers around each, between which it lies with this confidence.
         """
         call = Call(fresh, request_id, seconds, progress)
-        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range))
+        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint))
         return released(
             self.kind(prepared),
             prepared.price,
@@ -312,7 +327,9 @@ class Question:
     def _most_groups(self) -> int:
         """Count the groups that an answer has, or has at most."""
         declared = len(self.groups)
-        return declared * most_keys(FoundTotals(self.options[0], self.found, self.groups)) if self.found else declared
+        if not self.found:
+            return declared
+        return declared * most_keys(FoundTotals(self.options[0], self.found, self.groups), self.others)
 
     @cached_property
     def identity(self) -> str:
@@ -359,14 +376,21 @@ class Question:
     def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)
         asked, family = Weighed(self.shared.made, self._weights(request)), request.mechanism
-        others = tuple(each.with_ranges(request.around) for each in self.others)
+        around = request.around(self._ranges(request.joint))
+        others = tuple(each.with_ranges(around) for each in self.others)
         if price.allows_gaussian:  # what the account would rather keep open has a say
             budget = self._context.account.budget
             return prepare(self.options, price, others=others, asked=asked, account=budget, family=family)
-        key = price, family, asked.weights, request.around
+        key = price, family, asked.weights, around
         if key not in self._pure:
             self._pure[key] = prepare(self.options, price, others=others, asked=asked, family=family)
         return self._pure[key]
+
+    def _ranges(self, joint: bool) -> int:
+        """Count the ranges that have to hold together for one range of the answer to hold."""
+        if joint or picks(self.query):
+            return max(1, simultaneous(self.query, self._most_groups))
+        return max(1, *(noises(each.expression) for each in self.query.finish.outputs))
 
     @cached_property
     def _pure(self) -> dict[tuple[Price, Family | None, tuple[Fraction, ...], Fraction | None], Prepared]:
@@ -394,7 +418,20 @@ class Question:
         if prepared.selection is not None:
             said = (*said, *notes(prepared.selection, 1, self._most_groups + 1, together=adds_up(self.query)))
         ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared.made, confidence)))
-        return Forecast(widths, exact(confidence, "confidence"), str(prepared.price), accepted, said, ranks=ranks)
+        said_of = self._chosen(prepared, confidence, widths)
+        level, price = exact(confidence, "confidence"), str(prepared.price)
+        return Forecast(widths, level, price, accepted, said, ranks=ranks, chosen=said_of)
+
+    def _chosen(self, prepared: Prepared, confidence: Number, widths: Mapping[str, Width]) -> dict[str, str]:
+        """Say of every column without a half-width how good what is chosen is."""
+        found = {}
+        for output in self.query.outputs:
+            match output.expression:
+                case Column(Result(index)) if not self.query.outer and output.name not in widths:
+                    place = self.shared.made[index].part
+                    part = prepared.others[place - 1]
+                    found[output.name] = part.words(prepared.measured[place], confidence)[1]
+        return found
 
     def _widths(self, prepared: Prepared, confidence: Number) -> dict[str, Width]:
         # the declared size is of units: it is a number of rows only where each row is one
@@ -409,10 +446,14 @@ class Question:
         at = priced or (lambda epsilon: Price(epsilon, request.delta))
         known = self._widths(self._at(at(Fraction(1)), request), confidence)
         wanted: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(known, within)
+        if not known:
+            raise _no_half_width(*(output.name for output in self.query.outputs))
         if not wanted:
             raise InvalidParameter("within", within, "half-widths by column, such as {'visits': 50}")
         goals = {name: exact(width, f"within {name}", POSITIVE) for name, width in wanted.items()}
         for name in goals:
+            if name not in known and name in [output.name for output in self.query.outputs]:
+                raise _no_half_width(name)
             if name not in known:
                 raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(known))
             if known[name] == math.inf:
@@ -433,6 +474,12 @@ class Question:
             return all(isinstance(width := found[name], float) and width <= goal for name, goal in goals.items())
 
         return rounded_up(least(enough, "within", Fraction(1, 2**20)))
+
+
+def _no_half_width(*names: str) -> InvalidParameter:
+    rule = "a column of noisy numbers: what is a key, or is chosen among values, has no half-width"
+    fix = "give epsilon (--epsilon) and look at error() (--dry-run), which says how good a choice is"
+    return InvalidParameter("within", ", ".join(names), rule, fix=fix)
 
 
 def _results(expression: Expression, finish: Finish) -> set[int]:

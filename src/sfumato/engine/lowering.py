@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from sfumato.engine.cell_lowering import Cells, by_cells, cells
 from sfumato.engine.relation_lowering import (
     Columns,
     RelationLowering,
@@ -21,7 +22,6 @@ from sfumato.engine.relation_lowering import (
     of_part,
     plain,
     same,
-    staged,
     token,
 )
 from sfumato.engine.relational import (
@@ -30,16 +30,13 @@ from sfumato.engine.relational import (
     Constant,
     Exists,
     Join,
-    Listed,
     Named,
     Operation,
     Place,
     Rank,
     Reference,
-    Relation,
     Scalar,
     Select,
-    Span,
     Statement,
     Total,
     Union,
@@ -49,14 +46,15 @@ from sfumato.engine.relational import (
 )
 from sfumato.engine.row_lowering import RowLowering, present, real
 from sfumato.engine.step_lowering import as_real, clamped, narrow, real_of_wide, steps, wide
-from sfumato.plan import keys as group_keys, nodes
+from sfumato.plan import nodes
 from sfumato.plan.bounding import Bounded, Scaled, longest
 from sfumato.plan.dense_readings import Marginals, ValueCounts
-from sfumato.plan.keys import MOST_GROUPS, World
+from sfumato.plan.expressions import Expression
+from sfumato.plan.keys import MOST_GROUPS
 from sfumato.plan.limits import Strategy
 from sfumato.plan.measures import Contribution
 from sfumato.plan.readings import FoundTotals
-from sfumato.plan.value_readings import DifferentValues, ValueTable, by_value
+from sfumato.plan.value_readings import with_value
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.policy.values import MOST_ROWS
@@ -131,41 +129,29 @@ def values(reading: ValueCounts, key: int) -> Statement:
     return Statement((*relations.stages, heavy), Select(wanted, both))
 
 
-def value_table(reading: ValueTable, key: int) -> Statement:
-    """Count for every group and value, of any type, how many of the rows that count have it."""
+def by_value(bounded: Bounded, value: Expression, key: int, *, once: bool = False) -> Statement:
+    """Add up rows by a value of any type, as one more key; ``once`` if equal rows of a unit count once.
+
+    Limits are those of the groups themselves, so rows are ranked before they are told apart by their values.
+    """
     relations = RelationLowering(key)
-    rows = _rows(by_value(reading.bounded, reading.value), relations)
-    if reading.bounded.strategy is not Strategy.WHOLE:
-        rows = _computed_once(reading.bounded, rows, relations)
-    totals = _by_value(reading.bounded, rows, key)
+    rows = _rows(with_value(bounded, value), relations)
+    if bounded.strategy is Strategy.WHOLE:
+        totals = _whole(rows)
+    else:
+        rows = _pairs(rows, relations) if once else _computed_once(bounded, rows, relations)
+        (*names, last), (*kinds, kind) = rows.keys, rows.kinds
+        grouped = replace(rows, keys=tuple(names), kinds=tuple(kinds), apart=((last, kind),))
+        heavy, ranked, kept = _ranking(bounded, grouped, key)
+        totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))
     return Statement((*relations.stages, *totals.stages), totals.result)
 
 
-def different(reading: DifferentValues, key: int) -> Statement:
-    """Count the different values of every group that some unit has, each once for a unit."""
-    bounded, relations = reading.bounded, RelationLowering(key)
-    rows = _rows(by_value(bounded, reading.value), relations)
-    if bounded.strategy is not Strategy.WHOLE:
-        names, counts = ("u", *rows.keys), apply(Operation.EQUAL, Reference("v0"), whole(1))
-        pairs = Select((*same(names), ("v0", whole(1))), rows.select, where=(counts,), grouped=names)
-        kept = Select(same((*names, "v0")), relations.stage(pairs))
-        rows = replace(rows, select=kept, ones=frozenset({"v0"}))
-    totals = _by_value(bounded, rows, key)
-    groups, held = rows.keys[:-1], apply(Operation.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
-    counted = Select(
-        (*same(groups), ("v0", wide(Total(Aggregation.COUNT)))), totals.result, where=(held,), grouped=groups
-    )
-    return Statement((*relations.stages, *totals.stages), counted)
-
-
-def _by_value(bounded: Bounded, rows: _Rows, key: int) -> Statement:
-    """Add up rows by their last key too, which is a value: the sample is ranked by the others."""
-    if bounded.strategy is Strategy.WHOLE:
-        return _whole(rows)
-    groups, apart = zip(rows.keys[:-1], rows.kinds[:-1], strict=True), (rows.keys[-1], rows.kinds[-1])
-    names, kinds = zip(*groups, strict=True) if rows.keys[:-1] else ((), ())
-    heavy, ranked, kept = _ranking(bounded, replace(rows, keys=names, kinds=kinds, apart=(apart,)), key)
-    return _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))
+def _pairs(rows: _Rows, relations: RelationLowering) -> _Rows:
+    """Keep one of a unit's rows that count and are equal in all keys."""
+    names, counts = ("u", *rows.keys), apply(Operation.EQUAL, Reference("v0"), whole(1))
+    pairs = Select((*same(names), ("v0", whole(1))), rows.select, where=(counts,), grouped=names)
+    return replace(rows, select=Select(same((*names, "v0")), relations.stage(pairs)), ones=frozenset({"v0"}))
 
 
 def _held(rows: _Rows, totals: Statement) -> Statement:
@@ -173,38 +159,6 @@ def _held(rows: _Rows, totals: Statement) -> Statement:
     low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
     held = tuple((name, narrow(clamped(wide(Reference(name)), low, high))) for name in rows.values)
     return replace(totals, result=Select((*same(rows.keys), *held), totals.result))
-
-
-def distinct(world: World) -> Statement:
-    """List the different results of expressions on every combination of public values: no table is read.
-
-    The values of each list of choices are a parameter of the statement, in their order.
-    """
-    parts = _choices(world)
-    source = Select(
-        tuple((f"c{index}", Reference("x", f"d{index}")) for index in range(len(parts))),
-        parts[0],
-        part="d0",
-        joins=tuple(Join(each, f"d{index}") for index, each in enumerate(parts[1:], 1)),
-    )
-    lowering = RowLowering({field: Reference(f"c{index}") for index, (field, _, _) in enumerate(world.choices)})
-    made = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(world.expressions))
-    tests = tuple(lowering.lower(each) for each in world.conditions)
-    keys = tuple(name for name, _ in made)
-    evaluated = Select(made, staged(source, lowering), where=tests)
-    return Statement((), Select(same(keys), evaluated, grouped=keys))
-
-
-def _choices(world: World) -> list[Relation]:
-    found: list[Relation] = []
-    lists = 0
-    for _, domain, choices in world.choices:
-        if isinstance(choices, group_keys.Span):
-            found.append(Span(Constant(choices.first, domain.type), choices.count))
-        else:
-            lists += 1
-            found.append(Listed(lists, domain.type))
-    return found
 
 
 @dataclass(frozen=True)
@@ -223,6 +177,8 @@ class _Rows:
     """The values that a unit contributes once per group: units are counted, not rows."""
     coded: frozenset[str] = frozenset()
     """The keys that are codes of their texts."""
+    cells: Cells = ()
+    """The columns by which many counts are added up at once."""
     apart: tuple[tuple[str, Type], ...] = ()
     """A column that tells rows of a group apart as the values do, with its type."""
 
@@ -269,6 +225,8 @@ def _added_up(rows: _Rows) -> tuple[Select, dict[str, Scalar]]:
     Values that are equal in every row are added up once. The total of high − x is high as often as x is there, less the
     total of x: the same whole number, for which nothing needs to be added up again.
     """
+    if rows.cells:
+        return by_cells(rows.select, rows.values, rows.cells)
     made = dict(rows.select.columns)
     firsts = {made[name]: name for name in reversed(rows.values)}
     columns = {name: made[name] for name in rows.keys}
@@ -386,6 +344,8 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
     scaling = [_Scaling.of(bounded, number) for number in range(len(bounded.measures))]
     most = _unit_mosts(bounded)
     cut = _cut(rows, scaling, most)
+    if rows.cells and max(most) <= _LARGEST:
+        return _few_beyond(bounded, rows, scaling, most)
     if not rows.keys:  # one group: the cap is the norm
         totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
         return Statement((_unit_totals(rows, rows.select, most),), Select(totals, cut))
@@ -404,6 +364,23 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
     heavy = _heavy(rows, min(bounded.limits.rows_per_group, bounded.limits.total))
     stages = (heavy, _unit_totals(rows, beyond, most), _norms(cut, scaling))
     return _corrected(bounded, rows, stages, correction)
+
+
+def _few_beyond(bounded: Bounded, rows: _Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Statement:
+    """Add up many counts of all rows at once, and take away what units with more rows than count have too much: no
+    other unit's total is cut.
+    """
+    capped = dict(each for part in scaling for each in part.capped())
+    excess = tuple(
+        (
+            name,
+            _sum(apply(Operation.SUBTRACT, capped[name], apply(Operation.MULTIPLY, Reference(name), whole(1 << bits)))),
+        )
+        for name, bits in zip(rows.values, _bits(bounded), strict=True)
+    )
+    heavy = _heavy(rows, min(bounded.limits.rows_per_group, bounded.limits.total))
+    beyond = _beyond(rows, same(("u", *rows.values), "r"))
+    return _corrected(bounded, rows, (heavy, _unit_totals(rows, beyond, most)), Select(excess, Named("g")))
 
 
 def _unit_mosts(bounded: Bounded) -> list[int]:
@@ -690,6 +667,7 @@ def _rows(bounded: Bounded, relations: RelationLowering) -> _Rows:
         tuple(name for name, _ in flat),
         frozenset(name for name, value in flat if value == whole(1)),
         frozenset(name for (name, _), once in zip(flat, maximal, strict=True) if once),
+        cells=cells(bounded, lowering.columns, [value for _, value in flat]),
     )
 
 

@@ -120,6 +120,24 @@ def winners(
     return np.array(_photo_finish(kind, order, words, gaps, rate, places)[:count], np.int64)
 
 
+def winners_of_rows(kind: Kind, gaps: Gaps, rate: Fraction, count: int = 1) -> NDArray[np.int64]:
+    """Find in each row of a table the ``count`` candidates with the least keys, first to last."""
+    words = np.concatenate([bits.words(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
+    words = words.reshape(gaps.shape)
+    # Distances from the count-th best of each row: one far leader must not blur the field behind it.
+    base = np.partition(gaps, count - 1, axis=1)[:, count - 1 : count]
+    keys, errors = _float_keys(kind, words, gaps, base, rate, None)
+    order = np.argsort(keys, axis=1, kind="stable")
+    low, high = (np.take_along_axis(each, order, axis=1) for each in (keys - errors, keys + errors))
+    ahead = np.maximum.accumulate(high, axis=1)[:, :-1]  # the latest that one of the first may be
+    behind = np.minimum.accumulate(low[:, :0:-1], axis=1)[:, ::-1]  # the earliest that one of the others may be
+    found = order[:, :count].astype(np.int64)
+    for row in np.flatnonzero(~(ahead < behind)[:, :count].all(axis=1)).tolist():
+        line = np.partition(high[row], count - 1)[count - 1]  # whoever is surely above it is not among the first
+        found[row] = _photo_finish(kind, order[row][low[row] <= line], words[row], gaps[row], rate, None)[:count]
+    return found
+
+
 def winners_of_groups(
     kind: Kind, gaps: Gaps, rate: Fraction, begin: NDArray[np.intp], places: NDArray[Any]
 ) -> NDArray[np.intp]:
@@ -143,7 +161,7 @@ def _float_keys(
     kind: Kind,
     words: NDArray[np.uint64],
     gaps: Gaps,
-    base: np.uint64,
+    base: np.uint64 | Gaps,
     rate: Fraction,
     places: NDArray[Any] | None,
 ) -> tuple[Floats, Floats]:

@@ -9,7 +9,8 @@ from decimal import Decimal
 from sfumato.errors import InvalidParameter
 from sfumato.plan.fragments import Names, Tree, filled, meant, read
 from sfumato.plan.ranked import MOST_DECIMALS
-from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact
+from sfumato.plan.value_measures import MOST_FREQUENT
+from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, whole
 
 _ROWS = "COUNT(*)"
 _WRITTEN = {
@@ -17,6 +18,8 @@ _WRITTEN = {
     "count_distinct": "COUNT(DISTINCT x)",
     "sum": "SUM(x)",
     "mean": "AVG(x)",
+    "mode": "MODE(x)",
+    "top_k": "APPROX_TOP_K(x, k)",
     "median": "MEDIAN(x)",
     "quantile": "QUANTILE_CONT(x, p)",
     "minimum": "MIN(x)",
@@ -50,12 +53,18 @@ class Aggregation:
     """The other value, for what is asked of two."""
     at: str | None = None
     """Which quantile, or a list of them, as SQL."""
+    k: int | None = None
+    """How many of the most frequent values are asked for."""
 
     def __post_init__(self) -> None:
         if self.name not in _WRITTEN:
             raise InvalidParameter("name", self.name, f"one of {', '.join(_WRITTEN)}")
         if self.of is None and self.name != "count":
             raise InvalidParameter("of", self.of, f'what to ask it of: sf.{self.name}("cost")')
+        if (self.k is not None) != (self.name == "top_k"):
+            raise InvalidParameter("k", self.k, 'how many of the most frequent values to give: sf.top_k("drug", k=3)')
+        if self.k is not None and whole(self.k, "k", at_least=1) > MOST_FREQUENT:
+            raise InvalidParameter("k", self.k, f"at most {MOST_FREQUENT}")
         if (self.at is None) is (self.name == "quantile"):
             raise InvalidParameter("at", self.at, "a share, for a quantile and nothing else")
         if (self.beside is None) == (self.name in _OF_PAIRS):
@@ -66,11 +75,13 @@ class Aggregation:
         """Write the aggregate as a part of a statement in which these names are known."""
         written = _ROWS if self.of is None else _WRITTEN[self.name]
         given = {"x": self.of, "y": self.beside, "w": self.where, "p": self.at}
+        given["k"] = None if self.k is None else str(int(self.k))
         arguments = {name: meant(read(text), names) for name, text in given.items() if text is not None}
         return filled(read(written if self.where is None else f"{written} FILTER (WHERE w)"), arguments)
 
     def __str__(self) -> str:
-        told = [self.of, self.beside, self.at, None if self.where is None else f"where {self.where}"]
+        further = {"k=": self.k, "where ": self.where}
+        told = [self.of, self.beside, self.at, *(f"{name}{each}" for name, each in further.items() if each is not None)]
         return f"{self.name}({', '.join(each for each in told if each is not None)})"
 
 
@@ -91,7 +102,7 @@ def count(of: str | None = None, *, where: str | None = None) -> Aggregation:
 
 
 def count_distinct(of: str, *, where: str | None = None) -> Aggregation:
-    """Count units, each once: of the column that says whose row it is."""
+    """Count units, each once: of the column that says whose row it is. Of anything else, count its different values."""
     return Aggregation("count_distinct", of, where)
 
 
@@ -103,6 +114,16 @@ def sum(of: str, *, where: str | None = None) -> Aggregation:
 def mean(of: str, *, where: str | None = None) -> Aggregation:
     """Ask for the average of an expression over rows; it has known bounds."""
     return Aggregation("mean", of, where)
+
+
+def mode(of: str, *, where: str | None = None) -> Aggregation:
+    """Ask for the most frequent value: it is chosen among those that the policy lists."""
+    return Aggregation("mode", of, where)
+
+
+def top_k(of: str, k: int, *, where: str | None = None) -> Aggregation:
+    """Ask for the k most frequent values, best first: as top it is the columns top_1 to top_k."""
+    return Aggregation("top_k", of, where, k=k)
 
 
 def variance(of: str, *, where: str | None = None, sample: bool = True) -> Aggregation:
@@ -147,14 +168,14 @@ def median(of: str, *, where: str | None = None) -> Aggregation:
 
 def quantile(of: str, share: Number, *, where: str | None = None) -> Aggregation:
     """Ask for the value with this share of the rows below it, such as 0.9."""
-    return Aggregation("quantile", of, where, _share(share))
+    return Aggregation("quantile", of, where, at=_share(share))
 
 
 def quantiles(of: str, shares: Sequence[Number], *, where: str | None = None) -> Aggregation:
     """Ask for several quantiles at once, for less than each on its own: a column for each, named by its share."""
     if isinstance(shares, str) or not isinstance(shares, Sequence) or not shares:
         raise InvalidParameter("shares", shares, "a list of shares, such as [0.25, 0.5, 0.75]")
-    return Aggregation("quantile", of, where, f"[{', '.join(map(_share, shares))}]")
+    return Aggregation("quantile", of, where, at=f"[{', '.join(map(_share, shares))}]")
 
 
 def minimum(of: str, *, where: str | None = None) -> Aggregation:

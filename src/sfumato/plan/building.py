@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregations import Asked, aggregate
@@ -367,7 +367,7 @@ class Statement:
     @property
     def text(self) -> str:
         """Write the statement as SQL, for people and receipts."""
-        return self.tree.sql(dialect="duckdb")
+        return self.tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
 
 
 def keyed(source: Selection, keys: Sequence[Wanted], made: Mapping[str, Wanted]) -> Keys:

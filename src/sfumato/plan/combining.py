@@ -76,13 +76,14 @@ def _combined(readings: Sequence[GroupTotals]) -> Combined:
     return Combined(GroupTotals(Bounded(plan, tuple(measures)), first.groups), tuple(parts))
 
 
-def _source(bounded: Bounded) -> tuple[Relation, Strategy, Limits] | None:
+def _source(bounded: Bounded) -> tuple[Relation, Strategy, Limits, tuple[bool, ...]] | None:
     """Give what is equal for all that one statement can read; None for what is read by itself."""
     tested = isinstance(bounded.bound.input, Filter)
     plain = bounded.strategy in _PLAIN and not bounded.plan.keys and not bounded.finds
     if not plain or any(each.measure.value is not None or (tested and each.measure.where) for each in bounded.measures):
         return None
-    return _unfiltered(bounded.bound.input), bounded.strategy, bounded.limits
+    units = tuple({each.measure.once_per_unit for each in bounded.measures})  # counted apart from rows, which is faster
+    return _unfiltered(bounded.bound.input), bounded.strategy, bounded.limits, units
 
 
 def _unfiltered(relation: Relation) -> Relation:

@@ -13,7 +13,7 @@ from sfumato.plan.costs import check
 from sfumato.plan.expressions import Column, Expression, Key, Literal, Result, SummedOver, Windowed
 from sfumato.plan.functions import call, literal
 from sfumato.plan.grouping import Grouping, grouping
-from sfumato.plan.measures import Asked, Count, Distinct, Mean, Reads, Sum, both, present
+from sfumato.plan.measures import Asked, Count, Distinct, Mean, Reads, Sum, both, present, value_range
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, Output, Over
 from sfumato.plan.outer import MOST_COLUMNS, aggregates, aggregating, ordering, over_noisy_rows, whole
@@ -27,7 +27,7 @@ from sfumato.plan.sql_ranked import RANKED, ranked, spread
 from sfumato.plan.text import select as parse_text
 from sfumato.plan.text_positions import quoted, refuse, shown
 from sfumato.plan.unit_joins import period_words, periods
-from sfumato.plan.value_measures import DistinctValues, FrequentValue
+from sfumato.plan.value_measures import MOST_FREQUENT, DistinctValues, FrequentValue
 from sfumato.policy import Domain, Type
 
 _CLAUSES = {
@@ -61,12 +61,14 @@ _PAIRED: dict[type, Callable[[Expression, Expression, Expression | None], Asked]
     exp.RegrAvgx: lambda y, x, where: Mean(x, present_too(where, y)),
     exp.RegrAvgy: lambda y, x, where: Mean(y, present_too(where, x)),
 }
-_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Mode, *_SPREADS, *_PAIRED, *RANKED)
+_AGGREGATES = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Mode, exp.ApproxDistinct, *_SPREADS, *_PAIRED, *RANKED)
 _INSTEAD = {
     "qualify": "put the window into a subquery: SELECT * FROM (SELECT …, RANK() OVER (…) AS place …) WHERE place <= 3",
     "windows": "write the window where it is used: RANK() OVER (ORDER BY …)",
 }
 _MOST_BITS = 30
+_LARGEST_MOMENT = 10**150
+"""Of one row: far below what a double holds, so that nothing that is made from their sums overflows."""
 
 
 def parse(text: object, catalog: Catalog, parameters: Parameters | None = None) -> Query:
@@ -99,25 +101,18 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
                 f"{part.strip('_').upper()} is not answered",
                 _INSTEAD.get(part, "use SELECT, FROM, JOIN, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT"),
             )
-    if len(select.expressions) > MOST_COLUMNS:
-        raise refuse(
-            select, "too-many-columns", f"an answer has at most {MOST_COLUMNS} columns", "ask in two questions"
-        )
+    _check_columns(select, len(select.expressions))
     select = _with_columns(select)
     source = rows(select, catalog, {})
     building = _Building(source, grouping(select, source), aggregates(select))
-    outputs = tuple(_output(item, building) for item in select.expressions)
-    for index, each in enumerate(outputs):
+    listed = [(item, each) for item in select.expressions for each in _outputs(item, building)]
+    _check_columns(select, len(listed))
+    outputs = tuple(each for _, each in listed)
+    for index, (item, each) in enumerate(listed):
         if each.name.lower() in {other.name.lower() for other in outputs[:index]}:
-            raise refuse(
-                select.expressions[index],
-                "duplicate-column",
-                f"two columns are called {each.name}",
-                "rename one with AS",
-            )
-    named = zip(select.expressions, outputs, strict=True)
-    aliased = {item.alias.lower(): (item.this, made) for item, made in named if isinstance(item, exp.Alias)}
-    building.outputs = {name: (node, made.expression) for name, (node, made) in aliased.items()}
+            raise refuse(item, "duplicate-column", f"two columns are called {each.name}", "rename one with AS")
+    aliased = [(item.this, each) for item, each in listed if isinstance(item, exp.Alias)]
+    building.outputs = {each.name.lower(): (node, each.expression) for node, each in aliased}
     finish = _finish(select, building, outputs)
     if not building.measures and (building.sets or not (building.keys and aggregates(select))):
         raise refuse(
@@ -130,6 +125,12 @@ def _measuring(select: exp.Select, catalog: Catalog) -> Query:
     check(measured(plan))
     _check_subtotals(select, building)
     return Query(plan, finish)
+
+
+def _check_columns(select: exp.Select, count: int) -> None:
+    if count > MOST_COLUMNS:
+        rule = f"an answer has at most {MOST_COLUMNS} columns"
+        raise refuse(select, "too-many-columns", rule, "ask in two questions")
 
 
 def _with_columns(select: exp.Select) -> exp.Select:
@@ -201,14 +202,37 @@ class _Building:
         return remembering(resolve)
 
 
-def _output(item: exp.Expr, building: _Building) -> Output:
+def _outputs(item: exp.Expr, building: _Building) -> tuple[Output, ...]:
+    """Read an item of SELECT: a list of k measures is k columns, whose names end in _1 to _k."""
     inner = item.this if isinstance(item, exp.Alias) else item
     if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
         raise refuse(
             item, "star", "rows are never shown: * belongs inside COUNT(*)", "ask for COUNT(*), SUM(…) or AVG(…)"
         )
     name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else shown(inner).lower()
-    return Output(name, _finishing(inner, building))
+    several = _several(inner, building.source)
+    if several is None:
+        return (Output(name, _finishing(inner, building)),)
+    return tuple(Output(f"{name}_{place}", building.measure(each)) for place, each in enumerate(several, 1))
+
+
+def _several(node: exp.Expr, source: Rows) -> tuple[Asked, ...] | None:
+    """Read a list of measures; None where it is no list."""
+    inner = node.this if isinstance(node, exp.Filter) else node
+    if isinstance(inner, exp.ApproxTopK):
+        return _most_frequent(inner, _filter(node, source), source)
+    return None
+
+
+def _most_frequent(node: exp.ApproxTopK, where: Expression | None, source: Rows) -> tuple[Asked, ...]:
+    """Read APPROX_TOP_K(x, k): the k most frequent values, best first."""
+    count = node.args.get("expression")
+    most = int(count.this) if isinstance(count, exp.Literal) and count.is_int and len(count.this) < 4 else 0
+    if not 1 <= most <= MOST_FREQUENT or node.args.get("counters"):
+        rule = f"APPROX_TOP_K takes a value and how many of the most frequent to give: 1 to {MOST_FREQUENT}"
+        raise refuse(node, "top-k", rule, f"write APPROX_TOP_K({shown(node.this)}, 3)")
+    value = expression(node.this, source.resolve)
+    return tuple(FrequentValue(value, most, place, where) for place in range(most))
 
 
 def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) -> Expression:
@@ -219,7 +243,7 @@ def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) ->
     attempt = building.renamed() if renamed else None
 
     def own(part: exp.Expr, read: Read) -> Expression | None:
-        if isinstance(part, (exp.Filter, *_AGGREGATES)):
+        if isinstance(part, (exp.Filter, exp.WithinGroup, *_AGGREGATES)) and _several(part, building.source) is None:
             return building.measure(_measure(part, building.source))
         if isinstance(part, (exp.Grouping, exp.GroupingId)):
             return building.grouping(part)
@@ -229,6 +253,9 @@ def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) ->
         if isinstance(part, exp.Window):
             rule = "a window is computed in a subquery, for every row, and the answer aggregates it"
             raise refuse(part, "window", rule, f"write FROM (SELECT …, {shown(part)} AS x FROM …)")
+        if _several(part, building.source) is not None:
+            rule = f"{shown(part)} is a list: it is several columns of the answer, and no part of an expression"
+            raise refuse(part, "list", rule, "ask for it on its own, and compute with its columns in an outer SELECT")
         if isinstance(part, exp.AggFunc):
             fix = "use COUNT, SUM or AVG, with FILTER (WHERE …)"
             raise refuse(part, "aggregate", f"{shown(part)} is not answered", fix)
@@ -259,7 +286,7 @@ def _check_subtotals(select: exp.Select, building: _Building) -> None:
         raise refuse(
             select.args["group"],
             "subtotals-of-ranks",
-            "a subtotal is made from its groups, and the median of several groups is not made from theirs",
+            "a subtotal is made from its groups: medians, different values and most frequent ones are not",
             "ask one question for each grouping",
         )
 
@@ -274,11 +301,17 @@ def _ungrouped(node: exp.Column, building: _Building) -> Expression:
     )
 
 
+def _filter(node: exp.Expr, source: Rows) -> Expression | None:
+    """Read which rows an aggregate is of; None where it has no FILTER."""
+    return condition(node.expression.this, source) if isinstance(node, exp.Filter) else None
+
+
 def _measure(node: exp.Expr, source: Rows) -> Asked:
-    where: Expression | None = None
+    where = _filter(node, source)
     if isinstance(node, exp.Filter):
-        where = condition(node.expression.this, source)
         node = node.this
+    if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Mode):
+        node = _ordered(node)
     if not isinstance(node, _AGGREGATES):
         raise refuse(
             node, "aggregate", f"{shown(node)} is not answered", "use COUNT, SUM, AVG, MEDIAN, VARIANCE or CORR"
@@ -286,24 +319,37 @@ def _measure(node: exp.Expr, source: Rows) -> Asked:
     if isinstance(node, RANKED):
         return ranked(node, where, lambda value: expression(value, source.resolve))
     argument = node.this
+    if isinstance(node, exp.ApproxDistinct) and argument is not None:  # the noise is far above what it would save
+        argument = exp.Distinct(expressions=[argument])
     if node.args.get("expressions"):
         raise refuse(node, "aggregate", "an aggregate takes one argument", "write one aggregate for each")
     if isinstance(argument, exp.Distinct):
         return _distinct(node, argument, where, source)
     if type(node) in _PAIRED:
         y, x = (_summable(each, source) for each in (argument, node.expression))
-        return _PAIRED[type(node)](y, x, where)
+        return _with_moments(_PAIRED[type(node)](y, x, where), node)
     if isinstance(node, exp.CountIf):
         return Count(both(where, condition(argument, source)))
     if isinstance(node, exp.Count):
         return _count(argument, where, source)
+    if argument is None:
+        raise refuse(node, "aggregate", f"{shown(node)} is of something", f"name a column: {node.key.upper()}(x)")
     value = expression(argument, source.resolve)
     if isinstance(node, exp.Mode):
         return FrequentValue(value, where=where)
     _check_summable(value, argument)
     if type(node) in _SPREADS:
-        return _SPREADS[type(node)](value, where)
+        return _with_moments(_SPREADS[type(node)](value, where), node)
     return Sum(value, where) if isinstance(node, exp.Sum) else Mean(value, where)
+
+
+def _ordered(node: exp.WithinGroup) -> exp.Expr:
+    """Read MODE() WITHIN GROUP (ORDER BY x) as MODE(x): whichever way it is ordered, it is the same value."""
+    order = node.expression.expressions
+    if not isinstance(node.this, exp.Mode) or node.this.this is not None or len(order) != 1:
+        rule = "WITHIN GROUP orders by the one value that an aggregate is of"
+        raise refuse(node, "within-group", rule, "write MODE() WITHIN GROUP (ORDER BY x), or MODE(x)")
+    return exp.Mode(this=order[0].this)
 
 
 def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) -> Asked:
@@ -318,13 +364,14 @@ def _count(argument: exp.Expr | None, where: Expression | None, source: Rows) ->
 def _distinct(node: exp.Expr, argument: exp.Distinct, where: Expression | None, source: Rows) -> Asked:
     table, named = source.table, argument.expressions
     parts = named[0].expressions if len(named) == 1 and isinstance(named[0], exp.Tuple) else named
-    if isinstance(node, exp.Count) and parts and source.is_unit(parts[0]):
+    counted = isinstance(node, (exp.Count, exp.ApproxDistinct))
+    if counted and parts and source.is_unit(parts[0]):
         if table.period is None and len(parts) == 1:
             return Distinct(where)
         known = periods(source.relation, source.catalog)
         if table.period is not None and len(parts) == 2 and expression(parts[1], source.resolve) in known:
             return Distinct(where)
-    if not isinstance(node, exp.Count) or len(parts) != 1 or source.is_unit(parts[0]):
+    if not counted or len(parts) != 1 or source.is_unit(parts[0]):
         raise refuse(node, "distinct", "units are counted distinct, or the values of one column", _countable(table))
     return DistinctValues(expression(parts[0], source.resolve), where)
 
@@ -337,6 +384,16 @@ def _countable(table: Described) -> str:
         return f"join the table that names the unit and count it there: {table.via}"
     named = quoted(table.id) if table.period is None else f"({quoted(table.id)}, {period_words(table)})"
     return f"use COUNT(DISTINCT {named})"
+
+
+def _with_moments(asked: Asked, node: exp.Expr) -> Asked:
+    """Refuse what is made from squares or products that doubles could not add up."""
+    values = [each.value for each in asked.measured(()) if each.value is not None]
+    known = all(each.domain.range is not None for each in values)
+    if known and all(abs(end) < _LARGEST_MOMENT for each in values for end in value_range(each)):
+        return asked
+    rule = f"{shown(node)} is made from squares or products, which are too large for these bounds"
+    raise refuse(node, "unbounded", rule, "declare narrower bounds, or divide the value by a large number")
 
 
 def _summable(node: exp.Expr, source: Rows) -> Expression:

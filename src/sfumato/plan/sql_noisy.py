@@ -97,7 +97,8 @@ def orders(ordered: list[exp.Expr], read: Read) -> tuple[Order, ...]:
 def check_key(made: Expression, node: exp.Expr, clause: str) -> None:
     """Noisy rows are put together by keys alone: which rows belong together is then certain."""
     if noises(made):
-        rule = f"{clause} over noisy rows takes keys; {shown(node)} is a noisy number"
+        noisy = "a noisy number" if made.domain.type.numeric else "decided by noise"
+        rule = f"{clause} over noisy rows takes keys; {shown(node)} is {noisy}"
         raise refuse(
             node, "noisy-key", rule, "group by a key of the inner SELECT, or ask with WHERE for one case at a time"
         )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 from sqlglot.parser import Parser
 
 from sfumato.errors import Unsupported
@@ -47,7 +47,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def shown(node: exp.Expr) -> str:
     """Show the analyst's own text of a node, cut short."""
     try:
-        text = printable(node.name if isinstance(node, exp.Literal) else node.sql(dialect="duckdb"))
+        written = node.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
+        text = printable(node.name if isinstance(node, exp.Literal) else written)
     except (ValueError, RecursionError):
         return "this"
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

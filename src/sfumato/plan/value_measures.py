@@ -13,6 +13,9 @@ from sfumato.plan.measures import Asked, Count, Estimate, Estimator, Floats, Mea
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 
+MOST_FREQUENT = 100
+"""Of the most frequent values that are asked for together."""
+
 
 @codec.value("distinct-values")
 @dataclass(frozen=True)

@@ -7,19 +7,22 @@ in a group, T in all. *Claim.* Adding a unit changes the number of different val
 it has pairs there. *Proof.* The values of a group are the union over units of what is kept of theirs, and what is kept
 of a unit depends on its own rows and the key alone. So a unit that comes adds at most its own pairs to the union, and
 one that leaves takes away at most those. ∎ So it has the sensitivity of a count of rows: Δ∞ = c and Δ₁ = T, and not 1,
-which is for counting units.
+which is for counting units. All these changes have one sign, so a unit that is replaced changes each number by at most
+c too. Where a value can only be one of v, no more than v pairs of a unit are kept in a group: c is at most v.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from dataclasses import dataclass, replace
 
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.expressions import Expression
+from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings import GroupTotals, Integers, Reading
-from sfumato.policy import Value
+from sfumato.policy import Domain, Type, Value
 from sfumato.privacy import Neighbours, Sensitivity
 
 
@@ -44,14 +47,34 @@ class ValueTable(Reading[Integers]):
     @property
     def cells(self) -> GroupTotals:
         """Give the same as totals of groups: each pair of a group and a value is one."""
-        keyed = replace(self.bounded, plan=by_value(self.bounded, self.value).plan)
+        keyed = replace(self.bounded, plan=with_value(self.bounded, self.value).plan)
         pairs = itertools.product(self.groups, self.values)
         return GroupTotals(keyed, tuple((*group, value) for group, value in pairs))
 
 
-def by_value(bounded: Bounded, value: Expression) -> Bounded:
+def with_value(bounded: Bounded, value: Expression) -> Bounded:
     """Give the plan with the value as one more key, the last."""
     return replace(bounded, plan=replace(bounded.plan, keys=(*bounded.plan.keys, value)))
+
+
+def pair_limits(limits: Limits, value: Expression) -> Limits:
+    """Limit pairs of a unit in a group by how many there can be: the sample keeps no more, whatever the data hold."""
+    most = _most_values(value.domain)
+    return limits if most is None else replace(limits, rows_per_group=min(limits.rows_per_group, most))
+
+
+def _most_values(domain: Domain) -> int | None:
+    """Count the values that there can be, where they are listed or are whole numbers or days within bounds."""
+    if domain.values is not None:
+        return max(1, len(domain.values))
+    if domain.type is Type.BOOLEAN:
+        return 2
+    match domain.bounds:
+        case (int(low), int(high)) if domain.type is Type.INTEGER:
+            return high - low + 1
+        case (dt.date() as first, dt.date() as last) if domain.type is Type.DATE:
+            return (last - first).days + 1
+    return None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 from sfumato.plan.costs import MOST_PARTS, expressions
 from sfumato.plan.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
 from sfumato.plan.functions import never_null
+from sfumato.plan.measures import Reads
 from sfumato.plan.narrowing import comparison
 from sfumato.plan.nodes import Join, Query, relations
 from sfumato.plan.words import words
@@ -23,6 +24,7 @@ from sfumato.policy import Domain, Type
 
 _EQUAL = ("=", "IN")
 _TESTS = ("=", "IN", "<>", "<", "<=", ">", ">=", "BETWEEN", "LIKE", "ILIKE", "STARTS_WITH", "IS NULL")
+_OF_VALUES = (Reads.DIFFERENT, Reads.FREQUENT)
 _MOST = 10
 """Sentences shown: a question with more of them says the same again and again."""
 
@@ -40,6 +42,7 @@ def undeclared(query: Query) -> tuple[str, ...]:
     found = [sentence for made in (*asked, *after) for sentence in told.literals(made)]
     found += [sentence for made in asked for sentence in told.conditions(made, positive=True)]
     found += [sentence for made in (*asked, *after) for sentence in told.taken(made)]
+    found += told.uncounted([each.value for each in plan.measures if each.reads in _OF_VALUES])
     found += [*told.in_no_group(plan.keys), *(sentence for key in plan.keys for sentence in told.group(key))]
     return tuple(dict.fromkeys(found))[:_MOST]
 
@@ -137,6 +140,11 @@ class _Sentences:
         if lost:
             named = " or ".join([", ".join(lost[:-1]), lost[-1]] if len(lost) > 1 else lost)
             yield f"Rows whose {named} is not among its declared values are in no group."
+
+    def uncounted(self, values: Sequence[Expression | None]) -> list[str]:
+        """Say which rows have none of the values that are counted or chosen."""
+        lost = dict.fromkeys(column for each in values if each is not None for column in self._missed(each))
+        return [f"Rows whose {each} is not among its declared values count for none of them." for each in lost]
 
     def group(self, key: Expression) -> Iterator[str]:
         """Say what is taken for another value in a key."""

@@ -26,6 +26,7 @@ from sfumato.plan.noisy_rows import Finish, Over, RowTotal
 from sfumato.plan.spread import Pairs
 from sfumato.plan.text_positions import quoted
 from sfumato.plan.unit_measures import UnitCount, UnitDistinct, UnitFirst, UnitMeasure
+from sfumato.plan.value_measures import FrequentValue
 from sfumato.plan.windows import End, Place, Running, Shifted, WindowFunction
 from sfumato.policy import Type
 from sfumato.privacy.numbers import shown, text
@@ -96,7 +97,8 @@ def measured(measure: Asked) -> str:
     of = "" if measure.value is None else f" of {words(measure.value)}"
     if isinstance(measure, Pairs):
         of = f" of {words(measure.y)} and {words(measure.x)}"
-    return measure.name + of + (f" where {words(measure.where)}" if measure.where is not None else "")
+    place = f" number {measure.place + 1}" if isinstance(measure, FrequentValue) and measure.k > 1 else ""
+    return measure.name + place + of + (f" where {words(measure.where)}" if measure.where is not None else "")
 
 
 def unit_words(measure: UnitMeasure) -> str:

@@ -106,8 +106,9 @@ class GaussianThresholdLoss(Loss):
     An account is charged ε in its pure currency and all of δ, as any (ε, δ)-DP release, and in its Rényi currency what
     the same decomposition proves. With (p, q) the noise's pair, cut p to min(p, e^ε·q) and q to min(q, e^ε·p): by
     symmetry both keep the mass 1 − δ′, δ′ ≤ δ/2, and D∞ ≤ ε. Where p was cut, p^α·q^{1−α} has shrunk. Where q was cut,
-    it has become e^{−(α−1)ε}·p, which sums to at most e^{−αε} there. So with D the divergence of the pair as it was,
-    D_α ≤ ln[(e^{(α−1)D} + e^{−αε})/(1 − δ/2)]/(α−1).
+    it has become e^{−(α−1)ε}·p, which sums to at most e^{−αε}·Q(ln(q/p) > ε) there, and by Chernoff's bound that is at
+    most x = e^{−αε−(ε−ρ)²/4ρ} where ε > ρ, D_α ≤ αρ. So with D the divergence of the pair as it was, D_α ≤
+    ln[(e^{(α−1)D} + x)/(1 − δ/2)]/(α−1); and D_α ≤ D_2 for α < 2.
 
     A group is priced by the rule for (ε, δ), which holds for every release.
     """
@@ -140,12 +141,11 @@ class GaussianThresholdLoss(Loss):
         return DiscreteGaussianLoss(self.sigma_squared, 1)
 
     def renyi(self, order: float) -> float:
-        whole_promise = ResponseLoss(self.epsilon).renyi(order)
-        if order == 1:
-            return whole_promise
-        power = (order - 1) * self.keys * self._noise.renyi(order)
-        extra = math.log1p(math.exp(-order * float(self.epsilon) - power)) - math.log1p(-float(self.delta_in_all) / 2)
-        return min(whole_promise, (power + extra) / (order - 1))
+        alpha, epsilon, rho = max(2.0, order), float(self.epsilon), float(self.keys / (2 * self.sigma_squared))
+        power = (alpha - 1) * self.keys * self._noise.renyi(alpha)
+        rare = -alpha * epsilon - max(0.0, epsilon - rho) ** 2 / (4 * rho)
+        extra = math.log1p(math.exp(rare - power)) - math.log1p(-float(self.delta_in_all) / 2)
+        return min(ResponseLoss(self.epsilon).renyi(order), (power + extra) / (alpha - 1))
 
     def group(self, k: int) -> Loss:
         return self if k == 1 else ResponseLoss(self.epsilon, 2, self.delta_in_all).group(k)

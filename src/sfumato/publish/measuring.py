@@ -33,6 +33,7 @@ from sfumato.publish.attributes import Attribute, Attributes
 from sfumato.publish.blocks import Block, Set, scaled_residual, summed
 from sfumato.publish.chains import Floats
 from sfumato.publish.estimating import MeasuredBlock, MeasuredMarginal
+from sfumato.publish.faces import BARE, TableFace
 from sfumato.publish.half_widths import half_width
 from sfumato.publish.planning import Plan
 from sfumato.release.measurement import Batch, Measurement
@@ -183,6 +184,9 @@ class Published:
     table: str = ""
     where: str = ""
     purchase: Purchase = NOT_BOUGHT
+    price: Price | None = None
+    """What was promised; None of what was never bought."""
+    face: TableFace = BARE
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -192,6 +196,13 @@ class Published:
         for text, shape in zip(self.values, shapes, strict=True):
             if len(text) != -(-8 * math.prod(shape) // 3) * 4:
                 raise InvalidParameter("values", len(text), f"8 bytes for each of the numbers of the shape {shape}")
+
+    @property
+    def promise(self) -> Price:
+        """Say what was promised, or where that was not kept, what the plan costs."""
+        if self.price is not None:
+            return self.price
+        return Price(rho=self.plan.rho) if self.plan.blocks else Price(self.plan.epsilon)
 
     @cached_property
     def blocks(self) -> tuple[MeasuredBlock, ...]:
@@ -249,6 +260,7 @@ class PublishDraw:
     version: str
     table: str
     where: str = ""
+    face: TableFace = BARE
 
     def __post_init__(self) -> None:
         (scaled,) = self.reading.bounded.measures
@@ -277,7 +289,7 @@ class PublishDraw:
 
     def _published(self, values: tuple[str, ...]) -> Published:
         terms = purchase([self.batch.bounded], self.total, self.version)
-        return Published(self.plan, values, self.table, self.where, terms)
+        return Published(self.plan, values, self.table, self.where, terms, self.total, self.face)
 
 
 def shares(plan: Plan) -> dict[Set, float]:

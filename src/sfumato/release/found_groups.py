@@ -1,4 +1,11 @@
-"""Here a question is released whose groups are found in the data: which of them may be shown is drawn first."""
+"""Here a question is released whose groups are found in the data: which of them may be shown is drawn first.
+
+Theorem (what is read later). What is measured beside totals is read of the groups K that the threshold has shown. Each
+of these readings limits a unit by its own rows, with a fresh key, before it looks at K. So for every fixed K a unit
+changes what is read of K by no more than the bounding of all groups proves, whether the data hold the keys of K or not;
+and K is known from what was released before. The release is an adaptive composition (Dwork & Roth 2014, Thm 3.16): its
+curve is that of the threshold, the noise and the choices together, under either relation of neighbours. ∎
+"""
 
 from __future__ import annotations
 
@@ -17,6 +24,7 @@ from sfumato.policy import Value
 from sfumato.privacy.numbers import Number
 from sfumato.release.measured import MOST_NUMBERS, Measured, drawn, good_enough, rehearsed, with_noise
 from sfumato.release.measurement import Batch
+from sfumato.release.parts import OtherPart
 from sfumato.release.preparing import Prepared
 from sfumato.release.releasing import Read
 
@@ -58,7 +66,7 @@ class FoundGroups:
         found, (choice,) = read(self.reading), self.prepared.chosen
         kept = np.flatnonzero(choice.draw(choice.reading.of(found.holders)))
         names = found.named(kept)
-        order = sorted(range(len(names)), key=lambda place: sorting(names[place]))[: most_keys(self.reading)]
+        order = sorted(range(len(names)), key=lambda place: sorting(names[place]))[: self._most]
         totals = found.of(kept[order], len(self.reading.declared))
         groups, places = crossed([names[place] for place in order], self.reading)
 
@@ -77,15 +85,21 @@ class FoundGroups:
         return replace(found, selection=self._threshold)
 
     @property
+    def _most(self) -> int:
+        return most_keys(self.reading, self.prepared.others)
+
+    @property
     def _threshold(self) -> KeyThreshold:
         assert self.prepared.selection is not None
         return self.prepared.selection
 
 
-def most_keys(reading: FoundTotals) -> int:
-    """Count the most keys that an answer shows, from the policy alone: so that it can be written down."""
+def most_keys(reading: FoundTotals, beside: Sequence[OtherPart] = ()) -> int:
+    """Count the most keys that an answer shows, from the policy alone: so that it can be written down, and what is
+    measured ``beside`` totals can be held.
+    """
     plan, others = reading.bounded.plan, len(reading.declared)
-    numbers = max(1, len(reading.bounded.noised))
+    numbers = max(1, len(reading.bounded.noised) + sum(each.cells for each in beside))
     letters = max(1, sum(plan.keys[index].domain.letters for index in reading.found))
     return max(1, min(MOST_GROUPS // others, MOST_NUMBERS // (numbers * others), _MOST_LETTERS // letters))
 

@@ -89,6 +89,8 @@ def numbers(column: Evaluated) -> Numbers:
         value = np.where(column.known, column.true.astype(np.float64), np.nan)
     else:
         value = np.array([np.nan if each is None else float(each) for each in column.value], dtype=np.float64)
+        if column.decided:  # the exact one may be any other
+            return Numbers(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
     return Numbers(value, value, value)
 
 

@@ -112,6 +112,11 @@ class OtherPart(Part, Protocol):
     noisy: ClassVar[bool]
     """Whether noise is added to something: else it is chosen."""
 
+    @property
+    def cells(self) -> int:
+        """Count the numbers of a group that are held while it is measured."""
+        ...
+
     def with_ranges(self, confidence: Fraction | None) -> OtherPart:
         """Give the same with ranges around chosen values that hold with this confidence, where those can be bought."""
         ...

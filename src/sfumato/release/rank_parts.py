@@ -26,6 +26,8 @@ _ESTIMATE = Fraction(1, 2)
 """What is left of the share of quantiles for themselves where a range of their values is bought: each of the two ends
 has a quarter. With it, ranges reach about four times as far in ranks as the quantiles err without any.
 """
+_LEAST, _MOST = Fraction(1, 10**6), Fraction(500)
+"""For each row of a unit: below the one nothing is chosen but by chance, above the other nothing by chance."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class ChosenRanks:
     asked: tuple[Quantile, ...]
     confidence: Fraction | None = None
     """That with which bought ranges of the values hold; None where none are bought."""
+
+    @property
+    def cells(self) -> int:
+        """Each may have two ends of a range beside it."""
+        return 3 * len(self.asked)
 
     @property
     def _inner(self) -> list[Fraction]:
@@ -66,7 +73,7 @@ class ChosenRanks:
         settings = (view.ends, view.in_all, view.neighbours, bool(self.bounded.plan.keys))
         found: list[Quantiles] = []
         if self._inner:
-            epsilon = strength.epsilon(shares[0])
+            epsilon = _held(strength.epsilon(shares[0]), view.in_all)
             if self.confidence is None:
                 found.append(Quantiles(self._inner, epsilon, *settings))
             else:
@@ -74,7 +81,7 @@ class ChosenRanks:
                 found += [estimate, *estimate.ends(epsilon * (1 - _ESTIMATE) / 2, self.confidence)]
         for chance, share in zip(self._outer, shares[bool(self._inner) :], strict=True):
             make = Quantiles.minimum if chance == 0 else Quantiles.maximum
-            found.append(make(strength.epsilon(share), *settings))
+            found.append(make(_held(strength.epsilon(share), view.in_all), *settings))
         return tuple(Measurement(view, each) for each in found)
 
     def draw(self, measurements: Sequence[Measurement], exact: Values) -> Integers:
@@ -121,6 +128,11 @@ class ChosenRanks:
         bought = "" if self.confidence is None else "; half of their share buys ranges of the values"
         drawn = "; ".join(dict.fromkeys(scale.words() for _, scale in scales))
         return f"{of}: {drawn}", f"{'; '.join(said)}, {sure}{bought}"
+
+
+def _held(epsilon: Fraction, rows: int) -> Fraction:
+    """Keep an ε within what choices can be drawn with: what is sharper chooses the same, for less."""
+    return min(max(epsilon, _LEAST * rows), _MOST * rows)
 
 
 def _far(asked: Quantile, scale: ChosenScale, confidence: Number) -> str:

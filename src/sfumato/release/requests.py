@@ -29,7 +29,9 @@ class Request:
     mechanism: Family | None = None
     weights: Weights | None = None
     range: str | None = None
-    """"value" buys, beside every quantile, two numbers between which it lies with this confidence."""
+    """"value" buys, beside every quantile, two numbers between which it lies with this confidence,"""
+    joint: bool = False
+    """for all of them at once."""
 
     def __post_init__(self) -> None:
         exact(self.confidence, "confidence", CONFIDENCE)
@@ -45,10 +47,9 @@ class Request:
         """Tell whether the request names a price or an accuracy at all."""
         return not (self.epsilon is None and self.rho is None and self.within is None)
 
-    @property
-    def around(self) -> Fraction | None:
-        """Give the confidence with which ranges around quantiles are bought; None where they are not."""
-        return exact(self.confidence, "confidence") if self.range is not None else None
+    def around(self, together: int) -> Fraction | None:
+        """Give the confidence with which each of so many ranges around quantiles is bought; None where none are."""
+        return None if self.range is None else 1 - (1 - exact(self.confidence, "confidence")) / together
 
     @property
     def price(self) -> Price:

@@ -27,7 +27,9 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 
 _FINEST = 2**24
-"""Shares are whole parts of a whole: the largest has so many."""
+"""Shares are whole parts of a whole: the largest has so many,"""
+_LEAST = 2**14
+"""and the smallest at least so many: for a thousandth, a total that hardly matters has noise that can be drawn."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def split(sizes: Sequence[float], wanted: Sequence[Wanted], order: int) -> tuple
             costs[total] += float(result.weight) * effect * sizes[total] / unit if unit else 0.0
     parts = [cost ** (order / (order + 1)) for cost in costs]
     most = max(parts)
-    whole = [max(1, round(_FINEST * part / most)) if most else 1 for part in parts]
+    whole = [max(_LEAST, round(_FINEST * part / most)) if most else 1 for part in parts]
     return tuple(Fraction(each, sum(whole)) for each in whole)
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from sfumato.errors import Unsupported
 from sfumato.mechanisms import FrequentValues
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.measures import Steps
@@ -33,6 +34,10 @@ class DifferentCounts:
 
     bounded: Bounded
     asked: tuple[DistinctValues, ...]
+
+    @property
+    def cells(self) -> int:
+        return 1
 
     @property
     def shares(self) -> int:
@@ -87,6 +92,17 @@ class ChosenValues:
     asked: tuple[FrequentValue, ...]
     values: tuple[Value, ...]
 
+    def __post_init__(self) -> None:
+        k, count = self.asked[0].k, len(self.values)
+        if k > count:
+            rule = f"the most frequent of {words(self.asked[0].value)} are chosen among what it may be: {count} values"
+            fix = f"ask for at most {count}" if count else "ask for a column with declared values"
+            raise Unsupported("too-few-values", rule, fix=fix)
+
+    @property
+    def cells(self) -> int:
+        return len(self.values)
+
     @property
     def shares(self) -> int:
         return 1
@@ -99,7 +115,8 @@ class ChosenValues:
 
     def measurements(self, strength: Strength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         (share,), view = shares, Frequencies(self.reading(()))
-        choice = FrequentValues(strength.epsilon(share), view.in_all, self.asked[0].k, view.neighbours)
+        k = self.asked[0].k  # choices, each for an equal part of the share
+        choice = FrequentValues(k * strength.epsilon(share / k), view.in_all, k, view.neighbours)
         return (Measurement(view, choice),)
 
     def draw(self, measurements: Sequence[Measurement], exact: Integers) -> Integers:
@@ -128,5 +145,6 @@ class ChosenValues:
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,) = measurements
         fewer = shown(measurement.mechanism.error(len(self.values), confidence))
+        best = "the most frequent" if self.asked[0].k == 1 else "the best of what was left"
         what = f"{words(self.asked[0].value)}: {measurement.mechanism.words()}, of {len(self.values):,}"
-        return what, f"at most {fewer} rows fewer than the best have it, with {percent(confidence)} confidence"
+        return what, f"at most {fewer} rows fewer have it than {best}, with {percent(confidence)} confidence"

@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engine import lowering
+from sfumato.engine import lowering, value_lowering
 from sfumato.engine.duckdb import dense_arrays, found_keys
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.generator import Generator
@@ -104,7 +104,7 @@ class DuckDB(StatementReader):
     def values(self, world: World) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values: reads no table."""
         lists = [[_parameter(value) for value in each] for _, _, each in world.choices if not isinstance(each, Span)]
-        asked = self._written(lowering.distinct(world))
+        asked = self._written(value_lowering.distinct(world))
         found = self._in_time(lambda: self.sources.run(asked, lists))
         kinds = [each.domain.type for each in world.expressions]
         if Type.REAL not in kinds:
@@ -221,8 +221,8 @@ _STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
     FoundTotals: lowering.found,
     Marginals: lowering.marginals,
     ValueCounts: lowering.values,
-    DifferentValues: lowering.different,
-    ValueTable: lowering.value_table,
+    DifferentValues: value_lowering.different,
+    ValueTable: value_lowering.value_table,
 }
 _ARRAYS: dict[type, Callable[[Any, Any], object]] = {
     FoundTotals: found_keys.in_arrays,

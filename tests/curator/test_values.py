@@ -1,0 +1,222 @@
+"""Questions about values, as people ask them: texts, days, numbers and truths that were chosen, and counts of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+
+POLICY = """
+[unit]
+name = "patient"
+budget = {{ epsilon = 1000, delta = 1e-3 }}
+neighbours = "{relation}"
+{size}
+
+[tables.visits]
+source = "visits.csv"
+id = "patient"
+max_rows = 6
+max_groups = 3
+
+[tables.visits.columns]
+town = {{ type = "text", values = ["Bath", "York"] }}
+drug = {{ type = "text", values = ["aspirin", "codeine", "ibuprofen"] }}
+day = {{ type = "date", bounds = [2024-01-01, 2024-01-03] }}
+late = {{ type = "boolean" }}
+dose = {{ type = "real", values = [0.5, 1.0] }}
+cost = {{ type = "integer", bounds = [0, 20] }}
+ward = {{ type = "text" }}
+"""
+TOWNS = ("Bath", "York")
+DRUGS = ("aspirin", "aspirin", "aspirin", "codeine", "codeine", "ibuprofen")
+
+
+@pytest.fixture(params=["add-remove", "replace"])
+def clinic(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sf.Curator]:
+    rows = [
+        f"{patient},{TOWNS[patient % 2]},{DRUGS[k]},2024-01-0{1 + (k > 4)},{k < 2},{0.5 if k else 1.0},7,w{k % 2}"
+        for patient in range(300)
+        for k in range(6)
+    ]
+    (tmp_path / "visits.csv").write_text("\n".join(["patient,town,drug,day,late,dose,cost,ward", *rows]) + "\n")
+    size = "size = 300" if request.param == "replace" else ""
+    (tmp_path / "clinic.toml").write_text(POLICY.format(relation=request.param, size=size))
+    with sf.open(tmp_path / "clinic.toml") as curator:
+        yield curator
+
+
+PRICE = {"epsilon": 100, "delta": "1e-6"}
+pytestmark = pytest.mark.filterwarnings("ignore::sfumato.WeakPrivacy")
+
+
+def test_the_most_frequent_values_of_every_group(clinic: sf.Curator) -> None:
+    ask = clinic.sql("SELECT town, APPROX_TOP_K(drug, 2) AS top FROM visits GROUP BY town ORDER BY top_1, town DESC")
+    answer = ask.release(**PRICE)
+    assert answer.columns == ("town", "top_1", "top_2")
+    assert answer.rows == (("York", "aspirin", "codeine"), ("Bath", "aspirin", "codeine"))
+    assert answer.keys == ("town",)
+    assert answer.intervals == {}
+
+
+def test_values_of_every_type_are_chosen_and_kept(clinic: sf.Curator) -> None:
+    answer = clinic.sql(
+        "SELECT MODE(day) AS day, MODE(late) AS late, MODE() WITHIN GROUP (ORDER BY dose) AS dose, MODE(cost) AS cost, "
+        "MODE(drug) FILTER (WHERE drug <> 'aspirin') AS other FROM visits"
+    ).release(**PRICE)
+    assert answer.rows == ((dt.date(2024, 1, 1), False, 0.5, 7, "codeine"),)
+    assert sf.Answer.from_json(answer.to_json()) == answer
+    assert answer.to_csv() == "day,late,dose,cost,other\n2024-01-01,False,0.5,7,codeine\n"
+    assert answer.to_pandas()["day"].tolist() == [dt.date(2024, 1, 1)]
+    assert answer.to_arrow().to_pylist()[0]["other"] == "codeine"
+    assert "codeine" in answer._repr_html_()
+    assert "codeine" in repr(answer)
+    with pytest.raises(sf.InvalidParameter, match="a column of numbers"):
+        answer.plot()
+
+
+def test_different_values_are_counted(clinic: sf.Curator) -> None:
+    text = (
+        "SELECT COUNT(DISTINCT drug) AS d, APPROX_COUNT_DISTINCT(ward) AS w, COUNT(DISTINCT patient) AS p FROM visits"
+    )
+    answer = clinic.sql(text).release(**PRICE)
+    for name, exact in {"d": 3, "w": 2, "p": 300}.items():
+        ((low, high),) = answer.intervals[name]
+        assert low <= exact <= high
+
+
+def test_a_unit_has_no_more_pairs_in_a_group_than_there_are_values(clinic: sf.Curator) -> None:
+    listed = clinic.sql("SELECT COUNT(DISTINCT dose) AS n FROM visits").error(epsilon=1)["n"]
+    unlisted = clinic.sql("SELECT COUNT(DISTINCT ward) AS n FROM visits").error(epsilon=1)["n"]
+    assert isinstance(listed, float)
+    assert isinstance(unlisted, float)
+    assert listed < unlisted / 2
+
+
+def test_what_is_done_with_chosen_values_is_not_sure(clinic: sf.Curator) -> None:
+    """The exact most frequent value may be another: arithmetic and tests with it have ranges that say so."""
+    answer = clinic.sql(
+        "SELECT MODE(cost) + 1 AS x, CASE WHEN MODE(drug) = 'aspirin' THEN 1 ELSE 0 END AS y FROM visits"
+    )
+    ((x, y),) = (released := answer.release(**PRICE)).rows
+    assert (x, y) == (8, 1)
+    assert released.intervals["x"] == ((float("-inf"), float("inf")),)
+    assert released.intervals["y"] == ((0.0, 1.0),)
+    picked = clinic.sql("SELECT town, COUNT(*) AS n FROM visits GROUP BY town HAVING MODE(cost) > 3").release(**PRICE)
+    assert len(picked.rows) == 2
+
+
+def test_outer_questions_read_chosen_values(clinic: sf.Curator) -> None:
+    inner = "SELECT town, MODE(drug) AS m, COUNT(*) AS n FROM visits GROUP BY town"
+    answer = clinic.sql(f"SELECT m, n FROM ({inner}) WHERE m <> 'ibuprofen' ORDER BY m, n LIMIT 1").release(**PRICE)
+    assert answer.column("m") == ["aspirin"]
+    with pytest.raises(sf.Unsupported, match="decided by noise"):
+        clinic.sql(f"SELECT m, SUM(n) FROM ({inner}) GROUP BY m")
+
+
+def test_a_forecast_says_in_words_how_good_a_choice_is(clinic: sf.Curator) -> None:
+    ask = clinic.sql("SELECT MODE(drug) AS m, COUNT(*) AS n FROM visits")
+    forecast = ask.error(epsilon=1)
+    assert set(forecast.columns) == {"n"}
+    assert "rows fewer have it than the most frequent" in forecast.chosen["m"]
+    assert forecast.chosen["m"] in str(forecast)
+    assert sf.Forecast.from_json(forecast.to_json()) == forecast
+    top = clinic.sql("SELECT APPROX_TOP_K(drug, 2) AS top FROM visits").error(epsilon=1)
+    assert "the best of what was left" in top.chosen["top_2"]
+    assert "choice" in str(ask.explain())
+    assert "most frequent value number 2 of drug" in str(
+        clinic.sql("SELECT APPROX_TOP_K(drug, 2) FROM visits").explain()
+    )
+
+
+def test_what_has_no_half_width_cannot_be_asked_within_one(clinic: sf.Curator) -> None:
+    ask = clinic.sql("SELECT MODE(drug) AS m, COUNT(*) AS n FROM visits")
+    assert ask.price({"n": 50}) > 0
+    assert ask.price(50) > 0
+    for within in ({"m": 5}, {"m": 5, "n": 5}):
+        with pytest.raises(sf.InvalidParameter, match="has no half-width"):
+            ask.price(within)
+    with pytest.raises(sf.InvalidParameter, match="has no half-width"):
+        clinic.sql("SELECT MODE(drug) AS m FROM visits").release(within=5)
+
+
+REFUSED = {
+    "SELECT APPROX_TOP_K(drug, 4) FROM visits": "3 values",
+    "SELECT APPROX_TOP_K(drug, 0) FROM visits": "1 to 100",
+    "SELECT APPROX_TOP_K(drug, 101) FROM visits": "1 to 100",
+    "SELECT APPROX_TOP_K(drug, cost) FROM visits": "1 to 100",
+    "SELECT APPROX_TOP_K(drug) FROM visits": "1 to 100",
+    "SELECT APPROX_TOP_K(drug, 2) = 'x' FROM visits": "is a list",
+    "SELECT COUNT(*) FROM visits HAVING APPROX_TOP_K(drug, 2) = 'x'": "is a list",
+    "SELECT MODE(ward) FROM visits": "not declared",
+    "SELECT MODE() FROM visits": "name a column",
+    "SELECT MODE() WITHIN GROUP (ORDER BY drug, town) FROM visits": "WITHIN GROUP",
+    "SELECT MODE(DISTINCT drug) FROM visits": "counted distinct",
+    "SELECT COUNT(DISTINCT (drug, town)) FROM visits": "counted distinct",
+    "SELECT town, MODE(drug) FROM visits GROUP BY ROLLUP (town)": "subtotal",
+    "SELECT town, COUNT(DISTINCT drug) FROM visits GROUP BY ROLLUP (town)": "subtotal",
+    "SELECT MODE(drug) || 'x' FROM visits": "not applied",
+    "SELECT APPROX_TOP_K(drug, 2) AS a, COUNT(*) AS a_2 FROM visits": "two columns are called a_2",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refusals_say_why_and_cost_nothing(clinic: sf.Curator, text: str) -> None:
+    before = len(list(clinic.ledger.lines()))
+    with pytest.raises(
+        (sf.Unsupported, sf.InvalidParameter), match=r"(?s)" + REFUSED[text].replace("(", r"\(")
+    ) as refusal:
+        clinic.sql(text).release(**PRICE)
+    assert "fix:" in str(refusal.value)
+    assert len(list(clinic.ledger.lines())) == before
+
+
+def test_large_tables_of_groups_and_values_are_refused_before_the_charge(clinic: sf.Curator) -> None:
+    before = len(list(clinic.ledger.lines()))
+    keys = "cost, day, drug, late, dose, town"
+    drug = "CASE drug WHEN 'aspirin' THEN 1 WHEN 'codeine' THEN 2 ELSE 0 END"
+    flags = "CASE WHEN late THEN 100 ELSE 200 END + CASE WHEN town = 'Bath' THEN 300 ELSE 600 END"
+    value = f"cost * 1000 + EXTRACT(day FROM day) * 10 + {drug} + {flags}"
+    with pytest.raises(sf.Unsupported, match="pairs of a group and a value"):
+        clinic.sql(f"SELECT {keys}, MODE({value}) FROM visits GROUP BY {keys}").release(**PRICE)
+    assert len(list(clinic.ledger.lines())) == before
+
+
+def test_in_groups_that_are_found(clinic: sf.Curator) -> None:
+    """Which groups are shown is drawn first; then values are counted and chosen in those."""
+    text = "SELECT ward, MODE(drug) AS m, COUNT(DISTINCT drug) AS d, COUNT(*) AS n FROM visits GROUP BY ward"
+    answer = clinic.sql(text).release(**PRICE)
+    assert answer.column("ward") == ["w0", "w1"]
+    assert answer.column("m")[0] == "aspirin"
+    for (low, high), exact in zip(answer.intervals["d"], (2, 3), strict=True):
+        assert low <= exact <= high
+    crossed = clinic.sql(text.replace("ward,", "ward, town,").replace("BY ward", "BY ward, town")).release(**PRICE)
+    assert [row[:2] for row in crossed.rows] == [("w0", "Bath"), ("w0", "York"), ("w1", "Bath"), ("w1", "York")]
+    assert crossed.column("m")[0] == "aspirin"
+    only = clinic.sql("SELECT ward, MODE(drug) AS m FROM visits GROUP BY ward").release(**PRICE)
+    assert only.column("ward") == ["w0", "w1"]
+
+
+def test_gaussian_noise_on_different_values_is_charged_with_its_delta(clinic: sf.Curator) -> None:
+    ask = clinic.sql("SELECT COUNT(DISTINCT ward) AS w FROM visits")
+    answer = ask.release(epsilon=1, delta="1e-6", mechanism=sf.Gaussian)
+    assert "Gaussian" in str(answer.receipt)
+    assert "δ = 1e-06" in str(answer.receipt)
+    assert "Laplace" in str(ask.release(epsilon=1).receipt)
+
+
+def test_questions_in_python(clinic: sf.Curator) -> None:
+    visits = clinic.table("visits")
+    ask = visits.group_by("town").agg(top=sf.top_k("drug", k=2), m=sf.mode("drug"), d=sf.count_distinct("drug"))
+    answer = ask.release(**PRICE)
+    assert answer.columns == ("town", "top_1", "top_2", "m", "d")
+    assert answer.column("top_2") == ["codeine", "codeine"]
+    late = visits.agg(m=sf.mode("drug", where="drug <> 'aspirin'")).release(**PRICE)
+    assert late.column("m") == ["codeine"]
+    for k in (0, 101, None):
+        with pytest.raises(sf.InvalidParameter, match="k must be"):
+            sf.top_k("drug", k)  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""Seeded bugs in moments, in what is shared by several numbers, and in how a price is split."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_HOLDS = "plan/test_moments.py::test_a_range_holds_whenever_every_total_is_within_its_half_width"
+_SHARING = "plan/test_sharing.py"
+MUTANTS = (
+    Mutant(
+        "a mean counts rows where its value is missing",
+        Kind.NAN,
+        "plan/measures.py",
+        "if isinstance(each, Mean) and each.rows == self)",
+        "if isinstance(each, Mean) and each.where == self.where)",
+        (f"{_SHARING}::test_rows_are_never_counted_by_a_mean",),
+    ),
+    Mutant(
+        "a pair counts where the other value is missing",
+        Kind.NAN,
+        "plan/spread.py",
+        "return where if never_null(value) else both(where, present(value))",
+        "return where",
+        (f"{_SHARING}::test_equal_measures_are_measured_once",),
+    ),
+    Mutant(
+        "a range forgets that the number of rows is noisy",
+        Kind.ROUNDING,
+        "plan/moments.py",
+        "(above[1] + below[1]) / axis.width",
+        "(above[0] + below[0]) / axis.width",
+        (f"{_HOLDS}[var_pop]",),
+    ),
+    Mutant(
+        "a correlation without spread is found at a corner",
+        Kind.ROUNDING,
+        "plan/moments.py",
+        "np.where(endless, np.inf, most)",
+        "most",
+        (f"{_HOLDS}[corr]", f"{_HOLDS}[regr_slope]"),
+    ),
+    Mutant(
+        "the least correlation is looked for at corners alone",
+        Kind.ROUNDING,
+        "plan/moments.py",
+        "for m, w in (*corners, *points)])",
+        "for m, w in corners])",
+        (f"{_HOLDS}[corr]", f"{_HOLDS}[regr_slope]"),
+    ),
+    Mutant(
+        "what was rounded per row is not in the range",
+        Kind.ROUNDING,
+        "plan/moments.py",
+        "slack = float(rounding) + _FLOATING * most",
+        "slack = _FLOATING * most",
+        ("plan/test_moments.py::test_what_was_rounded_per_row_widens_the_range",),
+    ),
+    Mutant(
+        "two noises put together are as wide as one",
+        Kind.FACTOR_TWO,
+        "release/scales.py",
+        "self.scale.sum_width(2 * terms, confidence, statements)",
+        "self.scale.sum_width(terms, confidence, statements)",
+        ("release/test_combined_scales.py::test_the_half_width_of_two_noises_holds",),
+    ),
+    Mutant(
+        "shares add up to more than the price",
+        Kind.CHARGE_ORDER,
+        "release/splitting.py",
+        "Fraction(each, sum(whole))",
+        "Fraction(each, max(whole))",
+        ("release/test_splitting.py::test_shares_are_positive_and_add_up_to_one",),
+    ),
+    Mutant(
+        "every number is made from clipped totals",
+        Kind.LIMITS,
+        "curator/questions.py",
+        "if each.strategy.order is None)",
+        "if each.strategy)",
+        ("curator/test_spread.py::test_units_with_more_rows_than_count_weigh_alike_in_all_moments",),
+    ),
+    Mutant(
+        "a square is held to half of its range",
+        Kind.SENSITIVITY,
+        "plan/bounding.py",
+        "size = measure.size(low, high)",
+        'size = max(1, measure.size(low, high) // (2 if type(measure).__name__ == "Squares" else 1))',
+        ("safety/test_tightness.py::test_claims_of_moments_are_reached_and_half_of_them_is_caught",),
+    ),
+)
+
+test_the_tests_of_moments_notice = suite(MUTANTS)

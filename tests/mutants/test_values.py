@@ -1,0 +1,122 @@
+"""Seeded bugs of values: how many different ones there are, and which are most frequent."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_LAW = ("mechanisms/test_group_choices.py::test_draws_follow_the_exact_law",)
+_WORLDS = ("mechanisms/test_group_choices.py::test_the_curve_covers_all_groups_of_every_small_world",)
+_PAIRS = ("safety/test_values.py::test_pairs_of_a_unit_are_limited",)
+_PANDAS = ("safety/test_values.py::test_within_limits_it_is_what_pandas_counts",)
+_SEVERAL = ("safety/test_values.py::test_a_unit_of_several_rows_is_charged_for_all_of_them",)
+_ASKED = "curator/test_values.py"
+MUTANTS = (
+    Mutant(
+        "a unit that is replaced moves a choice no further than one that comes",
+        Kind.NEIGHBOURS,
+        "mechanisms/group_choices.py",
+        "moved = 2 if self.neighbours is Neighbours.REPLACE else 1",
+        "moved = 1",
+        _WORLDS,
+    ),
+    Mutant(
+        "each of k choices spends the whole ε",
+        Kind.FACTOR_TWO,
+        "mechanisms/group_choices.py",
+        "return self.epsilon / (self.k * self.rows_per_unit * moved)",
+        "return self.epsilon / (self.rows_per_unit * moved)",
+        _WORLDS,
+    ),
+    Mutant(
+        "a unit of several rows is taken for one of one row",
+        Kind.SENSITIVITY,
+        "mechanisms/group_choices.py",
+        "return self.epsilon / (self.k * self.rows_per_unit * moved)",
+        "return self.epsilon / (self.k * moved)",
+        _WORLDS,
+    ),
+    Mutant(
+        "counts are compared in 32 bits",
+        Kind.WRAP,
+        "mechanisms/group_choices.py",
+        "table.astype(np.int64).astype(np.uint64)",
+        "table.astype(np.int32).astype(np.uint64)",
+        ("mechanisms/test_group_choices.py::test_counts_at_the_ends_of_64_bits",),
+    ),
+    Mutant(
+        "every group is chosen with the same noise",
+        Kind.REUSE,
+        "mechanisms/races.py",
+        "    words = words.reshape(gaps.shape)\n",
+        "    words = np.repeat(words[: gaps.shape[1]][None], len(gaps), axis=0)\n",
+        _LAW,
+    ),
+    Mutant(
+        "rows of a unit are counted, not its different ones",
+        Kind.LIMITS,
+        "engine/lowering.py",
+        "rows = _pairs(rows, relations) if once else _computed_once(bounded, rows, relations)",
+        "rows = _computed_once(bounded, rows, relations)",
+        _PAIRS,
+    ),
+    Mutant(
+        "a unit keeps all its pairs",
+        Kind.LIMITS,
+        "engine/lowering.py",
+        "        totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))\n"
+        "    return Statement((*relations.stages, *totals.stages), totals.result)\n\n\ndef _pairs",
+        "        totals = _whole(rows)\n"
+        "    return Statement((*relations.stages, *totals.stages), totals.result)\n\n\ndef _pairs",
+        _PAIRS,
+    ),
+    Mutant(
+        "a value that is missing counts as one more",
+        Kind.NAN,
+        "engine/lowering.py",
+        "rows.select, where=(counts,), grouped=names)",
+        "rows.select, grouped=names)",
+        _PANDAS,
+    ),
+    Mutant(
+        "different values move like units",
+        Kind.SENSITIVITY,
+        "plan/value_readings.py",
+        "        return self.bounded.measures[0].sensitivity\n",
+        "        return Sensitivity(1, neighbours=self.bounded.measures[0].sensitivity.neighbours)\n",
+        _SEVERAL,
+    ),
+    Mutant(
+        "a choice is charged for one row of a unit",
+        Kind.SENSITIVITY,
+        "plan/value_readings.py",
+        "return int(self.bounded.measures[0].added.total)",
+        "return 1",
+        _SEVERAL,
+    ),
+    Mutant(
+        "values that noise decided on are sure",
+        Kind.AUDIT,
+        "release/noisy_columns.py",
+        "        if column.decided:  # the exact one may be any other\n",
+        "        if False:\n",
+        (f"{_ASKED}::test_what_is_done_with_chosen_values_is_not_sure",),
+    ),
+    Mutant(
+        "Gaussian noise on different values alone passes for pure",
+        Kind.DELTA,
+        "release/preparing.py",
+        "return all(each.mechanism.pure for each in self.noises)",
+        "return all(each.pure for each in self.mechanisms)",
+        (f"{_ASKED}::test_gaussian_noise_on_different_values_is_charged_with_its_delta",),
+    ),
+    Mutant(
+        "a table of groups and values of any size is read after the charge",
+        Kind.CHARGE_ORDER,
+        "curator/questions.py",
+        "if len(self.groups) * part.cells > MOST_NUMBERS:",
+        "if False:",
+        (f"{_ASKED}::test_large_tables_of_groups_and_values_are_refused_before_the_charge",),
+    ),
+)
+
+test_the_tests_of_values_notice = suite(MUTANTS)

@@ -1,0 +1,133 @@
+"""Seeded bugs in workloads: what is charged, what one statement reads for several questions, what is found again."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_CURATOR = "curator/test_workloads.py"
+_COMBINING = "safety/test_combining.py"
+
+MUTANTS = (
+    Mutant(
+        "weighted rows of several questions are read by one statement",
+        Kind.LIMITS,
+        "plan/combining.py",
+        "_PLAIN = (Strategy.WHOLE, Strategy.CLIP_L1, Strategy.CLIP_L2)",
+        "_PLAIN = tuple(Strategy)",
+        (f"{_COMBINING}::test_what_would_be_another_number_is_read_by_itself",),
+    ),
+    Mutant(
+        "the WHERE of a question is forgotten",
+        Kind.SENSITIVITY,
+        "plan/combining.py",
+        "replace(each, measure=_where(each.measure, below.predicate))",
+        "replace(each, measure=each.measure)",
+        (f"{_COMBINING}::test_one_statement_reads_what_each_would",),
+    ),
+    Mutant(
+        "questions with other limits are read by one statement",
+        Kind.LIMITS,
+        "plan/combining.py",
+        "bounded.strategy, bounded.limits",
+        "bounded.strategy, None",
+        (f"{_COMBINING}::test_what_would_be_another_number_is_read_by_itself",),
+    ),
+    Mutant(
+        "tests that a WHERE has made safe are evaluated on every row",
+        Kind.NAN,
+        "plan/combining.py",
+        "any(each.measure.value is not None or (tested and each.measure.where) for each in bounded.measures)",
+        "any(each.measure.value is not None for each in bounded.measures)",
+        (f"{_COMBINING}::test_what_would_be_another_number_is_read_by_itself",),
+    ),
+    Mutant(
+        "each question gets the columns of its neighbour",
+        Kind.SENSITIVITY,
+        "plan/combining.py",
+        "start += each.shape[1]",
+        "start += 0",
+        (f"{_COMBINING}::test_one_statement_reads_what_each_would",),
+    ),
+    Mutant(
+        "every question gets the whole price",
+        Kind.CHARGE_ORDER,
+        "curator/workloads.py",
+        "parts[identity] / whole",
+        "Fraction(1)",
+        (f"{_CURATOR}::test_what_is_drawn_keeps_the_price",),
+    ),
+    Mutant(
+        "the price that is stated is that of the first question",
+        Kind.CHARGE_ORDER,
+        "release/batch_prices.py",
+        "summed = Price(sum(each.epsilon or 0 for each in paid)",
+        "summed = Price(max(each.epsilon or 0 for each in paid)",
+        (f"{_CURATOR}::test_wanted_accuracies_decide_the_split",),
+    ),
+    Mutant(
+        "questions that find groups each get the whole δ",
+        Kind.DELTA,
+        "release/batch_prices.py",
+        "price.delta * each.share / finding if each.finds",
+        "price.delta * 2 if each.finds",
+        (f"{_CURATOR}::test_groups_that_are_found_need_a_delta",),
+    ),
+    Mutant(
+        "only the first measurement is charged",
+        Kind.CHARGE_ORDER,
+        "release/measurement.py",
+        "Charged(mechanism, moved, times) for",
+        "Charged(mechanism, moved, 1) for",
+        ("release/test_series.py::test_a_batch_is_kept_as_its_plan",),
+    ),
+    Mutant(
+        "the batch is charged for one question",
+        Kind.CHARGE_ORDER,
+        "release/together.py",
+        "return Batch(tuple(each for kind in self.kinds for each in kind.batch.measurements))",
+        "return self.kinds[0].batch",
+        (f"{_CURATOR}::test_several_questions_are_one_charge_with_one_receipt",),
+    ),
+    Mutant(
+        "the amount of a workload is held and given back",
+        Kind.CHARGE_ORDER,
+        "release/payers.py",
+        'self._account.open_tab(replace(self._entry, plan="", data=""), whole=True)',
+        'self._account.open_tab(replace(self._entry, plan="", data=""))',
+        (f"{_CURATOR}::test_several_questions_are_one_charge_with_one_receipt",),
+    ),
+    Mutant(
+        "a fresh answer is the stored one",
+        Kind.REUSE,
+        "curator/workloads.py",
+        "if fresh or not is_stored(kind, identity, self._context)",
+        "if not is_stored(kind, identity, self._context)",
+        (f"{_CURATOR}::test_what_was_bought_is_not_bought_again",),
+    ),
+    Mutant(
+        "a stored answer is as good however wide",
+        Kind.REUSE,
+        "curator/workloads.py",
+        "PaidQuestion(each.text, identity, own.good_enough)",
+        "PaidQuestion(each.text, identity, dict.fromkeys(own.good_enough, 0))",
+        (f"{_CURATOR}::test_what_was_bought_is_not_bought_again",),
+    ),
+    Mutant(
+        "a settled answer may leak more than was charged",
+        Kind.CHARGE_ORDER,
+        "ledger/holds.py",
+        "if self.entry.curve.parts:",
+        "if not self.entry.parts:",
+        ("ledger/test_holds.py::test_a_tab_is_settled_at_once_with_what_was_charged",),
+    ),
+    Mutant(
+        "a share is not charged for its analyst's workload",
+        Kind.CHARGE_ORDER,
+        "curator/workloads.py",
+        "self._context.engine.identity(), self._context.analyst)",
+        "self._context.engine.identity())",
+        (f"{_CURATOR}::test_an_account_or_a_share_that_cannot_pay_is_told_before",),
+    ),
+)
+
+test_the_tests_of_workloads_notice = suite(MUTANTS)

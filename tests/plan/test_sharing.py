@@ -1,0 +1,66 @@
+"""What is asked is made from few measures: each is measured once, whatever is made from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from plan.described import CATALOG
+from sfumato.plan.sharing import shared
+from sfumato.plan.sql import parse
+from sfumato.plan.words import measured
+
+AVG, SUM, COUNT = "AVG(cost)", "SUM(cost)", "COUNT(cost)"
+PAIR = "CORR(age, cost), REGR_SLOPE(age, cost), REGR_INTERCEPT(age, cost), REGR_R2(age, cost), COVAR_POP(age, cost)"
+CASES = {
+    f"{AVG}, {SUM}, {COUNT}": ["mean of cost"],
+    f"{SUM}, {COUNT}": ["mean of cost"],
+    f"{AVG}, COUNT(*)": ["mean of cost", "rows"],
+    f"{SUM}, COUNT(*)": ["sum of cost", "rows"],
+    f"{COUNT}, COUNT(*)": ["rows where NOT(IS NULL(cost))", "rows"],
+    f"{AVG}, COUNT(age)": ["mean of cost", "rows where NOT(IS NULL(age))"],
+    f"{AVG}, {SUM} FILTER (WHERE urgent)": ["mean of cost", "sum of cost where urgent"],
+    f"{AVG} FILTER (WHERE urgent), {COUNT} FILTER (WHERE urgent)": ["mean of cost where urgent"],
+    f"VARIANCE(cost), STDDEV_POP(cost), {AVG}, {SUM}, {COUNT}": ["mean of cost", "squares"],
+    f"VARIANCE(cost), {SUM} FILTER (WHERE urgent)": ["mean of cost", "squares", "sum of cost where urgent"],
+    f"{PAIR}, REGR_COUNT(age, cost), REGR_AVGX(age, cost), REGR_AVGY(age, cost), COVAR_SAMP(age, cost)": [
+        "mean of cost where NOT(IS NULL(age))",
+        "mean of age where NOT(IS NULL(cost))",
+        "squares",
+        "squares",
+        "products",
+    ],
+    "COVAR_POP(age, cost)": [
+        "mean of cost where NOT(IS NULL(age))",
+        "mean of age where NOT(IS NULL(cost))",
+        "products",
+    ],
+    f"CORR(age, cost), {AVG}": [
+        "mean of cost where NOT(IS NULL(age))",
+        "mean of age where NOT(IS NULL(cost))",
+        "squares",
+        "squares",
+        "products",
+        "mean of cost",
+    ],
+    "CORR(COALESCE(age, 0), COALESCE(cost, 0)), AVG(COALESCE(age, 0))": [
+        "mean of COALESCE(cost, 0)",
+        "mean of COALESCE(age, 0)",
+        "squares",
+        "squares",
+        "products",
+    ],
+}
+
+
+@pytest.mark.parametrize("asked", CASES)
+def test_equal_measures_are_measured_once(asked: str) -> None:
+    (part,) = shared(parse(f"SELECT {asked} FROM visits", CATALOG).plan).parts
+    found = [measured(each) for each in part.measures]
+    assert [each.replace("sum of (ABS", "squares (ABS").replace("sum of ((", "products ((").split(" (")[0]
+            if each.startswith("sum of (") else each for each in found] == CASES[asked]  # fmt: skip
+
+
+def test_rows_are_never_counted_by_a_mean() -> None:
+    """A mean counts the rows where its value is there: COUNT(*) counts the others too."""
+    found = shared(parse("SELECT AVG(cost), COUNT(*), COUNT(cost) FROM visits", CATALOG).plan)
+    assert [each.measures for each in found.made] == [(0,), (1,), (0,)]

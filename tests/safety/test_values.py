@@ -1,0 +1,251 @@
+"""Readings of values: neighbours differ by at most the claim, and within limits they are what pandas counts."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from safety import worlds
+from safety.worlds import KEYS, PREDICATES, question
+from sfumato.curator.questions import Question
+from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.errors import Unsupported
+from sfumato.plan.bounding import Bounded
+from sfumato.plan.readings import Reading
+from sfumato.plan.value_readings import Differences, Frequencies
+from sfumato.policy import Policy, Table
+from sfumato.privacy import Budget, PrivacyUnit
+from sfumato.release.value_parts import ChosenValues, DifferentCounts
+
+LISTED = (
+    "region",
+    "flag",
+    "code",
+    "UPPER(region)",
+    "CASE WHEN flag THEN region ELSE 'other' END",
+    "age > 5",
+    "code * 2",
+)
+ANY = (*LISTED, "note", "cost", "day", "age", "LENGTH(note)", "COALESCE(note, 'none')")
+_REFUSED = ("too-many-groups", "unbounded", "no-groups", "unlisted-values", "too-many-cells")
+
+
+def _text(random: Random, *, found: bool = False) -> str:
+    """A random question about values: of a table, beside public rows, or of a union."""
+    keys = ["note"] if found else []
+    keys += random.sample(KEYS[:4], random.choice((0, 1, 1, 2)))
+    asked = [f"COUNT(DISTINCT {random.choice(ANY)})", f"MODE({random.choice(LISTED)})"]
+    asked = [f"{each} FILTER (WHERE {random.choice(PREDICATES)})" if random.random() < 0.3 else each for each in asked]
+    source = random.choice(
+        (
+            "people AS p",
+            "people AS p JOIN places USING (region)",
+            "(SELECT region, age, cost, flag, code, day, note FROM people WHERE flag UNION ALL"
+            " SELECT region, age, cost, flag, code, day, note FROM people) AS p",
+        )
+    )
+    columns = [f"{key} AS g{index}" for index, key in enumerate(keys)]
+    columns += [f"{each} AS x{index}" for index, each in enumerate(asked)]
+    grouped = f" GROUP BY {', '.join(str(index + 1) for index in range(len(keys)))}" if keys else ""
+    where = f" WHERE {random.choice(PREDICATES)}" if random.random() < 0.3 else ""
+    return f"SELECT {', '.join(columns)} FROM {source}{where}{grouped}"
+
+
+def _readings(asked: Question, groups: tuple[Any, ...]) -> list[tuple[Bounded, Reading[Any], bool]]:
+    return [(each.bounded, each.reading(groups), isinstance(each, ChosenValues)) for each in asked.others]
+
+
+def _check(bounded: Bounded, before: Any, after: Any, replaced: bool, table: bool) -> None:
+    """One unit moves what was read by at most what is claimed: of a table of values, its rows in all groups."""
+    moved = np.abs(np.asarray(after, np.int64) - np.asarray(before, np.int64))
+    claim = bounded.measures[0].added
+    times = 2 if replaced else 1
+    if table:
+        assert moved.sum() <= times * claim.total
+        assert moved.sum(axis=1).max(initial=0) <= times * claim.per_group
+    else:
+        assert moved.max(initial=0) <= claim.per_group
+        assert moved.sum() <= times * claim.total
+    if not replaced:
+        assert (np.asarray(after) >= np.asarray(before)).all(), "what a unit adds has one sign"
+
+
+def _replayed(seed: int, plans: int, *, found: bool = False) -> int:
+    random = Random(seed)
+    made = worlds.world(random)
+    tables = {name: made.engine(rows) for name, rows in made.tables(random, 60).items()}
+    compared = 0
+    for _ in range(plans):
+        text = _text(random, found=found)
+        try:
+            asked = question(tables[""], tables[""]._policy, text)
+            groups = tuple(("7", *group) for group in asked.groups) if asked.found else asked.groups
+            readings = _readings(asked, groups)
+        except Unsupported as refusal:
+            if refusal.code not in _REFUSED:
+                raise
+            continue
+        key = random.getrandbits(62)
+        for bounded, reading, table in readings:
+            read = {name: engine.read(reading, key) for name, engine in tables.items()}
+            others = [name for name in tables if name]
+            for name in others:
+                compared += 1
+                _check(bounded, read[""], read[name], False, table)
+            for first, second in combinations(others, 2):
+                compared += 1
+                _check(bounded, read[first], read[second], True, table)
+    for engine in tables.values():
+        engine.close()
+    return compared
+
+
+def test_neighbours_differ_by_at_most_the_claim() -> None:
+    """Added and replaced units at every edge of the limits, in several groups, with NULLs, filters, joins, unions."""
+    assert sum(_replayed(seed, 2) for seed in range(3)) > 50
+
+
+def test_groups_that_are_found_are_read_within_the_same_claim() -> None:
+    assert sum(_replayed(seed, 2, found=True) for seed in range(20, 22)) > 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_hundreds_of_plans() -> None:
+    assert sum(_replayed(seed, 10, found=seed % 3 == 0) for seed in range(100, 130)) > 5000
+
+
+def _policy(rows: list[dict[str, Any]], limits: tuple[int, int, int], relation: str = "add-remove") -> Policy:
+    columns = {
+        "town": {"values": ["a", "b", "c"]},
+        "drug": {"values": ["x", "y", "z"], "nullable": True},
+        "day": {"type": "date", "bounds": ["2024-01-01", "2024-01-05"]},
+        "cost": {"type": "real", "bounds": [0, 5]},
+        "note": {"type": "text"},
+    }
+    kinds = {"who": pa.int64(), "town": pa.string(), "drug": pa.string(), "day": pa.date32()}
+    kinds |= {"cost": pa.float64(), "note": pa.string()}
+    source = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
+    most, groups, per_group = limits
+    table = Table("t", source, columns, id="who", max_rows=most, max_groups=groups, max_rows_per_group=per_group)
+    return Policy(PrivacyUnit("person"), Budget(1000, "1e-6", neighbours=relation), {"t": table})
+
+
+def _rows(random: Random, count: int, people: int) -> list[dict[str, Any]]:
+    day = pd.Timestamp("2024-01-01")
+    return [
+        {
+            "who": random.randrange(people),
+            "town": random.choice("abc"),
+            "drug": random.choice(["x", "y", "z", "x", None]),
+            "day": (day + pd.Timedelta(days=random.randrange(5))).date(),
+            "cost": random.choice([0.0, -0.0, 0.5, 4.25, None]),
+            "note": random.choice(["", "it's", "n", None]),
+        }
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("column", ["drug", "day", "cost", "note"])
+def test_within_limits_it_is_what_pandas_counts(seed: int, column: str) -> None:
+    random = Random(seed)
+    rows = _rows(random, 60, 20)
+    frame = pd.DataFrame(rows)
+    policy = _policy(rows, (60, 3, 60))
+    engine = DuckDB(policy)
+    text = f"SELECT town, COUNT(DISTINCT {column}) AS d, MODE(drug) AS m FROM t WHERE town <> 'c' GROUP BY town"
+    asked = question(engine, policy, text)
+    different, frequent = asked.others
+    assert isinstance(different, DifferentCounts)
+    assert isinstance(frequent, ChosenValues)
+    own = frame[frame.town != "c"]
+    found = engine.read(different.reading(asked.groups), 5)
+    expected = own.groupby("town")[column].nunique()
+    assert [int(each) for each in found[:, 0]] == [int(expected.get(town, 0)) for (town,) in asked.groups]
+    cells = engine.read(frequent.reading(asked.groups), 5)
+    counted = own.groupby(["town", "drug"]).size()
+    expected_cells = [[int(counted.get((town, drug), 0)) for drug in frequent.values] for (town,) in asked.groups]
+    assert cells.tolist() == expected_cells
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("limits", "rows", "kept"),
+    [
+        ((3, 3, 3), [("a", "x")] * 9, 1),  # one pair, however many rows
+        ((3, 3, 3), [("a", note) for note in "xyzuv"], 3),
+        ((4, 1, 4), [("a", "x"), ("b", "x"), ("b", "y"), ("a", "y")], 2),  # one group of the two
+        ((5, 2, 1), [("a", "x"), ("a", "y"), ("b", "x"), ("b", "z")], 2),
+        ((2, 2, 2), [("a", "x"), ("a", "x"), ("b", "y"), ("b", "z"), ("a", "w")], 2),
+    ],
+)
+def test_pairs_of_a_unit_are_limited(limits: tuple[int, int, int], rows: list[tuple[str, str]], kept: int) -> None:
+    """One unit beyond its limits has exactly as many pairs left as they allow."""
+    random = Random(3)
+    made = [{**_rows(random, 1, 1)[0], "town": town, "note": note} for town, note in rows]
+    policy = _policy(made, limits)
+    engine = DuckDB(policy)
+    asked = question(engine, policy, "SELECT town, COUNT(DISTINCT note) AS d FROM t GROUP BY town")
+    for key in range(5):
+        assert int(engine.read(asked.others[0].reading(asked.groups), key).sum()) == kept
+    engine.close()
+
+
+def test_the_pairs_that_are_kept_of_a_unit_do_not_depend_on_others() -> None:
+    """What others hold changes the union, never what is kept of a unit."""
+    random = Random(9)
+    base = _rows(random, 30, 5)
+    extra = [{**row, "who": 99} for row in _rows(random, 12, 1)]
+    engines = []
+    for rows in (base, base + extra):
+        policy = _policy(rows, (3, 2, 2))
+        engine = DuckDB(policy)
+        asked = question(engine, policy, "SELECT town, COUNT(DISTINCT note) AS d FROM t GROUP BY town")
+        engines.append([engine.read(asked.others[0].reading(asked.groups), key) for key in range(6)])
+        engine.close()
+    for before, after in zip(*engines, strict=True):
+        assert ((after - before) >= 0).all()
+        assert (after - before).sum() <= 3
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_a_unit_of_several_rows_is_charged_for_all_of_them(relation: str) -> None:
+    """Rows beside public ones: a unit of one row has as many as there are matches."""
+    table = Table("t", pa.table({"town": ["a"]}), {"town": {"values": ["a", "b"]}}, id="row")
+    public = Table("places", pa.table({"town": ["a", "a", "a"], "kind": ["x", "y", "z"]}), public=True)
+    budget = Budget(10, "1e-6", neighbours=relation)
+    unit = PrivacyUnit("person", every_row=True)
+    policy = Policy(unit, budget, {"t": table, "places": public}, size=1)
+    engine = DuckDB(policy)
+    text = "SELECT COUNT(DISTINCT kind) AS d, MODE(kind) AS m FROM t JOIN places USING (town)"
+    asked = question(engine, policy, text)
+    different, frequent = asked.others
+    assert different.bounded.measures[0].added.total == 3
+    assert frequent.bounded.measures[0].added.total == 3
+    assert isinstance(different, DifferentCounts)
+    assert isinstance(frequent, ChosenValues)
+    assert Differences(different.reading(())).sensitivity.linf == 3
+    assert Frequencies(frequent.reading(())).in_all == 3
+    assert engine.read(different.reading(asked.groups), 1).tolist() == [[3]]
+    assert engine.read(frequent.reading(asked.groups), 1).sum() == 3
+    engine.close()
+
+
+def test_one_row_of_a_person_from_a_subquery_counts_once() -> None:
+    rows = _rows(Random(4), 50, 8)
+    policy = _policy(rows, (9, 9, 9))
+    engine = DuckDB(policy)
+    inner = "SELECT who, COUNT(*) AS n FROM t GROUP BY who"
+    text = f"SELECT COUNT(DISTINCT LEAST(n, 9)) AS d, MODE(LEAST(n, 9)) AS m FROM ({inner})"
+    asked = question(engine, policy, text)
+    assert [part.bounded.measures[0].added.total for part in asked.others] == [1, 1]
+    counts = pd.Series([row["who"] for row in rows]).value_counts().clip(upper=9)
+    assert engine.read(asked.others[0].reading(asked.groups), 1).tolist() == [[counts.nunique()]]
+    engine.close()
