@@ -25,7 +25,7 @@ from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.limits import Strategy
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
-from sfumato.publish.blocks import sensitivity
+from sfumato.publish.blocks import most_count, sensitivity
 from sfumato.publish.measuring import PublishDraw, Published, largest_sets, largest_variance
 from sfumato.release.prices import Price
 from sfumato.release.releasing import quietly
@@ -133,6 +133,30 @@ def test_weights_of_units_beyond_the_limit_are_parts_of_a_row() -> None:
     assert (draw.plan.rows, tight.plan.rows) == (3, 1)
     whole, _ = exact_blocks(policy_of(rows(1), units=False), Price(rho="0.5"))
     assert (whole.plan.rows, whole.plan.unit_value, whole.reading.bounded.strategy) == (1, 1, Strategy.WHOLE)
+
+
+def test_weights_are_as_fine_as_large_counts_allow() -> None:
+    """Where blocks have many cells, 64 bits hold many rows of one cell or fine weights, not both."""
+    many = {name: {"type": "integer", "bounds": [0, 199], "bins": 200} for name in ("a", "b", "c")}
+    policy = policy_of(rows(1), units=True, **many)
+    table = replace(policy.tables["people"], source=_with(policy, many))
+    with closing(DuckDB(replace(policy, tables={"people": table}))) as engine:
+        plan = (
+            proposal(replace(policy, tables={"people": table}), engine, [["a", "b", "c"]])
+            ._draw(Price(1, "1e-9"), None)
+            .plan
+        )
+    cut = min(most_count(each.block, plan.attributes, each.grid) for each in plan.blocks)
+    assert plan.unit_value > Fraction(1, 2**20)
+    assert cut * plan.unit_value >= 2**26
+
+
+def _with(policy: Policy, columns: Any) -> pa.Table:
+    """The rows of a policy with further columns, all 1."""
+    found = policy.tables["people"].source.table
+    for name in columns:
+        found = found.append_column(name, pa.array([1] * found.num_rows))
+    return found
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
@@ -377,10 +401,7 @@ def test_bad_marginals_are_refused_before_spending(ways: Any, more: dict[str, An
     policy = policy_of(rows(1), units=True, note={"type": "text"}, big=BIG, large=BIG)
     table = replace(
         policy.tables["people"],
-        source=policy.tables["people"]
-        .source.table.append_column("note", pa.array(["x"] * len(rows(1))))
-        .append_column("big", pa.array([1] * len(rows(1))))
-        .append_column("large", pa.array([1] * len(rows(1)))),
+        source=_with(policy, ["big", "large"]).append_column("note", pa.array(["x"] * len(rows(1)))),
     )
     policy = replace(policy, tables={"people": table})
     with closing(DuckDB(policy)) as engine, pytest.raises((sf.InvalidParameter, sf.Unsupported)) as refused:

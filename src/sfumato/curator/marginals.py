@@ -37,6 +37,7 @@ from sfumato.policy import Table
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec
 from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown
+from sfumato.publish import blocks as block_algebra
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.coded_columns import CodedColumn, coded, coded_names
@@ -73,6 +74,8 @@ _TRIMS = (Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 10**4), Fraction(1
 _SHORT = 1 - 1e-5
 """More than what is not spent of a price at first, and what rounding makes of noise."""
 _MOST_BITS, _LEAST_BITS = 20, 6
+_MOST_COUNT = 1 << 26
+"""Rows in one cell that are counted in any case; more of them where 64 bits hold them, or where fewer may be there."""
 _SHOWN_SETS, _SHOWN_PLAN = 6, 24
 
 
@@ -402,14 +405,14 @@ class MarginalsProposal:
         """Weights of rows are multiples of 2^-bits: fewer bits where the noise would be too large to draw exactly."""
         if self._bounded(0).strategy is Strategy.WHOLE:
             return 0
+        most = min(_MOST_BITS, self._bounded(_MOST_BITS).measures[0].bits)
         if base.marginals:
             largest = max(each.scale for each in base.marginals) * base.epsilon / spent
         else:
             growth = math.sqrt(base.rho / spent)
             largest = Fraction(max(float(each.deviation / each.grid) for each in base.blocks) * growth)
-        found = min(
-            _MOST_BITS, math.floor(math.log2(MOST_STEPS / largest)) - 1, self._bounded(_MOST_BITS).measures[0].bits
-        )
+            most = min(most, self._uncut_bits(base))
+        found = min(most, math.floor(math.log2(MOST_STEPS / largest)) - 1)
         if found < _LEAST_BITS:
             raise Unsupported(
                 "too-much-noise",
@@ -417,6 +420,12 @@ class MarginalsProposal:
                 fix="give more, ask for fewer columns at once, or take coarser bins",
             )
         return found
+
+    def _uncut_bits(self, base: Plan) -> int:
+        """Find the finest weights with which the counts that a table may have are not cut for want of 64 bits."""
+        table = self._context.policy.tables[self.query.plan.table]
+        cut = min(block_algebra.most_count(each.block, self.attributes) for each in base.blocks)
+        return max(_LEAST_BITS, (cut // min(table.row_ceiling, _MOST_COUNT)).bit_length() - 1)
 
     def _bounded(self, bits: int) -> Bounded:
         cells = max(math.prod(self.attributes[place].size for place in each) for each in self.workload.sets)

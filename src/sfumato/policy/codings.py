@@ -278,7 +278,7 @@ def _within(levels: Any) -> list[Any]:
 
 
 def _level(domain: Domain, levels: Any, deep: int, rest: Sequence[Value]) -> Level:
-    """Give every cell the number of its part, of those that stand so deep; a value that stands for all others is a part of its own."""
+    """Give every cell the number of its part, of those that stand so deep; what stands for all others is its own."""
     parts = list(_parts(levels, deep, ""))
     place = {as_value(domain.type, leaf, "levels"): index for index, (_, own) in enumerate(parts) for leaf in own}
     place |= {each: len(parts) + index for index, each in enumerate(rest)}

@@ -169,7 +169,9 @@ class Table:
         object.__setattr__(self, "impossible", _conditions(self.impossible, f"{place}.impossible"))
         if not isinstance(self.implies, Mapping):
             raise InvalidPolicy(
-                "implies is a mapping from a column to the one that it decides", place=f"{place}.implies", fix='write { city = "region" }'
+                "implies is a mapping from a column to the one that it decides",
+                place=f"{place}.implies",
+                fix='write { city = "region" }',
             )
         object.__setattr__(self, "implies", dict(self.implies))
         for name, decided in self.implies.items():
