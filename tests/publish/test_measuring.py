@@ -297,6 +297,58 @@ def test_sensitivities_of_blocks_hold_for_their_grid() -> None:
         assert measurement.sensitivity == sensitivity(own.block, draw.plan.attributes, 1, own.grid, fixed_total=True)
 
 
+def test_a_unit_of_a_million_rows_counts_as_little_as_any() -> None:
+    many = 10**6
+    cells = {
+        "who": np.zeros(many, np.int64),
+        "sex": pa.array(["f"]).take(np.zeros(many, np.int64)),
+        "age": np.full(many, 2),
+    }
+    rest = {"smokes": np.ones(many, bool), "day": pa.array([FIRST]).take(np.zeros(many, np.int64))}
+    policy = policy_of([], units=True)
+    table = replace(policy.tables["people"], source=pa.table({**cells, **rest}))
+    draw, found = exact_blocks(replace(policy, tables={"people": table}), Price(rho="0.5"))
+    total = float(found[0][0] * draw.plan.unit_value / draw.plan.blocks[0].grid)
+    assert 2.8 < total <= 3
+    for measurement, moved in zip(draw.batch.measurements, found, strict=True):
+        assert (moved.astype(object) ** 2).sum() <= measurement.sensitivity.squares
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_whatever_fails_after_the_charge_leaves_it(
+    tmp_path: Path, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with curator(policy_of(rows(1), units=True), tmp_path) as opened:
+        asked = opened.marginals("people", SETS)
+        with monkeypatch.context() as broken:
+            broken.setattr(Gaussian, "apply", lambda *_: (_ for _ in ()).throw(error))
+            with pytest.raises(sf.Unanswered):
+                asked.release(epsilon="0.5", delta="1e-9")
+        kinds = Counter(each.kind for each in opened.history())
+        assert (kinds["charge"], kinds["answer"]) == (1, 0)
+        assert not asked.release(epsilon="0.5", delta="1e-9").receipt.free
+        assert Counter(each.kind for each in opened.history())["charge"] == 2
+
+
+def test_accounts_of_periods_pay_for_those_that_are_read(tmp_path: Path) -> None:
+    columns = {name: COLUMNS[name] for name in ("sex", "smokes", "day")}
+    found = [row for row in rows(4) if row[4] is not None]
+    table = pa.table(
+        {name: pa.array([row[NAMES.index(name)] for row in found], STORED[name]) for name in ("who", *columns)}
+    )
+    unit = PrivacyUnit("person", period="month", period_column="day")
+    people = Table("people", table, columns, id="who", max_rows=3)
+    policy = Policy(unit, Budget(3, "1e-6"), {"people": people}, per="month")
+    with curator(policy, tmp_path) as opened:
+        asked = opened.marginals(
+            "people", [["sex", "smokes"]], where="day >= DATE '2024-02-01' AND day < DATE '2024-03-01'"
+        )
+        made = asked.release(epsilon=1, delta="1e-9")
+        assert "2024-02" in made.receipt.periods
+        told = opened.standing()
+        assert told["2024-02"] != told["2024-03"]
+
+
 # ── before spending ──
 
 
