@@ -169,7 +169,7 @@ class Table:
         object.__setattr__(self, "impossible", _conditions(self.impossible, f"{place}.impossible"))
         if not isinstance(self.implies, Mapping):
             raise InvalidPolicy(
-                "implies is a mapping from a column to the one that it decides",
+                "columns that decide others are listed by name",
                 place=f"{place}.implies",
                 fix='write { city = "region" }',
             )
