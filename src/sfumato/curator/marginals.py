@@ -53,6 +53,7 @@ from sfumato.publish.measuring import (
     width,
 )
 from sfumato.publish.planning import (
+    LARGEST_COUNT,
     MOST_RANGED,
     Plan,
     Workload,
@@ -74,8 +75,6 @@ _TRIMS = (Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 10**4), Fraction(1
 _SHORT = 1 - 1e-5
 """More than what is not spent of a price at first, and what rounding makes of noise."""
 _MOST_BITS, _LEAST_BITS = 20, 6
-_MOST_COUNT = 1 << 26
-"""Rows in one cell that are counted in any case; more of them where 64 bits hold them, or where fewer may be there."""
 _SHOWN_SETS, _SHOWN_PLAN = 6, 24
 
 
@@ -425,7 +424,7 @@ class MarginalsProposal:
         """Find the finest weights with which the counts that a table may have are not cut for want of 64 bits."""
         table = self._context.policy.tables[self.query.plan.table]
         cut = min(block_algebra.most_count(each.block, self.attributes) for each in base.blocks)
-        return max(_LEAST_BITS, (cut // min(table.row_ceiling, _MOST_COUNT)).bit_length() - 1)
+        return max(_LEAST_BITS, (cut // min(table.row_ceiling, LARGEST_COUNT)).bit_length() - 1)
 
     def _bounded(self, bits: int) -> Bounded:
         cells = max(math.prod(self.attributes[place].size for place in each) for each in self.workload.sets)

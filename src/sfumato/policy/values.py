@@ -169,7 +169,7 @@ class Table:
         object.__setattr__(self, "impossible", _conditions(self.impossible, f"{place}.impossible"))
         if not isinstance(self.implies, Mapping):
             raise InvalidPolicy(
-                "columns that decide others are listed by name",
+                "columns are listed by name, each with the one it decides",
                 place=f"{place}.implies",
                 fix='write { city = "region" }',
             )
