@@ -158,6 +158,12 @@ def test_random_questions_hold_the_answer_of_the_rows(seed: int) -> None:
             assert set(truth) <= {tuple(row[:-1]) for row in answer.rows} or not truth
 
 
+def test_subtotals_are_sums_of_the_groups_that_are_shown() -> None:
+    question = "SELECT sex, smokes, COUNT(*) AS n FROM people GROUP BY ROLLUP (sex, smokes) ORDER BY 1, 2, 3"
+    wanted = asked_of_rows([row for row in ROWS if row[0] is not None], question)
+    assert sorted(WHOLE.sql(question).rows, key=str) == sorted(wanted, key=str)
+
+
 def test_levels_are_columns() -> None:
     made = WHOLE.sql("SELECT code_level_1 AS chapter, COUNT(*) AS n FROM people GROUP BY 1 ORDER BY 1")
     wanted = asked_of_rows(ROWS, "SELECT LEFT(code, 1), COUNT(*) FROM people GROUP BY 1 ORDER BY 1 NULLS LAST")

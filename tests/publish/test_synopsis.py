@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from publish.tables import ATTRIBUTES, NAMES, counts, people, planned, published
-from sfumato.errors import InvalidParameter, SfumatoError
+from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, published
+from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.ledger import Anchor, charged
 from sfumato.publish import files
 from sfumato.publish.attributes import Attribute, Listed, Other
 from sfumato.publish.faces import TableFace
-from sfumato.publish.files import DamagedFile, read
+from sfumato.publish.files import read
+from sfumato.publish.planning import Workload, plan_gaussian
 from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.verifying import exact_cost, parts
 from sfumato.release.prices import Price
@@ -143,7 +144,7 @@ def test_every_edit_of_a_file_is_found() -> None:
         }[kind]
         if edited == whole:
             continue
-        with pytest.raises(DamagedFile) as refusal:
+        with pytest.raises(SynopsisDamaged) as refusal:
             read(edited, "people.sfu")
         assert refusal.value.place == "people.sfu"
         assert refusal.value.fix
@@ -162,7 +163,7 @@ def _rewritten(change: Any, *, sealed: bool = True) -> bytes:
 
 
 def test_a_newer_format_is_refused_with_the_fix() -> None:
-    with pytest.raises(DamagedFile, match=r"(?s)format 2.*newer sfumato"):
+    with pytest.raises(SynopsisDamaged, match=r"(?s)format 2.*newer sfumato"):
         read(_rewritten(lambda manifest: manifest.update(format=2)))
 
 
@@ -183,7 +184,7 @@ CAREFUL = {
 
 @pytest.mark.parametrize("name", CAREFUL)
 def test_careful_edits_are_found_too(name: str) -> None:
-    with pytest.raises(DamagedFile):
+    with pytest.raises(SynopsisDamaged):
         read(_rewritten(CAREFUL[name]))
 
 
@@ -200,7 +201,7 @@ def test_sizes_are_checked_before_anything_is_made(monkeypatch: pytest.MonkeyPat
         raise AssertionError("something was allocated")
 
     monkeypatch.setattr("pyarrow.ipc.open_file", refuse)
-    with pytest.raises(DamagedFile):
+    with pytest.raises(SynopsisDamaged):
         read(_rewritten(grow))
 
 
@@ -211,7 +212,7 @@ def test_what_is_no_file_is_refused(path: Any) -> None:
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(DamagedFile):
+    with pytest.raises(SynopsisDamaged):
         GAUSSIAN.save(tmp_path / "missing" / "people.sfu")
     assert not list(tmp_path.iterdir())
 
@@ -283,8 +284,32 @@ def test_two_of_one_table_are_combined_by_precision(tmp_path: Path) -> None:
         assert 1 / most[block] == pytest.approx(1 / one[block] + 1 / other[block])
     assert both.sql("SELECT COUNT(*) AS n FROM people").basis == {"n": ("measured",)}
     assert both.verify().holds
+    pair = published(planned([["a"]], attributes=_cells((3,))), TABLE.sum((1, 2, 3, 4, 5)), line=11)
+    with pytest.raises(InvalidParameter, match="same"):
+        replace(pair, receipt=replace(pair.receipt, data="8" * 64)) + both
     with pytest.raises(InvalidParameter, match="one release"):
         both.save(tmp_path / "both.sfu")
+
+
+def test_releases_of_different_columns_are_one() -> None:
+    """Columns are found by their names, in whichever order a release has them."""
+    table = counts(people(1))
+    turned = tuple(ATTRIBUTES[place] for place in (5, 0, 2))
+    own = plan_gaussian(Workload(((0, 1), (1, 2))), turned, rho=10**12)
+    face = TableFace(tuple(DOMAINS[place] for place in (5, 0, 2)), (), "people")
+    second = published(own, table.sum((1, 3, 4)).transpose(2, 0, 1), line=9, face=face)
+    first = published(planned([["sex", "age"]], rho=10**12), table)
+    both = first + second
+    assert both.columns[:2] == ("sex", "age")
+    for names in (["sex", "age"], ["code", "sex"], ["sex", "smokes"]):
+        axes = [both.columns.index(name) for name in names]
+        kept = [NAMES.index(name) for name in names]
+        truth = table.sum(tuple(k for k in range(6) if k not in kept))
+        truth = truth if kept == sorted(kept) else truth.T
+        assert both.marginal(names).column("count") == pytest.approx(truth.ravel().tolist(), abs=1e-2), axes
+    asked = both.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f' AND age < 18 AND smokes")
+    low, high = asked.intervals["n"][0]  # type: ignore[misc]
+    assert low - 1e-6 <= table[0, 0, 1].sum() <= high + 1e-6
 
 
 DIFFERENT: dict[str, Any] = {

@@ -13,6 +13,7 @@ groups                          which cells each group of a question has
 group_totals                    totals of all groups over one marginal, and how far they may be off
 bounds                          what no marginal has together is bounded by those that were measured
 answering                       a question in SQL, answered from cells
+several_releases                two or more releases of one table, read as one
 faces                           what the policy says publicly of a published table
 synopsis                        all of it, as people hold it
 files                           one file for ever: a zip of a manifest and of whole numbers

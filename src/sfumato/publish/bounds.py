@@ -1,4 +1,6 @@
-"""What no published marginal has together is bounded by those that were: every bound is a query of one of them.
+"""A question over columns that were not published together has bounds from the marginals that were.
+
+Every bound is a query of one of them, or of three.
 
 Theorem. Let q⁻ ≤ q ≤ q⁺ be weights over the cells of the attributes of a question, and A some of these within what was
 measured. Then ⟨min_{x∖A} q⁻, m_A⟩ ≤ Σ_x q(x)N(x) ≤ ⟨max_{x∖A} q⁺, m_A⟩; and for two such sets A, C with the weights
@@ -169,7 +171,7 @@ def _grouped(values: Floats, axes: Set, keys: Set) -> Floats:
 
 
 def model(known: Known, axes: Set, sets: list[Set]) -> Floats:
-    """Fit the table of the largest entropy to the marginals, by scaling it to one after the other (Deming & Stephan).
+    """Find the table of the largest entropy that has the marginals, by scaling it to each in turn (Deming & Stephan).
 
     It is a guess: nothing but the marginals says that it is near the truth.
     """

@@ -1,4 +1,4 @@
-"""What an expression can be in a cell is known from the cell alone: one value, a range of them, or NULL.
+"""An expression has, in a cell, one value, a range of them, or NULL: the cell alone says which.
 
 A cell of listed values has one value, a bin has all from its first to its last, and the last cell of an attribute is
 NULL; where bins leave out a part of what the policy allows, it may be that part too. Expressions are evaluated on
@@ -42,7 +42,7 @@ _LARGEST = float(LARGEST_REAL)
 
 @dataclass(frozen=True)
 class Spans:
-    """Numbers, days or microseconds: from the least to the greatest, where there may be a value."""
+    """These are numbers, days or microseconds, from the least to the greatest, where there may be a value."""
 
     low: Floats
     high: Floats
@@ -59,7 +59,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Truths:
-    """True, false, NULL: which of them it may be."""
+    """This says of a condition whether it may be true, false or NULL."""
 
     true: Bools
     false: Bools
@@ -72,7 +72,7 @@ class Truths:
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts, None for NULL; and where they may also be something else."""
+    """These are texts, None for NULL, and where they may also be something else."""
 
     value: NDArray[Any]
     open: Bools

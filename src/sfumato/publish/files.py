@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.errors import InvalidParameter, SynopsisDamaged
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact
 from sfumato.publish.chains import Integers
@@ -44,12 +44,6 @@ _OVERHEAD = 1 << 16
 _LOCAL, _CENTRAL, _END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
 _DATE = (1 << 5) | 1
 """1 January 1980, the first day that a zip knows."""
-
-
-class DamagedFile(SfumatoError, ValueError):
-    """A file is no synopsis, or is not as it was written."""
-
-    code = "damaged-file"
 
 
 @codec.value("synopsis-file")
@@ -104,7 +98,7 @@ def save(published: Published, receipt: Receipt, path: str | os.PathLike[str]) -
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         fix = "give the name of a file in a folder that is there, and can be written to"
-        raise DamagedFile(f"the synopsis cannot be written ({reason})", place=str(target), fix=fix) from error
+        raise SynopsisDamaged(f"the synopsis cannot be written ({reason})", place=str(target), fix=fix) from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -177,12 +171,14 @@ def load(path: str | os.PathLike[str]) -> tuple[Published, Receipt]:
     place = str(path)
     try:
         if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path):
-            raise DamagedFile("a synopsis is one file", place=place, fix="give the path of a .sfu file that is there")
+            raise SynopsisDamaged(
+                "a synopsis is one file", place=place, fix="give the path of a .sfu file that is there"
+            )
         if os.path.getsize(path) > _MOST_BYTES:
             raise _damaged(place, f"it has more than {_MOST_BYTES:,} bytes")
         content = Path(path).read_bytes()
     except OSError as error:
-        raise DamagedFile("the file cannot be read", place=place, fix="make it readable for this user") from error
+        raise SynopsisDamaged("the file cannot be read", place=place, fix="make it readable for this user") from error
     return read(content, place)
 
 
@@ -207,8 +203,8 @@ def read(content: bytes, place: str = "the file") -> tuple[Published, Receipt]:
     return found, manifest.receipt
 
 
-def _damaged(place: str, why: str) -> DamagedFile:
-    return DamagedFile(
+def _damaged(place: str, why: str) -> SynopsisDamaged:
+    return SynopsisDamaged(
         f"a synopsis is read only as it was written; {why}",
         place=place,
         fix="fetch the file again from whoever published it",
@@ -240,7 +236,7 @@ def _read_manifest(content: bytes, place: str) -> Manifest:
         raise _damaged(place, f"{MANIFEST} is not the JSON text that was written") from None
     if type(number) is int and number > FORMAT:
         rule = f"this version reads synopses of format {FORMAT}; the file has format {number}"
-        raise DamagedFile(rule, place=place, fix="install a newer sfumato")
+        raise SynopsisDamaged(rule, place=place, fix="install a newer sfumato")
     if not isinstance(own, str) or _hash(text.replace(_own(own), _own(""), 1).encode()) != own:
         raise _damaged(place, f"{MANIFEST} does not have the hash that it says")
     try:
@@ -268,8 +264,6 @@ def _read_numbers(content: bytes, plan: Plan, place: str) -> Integers:
         batch.validate(full=True)
         column = batch.column(0)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, DamagedFile):
-            raise
         raise _damaged(place, f"{BLOCKS} is no Arrow file") from error
     if len(column) != count or column.null_count:
         raise _damaged(place, f"{BLOCKS} does not have the {count:,} numbers of the plan")

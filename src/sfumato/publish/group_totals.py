@@ -38,7 +38,7 @@ class Spread(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Normal:
-    """Gaussian noise of a plan that was fixed beforehand: the variance decides."""
+    """This is Gaussian noise of a plan that was fixed beforehand: the variance decides."""
 
     variances: Floats
     fine: bool
@@ -52,7 +52,7 @@ class Normal:
 
 @dataclass(frozen=True, eq=False)
 class Adaptive:
-    """Gaussian noise of plans of which the later may follow from the earlier: every block by itself, added."""
+    """This is Gaussian noise of plans of which the later may follow from the earlier: every block by itself, added."""
 
     norms: tuple[tuple[Floats, float, float], ...]
     """‖q_B‖ of each block, its precision, and the precision that was fixed beforehand."""
@@ -66,7 +66,7 @@ class Adaptive:
 
 @dataclass(frozen=True, eq=False)
 class LaplaceNoise:
-    """Laplace noise: the coefficients decide, group by group; groups with the same weights have the same."""
+    """This is Laplace noise: the coefficients decide, group by group; groups with the same weights have the same."""
 
     estimates: Estimates
     weights: Floats
@@ -84,7 +84,7 @@ class LaplaceNoise:
         return found
 
     def _query(self, group: tuple[int, ...]) -> Floats:
-        """Lay out the weights of one group over the marginal."""
+        """Give the weights of one group over the whole marginal."""
         sizes = {place: self.estimates.attributes[place].size for place in self.inside}
         found = self.weights
         for axis, place in enumerate(self.axes):
@@ -167,7 +167,7 @@ def squared_norms(
 
 
 def _parts(values: Floats, axis: int, attribute: Attribute, key: bool) -> Iterator[tuple[int, Floats]]:
-    """Transform along one axis: level 0 is the whole, the others are its differences."""
+    """Give what weights ask along one axis: level 0 is the whole, the others are its differences."""
     chain, ndim = attribute.chain, values.ndim
     if key:
         yield 0, values * along(chain.shares, axis, ndim)

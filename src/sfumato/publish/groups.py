@@ -144,7 +144,7 @@ def _split(keys: Sequence[GroupKeyCells]) -> tuple[Set, Set]:
 def _together(
     keys: Sequence[GroupKeyCells], joined: Set, attributes: Sequence[Attribute]
 ) -> tuple[Codes, NDArray[np.int64]]:
-    """Number the combinations of keys over joined cells; and what each number says of every key."""
+    """Find the combinations of keys over joined cells, by numbers; and what each number says of every key."""
     sizes = tuple(attributes[place].size for place in joined)
     combined, kept = np.zeros(sizes, np.int64), np.ones(sizes, bool)
     for key in keys:

@@ -27,8 +27,9 @@ from sfumato.publish.chains import Floats
 from sfumato.publish.consistency import Consistent, Zeros, consistent
 from sfumato.publish.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
 from sfumato.publish.group_totals import Known
-from sfumato.publish.measuring import Published, measured_sets
+from sfumato.publish.measuring import Published
 from sfumato.publish.planning import Plan
+from sfumato.publish.several_releases import Several
 from sfumato.publish.verifying import Verification, verify
 from sfumato.release.answers import MEASURED, Answer
 from sfumato.release.plotting import plot
@@ -51,9 +52,13 @@ class Synopsis:
     earlier: tuple[Synopsis, ...] = field(default=(), repr=False)
     """Others of the same table that it was added to, the first one first."""
 
+    @cached_property
+    def _several(self) -> Several:
+        return Several.of([each.published for each in (*self.earlier, self)])
+
     @property
     def attributes(self) -> Attributes:
-        return self.plan.attributes
+        return self._several.attributes
 
     @property
     def plan(self) -> Plan:
@@ -80,7 +85,7 @@ class Synopsis:
 
     @property
     def blocks(self) -> tuple[MeasuredBlock, ...]:
-        return tuple(each for one in self.earlier for each in one.published.blocks) + self.published.blocks
+        return self._several.blocks
 
     @property
     def marginals(self) -> tuple[MeasuredMarginal, ...]:
@@ -94,17 +99,15 @@ class Synopsis:
     @property
     def sets(self) -> tuple[Set, ...]:
         """List the marginals that were asked for, each once."""
-        asked = (each for one in (*self.earlier, self) for each in one.plan.workload.sets)
-        return tuple(dict.fromkeys(asked))
+        return self._several.asked
 
     @cached_property
     def _known(self) -> Known:
-        sets = tuple(dict.fromkeys(each for one in (*self.earlier, self) for each in measured_sets(one.plan)))
-        return Known(self.estimates, sets, self._etas())
+        return Known(self.estimates, self._several.measured, self._etas())
 
     def _etas(self) -> dict[block_algebra.Block, float] | None:
-        """Fix a precision for every block before any noise was known: that of the first release, which was planned
-        beforehand, and for blocks that it has not, that of its total. None where there is one release.
+        """Give a precision for every block that was fixed before any noise was known: that of the first release, which
+        was planned beforehand, and for blocks that it has not, that of its total. None where there is one release.
         """
         if not self.earlier:
             return None
@@ -113,8 +116,7 @@ class Synopsis:
 
     @cached_property
     def _face(self) -> answering.Face:
-        domains = self.published.face.known(self.attributes)
-        own = self.table, self.attributes, domains, self._known, self.receipt, self.published.where
+        own = self.table, self.attributes, self._several.domains, self._known, self.receipt, self.published.where
         return answering.Face(*own)
 
     # ── questions ──────────────────────────────────────────────────────────────────────────────
@@ -193,7 +195,7 @@ class Synopsis:
     def _zeros(self) -> Zeros:
         """Find the cells that the policy says no row is in, of marginals within what was measured."""
         found: dict[Set, Any] = {}
-        for each in self.published.face.impossible:
+        for each in dict.fromkeys(rule for one in self.releases for rule in one.published.face.impossible):
             try:
                 places, cells = answering.surely(self._face, each)
             except Unsupported:  # it names a column that was not published
@@ -264,6 +266,7 @@ class Synopsis:
         if len({each.receipt.line for each in parts}) != len(parts):
             raise InvalidParameter("other", other, "another release: adding one to itself says nothing more")
         ordered = sorted(parts, key=lambda each: each.receipt.line)
+        Several.of([each.published for each in ordered])
         return Synopsis(ordered[-1].published, ordered[-1].receipt, tuple(ordered[:-1]))
 
     def __repr__(self) -> str:
@@ -290,7 +293,6 @@ def _check_same(one: Synopsis, other: Synopsis) -> None:
         "table": lambda each: (each.table.lower(), each.published.where),
         "account": lambda each: (each.published.face.account, each.receipt.unit, each.receipt.neighbours),
         "data version": lambda each: each.receipt.data,
-        "columns and cells": lambda each: each.attributes,
         "weights of rows": lambda each: (each.plan.rows, each.plan.unit_value),
     }
     for name, fact in facts.items():

@@ -1,4 +1,4 @@
-"""Whoever has a synopsis can check what it promises: the charge follows from its plan, and the promise from the charge.
+"""A synopsis can be checked by anybody: the charge follows from its plan, and the promise from the charge.
 
 What one unit can change of each block is computed again from the attributes, ρ = Σ Δ₂²/2σ² (or ε = Σ Δ₁/b) is added up
 in exact fractions, and compared with what was promised. With an export of the ledger, the line is looked up by its
@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.errors import InvalidParameter
 from sfumato.ledger import Anchor, charged
 from sfumato.ledger.charged import Charged
 from sfumato.mechanisms import Gaussian, Laplace
@@ -121,7 +121,7 @@ def _loaded(path: str | os.PathLike[str]) -> Anchor | dict[int, dict[str, Any]]:
             return codec.loads_as(Anchor, source)
         return {each["number"]: each for each in found}
     except (OSError, ValueError, TypeError, KeyError, RecursionError, InvalidParameter) as error:
-        raise SfumatoError("a ledger is read from its export or its anchor", place=str(path), fix=fix) from error
+        raise InvalidParameter("ledger", str(path), "an export of a ledger, or an anchor", fix=fix) from error
 
 
 def _in_ledger(published: Published, receipt: Receipt, known: Anchor | dict[int, dict[str, Any]]) -> list[Check]:
