@@ -1,0 +1,11 @@
+"""A table is published once, as noisy blocks of its marginals, and whatever is asked of them afterwards is free.
+
+attributes                      the coded columns: their cells, and how cells are joined to coarser ones
+chains                          cells under levels, and the differences between one level and the next
+blocks                          the part of a marginal that no smaller one has: exact whole numbers, and what moves them
+lifting                         marginals from blocks, and what a query asks of each block
+planning                        how much noise each block gets
+estimating                      marginals and queries from what was measured, with their variances
+half_widths                     how far an estimate may be from the truth
+consistency                     estimates that a table could have: no cell below zero, all totals alike
+"""

@@ -1,0 +1,249 @@
+"""Cells under levels are a tree, and what a table says at one level beyond the one above it is a difference.
+
+Level 0 is the whole; level L, the last, are the cells; each level splits parts of the one above. The total T of a part
+with k children is spread evenly over them: child p has the difference r_p = t_p − T/k, the differences of siblings add
+up to 0, and a cell's count is the sum, over the levels, of the difference of its part there, times 1/k for every split
+below. Where all parts of a level are split alike, these are the differences of the averaging projections; where not,
+each child weighs the same however many cells it has, so a row in a small part costs no more than one in a large part
+(averages over cells would: ‖column‖² = 1/size − 1/size of the parent).
+
+Measured is the whole-number vector y_p = a·(k·t_p − T), with a whole weight a for each parent chosen so that a·k is one
+number s for all: their least common multiple, or where that is large, nearly one number. What a·k is, is exact, and
+r = y/(a·k); so nothing is biased whatever a is. A row in child p moves its own entry by a(k − 1) and those of its k − 1
+siblings by −a: the L1 norm is 2a(k − 1), the squares a²k(k − 1). Parts with one child have no difference: they are not
+measured. An attribute without levels is one split of the whole into n cells: s = n and y = n·t − T.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+_Number = TypeVar("_Number", np.int64, np.float64)
+
+_LARGEST_SCALE = 1 << 12
+"""Up to this the least common multiple is the scale."""
+_FINENESS = 64
+"""Beyond it the scale is this often the largest number of children: weights are then rounded by at most 1/128."""
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """A difference is what one level adds to the one above, over the parts whose parent has other children."""
+
+    scale: int
+    """The number s that a·k is for every parent, or nearly."""
+    cells: Places
+    """The cells of parts that are measured, part by part,"""
+    starts: Places
+    """and where each part starts among them."""
+    groups: Places
+    """Where the children of each parent start among the parts,"""
+    children: Integers
+    """how many there are, which is k,"""
+    weights: Integers
+    """and the parent's a."""
+    shares: Floats
+    """Of each of the cells: its share of its part, 1/k for every split below."""
+    size: int
+    """How many cells there are, measured or not."""
+
+    @property
+    def parts(self) -> int:
+        """Count the parts that are measured."""
+        return len(self.starts)
+
+    @cached_property
+    def largest(self) -> int:
+        """Bound how far one row moves an entry."""
+        return max((int(a) * (int(k) - 1) for a, k in self._kinds), default=0)
+
+    @property
+    def total(self) -> int:
+        """Bound how far one row moves all entries together; also the sum of sizes of any row of the matrix."""
+        return 2 * self.largest
+
+    @cached_property
+    def squares(self) -> int:
+        """Bound the squares by which one row moves all entries."""
+        return max((int(a) ** 2 * int(k) * (int(k) - 1) for a, k in self._kinds), default=0)
+
+    @cached_property
+    def opposed(self) -> int:
+        """Bound −⟨u, v⟩ for what two rows move: two children of one parent have −a²k, others nothing below 0."""
+        return max((int(a) ** 2 * int(k) for a, k in self._kinds), default=0)
+
+    @property
+    def _kinds(self) -> set[tuple[int, int]]:
+        return set(zip(self.weights.tolist(), self.children.tolist(), strict=True))
+
+    @cached_property
+    def steps(self) -> Integers:
+        """Give a·k for each part: what the difference is multiplied by where it is measured."""
+        return np.repeat(self.weights * self.children, self.children)
+
+    def sums(self, values: NDArray[_Number], axis: int) -> NDArray[_Number]:
+        """Add up the cells of each part that is measured."""
+        if not self.parts:
+            return np.take(values, [], axis)
+        ordered = values if self._in_order else np.take(values, self.cells, axis)
+        return ordered if self.parts == len(self.cells) else np.add.reduceat(ordered, self.starts, axis)
+
+    def measured(self, sums: Integers, axis: int) -> Integers:
+        """Compute y_p = a·(k·t_p − T) along one axis of the totals of parts, in whole numbers."""
+        if not self.parts:
+            return sums
+        if len(self.groups) == 1:
+            k, a = int(self.children[0]), int(self.weights[0])
+            return (a * k) * sums - a * sums.sum(axis, keepdims=True)
+        totals = np.add.reduceat(sums, self.groups, axis)
+        weighted = totals * along(self.weights, axis, sums.ndim)
+        return sums * along(self.steps, axis, sums.ndim) - np.repeat(weighted, self.children, axis)
+
+    def centred(self, values: Floats, axis: int) -> Floats:
+        """Take the mean of its siblings from each entry: the projection onto what differences can be."""
+        if not self.parts:
+            return values
+        if len(self.groups) == 1:
+            return values - values.mean(axis, keepdims=True)
+        means = np.add.reduceat(values, self.groups, axis) / along(self.children, axis, values.ndim)
+        return values - np.repeat(means, self.children, axis)
+
+    def spread(self, differences: Floats, axis: int) -> Floats:
+        """Give each cell its share of the difference of its part."""
+        shape = list(differences.shape)
+        shape[axis] = self.size
+        lengths = np.diff(self.starts, append=len(self.cells))
+        each = differences if self.parts == len(self.cells) else np.repeat(differences, lengths, axis)
+        shared = each if self.parts == len(self.cells) else each * along(self.shares, axis, each.ndim)
+        if self._in_order:
+            return shared
+        found = np.zeros(shape)
+        found[(slice(None),) * axis + (self.cells,)] = shared
+        return found
+
+    @cached_property
+    def _in_order(self) -> bool:
+        """Tell whether all cells are measured, in their own order."""
+        return len(self.cells) == self.size and bool((np.diff(self.cells) == 1).all())
+
+    def asked(self, query: Floats, axis: int) -> Floats:
+        """Find by how much a query over cells counts each difference: the transpose of spreading, centred."""
+        return self.centred(self.sums(query * along(self._cell_shares, axis, query.ndim), axis), axis)
+
+    @cached_property
+    def _cell_shares(self) -> Floats:
+        found = np.zeros(self.size)
+        found[self.cells] = self.shares
+        return found
+
+    @cached_property
+    def noise(self) -> Floats:
+        """Give s/(a·k) for each part: the deviation of its r where y has the deviation s; 1, or nearly."""
+        return self.scale / self.steps
+
+    @cached_property
+    def even(self) -> bool:
+        """Tell whether a·k is the scale for every parent."""
+        return bool((self.steps == self.scale).all())
+
+    @cached_property
+    def variances(self) -> Floats:
+        """Give each cell's variance from a noise of deviation s in each entry of y."""
+        lengths = np.diff(self.starts, append=len(self.cells))
+        each = (1 - 1 / np.repeat(self.children, self.children)) * self.noise**2
+        found = np.zeros(self.size)
+        found[self.cells] = self.shares**2 * np.repeat(each, lengths)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A chain of partitions of an attribute's cells, from the whole to single cells, is given by its differences."""
+
+    size: int
+    differences: tuple[Difference, ...]
+    """Level 1 splits the whole; the last are the cells."""
+    shares: Floats
+    """Of each cell: its share of the whole."""
+
+    @classmethod
+    def of(cls, size: int, levels: Sequence[Sequence[int]] = ()) -> Chain:
+        """Order so many cells under levels that are given from fine to coarse."""
+        parts = [np.zeros(size, np.intp), *(np.asarray(each, np.intp) for each in reversed(levels)), np.arange(size)]
+        order = np.lexsort(tuple(reversed(parts)))
+        numbered = [_numbered(each[order]) for each in _nested(parts)]
+        shares, found = np.ones(size), []
+        for upper, lower in zip(reversed(numbered[:-1]), reversed(numbered[1:]), strict=True):
+            children = np.bincount(upper[_firsts(lower)])
+            found.append(_difference(order, upper, lower, children, shares))
+            shares = shares / children[upper]
+        whole = np.empty(size)
+        whole[order] = shares
+        return cls(size, tuple(reversed(found)), whole)
+
+    @property
+    def even(self) -> bool:
+        """Tell whether every cell has the same share of the whole."""
+        return bool((self.shares == self.shares[0]).all())
+
+
+def along(values: NDArray[_Number], axis: int, dimensions: int) -> NDArray[_Number]:
+    """Put a list of numbers along one axis."""
+    shape = [1] * dimensions
+    shape[axis] = -1
+    return values.reshape(shape)
+
+
+def _nested(parts: list[Places]) -> list[Places]:
+    """Check that every level splits the one above it."""
+    for upper, lower in itertools.pairwise(parts):
+        if len(np.unique(np.stack([upper, lower]), axis=1).T) != len(np.unique(lower)):
+            raise InvalidParameter(
+                "levels", lower.tolist(), "from fine to coarse, each a union of parts of the one before"
+            )
+    return parts
+
+
+def _firsts(parts: Places) -> Places:
+    """Find where each part starts among cells in order."""
+    return np.flatnonzero(np.diff(parts, prepend=-1))
+
+
+def _numbered(parts: Places) -> Places:
+    """Count the parts of cells in order, from 0."""
+    return np.cumsum(np.diff(parts, prepend=parts[:1]) != 0)
+
+
+def _difference(order: Places, upper: Places, lower: Places, children: Integers, shares: Floats) -> Difference:
+    """Make the difference between two levels, each given as the part of each cell in order."""
+    split = children > 1
+    kept = split[upper]
+    counts = children[split].astype(np.int64)
+    scale = _scale(counts)
+    weights = np.maximum(1, np.rint(scale / counts).astype(np.int64)) if len(counts) else counts
+    starts = _firsts(_numbered(lower[kept])) if kept.any() else np.zeros(0, np.intp)
+    groups = (np.cumsum(counts) - counts).astype(np.intp)
+    return Difference(scale, order[kept], starts, groups, counts, weights, shares[kept], len(order))
+
+
+def _scale(counts: Integers) -> int:
+    different = np.unique(counts).tolist()
+    found, largest = 1, max(different, default=1)
+    for each in different:
+        found = math.lcm(found, each)
+        if found > max(_LARGEST_SCALE, largest):
+            return _FINENESS * largest
+    return found

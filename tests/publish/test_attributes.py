@@ -1,0 +1,87 @@
+"""Attributes are public values: they read back, and refuse cells and levels that are none."""
+
+from __future__ import annotations
+
+import datetime as dt
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from publish.worlds import attribute, leveled
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import codec
+from sfumato.publish.attributes import Attribute, Listed, Other, Range, branched
+
+DATES = (Range(dt.date(2024, 1, 1), dt.date(2024, 2, 1)), Range(dt.date(2024, 2, 1), dt.date(2024, 2, 29), True))
+TIMES = Range(dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 12))
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        *leveled(),
+        Attribute("on", "date", (*DATES, Other()), ((0, 0, 1),)),
+        Attribute("at", "timestamp", (TIMES, Other())),
+        Attribute("share", "real", (Range(Fraction(1, 3), Fraction(1, 2)), Listed(2), Other())),
+        Attribute("yes", "boolean", (Listed(True), Listed(False), Other())),
+        Attribute("nothing", "text", (Other(),)),
+    ],
+)
+def test_attributes_read_back(own: Attribute) -> None:
+    again = codec.loads_as(Attribute, codec.dumps(own))
+    assert again == own
+    assert hash(again) == hash(own)
+    assert again.flat.levels == ()
+
+
+@pytest.mark.parametrize(
+    ("cells", "levels"),
+    [
+        ((), ()),
+        ((Listed(1),), ()),
+        ((Other(), Listed(1)), ()),
+        ((Other(), Other()), ()),
+        ((Listed(1), Listed(1), Other()), ()),
+        ((Listed("x"), Other()), ()),
+        ((Range(2, 1), Other()), ()),
+        ((Range(2, 2), Other()), ()),
+        ((1, Other()), ()),
+        ((Listed(1), Listed(2), Other()), ((0, 1),)),
+        ((Listed(1), Listed(2), Other()), ((0, 1, 1),)),
+        ((Listed(1), Listed(2), Other()), ((0, -1, 1),)),
+        ((Listed(1), Listed(2), Listed(3), Other()), ((0, 0, 1, 2), (0, 1, 1, 2))),
+        ((Listed(1), Listed(2), Other()), (5,)),
+        (7, ()),
+    ],
+)
+def test_wrong_cells_and_levels_are_refused(cells: object, levels: object) -> None:
+    with pytest.raises(InvalidParameter):
+        Attribute("a", "integer", cells, levels)  # type: ignore[arg-type]
+
+
+def test_texts_have_no_ranges() -> None:
+    with pytest.raises(InvalidParameter):
+        Attribute("a", "text", (Range("a", "b"), Other()))
+
+
+def test_a_difference_gives_back_what_it_was_made_of() -> None:
+    """Counts are the sum over levels of what is spread, whatever the parts."""
+    rng = np.random.default_rng(2)
+    for own in leveled():
+        chain = own.chain
+        counts = rng.integers(0, 100, own.size)
+        found = counts.sum() * chain.shares
+        for each in chain.differences:
+            measured = each.measured(each.sums(counts, 0), 0) / each.steps
+            assert np.allclose(each.centred(measured, 0), measured)
+            found = found + each.spread(measured, 0)
+        assert np.allclose(found, counts)
+
+
+def test_branching_joins_neighbours() -> None:
+    own = branched(attribute(8), 3)
+    assert own.levels == ((0, 0, 0, 1, 1, 1, 2, 3),)
+    assert branched(attribute(3), 3).levels == ()
+    with pytest.raises(InvalidParameter):
+        branched(own, 1)

@@ -1,0 +1,345 @@
+"""Plans equal the closed form and its vectors, cost what they say, and no other split of a price does better."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from publish.worlds import SIZES, attribute, attributes, average, leveled, subsets, summing
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import Gaussian, Laplace
+from sfumato.privacy import Neighbours, codec
+from sfumato.publish import blocks
+from sfumato.publish.attributes import Attributes, branched
+from sfumato.publish.chains import Chain
+from sfumato.publish.planning import (
+    Plan,
+    PlannedBlock,
+    PlannedMarginal,
+    Workload,
+    closure,
+    finest_unit_value,
+    independent_variances,
+    plan_gaussian,
+    plan_laplace,
+    range_factors,
+    suited_to_ranges,
+)
+
+PAIRS = Workload.ways(3, 2)
+
+
+def total(plan: Plan) -> float:
+    weights = [float(plan.workload.weight(index)) for index in range(len(plan.workload.sets))]
+    pairs = zip(weights, plan.workload.sets, strict=True)
+    return sum(weight * float(plan.cell_variances(each).sum()) for weight, each in pairs)
+
+
+def worst(plan: Plan) -> float:
+    return max(float(plan.cell_variances(each).max()) for each in plan.workload.sets)
+
+
+def test_the_best_plan_equals_its_vectors() -> None:
+    plan = plan_gaussian(PAIRS, attributes((2, 3, 4)))
+    known = plan.block_variances
+    assert total(plan) == pytest.approx(50.8504210132, rel=1e-8)
+    assert known[()] == pytest.approx(11.6447895087, rel=1e-8)
+    assert known[((0, 1),)] == pytest.approx(6.6019750949, rel=1e-8)
+    assert known[((0, 1), (1, 1))] == pytest.approx(2.9111973772, rel=1e-8)
+    assert known[((1, 1), (2, 1))] == pytest.approx(2.0585274068, rel=1e-8)
+    assert plan.cell_variances((0, 1)).max() == pytest.approx(2.4529694634, rel=1e-8)
+    assert plan.cell_variances((1, 2)).min() == pytest.approx(1.6336939508, rel=1e-8)
+
+
+def test_the_least_worst_plan_equals_its_vectors() -> None:
+    assert worst(plan_gaussian(PAIRS, attributes((2, 3, 4)), objective="worst")) == pytest.approx(2.03958, rel=3e-6)
+    own, pairs = attributes((85, 9, 16, 7, 2)), Workload.ways(5, 2)
+    assert worst(plan_gaussian(pairs, own, objective="worst")) == pytest.approx(8.15056, rel=3e-6)
+    assert independent_variances(pairs, own, 1, "0.5", "worst") == pytest.approx(np.full(10, 10))
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_the_best_plan_meets_the_singular_value_bound(sizes: tuple[int, ...]) -> None:
+    """Li & Miklau: no linear mechanism has less than (sum of singular values)²/(number of cells), at 2ρ = 1."""
+    workload = Workload.ways(len(sizes), 2)
+    stacked = np.vstack([summing(sizes, each) for each in workload.sets])
+    bound = np.linalg.svd(stacked, compute_uv=False).sum() ** 2 / math.prod(sizes)
+    assert total(plan_gaussian(workload, attributes(sizes))) == pytest.approx(bound, rel=1e-7)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_every_cell_attains_the_price(sizes: tuple[int, ...]) -> None:
+    """diag(Σ P_B/σ_B²), over the full table, is constant and 2ρ: blocks add up without loss."""
+    plan = plan_gaussian(Workload.ways(len(sizes), 2), attributes(sizes))
+    spent = np.zeros(math.prod(sizes))
+    for block, variance in plan.block_variances.items():
+        maker = average(sizes, blocks.places(block)) @ summing(sizes, blocks.places(block))
+        spent += (maker**2).sum(axis=0) / variance
+    assert spent == pytest.approx(np.ones_like(spent), rel=1e-8)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_cell_variances_are_those_of_brute_force(sizes: tuple[int, ...]) -> None:
+    """The covariance of the full table's projection on what was measured, by the pseudo-inverse."""
+    workload = Workload.ways(len(sizes), 2)
+    plan = plan_gaussian(workload, attributes(sizes))
+    precision = np.zeros((math.prod(sizes), math.prod(sizes)))
+    for block, variance in plan.block_variances.items():
+        maker = average(sizes, blocks.places(block)) @ summing(sizes, blocks.places(block))
+        precision += maker.T @ maker / variance
+    covariance = np.linalg.pinv(precision, hermitian=True)
+    for places in [each for k in (0, 1, 2) for each in itertools.combinations(range(len(sizes)), k)]:
+        sums = summing(sizes, places)
+        exact = np.diag(sums @ covariance @ sums.T)
+        assert plan.cell_variances(places).reshape(-1) == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize("objective", ["total", "worst"])
+@pytest.mark.parametrize("own", [attributes((2, 3, 4)), attributes((5, 1, 4)), leveled()[:3]])
+def test_no_other_split_of_the_price_does_better(own: Attributes, objective: str) -> None:
+    rng = np.random.default_rng(3)
+    workload = Workload(((0, 1), (0, 2), (1, 2)), (2, 1, "1/3"))
+    plan = plan_gaussian(workload, own, objective=objective)
+    weights = np.array([float(each) for each in workload.weights])
+    costs = np.array([float(blocks.squared_length(each.block, own)) for each in plan.blocks])
+    units = []
+    for each in plan.blocks:
+        one = dict.fromkeys(plan.block_variances, 0.0) | {each.block: 1.0}
+        variances = [plan_variances(one, places, own) for places in workload.sets]
+        units.append([each.max() if objective == "worst" else each.sum() for each in variances])
+    table = np.array(units) * weights
+
+    def error(variances: np.ndarray) -> float:
+        return float((variances @ table).max() if objective == "worst" else (variances @ table).sum())
+
+    chosen = np.array(list(plan.block_variances.values()))
+    least = error(chosen)
+    for spread in (0.02, 0.3, 2):
+        tried = chosen * np.exp(spread * rng.normal(size=(400, len(costs))))
+        tried *= (costs / tried).sum(axis=1, keepdims=True) / (costs / chosen).sum()
+        assert min(map(error, tried)) >= least * (1 - 2e-6)
+
+
+def plan_variances(variances: dict[blocks.Block, float], places: blocks.Set, own: Attributes) -> np.ndarray:
+    from sfumato.publish.lifting import cell_variances
+
+    return cell_variances(variances, places, own)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("rho", ["0.5", "1e-4", "37"])
+@pytest.mark.parametrize("own", [attributes((2, 3, 4)), leveled()[1:]])
+def test_the_charge_is_recomputed_from_the_stored_plan(own: Attributes, rho: str, neighbours: str) -> None:
+    """Exactly, from sensitivities and deviations; it is what the mechanisms' curves say, and within the price."""
+    plan = plan_gaussian(PAIRS, own, 3, rho=rho, neighbours=neighbours, unit_value="1/8")
+    again = codec.loads_as(Plan, codec.dumps(plan))
+    assert again == plan
+    spent = Fraction(0)
+    for each in again.blocks:
+        change = blocks.sensitivity(each.block, own, 24, each.grid, neighbours)
+        part = change.squares / (2 * each.deviation**2)
+        assert plan.block_rho(each) == part
+        assert Gaussian(each.deviation).curve(change).rho() == pytest.approx(float(part), rel=1e-12)
+        spent += part
+    assert spent <= plan.rho <= spent + Fraction(len(plan.blocks), 10**30)
+    assert plan.rho <= Fraction(rho)
+    assert float(plan.rho) == pytest.approx(float(rho), rel=1e-8)
+
+
+def test_under_replacement_a_plan_weighs_the_total_less() -> None:
+    own = attributes((2, 3, 4))
+    added, replaced = plan_gaussian(PAIRS, own), plan_gaussian(PAIRS, own, neighbours="replace")
+    assert replaced.neighbours is Neighbours.REPLACE
+    assert total(added) < total(replaced) < 4 * total(added)
+    fixed = plan_gaussian(PAIRS, own, neighbours="replace", fixed_total=True)
+    assert fixed.block_rho(fixed.blocks[0]) == 0
+    assert fixed.block_variances[()] < 1e-4
+    assert total(fixed) < total(replaced)
+    assert Gaussian(fixed.blocks[0].deviation).curve(fixed.sensitivity(fixed.blocks[0])).rho() == 0
+    assert fixed.scaled("1e-6").blocks[0] == fixed.blocks[0]
+
+
+def test_every_deviation_has_enough_steps_and_the_least_grid() -> None:
+    for rho in ("1e-6", "0.5", "1e6"):
+        for each in plan_gaussian(PAIRS, attributes((2, 3, 4)), rho=rho).blocks:
+            assert each.deviation >= 4096
+            assert each.grid == 1 or each.deviation / each.grid * (each.grid - 1) < 4096
+
+
+@pytest.mark.parametrize("own", [attributes((2, 3)), attributes((215, 215, 216)), leveled(), attributes((3000, 3000))])
+def test_weights_are_counted_as_finely_as_64_bits_allow(own: Attributes) -> None:
+    workload = Workload((tuple(range(len(own))),))
+    step = finest_unit_value(workload, own)
+    plan = plan_gaussian(workload, own, 10, rho="0.01", unit_value=step)
+    assert plan.cut_at >= 2**31
+    assert step == Fraction(1, 2**20) or plan.cut_at < 2**32
+    if step > Fraction(1, 2**20):
+        with pytest.raises(InvalidParameter) as refusal:
+            plan_gaussian(workload, own, 10, rho="0.01", unit_value=step / 2)
+        assert str(step) in refusal.value.fix
+
+
+def test_rows_and_prices_only_scale_a_plan() -> None:
+    own = attributes((2, 3, 4))
+    plan = plan_gaussian(PAIRS, own)
+    assert total(plan_gaussian(PAIRS, own, 5, rho=2)) == pytest.approx(25 / 4 * total(plan), rel=1e-7)
+    scaled = plan.scaled(2)
+    assert total(scaled) == pytest.approx(total(plan) / 4, rel=1e-7)
+    assert Fraction("1.9999999") < scaled.rho <= 2
+    fine = plan_gaussian(PAIRS, own, unit_value="1/1024")
+    assert total(fine) == pytest.approx(total(plan), rel=1e-7)
+    assert fine.most == 1024
+
+
+def test_a_weight_buys_accuracy() -> None:
+    own = attributes((2, 3, 4))
+    plain, heavy = plan_gaussian(PAIRS, own), plan_gaussian(Workload(PAIRS.sets, (10, 1, 1)), own)
+    assert heavy.cell_variances((0, 1)).max() < plain.cell_variances((0, 1)).max()
+    assert plan_gaussian(Workload(PAIRS.sets, (7, 7, 7)), own).block_variances == pytest.approx(plain.block_variances)
+
+
+def test_all_ranges_have_the_variances_of_the_vectors() -> None:
+    """256 cells, 2ρ = 1: mean variance over all ranges of the plan with levels by 2, by 4, and without."""
+    for levels, vector in (([2**k for k in range(1, 8)], 11.80886), ([4, 16, 64], 12.66880), ([], 48.19779)):
+        chain = Chain.of(256, [np.arange(256) // width for width in levels])
+        counted = np.array(range_factors(chain, 256))
+        costs = np.array([1.0, *(each.squares / each.scale**2 for each in chain.differences)])
+        mean = np.sqrt(counted * costs).sum() ** 2 / (256 * 257 / 2)
+        assert mean == pytest.approx(vector, rel=1e-6)
+
+
+def test_ranges_are_added_up_as_brute_force_does() -> None:
+    own = leveled()[1:2]
+    plan = plan_gaussian(Workload(((0,),), (), (0,)), own)
+    cells = own[0].size - 1
+    variances = []
+    for low, high in itertools.combinations(range(cells + 1), 2):
+        query = np.zeros(own[0].size)
+        query[low:high] = 1
+        variances.append(plan.query_variance(query, (0,)))
+    factors = range_factors(own[0].chain, cells)
+    expected = sum(plan.block_variances[((0, level),) if level else ()] * each for level, each in enumerate(factors))
+    assert sum(variances) == pytest.approx(expected, rel=1e-9)
+
+
+def test_levels_pay_for_ranges_and_parts_but_not_for_cells() -> None:
+    plain = attribute(65)
+    tree = branched(plain, 4)
+    ranges, cells = Workload(((0,),), (), (0,)), Workload(((0,),))
+    query = np.zeros(65)
+    query[10:50] = 1
+    one, other = plan_gaussian(ranges, (plain,)), plan_gaussian(ranges, (tree,))
+    assert other.query_variance(query, (0,)) < 0.6 * one.query_variance(query, (0,))
+    assert total(plan_gaussian(cells, (plain,))) < total(plan_gaussian(cells, (tree,)))
+
+
+def test_levels_are_chosen_for_ranges() -> None:
+    assert suited_to_ranges(attribute(3)).levels == ()
+    chosen = suited_to_ranges(attribute(65))
+    ranges = Workload(((0,),), (), (0,))
+    errors = []
+    for own in (chosen, attribute(65), branched(attribute(65), 2), branched(attribute(65), 16)):
+        plan = plan_gaussian(ranges, (own,))
+        spans = itertools.combinations(range(0, 65, 8), 2)
+        errors.append(
+            sum(plan.query_variance(np.r_[[0.0] * a, [1.0] * (b - a), [0.0] * (65 - b)], (0,)) for a, b in spans)
+        )
+    assert errors[0] <= 1.05 * min(errors)
+    assert chosen.levels
+
+
+def test_pure_prices_are_split_by_the_cube_root() -> None:
+    own = attributes((2, 3, 4))
+    plan = plan_laplace(PAIRS, own, 2, epsilon="0.3", unit_value="1/4")
+    scales = [float(each.scale) for each in plan.marginals]
+    assert scales == pytest.approx([scales[0] * (s / 6) ** (-1 / 3) for s in (6, 8, 12)], rel=1e-6)
+    spent = sum(Fraction(8) / each.scale for each in plan.marginals)
+    assert spent <= plan.epsilon <= Fraction("0.3")
+    assert float(plan.epsilon) == pytest.approx(0.3, rel=1e-6)
+    for each in plan.marginals:
+        curve = Laplace(each.scale).curve(plan.sensitivity(each))
+        assert curve.epsilon(0) == pytest.approx(8 / float(each.scale), rel=1e-9)
+    assert codec.loads_as(Plan, codec.dumps(plan)) == plan
+    even = plan_laplace(PAIRS, own, objective="worst", neighbours="replace")
+    assert len({each.scale for each in even.marginals}) == 1
+    spent = sum(Fraction(2) / each.scale for each in even.marginals)
+    assert spent <= even.epsilon <= 1
+
+
+def test_the_cube_root_is_the_best_split_of_a_pure_price() -> None:
+    own = attributes((2, 3, 40))
+    scales = np.array([float(each.scale) for each in plan_laplace(PAIRS, own).marginals])
+    cells = np.array([6, 80, 120])
+    tried = scales * np.exp(0.2 * np.random.default_rng(4).normal(size=(500, 3)))
+    tried *= (1 / tried).sum(axis=1, keepdims=True)
+    assert (tried**2 @ cells).min() >= scales**2 @ cells * (1 - 1e-5)
+
+
+def test_independent_noise_is_the_best_split_of_it() -> None:
+    own = attributes((2, 3, 40))
+    cells = np.array([6, 80, 120])
+    found = independent_variances(PAIRS, own, 1, "0.5", "total")
+    assert (1 / found).sum() == pytest.approx(1)
+    assert found @ cells == pytest.approx(np.sqrt(cells).sum() ** 2)
+    plan = plan_gaussian(PAIRS, own)
+    assert total(plan) < found @ cells
+
+
+def test_a_closure_has_every_subset_and_level() -> None:
+    own = attributes((2, 3, 4))
+    assert {blocks.places(each) for each in closure(PAIRS.sets, own)} == {e for e in subsets(range(3)) if len(e) < 3}
+    assert len(closure([(0, 1)], leveled())) == 2 * 4
+    plan = plan_gaussian(Workload(((0, 1),)), leveled())
+    assert [each.block for each in plan.blocks] == list(closure([(0, 1)], leveled()))
+
+
+def test_thousands_of_marginals_are_planned() -> None:
+    sizes = [97, 2, 10, 5, 21, 7, 3, 20, 51, 16, 38, 8, 12, 4, 2, 2, 9, 24, 6, 3]
+    plan = plan_gaussian(Workload.ways(20, 3, fewer=True), attributes(sizes))
+    assert len(plan.workload.sets) == 1350
+    assert len(plan.blocks) == 1351
+    assert float(plan.rho) == pytest.approx(0.5, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: Workload(()), "sets"),
+        (lambda: Workload(((0,), (0,))), "sets"),
+        (lambda: Workload(((0,),), (0,)), "weights"),
+        (lambda: Workload(((0,),), (-1,)), "weights"),
+        (lambda: Workload(((0,),), (1, 2)), "weights"),
+        (lambda: Workload.ways(3, 4), "ways"),
+        (lambda: Workload.ways(3, 0), "ways"),
+        (lambda: plan_gaussian(Workload(((0, 9),)), attributes((2, 3))), "set"),
+        (lambda: plan_gaussian(Workload(((1, 0),)), attributes((2, 3))), "set"),
+        (lambda: plan_gaussian(PAIRS, attributes((2, 3, 4)), objective="mean"), "objective"),
+        (lambda: plan_gaussian(PAIRS, attributes((2, 3, 4)), rho=0), "rho"),
+        (lambda: plan_gaussian(PAIRS, attributes((2, 3, 4)), 0), "rows"),
+        (lambda: plan_gaussian(PAIRS, attributes((2, 3, 4)), rho="1e-24"), "deviation"),
+        (lambda: plan_gaussian(Workload(((0, 1),)), attributes((4000, 4000))), "sets"),
+        (lambda: plan_gaussian(Workload(((0,),), (), (0,)), attributes((4000,))), "ranges"),
+        (lambda: plan_gaussian(Workload(((0,),), (), (0,)), attributes((4,)), objective="worst"), "objective"),
+        (lambda: plan_laplace(PAIRS, attributes((2, 3, 4)), objective="mean"), "objective"),
+        (lambda: Plan(attributes((2,)), Workload(((0,),))), "blocks"),
+        (lambda: Plan(attributes((2,)), Workload(((0,),)), (PlannedBlock((), 1),) * 2), "blocks"),  # type: ignore[arg-type]
+        (lambda: PlannedMarginal((0,), 0), "scale"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_planned_is_refused(make: object, named: str) -> None:
+    with pytest.raises(InvalidParameter) as refusal:
+        make()  # type: ignore[operator]
+    assert refusal.value.parameter == named
+
+
+def test_noise_before_the_projection_costs_more_than_is_charged() -> None:
+    """The broken twin: noise on the marginal itself, charged as the block's p_B, is 1/p_B dearer: 4 for two flags."""
+    own = attributes((2, 2))
+    block = ((0, 1), (1, 1))
+    charged = blocks.sensitivity(block, own, 1).squares / blocks.scale(block, own) ** 2
+    assert 1 / charged == 4
+    assert Gaussian(10).curve(1).rho() == pytest.approx(4 * float(charged) / 200)
