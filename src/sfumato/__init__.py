@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
     from sfumato.release.answers import Answer as Answer
     from sfumato.release.receipts import Receipt as Receipt
+    from sfumato.surveys import collect as collect
 
 __all__ = [
     "AboveThreshold",
@@ -191,6 +192,7 @@ __all__ = [
     "audit",
     "best_selection",
     "calibrate",
+    "collect",
     "compose",
     "correlation",
     "count",
@@ -242,11 +244,12 @@ _LATER = {
     "sfumato.policy": ("Domain", "Policy", "Table"),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),
+    "sfumato.surveys": ("collect",),
 }
 # fmt: on
 """What only some users need is imported when it is first named."""
 _HOMES = {name: module for module, names in _LATER.items() for name in names}
-for _module in ("ledger", "mechanisms", "policy", "release.measured", "publish.planning", "curator"):
+for _module in ("ledger", "mechanisms", "policy", "release.measured", "publish.planning", "surveys", "curator"):
     codec.later(f"sfumato.{_module}")
 
 
