@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from sfumato.publish.synopsis import Synopsis as Synopsis, synopsis as synopsis
     from sfumato.release.answers import Answer as Answer
     from sfumato.release.receipts import Receipt as Receipt
+    from sfumato.surveys import collect as collect
 
 __all__ = [
     "AboveThreshold",
@@ -195,6 +196,7 @@ __all__ = [
     "audit",
     "best_selection",
     "calibrate",
+    "collect",
     "compose",
     "correlation",
     "count",
@@ -248,11 +250,12 @@ _LATER = {
     "sfumato.publish.synopsis": ("Synopsis", "synopsis"),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),
+    "sfumato.surveys": ("collect",),
 }
 # fmt: on
 """What only some users need is imported when it is first named."""
 _HOMES = {name: module for module, names in _LATER.items() for name in names}
-for _module in ("ledger", "mechanisms", "policy", "release.measured", "publish.planning", "curator"):
+for _module in ("ledger", "mechanisms", "policy", "release.measured", "publish.planning", "surveys", "curator"):
     codec.later(f"sfumato.{_module}")
 
 

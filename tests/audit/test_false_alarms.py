@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.audit import confidence_limits, falsifying
+from sfumato.audit import falsifying
+from sfumato.mechanisms import confidence_limits
 
 COLUMNS = 12
 

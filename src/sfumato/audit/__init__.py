@@ -1,7 +1,6 @@
 """An audit finds what a mechanism really does, exactly on small worlds and statistically on large ones.
 
 worlds             exact laws of small outputs, and their divergences beside the claim
-confidence_limits  exact confidence limits of a frequency
 falsifying         a lower bound on ε from samples, true with a stated confidence
 """
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.confidence_limits import at_least, at_most
 from sfumato.errors import InvalidParameter
+from sfumato.mechanisms.confidence_limits import at_least, at_most
 from sfumato.mechanisms.protocols import Additive
 from sfumato.mechanisms.response import Response
 from sfumato.privacy import Guarantee

@@ -4,6 +4,7 @@ bits                            the only source of randomness
 protocols                       the three kinds: additive, selection, interactive
 exact_decisions                 exact decisions about a uniform number known bit by bit
 laplace, gaussian, guide_tables the exact laws: vectorised, scalar, and from guide tables
+confidence_limits               exact confidence limits of a frequency
 grids                           whole steps in, whole steps plus noise out
 additive, response              the values users hold: noise, and reports randomised at the source
 races, scores                   exact choices among many; scores on a public grid

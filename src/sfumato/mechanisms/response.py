@@ -216,7 +216,7 @@ class OptimizedUnaryEncoding:
         return f"optimised unary encoding of {self.choices} answers, ε {shown(float(self.epsilon), 6)}"
 
 
-_PRIME = (1 << 31) - 1
+PRIME = (1 << 31) - 1
 
 
 @codec.value("optimal-local-hashing")
@@ -250,13 +250,14 @@ class OptimalLocalHashing:
     def choose(self, values: Any) -> NDArray[np.int64]:
         """Draw a row (a, b, reported cell) for each answer."""
         truth = _answers(values, self.choices)
-        a, b = 1 + bits.all_below(_PRIME - 1, truth.size), bits.all_below(_PRIME, truth.size)
-        cell = self._hash(a, b, truth)
+        a, b = 1 + bits.all_below(PRIME - 1, truth.size), bits.all_below(PRIME, truth.size)
+        cell = self.hashed(a, b, truth)
         reported = RandomizedResponse(self.epsilon, self.cells).choose(cell)
         return np.stack([a, b, np.atleast_1d(reported)], axis=1)
 
-    def _hash(self, a: Integers, b: Integers, x: Integers | int) -> Integers:
-        return (a * x + b) % _PRIME % self.cells
+    def hashed(self, a: Integers, b: Integers, x: Integers | int) -> Integers:
+        """Give the cells that these answers have under the hash functions (a, b) of reports."""
+        return (a * x + b) % PRIME % self.cells
 
     def curve(self) -> Curve:
         return Curve.randomized_response(self.epsilon, self.cells)
@@ -266,7 +267,7 @@ class OptimalLocalHashing:
         if rows.ndim != 2 or rows.shape[1] != 3:
             raise InvalidParameter("reports", rows.shape, "a table with columns a, b and cell")
         a, b, cell = rows.T
-        supported = np.array([(self._hash(a, b, x) == cell).sum() for x in range(self.choices)])
+        supported = np.array([(self.hashed(a, b, x) == cell).sum() for x in range(self.choices)])
         truth = RandomizedResponse(self.epsilon, self.cells).truth
         return _debiased(supported, len(rows), truth, 1 / self.cells)
 

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from sfumato.audit.confidence_limits import at_least, at_most, upper_tail
+from sfumato.mechanisms.confidence_limits import at_least, at_most, upper_tail
 
 
 @pytest.mark.parametrize(

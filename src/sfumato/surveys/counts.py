@@ -1,0 +1,189 @@
+"""Counts are estimated from reports, each with an interval that holds at its confidence, whatever people answered.
+
+Of n respondents, N were asked a question (all of them, or a set drawn evenly). Let f be the share that holds a cell,
+and C the number of reports that support it. C is a sum of N independent events of mean μ = q + f·(p − q): given who was
+asked that is plain; and the number of holders among those asked is hypergeometric, hence itself a sum of independent
+events (Vatutin & Mikhailov 1982), each of which moves one chance from q to p. So n·(C/N − q)/(p − q) is unbiased.
+
+Theorem (Hoeffding 1956). A sum of N independent events of mean μ is at most c with no more than the binomial's
+probability for c ≤ Nμ − 1, and at least c likewise for c ≥ Nμ + 1. So the limits of Clopper & Pearson for μ, widened to
+(C ± 1)/N where they are nearer than that, hold; f is linear in μ.
+
+Pairs, of questions that are split: the sum of (S − q)(S' − q')/((p − q)(p' − q')) is unbiased for the number that holds
+both cells, since the two randomisations are independent. Its interval is Bernstein's: P(|error| ≥ t) ≤
+2·exp(−t²/(2V + 2Mt/3)), with V bounded by what the limits of the two counts allow (a quarter of the miss each).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.mechanisms.confidence_limits import at_least, at_most
+from sfumato.mechanisms.response import Response
+from sfumato.privacy.numbers import percent, shown
+from sfumato.surveys.encodings import Chances, chances, supports
+
+Floats = NDArray[np.float64]
+_AT_ONCE = 1 << 20
+"""Entries of a matrix of supports that are held at one time."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts say how many respondents hold each cell of a question, or of two, with intervals."""
+
+    questions: tuple[str, ...]
+    answers: tuple[tuple[str, ...], ...]
+    """For each count the answers in words, one for each question."""
+    counts: tuple[float, ...]
+    """Unbiased, so that some may be below zero."""
+    intervals: tuple[tuple[float, float], ...]
+    asked: int
+    """How many of the reports answer this."""
+
+    def __str__(self) -> str:
+        names = [", ".join(each) for each in self.answers]
+        wide = max(map(len, names))
+        lines = (
+            f"  {name:<{wide}}  {shown(count):>9}   {shown(low)} to {shown(high)}"
+            for name, count, (low, high) in zip(names, self.counts, self.intervals, strict=True)
+        )
+        return "\n".join([f"{' and '.join(self.questions)} ({self.asked:,} reports)", *lines])
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A report was refused: its place in the list, from 0, and why."""
+
+    place: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class SurveyEstimate:
+    """An estimate holds the counts of every question, and of pairs where they were asked for."""
+
+    respondents: int
+    """The reports that were accepted; the counts are of these."""
+    tables: tuple[Counts, ...]
+    refused: tuple[Refused, ...]
+    confidence: str
+    together: bool
+    """Whether all intervals hold at once, or each by itself."""
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> Counts:
+        wanted = (names,) if isinstance(names, str) else names
+        for each in self.tables:
+            if each.questions == wanted:
+                return each
+        raise KeyError(names)
+
+    def __str__(self) -> str:
+        hold = "all at once" if self.together else "each by itself"
+        head = f"{self.respondents:,} respondents; ranges hold at {percent(self.confidence)}, {hold}"
+        more = (
+            [f"{len(self.refused):,} reports were refused, the first: {self.refused[0].reason}"] if self.refused else []
+        )
+        return "\n".join([head, *more, *map(str, self.tables)])
+
+
+def supported(mechanism: Response, parts: list[Any]) -> Floats:
+    """Count for each cell the parts that support it."""
+    found = np.zeros(mechanism.choices)
+    for rows in _slices(len(parts), mechanism.choices):
+        found += supports(mechanism, parts[rows]).sum(0)
+    return found
+
+
+def supported_pairs(first: Response, second: Response, parts: Sequence[list[Any]]) -> Floats:
+    """Count for each pair of cells the reports that support both."""
+    found = np.zeros((first.choices, second.choices))
+    for rows in _slices(len(parts[0]), max(first.choices, second.choices)):
+        found += supports(first, parts[0][rows]).T @ supports(second, parts[1][rows])
+    return found
+
+
+def _slices(count: int, cells: int) -> list[slice]:
+    step = max(1, _AT_ONCE // cells)
+    return [slice(start, start + step) for start in range(0, count, step)]
+
+
+def estimated(found: Floats, asked: int, respondents: int, chance: Chances) -> Floats:
+    """Estimate the counts without bias; where nobody was asked, all cells alike."""
+    if not asked:
+        return np.full(found.size, respondents / found.size)
+    return respondents * (found / asked - chance.q) / chance.gap
+
+
+def interval(found: int, asked: int, respondents: int, chance: Chances, miss: float) -> tuple[float, float]:
+    """Find the counts that this many supports leave possible, each end missing with at most half of ``miss``."""
+    low, high = frequency_limits(found, asked, miss / 2)
+    slack = 1e-12 * respondents / chance.gap  # p and q are doubles
+    ends = (respondents * (each - chance.q) / chance.gap for each in (low, high))
+    bottom, top = next(ends) - slack, next(ends) + slack
+    return min(max(0.0, bottom), float(respondents)), max(min(float(respondents), top), 0.0)
+
+
+def frequency_limits(found: int, asked: int, miss: float) -> tuple[float, float]:
+    """Find limits of the mean of independent events, of which so many happened; each fails with at most ``miss``."""
+    if not asked:
+        return 0.0, 1.0
+    low = min(at_least(found, asked, miss), max(0.0, (found - 1) / asked))
+    high = max(at_most(found, asked, miss), min(1.0, (found + 1) / asked))
+    return low, high
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """The supports of two questions, alone and together, among the same reports."""
+
+    first: Floats
+    second: Floats
+    both: Floats
+    respondents: int
+    chances: tuple[Chances, Chances]
+
+    def estimates(self) -> Floats:
+        """Estimate how many hold each pair of cells, without bias."""
+        one, two = self.chances
+        centred = (
+            self.both - two.q * self.first[:, None] - one.q * self.second[None, :] + self.respondents * one.q * two.q
+        )
+        return centred / (one.gap * two.gap)
+
+    def half_widths(self, miss: float) -> Floats:
+        """Bound the errors of the estimates, each except with probability ``miss``."""
+        one, two = self.chances
+        spread = self._variances(miss / 4)
+        most = _largest(one) * _largest(two) + 1
+        log = math.log(4 / miss)
+        return log * most / 3 + np.sqrt((log * most / 3) ** 2 + 2 * log * spread)
+
+    def _variances(self, miss: float) -> Floats:
+        """Bound the variance: it rises with the holders of either cell, and is linear in those who hold both."""
+        one, two = self.chances
+        first, second = (self._most(found, chance, miss) for found, chance in ((self.first, one), (self.second, two)))
+        rise_one, rise_two = (1 + each.held - each.other for each in (one, two))
+        both = max(0.0, rise_one * rise_two - 1) * np.minimum(first[:, None], second[None, :])
+        alone = first[:, None] * rise_one * two.other + second[None, :] * one.other * rise_two
+        return np.asarray(self.respondents * one.other * two.other + alone + both)
+
+    def _most(self, found: Floats, chance: Chances, miss: float) -> Floats:
+        ends = [interval(int(each), self.respondents, self.respondents, chance, 2 * miss)[1] for each in found]
+        return np.array(ends)
+
+
+def _largest(chance: Chances) -> float:
+    """Give the largest size of (S − q)/(p − q)."""
+    return max(chance.q, 1 - chance.q) / chance.gap
+
+
+def chances_of(mechanisms: Sequence[Response]) -> tuple[Chances, ...]:
+    """Compute p and q of every question."""
+    return tuple(map(chances, mechanisms))

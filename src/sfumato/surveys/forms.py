@@ -1,0 +1,304 @@
+"""A form asks questions whose answers are randomised where they are given: there is no curator, and no ledger.
+
+Theorem. A report is ε-DP for replace neighbours: for any two sets of answers and any set of reports, P ≤ e^ε·P'. Split:
+the parts are drawn independently, each at ε/m, and the losses add up to ε. Sampled: which question is asked does not
+depend on the answers, and given that, one part is drawn at ε (Warner 1965; Kasiviswanathan, Lee, Nissim, Raskhodnikova
+& Smith 2011). Nothing else in a report depends on an answer, and no answer makes answering fail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.mechanisms import bits
+from sfumato.mechanisms.response import Response
+from sfumato.privacy import Curve, codec
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.publish.attributes import Attribute
+from sfumato.surveys import choosing, counts
+from sfumato.surveys.counts import Counts, PairCounts, Refused, SurveyEstimate
+from sfumato.surveys.encodings import Chances, Encoding, fits, randomised
+from sfumato.surveys.question_cells import cell_of, check_questions, label, questions_of
+from sfumato.surveys.reports import Report
+
+_MOST_RESPONDENTS = 10**9
+_LONGEST = 1 << 26
+
+
+@codec.value("survey-form")
+@dataclass(frozen=True)
+class Form:
+    """A form says what is asked and how it is randomised; it holds no answers, and everybody may have it.
+
+    >>> Form.from_json(collect({"smokes": ["yes", "no"]}, 1).to_json()).epsilon
+    Fraction(1, 1)
+    """
+
+    questions: tuple[Attribute, ...]
+    epsilon: Fraction
+    sampled: bool
+    encodings: tuple[Encoding, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "questions", check_questions(self.questions))
+        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", POSITIVE))
+        if type(self.sampled) is not bool:
+            raise InvalidParameter("sampled", self.sampled, "True or False")
+        if not isinstance(self.encodings, (tuple, list)) or len(self.encodings) != len(self.questions):
+            raise InvalidParameter("encodings", self.encodings, "a list with one encoding for each question")
+        object.__setattr__(self, "encodings", tuple(map(Encoding.of, self.encodings)))
+        _ = self.mechanisms  # made now: what they refuse is refused here
+
+    @cached_property
+    def mechanisms(self) -> tuple[Response, ...]:
+        """Give the mechanism of each question: their ε follow from the form's, so no file can state others."""
+        each = choosing.share(self.epsilon, len(self.questions), sampled=self.sampled)
+        return tuple(
+            encoding.mechanism(each, question.size)
+            for encoding, question in zip(self.encodings, self.questions, strict=True)
+        )
+
+    @cached_property
+    def number(self) -> str:
+        """Give the sixteen digits by which reports name the form they answer."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    @property
+    def guarantee(self) -> str:
+        """Say in words what a respondent is promised."""
+        return (
+            f"One report is {text(self.epsilon)}-differentially private for the person who sends it: no report is more "
+            f"than {_above(math.exp(self.epsilon))} times as likely with that person's answers as with any others "
+            "(replace neighbours). No one has to be trusted: answers are randomised before they are sent. That "
+            "somebody took part is not hidden, and each further report of the same person costs as much again."
+        )
+
+    def curve(self) -> Curve:
+        """Give the loss of one report."""
+        return Curve.pure(self.epsilon, "replace")
+
+    # ── answering ──────────────────────────────────────────────────────────────────────────────
+
+    def answer(self, answers: Mapping[str, object]) -> Report:
+        """Randomise one person's answers. Run this where the person is, once: a second report costs ε again."""
+        cells = self._cells(answers)
+        if self.sampled:
+            asked = bits.below(len(cells))
+            return Report(self.number, (randomised(self.mechanisms[asked], cells[asked]),), asked)
+        return Report(self.number, tuple(map(randomised, self.mechanisms, cells)))
+
+    def _cells(self, answers: Mapping[str, object]) -> list[int]:
+        """Find the cell of every answer; only names can be wrong, and they are public."""
+        names = [each.name for each in self.questions]
+        if not isinstance(answers, Mapping) or not set(answers) <= set(names):
+            rule = "answers must be a mapping from names of questions of this form"
+            raise SfumatoError(rule, place="answers", fix="use the names " + ", ".join(names))
+        return [cell_of(each, answers.get(each.name)) for each in self.questions]
+
+    # ── estimating ─────────────────────────────────────────────────────────────────────────────
+
+    def check(self, report: Report | str) -> Report:
+        """Give a report of this form, also from its JSON text; anything else is refused."""
+        found = report if type(report) is Report else Report.from_json(report)  # type: ignore[arg-type]
+        if found.form != self.number:
+            raise InvalidParameter("report", found.form, f"a report of this form, which is {self.number}")
+        if (found.question is not None) is not self.sampled or (found.question or 0) >= len(self.questions):
+            raise InvalidParameter("report", found.question, "one that answers what this form asks")
+        asked = self.mechanisms if found.question is None else (self.mechanisms[found.question],)
+        if len(found.answers) != len(asked) or not all(map(fits, asked, found.answers)):
+            raise InvalidParameter("report", found.answers, "one that this form could have drawn")
+        return found
+
+    def estimate(
+        self,
+        reports: Iterable[Report | str],
+        *,
+        confidence: Number = "0.95",
+        together: bool = False,
+        pairs: Iterable[tuple[str, str]] = (),
+    ) -> SurveyEstimate:
+        """Estimate how many respondents gave each answer.
+
+        Reports may be texts; those that are none of this form are left out and listed under ``refused``. Whether two
+        came from one person cannot be seen in them: that is for whoever collects them.
+        """
+        wanted = [self._pair(each) for each in pairs]
+        miss = self._miss(confidence, wanted, together=together)
+        accepted, refused = self._accepted(reports)
+        tables = [self._counts(place, accepted, miss) for place in range(len(self.questions))]
+        tables += [self._pair_counts(pair, accepted, miss) for pair in wanted]
+        return SurveyEstimate(
+            len(accepted), tuple(tables), refused, text(exact(confidence, "confidence", CONFIDENCE)), together
+        )
+
+    def _accepted(self, reports: Iterable[Report | str]) -> tuple[list[Report], tuple[Refused, ...]]:
+        if isinstance(reports, (str, bytes, Report, Mapping)) or not isinstance(reports, Iterable):
+            raise InvalidParameter("reports", reports, "a list of reports")
+        accepted, refused = [], []
+        for place, each in enumerate(reports):
+            try:
+                accepted.append(self.check(each))
+            except InvalidParameter as error:
+                refused.append(Refused(place, error.rule))
+        return accepted, tuple(refused)
+
+    def _parts(self, place: int, reports: list[Report]) -> list[Any]:
+        """Take the answers to one question from the reports that have one."""
+        if self.sampled:
+            return [each.answers[0] for each in reports if each.question == place]
+        return [each.answers[place] for each in reports]
+
+    def _counts(self, place: int, reports: list[Report], miss: float) -> Counts:
+        parts, respondents = self._parts(place, reports), len(reports)
+        chance = self._chances[place]
+        found = counts.supported(self.mechanisms[place], parts)
+        ranges = tuple(counts.interval(int(each), len(parts), respondents, chance, miss) for each in found)
+        estimates = counts.estimated(found, len(parts), respondents, chance)
+        question = self.questions[place]
+        answers = tuple((label(cell),) for cell in question.cells)
+        return Counts((question.name,), answers, tuple(estimates.tolist()), ranges, len(parts))
+
+    def _pair_counts(self, pair: tuple[int, int], reports: list[Report], miss: float) -> Counts:
+        first, second = (self.mechanisms[place] for place in pair)
+        parts = [self._parts(place, reports) for place in pair]
+        found = PairCounts(
+            counts.supported(first, parts[0]),
+            counts.supported(second, parts[1]),
+            counts.supported_pairs(first, second, parts),
+            len(reports),
+            (self._chances[pair[0]], self._chances[pair[1]]),
+        )
+        estimates, reach, most = found.estimates().ravel(), found.half_widths(miss).ravel(), float(len(reports))
+        lows, highs = (estimates - reach).clip(0, most).tolist(), (estimates + reach).clip(0, most).tolist()
+        questions = [self.questions[place] for place in pair]
+        answers = tuple(product(*(map(label, each.cells) for each in questions)))
+        ranges = tuple(zip(lows, highs, strict=True))
+        return Counts((questions[0].name, questions[1].name), answers, tuple(estimates.tolist()), ranges, len(reports))
+
+    @cached_property
+    def _chances(self) -> tuple[Chances, ...]:
+        return counts.chances_of(self.mechanisms)
+
+    def _pair(self, names: object) -> tuple[int, int]:
+        if self.sampled:
+            raise SfumatoError(
+                "pairs of questions can be estimated only if every respondent answers both",
+                place="pairs",
+                fix="make the form with collect(questions, epsilon, split=True)",
+            )
+        known = {each.name: place for place, each in enumerate(self.questions)}
+        if (
+            not isinstance(names, (tuple, list))
+            or len(names) != 2
+            or not all(isinstance(each, str) and each in known for each in names)
+            or names[0] == names[1]
+        ):
+            raise InvalidParameter("pairs", names, "pairs of names of two questions")
+        return known[names[0]], known[names[1]]
+
+    def _miss(self, confidence: Number, pairs: list[tuple[int, int]], *, together: bool) -> float:
+        """Give the probability with which one interval may miss: a share of all where they shall hold at once."""
+        if type(together) is not bool:
+            raise InvalidParameter("together", together, "True or False")
+        miss = float(1 - exact(confidence, "confidence", CONFIDENCE))
+        sizes = [each.size for each in self.questions]
+        many = sum(sizes) + sum(sizes[first] * sizes[second] for first, second in pairs)
+        return miss / many if together else miss
+
+    # ── before anybody is asked ────────────────────────────────────────────────────────────────
+
+    def error(self, respondents: int, *, confidence: Number = "0.95", together: bool = False) -> dict[str, float]:
+        """Give for each question the half-width of an interval among so many respondents, for an answer that an even
+        share of them gives.
+        """
+        many = whole(respondents, "respondents", at_least=1)
+        if many > _MOST_RESPONDENTS:
+            raise InvalidParameter("respondents", respondents, f"at most {_MOST_RESPONDENTS:,}")
+        miss = self._miss(confidence, [], together=together)
+        asked = max(1, round(many / len(self.questions))) if self.sampled else many
+        widths = {}
+        for question, chance in zip(self.questions, self._chances, strict=True):
+            expected = round(asked * (chance.q + chance.gap / question.size))
+            low, high = counts.frequency_limits(expected, asked, miss / 2)
+            widths[question.name] = min(float(many), many * (high - low) / (2 * chance.gap))
+        return widths
+
+    def explain(self, respondents: int = 1000) -> str:
+        """Write what the form does, and how much the other ways would err: standard errors of a count."""
+        many = whole(respondents, "respondents", at_least=1)
+        own, ways = self._way(), [choosing.best(self.questions, self.epsilon, sampled=way) for way in (False, True)]
+        wide = max(8, *(len(each.name) for each in self.questions))
+        lines = [
+            f"{'question':<{wide}}  answers  encoding  this form     split   sampled",
+            *(
+                f"{question.name:<{wide}}  {question.size:>7}  {encoding.value:<8}"
+                + "".join(f"  {shown(math.sqrt(many * each), 3):>8}" for each in found)
+                for question, encoding, *found in zip(
+                    self.questions, self.encodings, *(each.variances for each in (own, *ways)), strict=True
+                )
+            ),
+        ]
+        return "\n".join([self._said(many), *lines, self.guarantee])
+
+    def _said(self, many: int) -> str:
+        each = choosing.share(self.epsilon, len(self.questions), sampled=self.sampled)
+        how = "each respondent answers one, drawn evenly" if self.sampled else "each respondent answers all"
+        many_asked = "1 question" if len(self.questions) == 1 else f"{len(self.questions)} questions"
+        return (
+            f"{many_asked} at ε {text(self.epsilon)}: {how}, at ε {text(each)} a question.\n"
+            f"Standard errors of a count among {many:,} respondents, averaged over equally frequent answers:"
+        )
+
+    def _way(self) -> choosing.Way:
+        each = choosing.share(self.epsilon, len(self.questions), sampled=self.sampled)
+        one_of = len(self.questions) if self.sampled else 1
+        found = (
+            choosing.variance(encoding, question.size, each, one_of)
+            for encoding, question in zip(self.encodings, self.questions, strict=True)
+        )
+        return choosing.Way(self.sampled, self.encodings, tuple(found))
+
+    # ── keeping ────────────────────────────────────────────────────────────────────────────────
+
+    def to_json(self) -> str:
+        """Write the form as a JSON text."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> Form:
+        """Read a form from its JSON text."""
+        return codec.loads_as(cls, source, longest=_LONGEST)
+
+
+def _above(number: float) -> str:
+    """Write a number of four digits that is not below this one."""
+    step = 10.0 ** (math.floor(math.log10(number)) - 3)
+    return shown(math.ceil(number / step) * step)
+
+
+def collect(questions: Mapping[str, Any], epsilon: Number, *, split: bool | None = None) -> Form:
+    """Make a survey form that respondents randomise themselves.
+
+    For each name, ``questions`` has a list of answers, ``{"bins": [0, 18, 65]}`` for numbers, or an ``Attribute``. Each
+    question has one more cell for no answer or another. ``split=True`` asks everybody everything, which also tells of
+    pairs; ``split=False`` asks each respondent one question; by default whichever errs less.
+
+    >>> collect({"smokes": ["yes", "no"], "age": {"bins": [0, 30, 60, 110]}}, epsilon=1).sampled
+    True
+    """
+    asked = check_questions(questions_of(questions))
+    budget = exact(epsilon, "epsilon", POSITIVE)
+    if split is not None and type(split) is not bool:
+        raise InvalidParameter("split", split, "True, False or None")
+    for sampled in (False, True):  # refuse an ε that is out of range before anything is compared
+        Encoding.RESPONSE.mechanism(choosing.share(budget, len(asked), sampled=sampled), 2)
+    way = choosing.better(asked, budget) if split is None else choosing.best(asked, budget, sampled=not split)
+    return Form(asked, budget, way.sampled, way.encodings)
