@@ -586,8 +586,8 @@ def _restricted(source: Selection, columns: Sequence[CodedColumn], context: Cont
     """Make the plan under which every row counts; where periods have accounts, those that are read pay."""
     plan = Aggregate(source.rows.relation, tuple(each.key for each in columns), (Count(),))
     costs.check(plan)
-    query = Query(plan, Finish(()))
-    return (query, context) if context.policy.per is None else by_period(query, context)
+    held, where = by_period(plan, context)
+    return Query(held, Finish(())), where
 
 
 def _limits(table: Table, query: Query, rows: int | None) -> Limits:
