@@ -148,6 +148,31 @@ def test_what_cannot_be_written_down_is_refused_before_the_charge(
         assert made.budget.spent["pure"] == 0
 
 
+@pytest.mark.parametrize("other", [{"epsilon": 2}, {"confidence": "0.9"}, {"joint": True}, {"within": 3}])
+def test_what_is_asked_otherwise_than_before_is_rehearsed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]
+) -> None:
+    """Only the same release, shown in the same way, needs no second rehearsal."""
+
+    def overflown(*_: object) -> None:
+        raise OverflowError
+
+    with curator(tmp_path / "a.ledger", UNIT, SMALL) as made:
+        ask = made.sql("SELECT COUNT(*) AS n FROM people")
+        ask.release(epsilon=1)
+        spent = made.budget.spent["pure"]
+        price = {} if "within" in other else {"epsilon": 1}
+        with monkeypatch.context() as broken:
+            broken.setattr("sfumato.release.answers.as_table", overflown)
+            with pytest.raises(sf.Unsupported) as refusal:
+                ask.release(**{**price, **other}, fresh=True)
+        assert refusal.value.code == "extreme-numbers"
+        assert made.budget.spent["pure"] == spent
+        with monkeypatch.context() as broken:
+            broken.setattr("sfumato.release.proposal.rehearse", overflown)
+            assert not ask.release(epsilon=1, fresh=True).receipt.free
+
+
 def test_confidence_has_a_range_that_is_said_before_the_charge(tmp_path: Path) -> None:
     with curator(tmp_path / "a.ledger", UNIT, SMALL) as made:
         ask = made.sql("SELECT COUNT(*) AS n FROM people")

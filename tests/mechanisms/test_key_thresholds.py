@@ -207,3 +207,11 @@ def test_curves_and_accounts() -> None:
 def test_hostile_parameters(call: object) -> None:
     with pytest.raises(sf.InvalidParameter):
         call()  # type: ignore[operator]
+
+
+def test_a_threshold_for_ten_keys_costs_less_than_any_release_so_private() -> None:
+    """What an account of (1, 1e-6) pays for it at (1, 1e-7), as failure δ plus the noise's own curve."""
+    order = sf.Budget(1, "1e-6").order
+    assert order is not None
+    assert sf.Curve.approximate(1, "1e-7").renyi(order) == pytest.approx(0.985, abs=1e-3)
+    assert sf.KeyThreshold(1, "1e-7", 10).curve().renyi(order) == pytest.approx(0.702, abs=1e-3)

@@ -175,6 +175,14 @@ MUTANTS = (
         ("curator/test_extremes.py::test_what_cannot_be_written_down_is_refused_before_the_charge",),
     ),
     Mutant(
+        "what is asked at another price is not rehearsed",
+        Kind.CHARGE_ORDER,
+        "curator/questions.py",
+        "rehearsed=self._rehearsed.get(shown) is prepared,",
+        "rehearsed=shown in self._rehearsed,",
+        ("curator/test_extremes.py::test_what_is_asked_otherwise_than_before_is_rehearsed_anew",),
+    ),
+    Mutant(
         "totals are read before the question begins",
         Kind.CHARGE_ORDER,
         "release/releasing.py",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sfumato.caching import cached_property
 from sfumato.engine.seam import Engine
+from sfumato.errors import Unsupported
 from sfumato.ledger import Account
 from sfumato.plan.canonical import digest
 from sfumato.policy import Policy, Table, Via
@@ -41,6 +42,14 @@ class Context:
     def budgets(self) -> tuple[Budget, ...]:
         """Give the budgets that must afford a release: the account's, and the analyst's share of it."""
         return self.account.budgets(self.analyst)
+
+    def require_one_account(self, what: str) -> None:
+        """Refuse what is charged to one account where every period has its own, before its price is told."""
+        per = self.policy.per
+        if per is not None:
+            rule = f"{what} is charged to one account, and here every {per} has its own"
+            fix = f"ask single questions, or keep one account for all: leave per = {per!r} out of a new policy"
+            raise Unsupported("period-tab", rule, place=f"account {self.account.name!r}", fix=fix)
 
 
 def _declared(table: Table) -> list[object]:

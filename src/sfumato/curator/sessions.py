@@ -321,6 +321,7 @@ def proposed_session(
     monotone: bool | None,
 ) -> ProposedSession:
     """Make the proposal; without a sensitivity it is that of counting rows of these tables, or of all private ones."""
+    context.require_one_account("a session")
     if sensitivity is not None and tables is not None:
         raise InvalidParameter("tables", tables, "left out where a sensitivity is given")
     moved = (

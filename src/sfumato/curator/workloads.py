@@ -370,6 +370,7 @@ def workload(
     given: Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str],
 ) -> Workload:
     """Understand all questions; one that cannot be asked is refused by its name, and nothing is asked then."""
+    context.require_one_account("a workload")
     if isinstance(given, (str, os.PathLike)):
         written = questions_of(_file(given))
         named = {f"q{number}": each for number, each in enumerate(written, 1)}

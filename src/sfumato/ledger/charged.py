@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.protocols import Additive, Interactive, Selection
 from sfumato.privacy import Curve, Sensitivity, codec, compose
@@ -44,7 +45,7 @@ class Charged:
         object.__setattr__(self, "sensitivity", None if sensitivity is None else Sensitivity.of(sensitivity))
         object.__setattr__(self, "times", whole(times, "times", at_least=1))
 
-    @property
+    @cached_property
     def curve(self) -> Curve:
         """Give the curve of what running it so many times leaks."""
         additive = isinstance(self.mechanism, Additive)
