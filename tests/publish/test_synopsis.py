@@ -17,6 +17,7 @@ import pytest
 
 import sfumato as sf
 from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, published
+from publish.test_measuring import PRICES, curator, policy_of, rows
 from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.ledger import Anchor, charged
 from sfumato.publish import files
@@ -277,6 +278,27 @@ def test_an_anchor_knows_the_lines_it_keeps() -> None:
     assert GAUSSIAN.verify(anchor(3, "2" * 64)).checks[-1].holds is True
     assert GAUSSIAN.verify(anchor(3, "4" * 64)).checks[-1].holds is False
     assert GAUSSIAN.verify(anchor(9, "2" * 64)).checks[-1].holds is None
+
+
+@pytest.mark.parametrize("price", PRICES, ids=str)
+def test_from_policy_to_file_to_question(price: dict[str, Any], tmp_path: Path) -> None:
+    """What a curator releases is asked from its file, and its line is found in the ledger's export."""
+    found = rows(1, units=60)
+    with curator(policy_of(found, units=True), tmp_path) as opened:
+        made = opened.marginals("people", [["sex", "age"], ["age", "smokes"]]).release(**price)
+    made.save(tmp_path / "people.sfu")
+    again = sf.synopsis(tmp_path / "people.sfu")
+    assert again.guarantee == Price(**price)
+    question = "SELECT sex, COUNT(*) AS n, AVG(age) AS a FROM people WHERE age >= 3 GROUP BY sex"
+    assert again.sql(question).rows == made.sql(question).rows
+    assert again.published.face.domains == made.published.face.domains
+    with sf.Ledger.open(tmp_path / "l") as lines:
+        lines.export("json", tmp_path / "lines.json")
+        anchor = lines.anchor()
+    told = again.verify(tmp_path / "lines.json")
+    assert told.holds, told
+    assert {each.name for each in told.checks} >= {"line", "paid"}
+    assert again.verify(anchor).holds
 
 
 # Sums

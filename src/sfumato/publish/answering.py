@@ -61,9 +61,7 @@ class Face:
         """Give what a question may name: columns, and the levels that join their cells."""
         named = {each.name: domain for each, domain in zip(self.attributes, self.domains, strict=True)}
         for name, (place, level) in self.level_columns.items():
-            labels = tuple(
-                dict.fromkeys(each for each in part_labels(self.attributes[place], level) if each is not None)
-            )
+            labels = tuple(dict.fromkeys(filter(None, self._labels(place, level))))
             named[name] = Domain(Type.TEXT, values=labels, nullable=self.domains[place].nullable)
         return Catalog({self.table: Described(self.table, named, public=False)}, _no_joins)
 
