@@ -252,7 +252,7 @@ _LATER = {
 # fmt: on
 """What only some users need is imported when it is first named."""
 _HOMES = {name: module for module, names in _LATER.items() for name in names}
-for _module in ("ledger", "mechanisms", "policy", "release.measured", "curator"):
+for _module in ("ledger", "mechanisms", "policy", "release.measured", "publish.planning", "curator"):
     codec.later(f"sfumato.{_module}")
 
 

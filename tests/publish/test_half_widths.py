@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import Laplace
+from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.publish.half_widths import (
     LEAST_STEPS,
     adaptive_half_width,
@@ -60,8 +60,8 @@ def test_adaptive_widths_equal_their_vector() -> None:
 
 def stopped() -> tuple[np.ndarray, np.ndarray]:
     """Measure one number of truth 0 again and again, at unit precision, and stop where the naive interval misses."""
-    rng = np.random.default_rng(5)
-    errors = np.cumsum(rng.normal(size=(DRAWS, 50)), axis=1) / np.arange(1, 51)
+    noise = Gaussian(LEAST_STEPS).apply(np.zeros((DRAWS, 50), np.int64)) / LEAST_STEPS
+    errors = np.cumsum(noise, axis=1) / np.arange(1, 51)
     naive = 1.959964 / np.sqrt(np.arange(1, 51))
     outside = np.abs(errors) > naive
     stop = np.where(outside.any(axis=1), outside.argmax(axis=1), 49)

@@ -22,6 +22,7 @@ from sfumato.publish.planning import (
     PlannedMarginal,
     Workload,
     closure,
+    finest_unit_value,
     independent_variances,
     plan_gaussian,
     plan_laplace,
@@ -158,6 +159,8 @@ def test_under_replacement_a_plan_weighs_the_total_less() -> None:
     assert fixed.block_rho(fixed.blocks[0]) == 0
     assert fixed.block_variances[()] < 1e-4
     assert total(fixed) < total(replaced)
+    assert Gaussian(fixed.blocks[0].deviation).curve(fixed.sensitivity(fixed.blocks[0])).rho() == 0
+    assert fixed.scaled("1e-6").blocks[0] == fixed.blocks[0]
 
 
 def test_every_deviation_has_enough_steps_and_the_least_grid() -> None:
@@ -165,6 +168,19 @@ def test_every_deviation_has_enough_steps_and_the_least_grid() -> None:
         for each in plan_gaussian(PAIRS, attributes((2, 3, 4)), rho=rho).blocks:
             assert each.deviation >= 4096
             assert each.grid == 1 or each.deviation / each.grid * (each.grid - 1) < 4096
+
+
+@pytest.mark.parametrize("own", [attributes((2, 3)), attributes((215, 215, 216)), leveled(), attributes((3000, 3000))])
+def test_weights_are_counted_as_finely_as_64_bits_allow(own: Attributes) -> None:
+    workload = Workload((tuple(range(len(own))),))
+    step = finest_unit_value(workload, own)
+    plan = plan_gaussian(workload, own, 10, rho="0.01", unit_value=step)
+    assert plan.cut_at >= 2**31
+    assert step == Fraction(1, 2**20) or plan.cut_at < 2**32
+    if step > Fraction(1, 2**20):
+        with pytest.raises(InvalidParameter) as refusal:
+            plan_gaussian(workload, own, 10, rho="0.01", unit_value=step / 2)
+        assert str(step) in refusal.value.fix
 
 
 def test_rows_and_prices_only_scale_a_plan() -> None:

@@ -18,6 +18,7 @@ _ORDER = (
     "init",
     "check",
     "query",
+    "publish",
     "ask",
     "synopsis",
     "budget",

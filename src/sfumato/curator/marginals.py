@@ -37,6 +37,7 @@ from sfumato.policy import Table
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec
 from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown
+from sfumato.publish import blocks as block_algebra
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.coded_columns import CodedColumn, coded, coded_names
@@ -51,7 +52,15 @@ from sfumato.publish.measuring import (
     shares,
     width,
 )
-from sfumato.publish.planning import Plan, Workload, independent_variances, plan_gaussian, plan_laplace
+from sfumato.publish.planning import (
+    LARGEST_COUNT,
+    MOST_RANGED,
+    Plan,
+    Workload,
+    independent_variances,
+    plan_gaussian,
+    plan_laplace,
+)
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
@@ -360,9 +369,9 @@ class MarginalsProposal:
         """Find the best plan for one price, in whole rows: the same at every price, but for its scale."""
         if pure not in self._bases:
             bounded = self._bounded(0)
-            make = plan_laplace if pure else plan_gaussian
+            make, workload = (plan_laplace, self.workload) if pure else (plan_gaussian, self._ranged)
             self._bases[pure] = make(
-                self.workload,
+                workload,
                 self.attributes,
                 bounded.measures[0].added.total,
                 self.objective,
@@ -370,6 +379,22 @@ class MarginalsProposal:
                 fixed_total=has_fixed_total(bounded),
             )
         return self._bases[pure]
+
+    @property
+    def _ranged(self) -> Workload:
+        """Give the workload with all ranges of the columns that have levels, for whose sums levels are declared; they
+        count as much together as the cells would.
+        """
+        sizes = {place: each.attribute.size for place, each in enumerate(self.columns) if each.attribute.levels}
+        ranges = tuple(place for place, size in sizes.items() if size <= MOST_RANGED)
+        if self.objective != "total" or not ranges:
+            return self.workload
+        weights = tuple(
+            self.workload.weight(index)
+            * math.prod((Fraction(2, sizes[place]) for place in ranges if place in each), start=1)
+            for index, each in enumerate(self.workload.sets)
+        )
+        return Workload(self.workload.sets, weights, ranges)
 
     @cached_property
     def _bases(self) -> dict[bool, Plan]:
@@ -379,14 +404,14 @@ class MarginalsProposal:
         """Weights of rows are multiples of 2^-bits: fewer bits where the noise would be too large to draw exactly."""
         if self._bounded(0).strategy is Strategy.WHOLE:
             return 0
+        most = min(_MOST_BITS, self._bounded(_MOST_BITS).measures[0].bits)
         if base.marginals:
             largest = max(each.scale for each in base.marginals) * base.epsilon / spent
         else:
             growth = math.sqrt(base.rho / spent)
             largest = Fraction(max(float(each.deviation / each.grid) for each in base.blocks) * growth)
-        found = min(
-            _MOST_BITS, math.floor(math.log2(MOST_STEPS / largest)) - 1, self._bounded(_MOST_BITS).measures[0].bits
-        )
+            most = min(most, self._uncut_bits(base))
+        found = min(most, math.floor(math.log2(MOST_STEPS / largest)) - 1)
         if found < _LEAST_BITS:
             raise Unsupported(
                 "too-much-noise",
@@ -394,6 +419,12 @@ class MarginalsProposal:
                 fix="give more, ask for fewer columns at once, or take coarser bins",
             )
         return found
+
+    def _uncut_bits(self, base: Plan) -> int:
+        """Find the finest weights with which the counts that a table may have are not cut for want of 64 bits."""
+        table = self._context.policy.tables[self.query.plan.table]
+        cut = min(block_algebra.most_count(each.block, self.attributes) for each in base.blocks)
+        return max(_LEAST_BITS, (cut // min(table.row_ceiling, LARGEST_COUNT)).bit_length() - 1)
 
     def _bounded(self, bits: int) -> Bounded:
         cells = max(math.prod(self.attributes[place].size for place in each) for each in self.workload.sets)

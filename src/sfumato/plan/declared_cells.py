@@ -1,4 +1,4 @@
-"""What a policy declares of the cells of a table is read as SQL reads it: conditions that no row meets."""
+"""A policy may declare conditions that no row of a table meets: they are read here, as SQL is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coding cuts a column into finitely many cells, so that its marginals can be published. Data never decide it.
+"""A coding gives a column finitely many cells, so that its marginals can be published. Data never decide it.
 
 A column of listed values, or of true and false, has a cell for each of them. A number, a date or a time has bins: from
 one start to below the next, the last one up to an end that it includes. What is missing, or lies in no cell, has a cell
@@ -278,7 +278,7 @@ def _within(levels: Any) -> list[Any]:
 
 
 def _level(domain: Domain, levels: Any, deep: int, rest: Sequence[Value]) -> Level:
-    """Number the parts that stand so deep; a value that stands for all others is a part of its own."""
+    """Give every cell the number of its part, of those that stand so deep; what stands for all others is its own."""
     parts = list(_parts(levels, deep, ""))
     place = {as_value(domain.type, leaf, "levels"): index for index, (_, own) in enumerate(parts) for leaf in own}
     place |= {each: len(parts) + index for index, each in enumerate(rest)}

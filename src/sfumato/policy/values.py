@@ -169,7 +169,9 @@ class Table:
         object.__setattr__(self, "impossible", _conditions(self.impossible, f"{place}.impossible"))
         if not isinstance(self.implies, Mapping):
             raise InvalidPolicy(
-                "implies says which column decides which", place=f"{place}.implies", fix='write { city = "region" }'
+                "columns are listed by name, each with the one it decides",
+                place=f"{place}.implies",
+                fix='write { city = "region" }',
             )
         object.__setattr__(self, "implies", dict(self.implies))
         for name, decided in self.implies.items():

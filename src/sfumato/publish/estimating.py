@@ -107,7 +107,7 @@ class Estimates:
     def marginal(self, places: Set) -> tuple[Floats, Floats]:
         """Give the unbiased counts of a marginal and their variances."""
         self._need(places)
-        values = lifted(self.parts, places, self.attributes)
+        values = lifted(self.parts, places, self.attributes) if places else self.parts[()].copy()
         return values, cell_variances(self.variances, places, self.attributes)
 
     def linear(self, query: Floats, places: Set) -> tuple[float, float]:

@@ -273,7 +273,7 @@ class PublishDraw:
 
     @cached_property
     def good_enough(self) -> Mapping[str, Number]:
-        """What was measured before is as good if its worst marginal is as close, and all of them are on the whole."""
+        """Earlier measurements are as good if their worst marginal is as close, and all of them are on the whole."""
         widths = np.array([width(self.plan, each, CONFIDENCE) for each in self.plan.workload.sets])
         return {"worst": f"{widths.max():.12g}", "typical": f"{np.sqrt((widths**2).mean()):.12g}"}
 

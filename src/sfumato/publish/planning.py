@@ -51,6 +51,9 @@ OBJECTIVES = ("total", "worst")
 MOST_BLOCKS = 200_000
 MOST_RANGED = 2_000
 """Cells of an attribute of which all ranges are asked."""
+LARGEST_COUNT = 1 << 31
+"""Rows of one cell that every plan has room for."""
+_WEIGHT_BITS = 20
 _MOST_STEPS = Fraction(10**12)
 """Deviations up to this are drawn exactly and in bounded time."""
 _FINE = 1 << 20
@@ -223,6 +226,12 @@ class Plan:
         """Give σ_B² of every block that is measured, in rows."""
         return {each.block: self.variance(each) for each in self.blocks}
 
+    @property
+    def cut_at(self) -> Fraction:
+        """Give the count, in rows, at which some block's counts are cut to fit 64 bits; none in a real table is."""
+        counts = (block_algebra.most_count(each.block, self.attributes, each.grid) for each in self.blocks)
+        return min(counts, default=1 << 62) * self.unit_value
+
     def cell_variances(self, places: Set) -> Floats:
         """Give the variance of every cell of a marginal within the closure."""
         return cell_variances(self.block_variances, places, self.attributes)
@@ -240,8 +249,28 @@ class Plan:
             growth = self.epsilon / wanted * (1 + Fraction(1, 1 << 40))
             return replace(self, marginals=tuple(replace(e, scale=_fine(e.scale * growth)) for e in self.marginals))
         growth = Fraction(math.sqrt(self.rho / wanted) * _ROUNDING)
-        sizes = {each.block: each.deviation / each.grid * growth for each in self.blocks}
-        return replace(self, blocks=tuple(_planned(*each) for each in sizes.items()))
+        free = [self.block_rho(each) == 0 for each in self.blocks]
+        planned = (
+            each if costs_nothing else _planned(each.block, each.deviation / each.grid * growth)
+            for each, costs_nothing in zip(self.blocks, free, strict=True)
+        )
+        return replace(self, blocks=tuple(planned))
+
+
+def finest_unit_value(workload: Workload, attributes: Attributes) -> Fraction:
+    """Find the least part of a row, down to 2^−20, in which weights can be counted so that no real count is cut."""
+    least = min(block_algebra.most_count(_widest(each, attributes), attributes) for each in workload.sets)
+    return Fraction(1, 1 << max(0, min(_WEIGHT_BITS, (least // LARGEST_COUNT).bit_length() - 1)))
+
+
+def _widest(places: Set, attributes: Attributes) -> Block:
+    """Give the block of a marginal whose numbers are largest."""
+
+    def level(place: int) -> int:
+        scales = [int(each.steps.max(initial=1)) for each in attributes[place].chain.differences]
+        return 1 + scales.index(max(scales))
+
+    return tuple((place, level(place)) for place in places)
 
 
 def plan_gaussian(
@@ -271,8 +300,13 @@ def plan_gaussian(
         _planned(block, Fraction(size) * scale) if cost else PlannedBlock(block, Fraction(LEAST_STEPS), _FINE)
         for block, size, scale, cost in zip(terms.blocks, sizes.tolist(), scales, costs.tolist(), strict=True)
     )
-    own = attributes, workload, planned, (), m, relation, objective, step, fixed_total
-    return Plan(*own)
+    plan = Plan(attributes, workload, planned, (), m, relation, objective, step, fixed_total)
+    if plan.cut_at < LARGEST_COUNT:
+        rule = f"coarse enough that counts of {LARGEST_COUNT:,} rows fit 64 bits in every block"
+        finest = finest_unit_value(workload, attributes)
+        fix = f"ask for marginals with fewer cells, or count weights in steps of {finest}"
+        raise InvalidParameter("unit_value", unit_value, rule, fix=fix)
+    return plan
 
 
 def plan_laplace(
