@@ -17,8 +17,11 @@ import pytest
 
 import sfumato as sf
 from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, published
+from publish.test_measuring import PRICES, curator, policy_of, rows
 from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.ledger import Anchor, charged
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import text
 from sfumato.publish import files
 from sfumato.publish.attributes import Attribute, Listed, Other
 from sfumato.publish.faces import TableFace
@@ -102,10 +105,10 @@ def test_a_file_is_read_back_as_it_was(synopsis: Synopsis, tmp_path: Path) -> No
     found = sf.synopsis(path)
     assert written(found) == path.read_bytes() == written(synopsis)
     assert found.published.values == synopsis.published.values
-    assert found.receipt == synopsis.receipt
+    assert found.receipt == files.public(synopsis.receipt)
     assert found.attributes == ATTRIBUTES
     question = "SELECT sex, AVG(age) AS a, COUNT(*) AS n FROM people GROUP BY sex"
-    assert found.sql(question) == synopsis.sql(question)
+    assert found.sql(question) == replace(synopsis.sql(question), receipt=found.sql(question).receipt)
     with zipfile.ZipFile(path) as file:
         assert file.testzip() is None
         assert [(each.filename, each.date_time) for each in file.infolist()] == [
@@ -117,6 +120,13 @@ def test_a_file_is_read_back_as_it_was(synopsis: Synopsis, tmp_path: Path) -> No
     assert os.listdir(tmp_path) == ["people.sfu"]
 
 
+def test_a_file_does_not_say_who_bought_it_nor_the_salt_of_the_line() -> None:
+    own = replace(GAUSSIAN.published, purchase=replace(GAUSSIAN.published.purchase, salt="5a17" * 8))
+    told = files.written(own, replace(GAUSSIAN.receipt, share="ana", remaining="pure 3.25"))
+    assert not any(secret in told for secret in (b"5a17", b"ana", b"3.25"))
+    assert told == files.written(*read(told))
+
+
 def test_the_golden_file_is_read_for_ever() -> None:
     found = sf.synopsis(GOLDEN)
     assert hashlib.sha256(GOLDEN.read_bytes()).hexdigest() == GOLDEN_HASH
@@ -125,7 +135,7 @@ def test_the_golden_file_is_read_for_ever() -> None:
     assert made.rows == GOLDEN_ROWS
 
 
-GOLDEN_HASH = "6537942eea35d2b6d2aa2cf7bbc36c688fca9f242781c60df3eacf339df62eda"
+GOLDEN_HASH = "6514f7f559b65cf0f95f633f2d5bc4a5db5c6396867039de1d749bb5b5302f41"
 GOLDEN_ROWS = (("f", 100), ("m", 201))
 
 
@@ -167,6 +177,11 @@ def test_a_newer_format_is_refused_with_the_fix() -> None:
         read(_rewritten(lambda manifest: manifest.update(format=2)))
 
 
+def test_a_manifest_with_another_hash_is_refused() -> None:
+    with pytest.raises(SynopsisDamaged, match="hash that it says"):
+        read(_rewritten(lambda manifest: manifest["receipt"].update(unit="nobody"), sealed=False))
+
+
 CAREFUL = {
     "a lower charge": lambda m: m.update(charge="0.1"),
     "less noise than was paid for": lambda m: m["plan"]["blocks"][0].update(deviation="4096"),
@@ -189,19 +204,21 @@ def test_careful_edits_are_found_too(name: str) -> None:
 
 
 def test_sizes_are_checked_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A manifest that promises 1e8 numbers makes no array."""
-    cells = [{"kind": "listed-cell/1", "value": f"x{k}"} for k in range(5_000)] + [{"kind": "other-cell/1"}]
+    """A manifest that promises five million numbers, at a charge that fits, makes no array of them."""
+    cells = [{"kind": "listed-cell/1", "value": f"x{k}"} for k in range(1_000)] + [{"kind": "other-cell/1"}]
 
     def grow(manifest: Any) -> None:
         for place in (0, 5):
             manifest["plan"]["attributes"][place]["cells"] = cells
             manifest["plan"]["attributes"][place].pop("levels", None)
+        manifest["plan"]["blocks"] = [each for each in manifest["plan"]["blocks"] if [5, 2] not in each["block"]]
+        manifest["charge"] = text(files.charge(codec.loads(json.dumps(manifest["plan"]))))
 
     def refuse(*_: Any) -> None:
         raise AssertionError("something was allocated")
 
     monkeypatch.setattr("pyarrow.ipc.open_file", refuse)
-    with pytest.raises(SynopsisDamaged):
+    with pytest.raises(SynopsisDamaged, match="numbers of the plan"):
         read(_rewritten(grow))
 
 
@@ -231,8 +248,10 @@ def test_charge_and_promise_follow_from_the_plan(synopsis: Synopsis) -> None:
 
 
 def test_promises_that_are_not_kept_are_found() -> None:
-    low = replace(GAUSSIAN.published, price=Price(rho="0.1"))
-    assert not Synopsis(low, replace(GAUSSIAN.receipt, guarantee="ρ = 0.1")).verify().holds
+    terms = replace(GAUSSIAN.published.purchase, price="ρ = 0.1")
+    low = Synopsis(replace(GAUSSIAN.published, price=Price(rho="0.1"), purchase=terms), GAUSSIAN.receipt)
+    low = replace(low, receipt=replace(low.receipt, guarantee="ρ = 0.1"))
+    assert [each.name for each in low.verify().checks if not each.holds] == ["promise"]
     said = Synopsis(GAUSSIAN.published, replace(GAUSSIAN.receipt, guarantee="ρ = 0.1"))
     assert [each.name for each in said.verify().checks if not each.holds] == ["receipt"]
     other = Synopsis(GAUSSIAN.published, replace(GAUSSIAN.receipt, neighbours="replace"))
@@ -272,6 +291,27 @@ def test_an_anchor_knows_the_lines_it_keeps() -> None:
     assert GAUSSIAN.verify(anchor(9, "2" * 64)).checks[-1].holds is None
 
 
+@pytest.mark.parametrize("price", PRICES, ids=str)
+def test_from_policy_to_file_to_question(price: dict[str, Any], tmp_path: Path) -> None:
+    """What a curator releases is asked from its file, and its line is found in the ledger's export."""
+    found = rows(1, units=60)
+    with curator(policy_of(found, units=True), tmp_path) as opened:
+        made = opened.marginals("people", [["sex", "age"], ["age", "smokes"]]).release(**price)
+    made.save(tmp_path / "people.sfu")
+    again = sf.synopsis(tmp_path / "people.sfu")
+    assert again.guarantee == Price(**price)
+    question = "SELECT sex, COUNT(*) AS n, AVG(age) AS a FROM people WHERE age >= 3 GROUP BY sex"
+    assert again.sql(question).rows == made.sql(question).rows
+    assert again.published.face.domains == made.published.face.domains
+    with sf.Ledger.open(tmp_path / "l") as lines:
+        lines.export("json", tmp_path / "lines.json")
+        anchor = lines.anchor()
+    told = again.verify(tmp_path / "lines.json")
+    assert told.holds, told
+    assert {each.name for each in told.checks} >= {"line", "paid"}
+    assert again.verify(anchor).holds
+
+
 # Sums
 
 
@@ -295,10 +335,10 @@ def test_releases_of_different_columns_are_one() -> None:
     """Columns are found by their names, in whichever order a release has them."""
     table = counts(people(1))
     turned = tuple(ATTRIBUTES[place] for place in (5, 0, 2))
-    own = plan_gaussian(Workload(((0, 1), (1, 2))), turned, rho=10**12)
+    own = plan_gaussian(Workload(((0, 1), (1, 2))), turned, rho=10**7)
     face = TableFace(tuple(DOMAINS[place] for place in (5, 0, 2)), (), "people")
     second = published(own, table.sum((1, 3, 4)).transpose(2, 0, 1), line=9, face=face)
-    first = published(planned([["sex", "age"]], rho=10**12), table)
+    first = published(planned([["sex", "age"]], rho=10**7), table)
     both = first + second
     assert both.columns[:2] == ("sex", "age")
     for names in (["sex", "age"], ["code", "sex"], ["sex", "smokes"]):

@@ -26,6 +26,7 @@ from sfumato.plan.nodes import Filter, Query, Relation, Scan
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.text_positions import quoted
 from sfumato.policy import Domain, Type
+from sfumato.policy.domains import MOST_LETTERS
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text as written
 from sfumato.publish.attributes import MOST_CELLS, Attribute, Attributes, Cell, Listed, Range
 from sfumato.publish.blocks import Set
@@ -60,11 +61,12 @@ class Face:
         """Give what a question may name: columns, and the levels that join their cells."""
         named = {each.name: domain for each, domain in zip(self.attributes, self.domains, strict=True)}
         for name, (place, level) in self.level_columns.items():
-            labels = tuple(
-                dict.fromkeys(each for each in part_labels(self.attributes[place], level) if each is not None)
-            )
+            labels = tuple(dict.fromkeys(filter(None, self._labels(place, level))))
             named[name] = Domain(Type.TEXT, values=labels, nullable=self.domains[place].nullable)
         return Catalog({self.table: Described(self.table, named, public=False)}, _no_joins)
+
+    def _labels(self, place: int, level: int) -> list[str | None]:
+        return part_labels(self.attributes[place], level)
 
     @cached_property
     def cells(self) -> tuple[Cells, ...]:
@@ -73,12 +75,17 @@ class Face:
 
     @cached_property
     def level_columns(self) -> Mapping[str, tuple[int, int]]:
-        """Give the columns that stand for levels, from fine to coarse: code_level_1, code_level_2."""
-        return {
+        """Give the columns that stand for levels, from fine to coarse: code_level_1, code_level_2; but for names that
+        are taken, and parts that have very long ones.
+        """
+        taken = {each.name.lower() for each in self.attributes}
+        found = {
             f"{each.name}_level_{level}": (place, level - 1)
             for place, each in enumerate(self.attributes)
             for level in range(1, len(each.levels) + 1)
         }
+        longest = {name: max(map(len, filter(None, self._labels(*at))), default=0) for name, at in found.items()}
+        return {name: at for name, at in found.items() if name.lower() not in taken and longest[name] <= MOST_LETTERS}
 
 
 def _no_joins(table: str, *_: object) -> int:

@@ -34,7 +34,7 @@ from sfumato.publish.blocks import Set
 from sfumato.publish.chains import Floats
 from sfumato.publish.group_totals import Known, Spread
 
-_ROUNDS = 30
+_ROUNDS, _MOST_STEPS = 30, 5 * 10**8
 _SMALL = 1e-300
 
 
@@ -179,7 +179,8 @@ def model(known: Known, axes: Set, sets: list[Set]) -> Floats:
     total = max(float(known.marginal(())), 0.0)
     found = np.full(sizes, total / max(1, int(np.prod(sizes))))
     wanted = [(each, _positive(known.marginal(each), total)) for each in sets if each]
-    for _ in range(_ROUNDS if len(wanted) > 1 else 1):
+    rounds = max(1, min(_ROUNDS, _MOST_STEPS // max(1, found.size * len(wanted))))
+    for _ in range(rounds if len(wanted) > 1 else 1):
         for each, counts in wanted:
             shape = tuple(size if place in each else 1 for place, size in zip(axes, sizes, strict=True))
             gone = tuple(axis for axis, place in enumerate(axes) if place not in each)

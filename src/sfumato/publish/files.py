@@ -16,7 +16,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ _MOST_NUMBERS = 2 * 10**8
 _OVERHEAD = 1 << 16
 """Bytes of an Arrow file beside its numbers: far more than one column needs."""
 _LOCAL, _CENTRAL, _END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
+_UNSAID = "not said in a file"
 _DATE = (1 << 5) | 1
 """1 January 1980, the first day that a zip knows."""
 
@@ -116,9 +117,18 @@ def _numbers(published: Published) -> Integers:
 
 
 def _manifest(own: Published, receipt: Receipt, blocks: str) -> str:
-    values = charge(own.plan), own.plan, own.table, own.where, own.purchase, own.promise, own.face
-    found = Manifest(FORMAT, {BLOCKS: blocks, MANIFEST: ""}, *values, receipt)
+    values = charge(own.plan), own.plan, own.table, own.where, replace(own.purchase, salt=""), own.promise, own.face
+    found = Manifest(FORMAT, {BLOCKS: blocks, MANIFEST: ""}, *values, public(receipt))
     return _sealed(codec.dumps(found))
+
+
+def public(receipt: Receipt) -> Receipt:
+    """Give a receipt as everybody may read it: who bought it and what they have left is not for them.
+
+    The salt of the ledger's line is left out of files for the same reason: whoever knew it could test guesses of what
+    else the line says against its hash.
+    """
+    return replace(receipt, share="", remaining=_UNSAID)
 
 
 def _sealed(manifest: str) -> str:
