@@ -257,3 +257,27 @@ def test_answers_keep_their_basis_in_every_form() -> None:
 def test_attributes_of_the_world_are_those_of_the_rows() -> None:
     assert int(TABLE.sum()) == len(ROWS)
     assert [each.size for each in ATTRIBUTES] == list(TABLE.shape)
+
+
+SINGLE = (
+    Attribute("a", "integer", (Other(),)),
+    Attribute("b", "text", (Listed("x"), Other())),
+    Attribute("c", "boolean", (Listed(False), Listed(True), Other())),
+)
+
+
+@pytest.mark.parametrize("epsilon", [None, 1])
+@pytest.mark.parametrize("sets", [[["a", "b"], ["b", "c"]], [["a"], ["b"], ["c"]]])
+def test_an_empty_table_and_one_cell(sets: list[list[str]], epsilon: int | None) -> None:
+    plan = planned(sets, attributes=SINGLE, epsilon=epsilon)
+    found = published(plan, np.zeros((1, 2, 3), np.int64))
+    for question in (
+        "SELECT COUNT(*) AS n FROM people",
+        "SELECT c, b, COUNT(*) AS n FROM people GROUP BY c, b",
+        "SELECT COUNT(*) AS n FROM people WHERE false",
+        "SELECT COUNT(*) AS n FROM people WHERE a IS NULL AND (c OR b = 'x')",
+    ):
+        made = found.sql(question)
+        assert set(made.column("n")) == {0}
+        assert all(low <= 0 <= high for low, high in made.intervals["n"])  # type: ignore[misc]
+    assert made.nonnegative().column("n") == [0]
