@@ -160,15 +160,17 @@ class PairCounts:
     def half_widths(self, miss: float) -> Floats:
         """Bound the errors of the estimates, each except with probability ``miss``."""
         one, two = self.chances
-        spread = self._variances(miss / 4)
+        held = (self._most(self.first, one, miss / 4), self._most(self.second, two, miss / 4))
+        spread = self.variances(*held)
         most = _largest(one) * _largest(two) + 1
         log = math.log(4 / miss)
         return log * most / 3 + np.sqrt((log * most / 3) ** 2 + 2 * log * spread)
 
-    def _variances(self, miss: float) -> Floats:
-        """Bound the variance: it rises with the holders of either cell, and is linear in those who hold both."""
+    def variances(self, first: Floats, second: Floats) -> Floats:
+        """Bound the variances where so many hold each cell at most: they rise with the holders of either cell, and are
+        linear in those who hold both.
+        """
         one, two = self.chances
-        first, second = (self._most(found, chance, miss) for found, chance in ((self.first, one), (self.second, two)))
         rise_one, rise_two = (1 + each.held - each.other for each in (one, two))
         both = max(0.0, rise_one * rise_two - 1) * np.minimum(first[:, None], second[None, :])
         alone = first[:, None] * rise_one * two.other + second[None, :] * one.other * rise_two
