@@ -26,6 +26,7 @@ from sfumato.errors import (
     SessionInterrupted,
     SfumatoError,
     SourceTaken,
+    SynopsisDamaged,
     TabClosed,
     Unanswered,
     Unsupported,
@@ -118,6 +119,7 @@ if TYPE_CHECKING:
     from sfumato.plan.histograms import histogram as histogram
     from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
+    from sfumato.publish.synopsis import Synopsis as Synopsis, synopsis as synopsis
     from sfumato.release.answers import Answer as Answer
     from sfumato.release.receipts import Receipt as Receipt
     from sfumato.surveys import collect as collect
@@ -180,6 +182,8 @@ __all__ = [
     "Standing",
     "StoredAnswer",
     "Strategy",
+    "Synopsis",
+    "SynopsisDamaged",
     "Tab",
     "TabClosed",
     "Table",
@@ -220,6 +224,7 @@ __all__ = [
     "slope",
     "stddev",
     "sum",
+    "synopsis",
     "theorems",
     "top_k",
     "variance",
@@ -242,6 +247,7 @@ _LATER = {
     "sfumato.plan.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
+    "sfumato.publish.synopsis": ("Synopsis", "synopsis"),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),
     "sfumato.surveys": ("collect",),

@@ -18,6 +18,7 @@
     ├── AlreadyAnswered             a second answer to one charge
     ├── RequestDiffers              a request id that was used for another question
     ├── SourceTaken                 data that belong to another account
+    ├── SynopsisDamaged             a published file that is not as it was written, or cannot be read
     ├── TabClosed                   a step on a tab that is closed, or that another process opened
     └── LedgerUnavailable           the ledger cannot be used now: locked, full, read-only, newer, on a network
         ├── LedgerDamaged           a line that is not what was written
@@ -337,6 +338,12 @@ class SourceTaken(SfumatoError):
     code = "source-taken"
 
 
+class SynopsisDamaged(SfumatoError):
+    """A published file is no synopsis, is not as it was written, or cannot be read or written."""
+
+    code = "synopsis-damaged"
+
+
 class TabClosed(SfumatoError):
     """The tab takes no more steps."""
 
@@ -412,6 +419,7 @@ OUTCOMES: Mapping[str, Outcome] = {
     "account-differs": Outcome(1, 409),
     "already-answered": Outcome(1, 409),
     "request-differs": Outcome(1, 409),
+    "synopsis-damaged": Outcome(1, 400),
     "tab-closed": Outcome(1, 409),
     "ledger-unavailable": Outcome(5, 503),
     "ledger-damaged": Outcome(5, 503),

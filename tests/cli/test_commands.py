@@ -36,7 +36,10 @@ COMMANDS = [
     ["above"],
     ["bounds"],
     ["limits"],
+    ["ask"],
+    ["synopsis"],
 ]
+COMMANDS += [["synopsis", verb] for verb in ("show", "verify", "marginal")]
 COMMANDS += [["ledger", verb] for verb in ("verify", "export", "backup")]
 
 

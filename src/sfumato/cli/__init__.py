@@ -18,6 +18,9 @@ _ORDER = (
     "init",
     "check",
     "query",
+    "publish",
+    "ask",
+    "synopsis",
     "budget",
     "history",
     "ledger",
@@ -28,7 +31,7 @@ _ORDER = (
     "bounds",
     "limits",
 )
-_LATER = ("demo", "query", "budget", "history", "ledger", "auction", "degrees", "running", "above", "bounds", "limits")
+_LATER = tuple(name for name in _ORDER if name not in ("init", "check"))
 """Commands that live in modules of their own, each imported when it is named."""
 
 

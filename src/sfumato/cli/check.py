@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from sfumato.curator.checking import CheckedTable, CheckReport, check
+from sfumato.safe_text import printable
 
 _PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."
 
@@ -33,6 +34,10 @@ def _describe(found: CheckedTable) -> None:
     click.echo(f" ({found.whose_rows})" + (f", content {found.content}" if found.table.public else ""))
     for column, words in found.declared.items():
         click.echo(f"  {column:<20} {words}")
+    for condition in found.table.impossible:
+        click.echo(f"  no row has           {printable(condition)}")
+    for column, decided in found.table.implies.items():
+        click.echo(f"  {column:<20} decides {decided}")
 
 
 def _show_costs(found: CheckReport) -> None:

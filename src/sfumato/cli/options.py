@@ -16,4 +16,11 @@ ledger = click.option(
 analyst = click.option(
     "--analyst", metavar="NAME", help="An analyst of the policy: their share, their name in the ledger."
 )
+synopsis = click.argument("file", type=click.Path(path_type=Path))
+as_csv = click.option(
+    "--csv", "as_csv", is_flag=True, help="Print CSV, with two columns more for the range of each number."
+)
+plot = click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw bars with error bars: .svg or .png."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -88,10 +88,8 @@ _MOST_BYTES = 1 << 20
 @click.option("--explain", is_flag=True, help="Only say what would happen, operator by operator. Spends nothing.")
 @click.option("--dry-run", is_flag=True, help="Only say what it costs and how wrong it will be. Spends nothing.")
 @options.as_json
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with two columns more for the range of each number.")
-@click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw bars with error bars: .svg or .png."
-)
+@options.as_csv
+@options.plot
 @click.option("--receipt", is_flag=True, help="Print the whole receipt below the table.")
 def command(
     policy: Path,

@@ -12,6 +12,7 @@ from sfumato.engine.seam import Inspection, Inspector
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.words import many
 from sfumato.policy import Domain, Policy, Table
+from sfumato.policy.codings import cell_words
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import text
 from sfumato.release.promises import promise
@@ -42,7 +43,8 @@ class CheckedTable:
     @property
     def declared(self) -> dict[str, str]:
         """Say what the policy declares of each column that questions may name, in words."""
-        return {name: _words(domain) for name, domain in self.columns.items()}
+        cells = {name: cell_words(self.table.codings.get(name)) for name in self.columns}
+        return {name: "; ".join([_words(domain), *cells[name]]) for name, domain in self.columns.items()}
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,17 @@ class Context:
 def _declared(table: Table) -> list[object]:
     limits = [_owner(table), table.relation, table.max_rows, table.max_groups, table.max_rows_per_group, table.public]
     lists = [[name, each.items, each.most_items] for name, each in table.lists.items()]
-    return [table.name, limits, [*([name, domain] for name, domain in table.columns.items()), *lists]]
+    return [table.name, limits, [*([name, domain] for name, domain in table.columns.items()), *lists], *_cells(table)]
+
+
+def _cells(table: Table) -> list[object]:
+    """Say what is declared of cells; a table that declares nothing of them has the same version as before."""
+    bins = [[name, each.starts, each.end] for name, each in table.codings.items()]
+    levels = [
+        [name, level.parts, level.name, level.labels] for name, each in table.codings.items() for level in each.levels
+    ]
+    told = [bins, levels, table.impossible, [list(each) for each in table.implies.items()]]
+    return told if any(told) else []
 
 
 def _owner(table: Table) -> object:

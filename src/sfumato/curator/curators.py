@@ -14,6 +14,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.degrees import DegreeHistogram, degree_histogram
 from sfumato.curator.listings import Listing, listed
+from sfumato.curator.marginals import MarginalsProposal, Ways, Weights, marginals
 from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.policy_account import (
     account_name,
@@ -168,6 +169,41 @@ class Curator:
         """
         asked = self.sql(question, parameters) if isinstance(question, str) else question
         return running_totals(self._context, asked)
+
+    def marginals(
+        self,
+        table: str,
+        ways: Ways = 2,
+        *,
+        weights: Weights = None,
+        objective: str = "total",
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        rows: int | None = None,
+    ) -> MarginalsProposal:
+        """Propose to measure marginals of a table once: counts of all cells of every so many columns, or of these sets
+        of columns. Whatever is asked of them afterwards costs nothing more. This is free.
+
+        ``weights`` say how much each marginal counts, the ``objective`` whether the sum of all variances or the largest
+        is to be least; ``where`` keeps the rows that meet a condition, ``rows`` tightens how many of one unit count.
+        """
+        return marginals(
+            self._context,
+            self._catalog,
+            table,
+            ways,
+            weights=weights,
+            objective=objective,
+            where=where,
+            columns=columns,
+            rows=rows,
+        )
+
+    def histogram(
+        self, table: str, columns: Sequence[str], *, where: str | None = None, rows: int | None = None
+    ) -> MarginalsProposal:
+        """Propose to count the rows in every cell of these columns together. This is free."""
+        return marginals(self._context, self._catalog, table, [columns], where=where, rows=rows)
 
     def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsSearch:
         """Propose to find bounds for a column of numbers or dates that cover this share of its values, chosen from

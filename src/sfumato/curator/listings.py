@@ -21,6 +21,7 @@ from sfumato.plan.text import TABLES
 from sfumato.plan.text_positions import nearest
 from sfumato.plan.words import limits
 from sfumato.policy import Domain, Policy, Type
+from sfumato.policy.codings import cell_words
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import text as digits
 from sfumato.safe_text import defused, printable
@@ -125,7 +126,10 @@ def _about(policy: Policy, table: Described) -> tuple[str, str]:
 
 
 def _columns(table: Described) -> list[tuple[str, str, str]]:
-    declared = [(name, domain.type.value, _declared(domain)) for name, domain in table.columns.items()]
+    declared = [
+        (name, domain.type.value, ", ".join([_declared(domain), *cell_words(table.codings.get(name))]))
+        for name, domain in table.columns.items()
+    ]
     declared += [
         (
             name,

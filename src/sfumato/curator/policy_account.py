@@ -14,6 +14,7 @@ from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.standings import Standing
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken
 from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
+from sfumato.plan.declared_cells import impossible
 from sfumato.policy import Policy
 from sfumato.policy.toml_files import read
 from sfumato.release.promises import promise
@@ -25,8 +26,11 @@ LEDGER_NAME = "sfumato.ledger"
 
 
 def read_policy(policy: Policy | PathOrText) -> Policy:
-    """Take the policy itself, or read the one in a file."""
-    return policy if isinstance(policy, Policy) else read(Path(policy))
+    """Take the policy itself, or read the one in a file; what it declares impossible is understood as SQL."""
+    found = policy if isinstance(policy, Policy) else read(Path(policy))
+    for table in found.tables.values():
+        impossible(table)
+    return found
 
 
 def account_name(policy: Policy) -> str:

@@ -206,6 +206,16 @@ def whole_bounding(plan: Aggregate, limits: Limits, groups: int) -> Bounded:
     return _bounded(plan, Strategy.SAMPLE, limits, groups)
 
 
+def weighted_bounding(plan: Aggregate, limits: Limits, groups: int, bits: int = _FRACTION_BITS) -> Bounded:
+    """Bound the rows where all rows of a unit count alike: each whole, or with one weight for all, which is a multiple
+    of 2^-bits. Totals of fine groups then add up to those of coarse ones, and a unit is limited in all of them at once.
+    """
+    most = whole_rows(plan.source)
+    if most is not None:
+        return _bounded(plan, Strategy.WHOLE, Limits(most, most, most), groups)
+    return _bounded(plan, Strategy.REWEIGHT, limits, groups, bits)
+
+
 def for_neighbours(bounded: Bounded, neighbours: Neighbours) -> Bounded:
     """State the sensitivities for these neighbours."""
     return replace(
@@ -232,21 +242,21 @@ def _width(low: int, high: int) -> int:
     return max(1, high - low)
 
 
-def _bounded(plan: Aggregate, strategy: Strategy, limits: Limits, groups: int) -> Bounded:
+def _bounded(plan: Aggregate, strategy: Strategy, limits: Limits, groups: int, bits: int = _FRACTION_BITS) -> Bounded:
     """Rewrite a plan: a Bound is put between the aggregate and its rows."""
     effective = replace(limits, groups=min(limits.groups, groups))
     measured = cast("tuple[Measure, ...]", plan.measures)  # what is asked has become what is measured by now
-    measures = tuple(_scaled(each, strategy, effective, groups) for each in measured)
+    measures = tuple(_scaled(each, strategy, effective, groups, bits) for each in measured)
     return Bounded(replace(plan, source=Bound(plan.source, strategy, effective)), measures)
 
 
-def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int) -> Scaled:
+def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int, most_bits: int) -> Scaled:
     own = limits.of_measure(measure)
     reach = own.rows if strategy is Strategy.REWEIGHT else own.total
     step = measure.step(reach)
     low, high = measure.held(step)
     size = measure.size(low, high)
-    bits = _bits(size * reach) if strategy.fractional else 0
+    bits = _bits(size * reach, most_bits) if strategy.fractional else 0
     coordinates = groups * measure.noises
     change = _sensitivity(strategy, size << bits, own, coordinates)
     return Scaled(measure, step, low, high, bits, change, change)
@@ -270,8 +280,8 @@ def longest(per_group: int, total: int) -> int:
     return full * per_group**2 + rest**2
 
 
-def _bits(steps: int) -> int:
-    bits = _FRACTION_BITS
+def _bits(steps: int, most: int) -> int:
+    bits = most
     while bits and steps << bits > MOST_STEPS:
         bits -= 1
     return bits

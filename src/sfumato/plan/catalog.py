@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sfumato.errors import Unsupported
 from sfumato.plan.limits import ONE_ROW, Limits
 from sfumato.policy import Domain, ListColumn, Policy, Table, Via
+from sfumato.policy.codings import Coding
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Described:
     """Where the unit is an id in a period: by which column, and how long."""
     lists: Mapping[str, ListColumn] = field(default_factory=dict)
     """The columns that are lists, which only UNNEST may name."""
+    codings: Mapping[str, Coding] = field(default_factory=dict)
+    """How columns are cut into cells, of those that have bins or levels."""
 
     @property
     def every_row(self) -> bool:
@@ -53,7 +56,7 @@ def described(policy: Policy, name: str, columns: Mapping[str, Domain]) -> Descr
     known = None if table.public or table.every_row else _id(table, policy)
     taken = via is not None and str(known).lower() in map(str.lower, columns)
     known = None if taken else known
-    return Described(name, columns, table.public, known, Limits.of(table), via, period, table.lists)
+    return Described(name, columns, table.public, known, Limits.of(table), via, period, table.lists, table.codings)
 
 
 def _id(table: Table, policy: Policy) -> str:

@@ -74,8 +74,11 @@ class Marginals(Reading[tuple[Integers, ...]]):
     def _marginal(self, codes: Places, totals: Integers, attributes: tuple[int, ...]) -> Integers:
         shape = self.shape(attributes)
         cells = np.zeros(math.prod(shape), np.int64)
-        own = tuple(codes[:, place] for place in attributes)
-        np.add.at(cells, np.ravel_multi_index(own, shape) if own else np.zeros(len(codes), np.intp), totals)
+        index = np.zeros(len(codes), np.intp)
+        for place, size in zip(attributes, shape, strict=True):
+            index *= size
+            index += codes[:, place]
+        np.add.at(cells, index, totals)
         return cells.reshape(shape)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato.errors import InvalidParameter, InvalidPolicy
+from sfumato.policy.codings import Coding, coding_of, is_coded, leaves
 from sfumato.policy.domains import Domain, ListColumn, Type, implied
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Range, exact, whole
@@ -35,7 +36,10 @@ ID_TYPES = (Type.INTEGER, Type.TEXT)
 
 T = TypeVar("T")
 _SHARE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
-_COLUMN = ("type", "bounds", "values", "grid", "nullable", "max_length", "other", "most_items")
+_CELLS = ("bins", "levels")
+_COLUMN = ("type", "bounds", "values", "grid", "nullable", "max_length", "other", "most_items", *_CELLS)
+MOST_IMPOSSIBLE = 1_000
+"""Conditions that a table may declare impossible."""
 MOST_ROWS = 2**40
 """No ceiling is higher: totals are bounded by it."""
 ROW_CEILING = 2**32
@@ -125,10 +129,17 @@ class Table:
     """Where the unit has a period, the column that a row's is read from, if it is another than the unit's."""
     lists: Mapping[str, ListColumn] = field(default_factory=dict)
     """The columns that are lists: those among ``columns`` that say how many of their items count (``most_items``)."""
+    codings: Mapping[str, Coding] = field(default_factory=dict)
+    """How columns are cut into cells: of those among ``columns`` that have ``bins`` or ``levels``."""
+    impossible: tuple[str, ...] = ()
+    """Conditions that no row meets, over coded columns: public knowledge, compared with no row."""
+    implies: Mapping[str, str] = field(default_factory=dict)
+    """Of a column, the column that its value decides, such as the region of a city."""
 
     def __post_init__(self) -> None:
         place = f"tables.{self.name}"
         check_name(self.name, "a table", place)
+        object.__setattr__(self, "codings", _codings(self.columns, self.codings, f"{place}.columns"))
         declared = _columns(self.columns, f"{place}.columns") | _columns(self.lists, f"{place}.lists")
         lists = {name: each for name, each in declared.items() if isinstance(each, ListColumn)}
         object.__setattr__(self, "columns", {name: each for name, each in declared.items() if name not in lists})
@@ -146,6 +157,46 @@ class Table:
             self._check_public(place)
         else:
             self._check_private(place)
+        self._check_cells(place)
+
+    def _check_cells(self, place: str) -> None:
+        """Check what is said of coded columns; conditions are read where questions are (``plan.declared_cells``)."""
+        for name in self.codings:
+            if name not in self.columns:
+                raise InvalidPolicy(
+                    "cells are of a declared column", place=f"{place}.codings.{name}", fix="declare the column"
+                )
+        object.__setattr__(self, "impossible", _conditions(self.impossible, f"{place}.impossible"))
+        if not isinstance(self.implies, Mapping):
+            raise InvalidPolicy(
+                "columns are listed by name, each with the one it decides",
+                place=f"{place}.implies",
+                fix='write { city = "region" }',
+            )
+        object.__setattr__(self, "implies", dict(self.implies))
+        for name, decided in self.implies.items():
+            at = f"{place}.implies.{name}"
+            if name == decided:
+                raise InvalidPolicy("a column decides another one", place=at, fix="name another column, or remove it")
+            for each in (name, decided):
+                self._check_coded(each, at)
+
+    def _check_coded(self, name: object, place: str) -> None:
+        if not isinstance(name, str) or name not in self.columns:
+            known = ", ".join(each for each in self.columns if self.coded(each)) or "none yet"
+            raise InvalidPolicy(
+                f"{self.name} declares no column {str(name)[:60]}", place=place, fix=f"name one of: {known}"
+            )
+        if not self.coded(name):
+            raise InvalidPolicy(
+                f"{name} has no cells: a column is coded when its values are listed, or it is boolean, or it has bins",
+                place=place,
+                fix=f"add values or bins to {self.name}.{name}",
+            )
+
+    def coded(self, name: str) -> bool:
+        """Tell whether a column has finitely many cells."""
+        return is_coded(self.columns[name], self.codings.get(name))
 
     def _check_source(self, place: str) -> None:
         if self.source is None or isinstance(self.source, (bool, int, float)):
@@ -178,6 +229,14 @@ class Table:
                     "a public table protects nobody",
                     place=f"{place}.{name}",
                     fix=f"remove {name}, or remove public = true",
+                )
+        for name in ("codings", "impossible", "implies"):
+            if getattr(self, name):
+                what = "bins and levels" if name == "codings" else name
+                raise InvalidPolicy(
+                    "a public table is published already: its columns need no cells",
+                    place=f"{place}.{'columns' if name == 'codings' else name}",
+                    fix=f"remove {what}",
                 )
         for name in self.lists:
             raise InvalidPolicy(
@@ -558,8 +617,10 @@ def _domain(value: object, place: str) -> Domain | ListColumn:
     if not isinstance(value, Mapping):
         raise InvalidPolicy("a column is declared by its type", place=place, fix='write { type = "text" }')
     check_keys(value, _COLUMN, place)
-    declared = dict(value)
+    declared = _with_leaves(value)
     most = declared.pop("most_items", None)
+    if most is not None and any(name in value for name in _CELLS):
+        raise InvalidPolicy("a list column has no cells", place=f"{place}.most_items", fix="remove bins and levels")
     kind = declared.pop("type", None) or implied(declared.get("values"))
     if kind is None:
         raise InvalidPolicy(
@@ -569,6 +630,49 @@ def _domain(value: object, place: str) -> Domain | ListColumn:
         )
     domain = placed(place, lambda: Domain(kind, **declared))
     return domain if most is None else placed(place, lambda: ListColumn(domain, most))
+
+
+def _with_leaves(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what is declared of a column without its bins and levels; levels may list its values."""
+    declared = {name: each for name, each in written.items() if name not in _CELLS}
+    levels = written.get("levels")
+    if "values" not in declared and "bounds" not in declared and "bins" not in written and _lists_values(levels):
+        declared["values"] = leaves(levels)
+    return declared
+
+
+def _lists_values(levels: object) -> bool:
+    """Tell whether levels are values within lists, and not edges or periods."""
+    return isinstance(levels, Mapping) or (
+        isinstance(levels, (list, tuple)) and bool(levels) and all(isinstance(each, (list, tuple)) for each in levels)
+    )
+
+
+def _codings(columns: object, given: object, place: str) -> dict[str, Coding]:
+    """Read the bins and levels of all columns that have some, beside those that are given as codings."""
+    found = dict(given) if isinstance(given, Mapping) else {}
+    for name, written in columns.items() if isinstance(columns, Mapping) else ():
+        if isinstance(written, Mapping) and any(each in written for each in _CELLS):
+            domain = _domain(written, f"{place}.{name}")
+            assert isinstance(domain, Domain)
+            bins, levels = (written.get(each) for each in _CELLS)
+            found[name] = placed(f"{place}.{name}", lambda d=domain, b=bins, v=levels: coding_of(d, b, v))  # type: ignore[misc]
+    return found
+
+
+def _conditions(written: object, place: str) -> tuple[str, ...]:
+    if not isinstance(written, (list, tuple)) or len(written) > MOST_IMPOSSIBLE:
+        raise InvalidPolicy(
+            f"impossible is a list of at most {MOST_IMPOSSIBLE:,} conditions",
+            place=place,
+            fix='write ["age < 15 AND married"]',
+        )
+    for index, each in enumerate(written):
+        if not isinstance(each, str) or not each.strip():
+            raise InvalidPolicy(
+                "a condition is SQL text", place=f"{place}[{index}]", fix='write "age < 15 AND married"'
+            )
+    return tuple(written)
 
 
 def _shares(analysts: Mapping[str, Any]) -> dict[str, Fraction]:

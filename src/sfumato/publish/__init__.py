@@ -8,4 +8,14 @@ planning                        how much noise each block gets
 estimating                      marginals and queries from what was measured, with their variances
 half_widths                     how far an estimate may be from the truth
 consistency                     estimates that a table could have: no cell below zero, all totals alike
+cell_values                     what an expression can be in a cell: one value, a range, NULL
+groups                          which cells each group of a question has
+group_totals                    totals of all groups over one marginal, and how far they may be off
+bounds                          what no marginal has together is bounded by those that were measured
+answering                       a question in SQL, answered from cells
+several_releases                two or more releases of one table, read as one
+faces                           what the policy says publicly of a published table
+synopsis                        all of it, as people hold it
+files                           one file for ever: a zip of a manifest and of whole numbers
+verifying                       what anybody can check of it
 """

@@ -27,7 +27,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import percent
 from sfumato.release.chart_data import ChartData, Interval
 from sfumato.release.finishing import Finished
-from sfumato.release.formatting import between, cell, key, outward
+from sfumato.release.formatting import between, bounded, cell, key, outward
 from sfumato.release.noisy_columns import Keys, Numbers, Truths
 from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
@@ -44,6 +44,7 @@ _SHOWN = 40
 _LONGEST = 1 << 30
 """Letters of an answer's JSON text: more than the largest answer has."""
 _SMALL = "too small to tell"
+MEASURED, BOUNDED = BASES = ("measured", "bounded")
 
 
 @codec.value("answer")
@@ -66,6 +67,8 @@ class Answer:
     """For a column of means, the range it lies in whatever the data hold."""
     ranks: Mapping[str, float] = field(default_factory=dict, metadata=codec.MAPPING)
     """For a column of quantiles, how many rows lie at most between a number and what it stands for."""
+    basis: Mapping[str, tuple[str, ...]] | None = field(default=None, metadata=codec.MAPPING)
+    """Where a synopsis answers, what each number rests on: measured, or bounded, with a model's number inside."""
 
     def __post_init__(self) -> None:
         """Everything is what it says, and what was read from JSON has its types again."""
@@ -80,11 +83,22 @@ class Answer:
         object.__setattr__(self, "intervals", self._read_intervals())
         object.__setattr__(self, "possible", self._read_possible())
         object.__setattr__(self, "ranks", self._read_ranks())
+        object.__setattr__(self, "basis", self._read_basis())
 
     def _read_ranks(self) -> dict[str, float]:
         known = isinstance(self.ranks, Mapping) and set(self.ranks) <= set(self.columns)
         _require(known, "ranks", self.ranks, "numbers of rows by the names of columns")
         return {name: codec.real(rows, "ranks") for name, rows in self.ranks.items()}
+
+    def _read_basis(self) -> dict[str, tuple[str, ...]] | None:
+        if self.basis is None:
+            return None
+        known = isinstance(self.basis, Mapping) and set(self.basis) <= set(self.intervals)
+        _require(known, "basis", self.basis, "words by the names of columns with intervals")
+        for each in self.basis.values():
+            stated = isinstance(each, (tuple, list)) and len(each) == len(self.rows) and set(each) <= set(BASES)
+            _require(stated, "basis", each, f"for each row one of {', '.join(BASES)}")
+        return {name: tuple(each) for name, each in self.basis.items()}
 
     def _read_intervals(self) -> dict[str, tuple[Interval, ...]]:
         numeric = {name for name, kind in zip(self.columns, self.types, strict=True) if kind.numeric}
@@ -118,9 +132,14 @@ class Answer:
 
     def _cell(self, name: str, index: int, value: Any) -> str:
         interval = self.intervals[name][index] if name in self.intervals else None
+        if interval is not None and self._is_bounded(name, index):
+            return bounded(value, interval)
         if name not in self.ranks:
             return _SMALL if self._tells_nothing(name, index) else cell(value, interval)
         return between(value, None if self._tells_nothing(name, index) else interval)
+
+    def _is_bounded(self, name: str, index: int) -> bool:
+        return self.basis is not None and name in self.basis and self.basis[name][index] == BOUNDED
 
     def _tells_nothing(self, name: str, index: int) -> bool:
         """Tell whether a mean is of a group so small that its range is all that is possible."""
@@ -152,6 +171,8 @@ class Answer:
 
         kinds = dict(zip(self.columns, self.types, strict=True))
         columns = self._columns(ranges)
+        stated = dict.fromkeys(_stated(self.columns, self.basis), Type.TEXT)
+        kinds = stated | kinds
         return pyarrow.table({name: _arrow(kinds.get(name, Type.REAL), cells) for name, cells in columns.items()})
 
     def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
@@ -165,7 +186,9 @@ class Answer:
     def _columns(self, ranges: bool) -> dict[str, list[Any]]:
         """Give every column by its name, and the ends of ranges."""
         found = {name: self.column(name) for name in self.columns}
-        return found | _ends(self.columns, self.intervals) if ranges else found
+        if not ranges:
+            return found
+        return found | _ends(self.columns, self.intervals) | _stated(self.columns, self.basis)
 
     def to_json(self) -> str:
         """Write rows, types, ranges and receipt as one text: dates as in ISO 8601, an infinite end as "Infinity"."""
@@ -181,7 +204,7 @@ class Answer:
         spreadsheet would compute begin with an apostrophe.
         """
         short = {name: tuple(each and outward(each) for each in found) for name, found in self.intervals.items()}
-        ends = _ends(self.columns, short)
+        ends: dict[str, list[Any]] = {**_ends(self.columns, short), **_stated(self.columns, self.basis)}
         columns = [
             [_written(value, name not in self.intervals) for value in self.column(name)] for name in self.columns
         ]
@@ -349,6 +372,18 @@ def _ends(columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]
             while called in columns or called in found:
                 called += "_"
             found[called] = [None if each is None else each[place] for each in intervals[name]]
+    return found
+
+
+def _stated(columns: tuple[str, ...], basis: Mapping[str, tuple[str, ...]] | None) -> dict[str, list[str]]:
+    """Write what numbers rest on as columns under names that no column has."""
+    found: dict[str, list[str]] = {}
+    for name in (each for each in columns if basis is not None and each in basis):
+        assert basis is not None
+        called = f"{name}_basis"
+        while called in columns:
+            called += "_"
+        found[called] = list(basis[name])
     return found
 
 

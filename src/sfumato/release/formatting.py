@@ -50,6 +50,14 @@ def short(value: Any) -> str:
     return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:,.0f}"
 
 
+def bounded(value: Any, interval: tuple[float, float]) -> str:
+    """Write bounds with a model's number between them."""
+    low, high = outward(interval)
+    reach = max(value - low, high - value)
+    ends = (("−∞" if end < 0 else "∞") if math.isinf(end) else _number(end, reach) for end in (low, high))
+    return f"{' to '.join(ends)}, perhaps {_number(value, reach)}"
+
+
 def _number(value: float, reach: float) -> str:
     """Write as many digits as its error leaves meaningful."""
     if isinstance(value, int) or (reach >= 10 and abs(value) < 1e15):

@@ -55,6 +55,22 @@ class Scoring(Selection, Protocol):
     def neighbours(self) -> Neighbours: ...
 
 
+class Noised(Protocol):
+    """This is a view of what was read to which noise is added: numbers, with a bound of what one unit changes that
+    follows from the bounded plan.
+    """
+
+    @property
+    def bounded(self) -> Bounded: ...
+
+    @property
+    def sensitivity(self) -> Sensitivity: ...
+
+    def of(self, exact: Any) -> Integers:
+        """Give the numbers, from what was read."""
+        ...
+
+
 _CHOICES = (LinearScores, Holders, Ranks, Frequencies, SteppedTotal)
 
 
@@ -76,6 +92,7 @@ class Measurement:
         | Ranks
         | Frequencies
         | SteppedTotal
+        | Noised
     )
     mechanism: Any
     """An ``Additive`` for totals, a ``Scoring`` for scores, a ``KeyThreshold`` for keys, ``Quantiles`` for ranks, an

@@ -112,7 +112,8 @@ def rehearse(kind: Kind[T]) -> Released[T]:
     and read back is refused here, before the charge.
     """
     entries.write_widths(entries.widths(kind.good_enough))
-    return Released(codec.loads(codec.dumps(kind.rehearsal())), 0, datetime.now(UTC), "", free=False)
+    written = codec.dumps(kind.rehearsal())
+    return Released(codec.loads(written, longest=len(written)), 0, datetime.now(UTC), "", free=False)
 
 
 def release(

@@ -25,10 +25,11 @@ def marginals(table: pyarrow.Table, reading: Marginals) -> tuple[Integers, ...]:
     """Put every marginal into an array, from rows (key…, total)."""
     keys, (totals,) = _parted(table, len(reading.cells))
     kinds = [each.domain.type for each in reading.bounded.plan.keys]
-    codes = np.zeros((table.num_rows, len(keys)), np.intp)
+    codes = np.zeros((table.num_rows, len(keys)), np.intp, order="F")  # read key by key
     for place, (column, cells) in enumerate(zip(keys, reading.cells, strict=True)):
-        found = places_among([column], [kinds[place]], [(cell,) for cell in cells], table.num_rows)
-        codes[:, place] = np.where(found < 0, len(cells), found)  # what is missing or not listed has the last cell
+        which, different = _encoded(column)
+        found = places_among([different], [kinds[place]], [(cell,) for cell in cells], len(different))
+        codes[:, place] = np.where(found < 0, len(cells), found)[which]  # missing or not listed: the last cell
     return reading.counted(codes, totals)
 
 

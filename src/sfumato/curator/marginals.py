@@ -1,0 +1,604 @@
+"""Marginals of a table are a proposal: counts of all cells of some sets of columns, measured once at one price.
+
+Which blocks are measured, and with how much noise, follows from the policy, the sets and the price alone
+(``publish.planning``). All is read in one pass and charged as one line, whatever the number of marginals.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from sfumato.caching import cached_property
+from sfumato.curator.context import Context
+from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.period_spending import by_period, charged
+from sfumato.curator.policy_account import account_name
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.mechanisms import Gaussian, Laplace
+from sfumato.mechanisms.additive import MOST_STEPS
+from sfumato.mechanisms.protocols import Additive
+from sfumato.plan import costs
+from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
+from sfumato.plan.building import Selection, selection, where as kept
+from sfumato.plan.canonical import digest
+from sfumato.plan.catalog import Catalog
+from sfumato.plan.dense_readings import MOST_CELLS, Marginals
+from sfumato.plan.limits import Limits, Strategy
+from sfumato.plan.measures import Count
+from sfumato.plan.nodes import Aggregate, Query
+from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.words import enforced, many
+from sfumato.policy import Table
+from sfumato.privacy import Curve, Guarantee, Sensitivity, codec
+from sfumato.privacy.calibration import calibrate, least
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown
+from sfumato.publish import blocks as block_algebra
+from sfumato.publish.attributes import Attributes
+from sfumato.publish.blocks import Set
+from sfumato.publish.coded_columns import CodedColumn, coded, coded_names
+from sfumato.publish.faces import TableFace
+from sfumato.publish.measuring import (
+    PublishDraw,
+    Published,
+    batch_of,
+    has_fixed_total,
+    largest_sets,
+    measured_sets,
+    shares,
+    width,
+)
+from sfumato.publish.planning import (
+    LARGEST_COUNT,
+    MOST_RANGED,
+    Plan,
+    Workload,
+    independent_variances,
+    plan_gaussian,
+    plan_laplace,
+)
+from sfumato.publish.synopsis import Synopsis
+from sfumato.release.prices import Price, rounded_up
+from sfumato.release.proposal import Call, is_stored, receipt, released
+from sfumato.release.releasing import Progress, Released
+
+Family = type[Additive]
+Ways = int | Sequence[Sequence[str]]
+Weights = Sequence[Number] | Mapping[tuple[str, ...], Number] | None
+
+_TRIMS = (Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 10**4), Fraction(1, 100))
+"""How much less than the price is spent, at first: rounding of the noise, and of the computed loss, has room in it."""
+_SHORT = 1 - 1e-5
+"""More than what is not spent of a price at first, and what rounding makes of noise."""
+_MOST_BITS, _LEAST_BITS = 20, 6
+_SHOWN_SETS, _SHOWN_PLAN = 6, 24
+
+
+@codec.value("marginals-forecast")
+@dataclass(frozen=True)
+class MarginalsForecast:
+    """A forecast of marginals gives the half-width of every cell of each of them, before they are bought."""
+
+    sets: tuple[tuple[str, ...], ...]
+    widths: tuple[float, ...]
+    """In the order of the sets, in rows."""
+    confidence: Fraction
+    joint: bool
+    """Whether all ranges hold together with this confidence, or each by itself."""
+    price: str
+    accepted: bool
+    """Whether the account, and the analyst's share of it, would accept this release now."""
+    stored: bool = False
+    """Whether marginals that are as good were bought before: they are free, whatever is left."""
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
+        object.__setattr__(self, "widths", tuple(codec.real(each, "widths") for each in self.widths))
+        named = all(type(each) is tuple and all(type(name) is str for name in each) for each in self.sets)
+        if not named or not self.sets or len(self.sets) != len(self.widths):
+            raise InvalidParameter("widths", len(self.widths), "one for each set of columns")
+
+    @property
+    def worst(self) -> float:
+        """Give the half-width of the marginal that is known least well."""
+        return max(self.widths)
+
+    def __getitem__(self, columns: str | Sequence[str]) -> float:
+        """Give the half-width of one marginal, named by its columns in any order."""
+        wanted = frozenset((columns,) if isinstance(columns, str) else columns)
+        for each, found in zip(self.sets, self.widths, strict=True):
+            if wanted == frozenset(each):
+                return found
+        raise InvalidParameter("columns", columns, "those of one of the marginals")
+
+    def to_json(self) -> str:
+        """Write the forecast as JSON text, with a kind and a version."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> MarginalsForecast:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
+
+    def __str__(self) -> str:
+        sure = f"{percent(self.confidence)} confidence{', all together' if self.joint else ''}"
+        order = sorted(zip(self.widths, self.sets, strict=True), reverse=True)
+        lines = [f"±{shown(found)}  {_name(each)}" for found, each in order[:_SHOWN_PLAN]]
+        more = [f"and {len(order) - _SHOWN_PLAN:,} more"] if len(order) > _SHOWN_PLAN else []
+        return "\n".join([f"half-width of each cell at {self.price}, {sure}:", *lines, *more])
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class MarginalsProposal:
+    """This is a proposal: only ``release`` spends."""
+
+    _context: Context = field(repr=False)
+    query: Query = field(repr=False)
+    columns: tuple[CodedColumn, ...] = field(repr=False)
+    workload: Workload
+    objective: str
+    limits: Limits
+    condition: str = ""
+    """Which rows count, as it was written; all where it is empty."""
+
+    @property
+    def attributes(self) -> Attributes:
+        """List the cells of each column."""
+        return tuple(each.attribute for each in self.columns)
+
+    @property
+    def sets(self) -> tuple[tuple[str, ...], ...]:
+        """List the marginals, each by the names of its columns."""
+        return tuple(self._named(each) for each in self.workload.sets)
+
+    def _named(self, places: Set) -> tuple[str, ...]:
+        return tuple(self.attributes[place].name for place in places)
+
+    @cached_property
+    def question(self) -> str:
+        """Say in words what is asked, as the ledger keeps it."""
+        told = ", ".join(f"({', '.join(each)})" for each in self.sets[:_SHOWN_SETS])
+        more = f" and {len(self.sets) - _SHOWN_SETS:,} more" if len(self.sets) > _SHOWN_SETS else ""
+        held = f" where {self.condition[:1000]}" if self.condition else ""
+        return f"{many(len(self.sets), 'marginal')} of {self.query.plan.table}{held}: {told[:4000]}{more}"
+
+    @property
+    def identity(self) -> str:
+        """Give the hash of what is measured: cells, sets and limits are part of it."""
+        own = self.query.plan.source, self.query.plan.keys, self.attributes
+        return digest("marginals", *own, self.workload, self.objective, self.limits)
+
+    def explain(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+        mechanism: Family | None = None,
+    ) -> Explanation:
+        """Say what is done at this price, with the plan as a table; at ρ = 1/2 when none is named. This is free."""
+        named = epsilon is not None or rho is not None
+        draw = self._draw(Price(epsilon, delta, rho) if named else Price(rho="0.5"), mechanism)
+        sure = float(exact(confidence, "confidence", CONFIDENCE))
+        kind = "whole marginals with Laplace noise" if draw.plan.marginals else "blocks with Gaussian noise"
+        cells = sum(math.prod(self.attributes[place].size for place in each) for each in self.workload.sets)
+        operators = (
+            *sources(self.query, self._context.policy),
+            Operator("limit", enforced(draw.reading.bounded), draw.reading.bounded.strategy.value),
+            Operator(
+                "cells",
+                f"{many(len(self.sets), 'marginal')} of {many(len(self.columns), 'column')}, {many(cells, 'cell')}",
+                "declared: shown whatever the data hold; what is missing or not listed has a cell of its own",
+            ),
+            *self._plan_table(draw.plan, sure),
+            *charged(self._context),
+        )
+        reason = f"{kind}, for the least {'sum of variances' if self.objective == 'total' else 'largest variance'}"
+        return Explanation(self.question, str(draw.total), operators, reason, ())
+
+    def _plan_table(self, plan: Plan, confidence: float) -> list[Operator]:
+        """Show what is measured, what it costs, how wrong it is, and how wrong noise on each marginal would be."""
+        paid = shares(plan)
+        alone = self._alone(plan, confidence)
+        order = sorted(paid, key=lambda places: -paid[places])
+        found = [
+            Operator(
+                "measure",
+                _name(self._named(places)) or "the number of rows",
+                f"{paid[places]:.2%} of the price; ±{shown(width(plan, places, confidence))} in each cell"
+                + (f", ±{shown(alone[places])} if each marginal had noise of its own" if places in alone else ""),
+            )
+            for places in order[:_SHOWN_PLAN]
+        ]
+        rest = order[_SHOWN_PLAN:]
+        more = f"{sum(paid[places] for places in rest):.2%} of the price together"
+        return [*found, Operator("measure", f"{len(rest):,} more", more)] if rest else found
+
+    def _alone(self, plan: Plan, confidence: float) -> dict[Set, float]:
+        """Give the half-width of each marginal if each were measured by itself, with Gaussian noise at this price."""
+        if plan.marginals:
+            return {}
+        variances = independent_variances(self.workload, self.attributes, plan.rows, plan.rho, self.objective)
+        one = Gaussian(10**6)
+        ratio = float(one.error(f"{confidence:.12g}")) / 10**6
+        return {places: ratio * math.sqrt(each) for places, each in zip(self.workload.sets, variances, strict=True)}
+
+    def error(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+        joint: bool = False,
+        mechanism: Family | None = None,
+        fresh: bool = False,
+    ) -> MarginalsForecast:
+        """Give the half-width of every cell of each marginal at this price. This is free."""
+        sure = exact(confidence, "confidence", CONFIDENCE)
+        draw = self._draw(Price(epsilon, delta, rho), mechanism)
+        return MarginalsForecast(
+            self.sets,
+            tuple(self._width(draw.plan, each, sure, joint) for each in self.workload.sets),
+            sure,
+            joint,
+            str(draw.total),
+            all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
+            not fresh and is_stored(draw, self.identity, self._context),
+        )
+
+    def price(
+        self,
+        within: Number,
+        for_: Sequence[str] | None = None,
+        *,
+        delta: Number = 0,
+        confidence: Number = "0.95",
+        joint: bool = False,
+    ) -> float:
+        """Find the least ε, beside this δ, at which every cell of a marginal, or of all, is within this. Free."""
+        wanted, sure = float(exact(within, "within", POSITIVE)), exact(confidence, "confidence", CONFIDENCE)
+        pure = not Price(1, delta).delta
+        base, sets = self._base(pure), self._for(for_, pure=pure)
+        widest = max(sets, key=lambda each: self._width(base, each, sure, joint))
+        if not pure:
+            rho = float(base.rho) * (self._width(base, widest, sure, joint) / wanted) ** 2
+            return float(rounded_up(Fraction(Curve.gaussian(f"{_SHORT / math.sqrt(2 * rho):.17g}").epsilon(delta))))
+
+        def enough(epsilon: Fraction) -> bool:
+            return self._width(self._planned(Price(epsilon), _TRIMS[0]), widest, sure, joint) <= wanted
+
+        return float(rounded_up(least(enough, "within", Fraction(1, 2**14))))
+
+    def _for(self, columns: Sequence[str] | None, *, pure: bool) -> tuple[Set, ...]:
+        """Find the marginal that is meant: one that is asked for, or where blocks are measured, a part of one."""
+        if columns is None:
+            return self.workload.sets
+        known = {each.name.lower(): place for place, each in enumerate(self.attributes)}
+        named = (columns,) if isinstance(columns, str) else tuple(columns)
+        places = tuple(sorted({known.get(str(each).lower(), -1) for each in named}))
+        within = [each for each in self.workload.sets if set(places) <= set(each)]
+        if not within or (pure and places not in within):
+            raise InvalidParameter("for_", columns, "the columns of a marginal that is asked for")
+        return (places,)
+
+    def _width(self, plan: Plan, places: Set, confidence: Fraction, joint: bool) -> float:
+        sizes = (math.prod(self.attributes[place].size for place in each) for each in self.workload.sets)
+        return width(plan, places, float(confidence), sum(sizes) if joint else 1)
+
+    def release(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        mechanism: Family | None = None,
+        fresh: bool = False,
+        request_id: str | None = None,
+        seconds: Number | None = None,
+        progress: Progress | None = None,
+    ) -> Synopsis:
+        """Charge the price, once for all marginals, and measure them; what was measured before and is at least as
+        accurate is found again and free.
+        """
+        draw = self._draw(Price(epsilon, delta, rho), mechanism)
+        return released(
+            draw,
+            draw.total,
+            self._shown,
+            question=self.question,
+            plan=self.identity,
+            here=self._context,
+            call=Call(fresh, request_id, seconds, progress),
+        )
+
+    def _shown(self, found: Released[Published]) -> Synopsis:
+        known, here = found.value, self._context
+        words = (_noise(known.plan),)
+        told = receipt(found, known.purchase, words, question=self.question, here=here, confidence="0.95")
+        return Synopsis(known, told)
+
+    # ── what is measured at a price ────────────────────────────────────────────────────────────
+
+    def _draw(self, price: Price, family: Family | None) -> PublishDraw:
+        price = _paid(price, family)
+        if price not in self._drawn:
+            self._drawn[price] = self._prepared(price)
+        return self._drawn[price]
+
+    @cached_property
+    def _drawn(self) -> dict[Price, PublishDraw]:
+        """Keep what was planned at each price."""
+        return {}
+
+    def _prepared(self, price: Price) -> PublishDraw:
+        """Prepare the release that spends nearly all of the price, and certainly no more."""
+        for trim in _TRIMS:
+            plan = self._planned(price, trim)
+            reading = self._reading(plan)
+            batch = batch_of(plan, reading)
+            if price.kept_by(batch.curve):
+                table = self.query.plan.table
+                own = plan, reading, batch, price, self._context.version, table, self.condition
+                return PublishDraw(*own, self._face(table))
+        rule = "one that noise on so many numbers can keep"
+        raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or give more")
+
+    def _face(self, table: str) -> TableFace:
+        """Give what readers of the synopsis need to know of the policy."""
+        declared = self._context.policy.tables[table]
+        domains = tuple(declared.columns[each.attribute.name] for each in self.columns)
+        return TableFace(domains, declared.impossible, account_name(self._context.policy))
+
+    def _planned(self, price: Price, trim: Fraction) -> Plan:
+        """Scale the best plan to a price, and choose the step of weights so that its noise can be drawn."""
+        pure = not price.allows_gaussian
+        base, spent = self._base(pure), (1 - trim) * (_pure(price) if pure else _rho(price))
+        bits = self._bits(base, spent)
+        return replace(base, unit_value=Fraction(1, 2**bits)).scaled(spent)
+
+    def _base(self, pure: bool) -> Plan:
+        """Find the best plan for one price, in whole rows: the same at every price, but for its scale."""
+        if pure not in self._bases:
+            bounded = self._bounded(0)
+            make, workload = (plan_laplace, self.workload) if pure else (plan_gaussian, self._ranged)
+            self._bases[pure] = make(
+                workload,
+                self.attributes,
+                bounded.measures[0].added.total,
+                self.objective,
+                neighbours=self._context.policy.neighbours,
+                fixed_total=has_fixed_total(bounded),
+            )
+        return self._bases[pure]
+
+    @property
+    def _ranged(self) -> Workload:
+        """Give the workload with all ranges of the columns that have levels, for whose sums levels are declared; they
+        count as much together as the cells would.
+        """
+        sizes = {place: each.attribute.size for place, each in enumerate(self.columns) if each.attribute.levels}
+        ranges = tuple(place for place, size in sizes.items() if size <= MOST_RANGED)
+        if self.objective != "total" or not ranges:
+            return self.workload
+        weights = tuple(
+            self.workload.weight(index)
+            * math.prod((Fraction(2, sizes[place]) for place in ranges if place in each), start=1)
+            for index, each in enumerate(self.workload.sets)
+        )
+        return Workload(self.workload.sets, weights, ranges)
+
+    @cached_property
+    def _bases(self) -> dict[bool, Plan]:
+        return {}
+
+    def _bits(self, base: Plan, spent: Fraction) -> int:
+        """Weights of rows are multiples of 2^-bits: fewer bits where the noise would be too large to draw exactly."""
+        if self._bounded(0).strategy is Strategy.WHOLE:
+            return 0
+        most = min(_MOST_BITS, self._bounded(_MOST_BITS).measures[0].bits)
+        if base.marginals:
+            largest = max(each.scale for each in base.marginals) * base.epsilon / spent
+        else:
+            growth = math.sqrt(base.rho / spent)
+            largest = Fraction(max(float(each.deviation / each.grid) for each in base.blocks) * growth)
+            most = min(most, self._uncut_bits(base))
+        found = min(most, math.floor(math.log2(MOST_STEPS / largest)) - 1)
+        if found < _LEAST_BITS:
+            raise Unsupported(
+                "too-much-noise",
+                "noise is drawn exactly up to 1e12 steps, and marginals with so many cells need more at this price",
+                fix="give more, ask for fewer columns at once, or take coarser bins",
+            )
+        return found
+
+    def _uncut_bits(self, base: Plan) -> int:
+        """Find the finest weights with which the counts that a table may have are not cut for want of 64 bits."""
+        table = self._context.policy.tables[self.query.plan.table]
+        cut = min(block_algebra.most_count(each.block, self.attributes) for each in base.blocks)
+        return max(_LEAST_BITS, (cut // min(table.row_ceiling, LARGEST_COUNT)).bit_length() - 1)
+
+    def _bounded(self, bits: int) -> Bounded:
+        cells = max(math.prod(self.attributes[place].size for place in each) for each in self.workload.sets)
+        found = weighted_bounding(self.query.plan, self.limits, cells, bits)
+        return for_neighbours(found, self._context.policy.neighbours)
+
+    def _reading(self, plan: Plan) -> Marginals:
+        bits = plan.unit_value.denominator.bit_length() - 1
+        codes = tuple(each.codes for each in self.columns)
+        return Marginals(self._bounded(bits), codes, measured_sets(plan))
+
+
+class _Normal:
+    """This is Gaussian noise without steps: what blocks of many steps leak is hardly more."""
+
+    def __init__(self, sigma: Fraction) -> None:
+        self.sigma = sigma
+
+    def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
+        return Curve.gaussian(self.sigma, sensitivity)
+
+
+def _rho(price: Price) -> Fraction:
+    """Find the ρ that a price pays for."""
+    if price.rho is not None:
+        return price.rho
+    sigma = calibrate(_Normal, Guarantee(price.epsilon or 0, price.delta)).sigma
+    return 1 / (2 * sigma**2)
+
+
+def _pure(price: Price) -> Fraction:
+    assert price.epsilon is not None
+    return price.epsilon
+
+
+def _paid(price: Price, family: Family | None) -> Price:
+    """Say which price is spent with a kind of noise: a pure one where that is Laplace."""
+    if family not in (None, Laplace, Gaussian):
+        raise InvalidParameter("mechanism", family, "sf.Laplace or sf.Gaussian, the classes themselves")
+    if family is Gaussian and not price.allows_gaussian:
+        raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
+    if family is Laplace and price.rho is not None:
+        raise InvalidParameter("mechanism", "Laplace", "Gaussian for a price in ρ", fix="give an epsilon")
+    return Price(price.epsilon) if family is Laplace else price
+
+
+def _noise(plan: Plan) -> str:
+    if plan.marginals:
+        return f"Laplace on {many(len(plan.marginals), 'whole marginal')}"
+    return f"Gaussian on {many(len(plan.blocks), 'block')} of {many(len(plan.workload.sets), 'marginal')}"
+
+
+def _name(columns: Sequence[str]) -> str:
+    return " × ".join(columns)
+
+
+# ── what is asked for ──────────────────────────────────────────────────────────────────────────
+
+
+def marginals(
+    context: Context,
+    catalog: Catalog,
+    table: str,
+    ways: Ways,
+    *,
+    weights: Weights = None,
+    objective: str = "total",
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+    rows: int | None = None,
+) -> MarginalsProposal:
+    """Propose to measure marginals of a table; what cannot be measured is refused here, before anything is spent."""
+    source = selection(catalog, table)
+    declared = context.policy.tables[source.table.name]
+    source = source if where is None else kept(source, where)
+    names, wanted = _wanted(declared, ways, columns)
+    found = coded(declared, names, source.rows.resolve)
+    workload = Workload(wanted, _weights(wanted, names, weights))
+    _check_cells(workload, found)
+    query, here = _restricted(source, found, context)
+    limits = _limits(declared, query, rows)
+    return MarginalsProposal(here, query, tuple(found), workload, _objective(objective), limits, where or "")
+
+
+def _wanted(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[list[str], tuple[Set, ...]]:
+    """Find the columns that are measured, in the order of the policy, and the sets of their places."""
+    if type(ways) is int:
+        names = coded_names(table) if columns is None else _texts(columns, "columns")
+        _check_once(names, "columns")
+        if not 1 <= ways <= len(names):
+            rule = f"a whole number between 1 and {len(names)}, the number of columns that have cells"
+            raise InvalidParameter("ways", ways, rule, fix="add bins or values to more columns in the policy")
+        return names, tuple(itertools.combinations(range(len(names)), ways))
+    if columns is not None:
+        raise InvalidParameter("columns", columns, "left out where sets of columns are written")
+    if isinstance(ways, (str, bytes)) or not isinstance(ways, Sequence) or not ways:
+        raise InvalidParameter("ways", ways, 'a number such as 2, or sets of columns such as [["sex", "age"]]')
+    written = [_texts(each, "ways") for each in ways]
+    order = {name.lower(): place for place, name in enumerate(table.columns)}
+    first = {name.lower(): name for each in written for name in each}
+    names = sorted(first.values(), key=lambda name: order.get(name.lower(), len(order)))
+    places = {name.lower(): place for place, name in enumerate(names)}
+    sets = []
+    for each in written:
+        _check_once(each, "ways")
+        sets.append(tuple(sorted(places[name.lower()] for name in each)))
+    for one, other in itertools.pairwise(sorted(sets)):
+        if one == other:
+            raise InvalidParameter(
+                "ways", [names[place] for place in one], "sets of columns of which none stands twice"
+            )
+    return names, tuple(sets)
+
+
+def _texts(names: object, parameter: str) -> list[str]:
+    if isinstance(names, (str, bytes)) or not isinstance(names, Sequence) or not names:
+        raise InvalidParameter(parameter, names, 'a list of names such as ["sex", "age"]')
+    if not all(isinstance(each, str) for each in names):
+        raise InvalidParameter(parameter, names, "names of columns")
+    return list(names)
+
+
+def _check_once(names: Sequence[str], parameter: str) -> None:
+    if len({each.lower() for each in names}) != len(names):
+        raise InvalidParameter(parameter, names, "names of columns of which none stands twice")
+
+
+def _weights(sets: tuple[Set, ...], names: Sequence[str], weights: Weights) -> tuple[Fraction, ...]:
+    """Read how much each marginal counts: one number for each, or by the names of its columns, and 1 for the others."""
+    if weights is None:
+        return ()
+    if isinstance(weights, Mapping):
+        named = {frozenset(names[place].lower() for place in each): index for index, each in enumerate(sets)}
+        found = [Fraction(1)] * len(sets)
+        for each, weight in weights.items():
+            key = frozenset(str(name).lower() for name in ((each,) if isinstance(each, str) else each))
+            if key not in named:
+                raise InvalidParameter("weights", each, "the columns of a marginal that is asked for")
+            found[named[key]] = exact(weight, "weights", POSITIVE)
+        return tuple(found)
+    if isinstance(weights, (str, bytes)) or not isinstance(weights, Sequence) or len(weights) != len(sets):
+        raise InvalidParameter("weights", weights, f"{len(sets)} numbers, one for each marginal")
+    return tuple(exact(each, "weights", POSITIVE) for each in weights)
+
+
+def _check_cells(workload: Workload, columns: Sequence[CodedColumn]) -> None:
+    """Refuse more cells than are read and measured at once, before any array is made."""
+    sizes = [each.attribute.size for each in columns]
+    cells = sum(math.prod(sizes[place] for place in each) for each in largest_sets(workload.sets))
+    if cells > MOST_CELLS:
+        raise Unsupported(
+            "too-many-cells",
+            f"marginals have at most {MOST_CELLS:,} cells together; these have {cells:,}",
+            fix="ask for fewer columns at once, or take coarser bins",
+        )
+
+
+def _restricted(source: Selection, columns: Sequence[CodedColumn], context: Context) -> tuple[Query, Context]:
+    """Make the plan under which every row counts; where periods have accounts, those that are read pay."""
+    plan = Aggregate(source.rows.relation, tuple(each.key for each in columns), (Count(),))
+    costs.check(plan)
+    query = Query(plan, Finish(()))
+    return (query, context) if context.policy.per is None else by_period(query, context)
+
+
+def _limits(table: Table, query: Query, rows: int | None) -> Limits:
+    if rows is None:
+        return query.plan.limits
+    if table.every_row:
+        raise InvalidParameter("rows", rows, "left out: every row is a unit")
+    return query.plan.limits.tighten(rows, None, None, query.plan.largest_limits)
+
+
+def _objective(objective: Any) -> str:
+    if objective not in ("total", "worst"):
+        raise InvalidParameter("objective", objective, 'one of "total", "worst"')
+    return str(objective)

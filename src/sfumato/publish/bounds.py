@@ -1,0 +1,196 @@
+"""A question over columns that were not published together has bounds from the marginals that were.
+
+Every bound is a query of one of them, or of three.
+
+Theorem. Let q⁻ ≤ q ≤ q⁺ be weights over the cells of the attributes of a question, and A some of these within what was
+measured. Then ⟨min_{x∖A} q⁻, m_A⟩ ≤ Σ_x q(x)N(x) ≤ ⟨max_{x∖A} q⁺, m_A⟩; and for two such sets A, C with the weights
+u = max_{x∖A} q⁻, v = max_{x∖C} q⁻ and w = max_{x∖(A∩C)} q⁻, if u + v − w ≤ q⁻ in every cell, the total is at least
+⟨u, m_A⟩ + ⟨v, m_C⟩ − ⟨w, m_{A∩C}⟩.
+Proof. N ≥ 0, and weights that do not depend on x∖A count m_A. The last is the first claim for the weights u + v − w. ∎
+Conjunctions have the second property: N(abc) ≥ N(ab) + N(ac) − N(a) (Bonferroni; Fréchet).
+
+*Groups.* Along an axis that keys are read from, the weights of one group are zero in all other cells. Where A lacks
+that axis the least and the greatest are taken with 0. For two sets, let every key axis be in A or in C: in a cell of
+another group either the keys of A ∩ C differ and all three vanish, or one of u, v does, and the other is at most w.
+
+*Noise.* Every bound is a query within what was measured, with a half-width of its own; n bounds that each fail on one
+side with probability β/n hold together with probability 1 − β, so the best may be taken. Where noise is symmetric, a
+half-width for 2β/n fails with β/n on one side. A bound of three queries adds their half-widths, each for a third.
+
+*Cut bins.* Where the question tells the rows of one cell apart, q⁻ < q⁺ there; with all attributes in one marginal A
+that is all, and x∖A is empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.publish.blocks import Set
+from sfumato.publish.chains import Floats
+from sfumato.publish.group_totals import Known, Spread
+
+_ROUNDS, _MOST_STEPS = 30, 5 * 10**8
+_SMALL = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """These are the least, the greatest and a middle weight of every cell, over the axes of a question."""
+
+    low: Floats
+    high: Floats
+
+    @property
+    def middle(self) -> Floats:
+        return (self.low + self.high) / 2
+
+    @property
+    def cut(self) -> NDArray[np.bool_]:
+        """Tell which cells have rows that count differently."""
+        return self.low != self.high
+
+    def masked(self, mask: NDArray[np.bool_]) -> Weights:
+        """Leave out cells."""
+        return Weights(np.where(mask, self.low, 0.0), np.where(mask, self.high, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Bounded:
+    """These are totals of groups: a number for each, and bounds that hold the truth. All have the axes of the
+    question, of length 1 where no key is.
+    """
+
+    value: Floats
+    lowers: tuple[tuple[Floats, tuple[Spread, ...]], ...]
+    """Estimates that the truth is at least, up to their noises,"""
+    uppers: tuple[tuple[Floats, tuple[Spread, ...]], ...]
+    """and at most."""
+    measured: NDArray[np.bool_]
+    """Which groups are queries within what was measured: their number is unbiased, and nothing is cut off."""
+    nonnegative: bool
+    """Whether no row counts less than nothing."""
+
+    def range(self, beta: float, cells: int) -> tuple[Floats, Floats]:
+        """Give the least and the greatest that the truths of so many such totals may be, all at once."""
+        count = 1 if self.lowers is self.uppers else len(self.lowers) + len(self.uppers)
+        low = reduce(np.maximum, [value - _width(each, beta, count, cells) for value, each in self.lowers])
+        high = reduce(np.minimum, [value + _width(each, beta, count, cells) for value, each in self.uppers])
+        if self.nonnegative:
+            low, high = (np.where(self.measured, each, np.maximum(each, 0.0)) for each in (low, high))
+        return np.minimum(low, high), np.maximum(low, high)
+
+    def estimate(self, low: Floats, high: Floats) -> Floats:
+        """Give the number: as it was measured, or a model's within the bounds."""
+        return np.where(self.measured, self.value, np.clip(self.value, low, high))
+
+
+def _width(noises: tuple[Spread, ...], beta: float, count: int, cells: int) -> Floats:
+    """Add the half-widths of the noises of one of so many bounds, each of which may fail on its own side."""
+    shares = count * len(noises)
+    found = (each.width(beta if shares == 1 else each.sides * beta / shares, cells) for each in noises)
+    return sum(found, start=np.zeros(()))
+
+
+def bounded(known: Known, weights: Weights, axes: Set, keys: Set) -> Bounded:
+    """Bound the totals of all groups: exactly within what was measured, and else as well as its marginals allow."""
+    nonnegative = bool((weights.low >= 0).all())
+    if known.covers(axes):
+        return _covered(known, weights, axes, keys, nonnegative)
+    sets = _largest(axes, known.sets)
+    uppers = [_one_sided(known, weights.high, axes, keys, each, np.maximum) for each in sets]
+    lowers = [_one_sided(known, weights.low, axes, keys, each, np.minimum) for each in sets]
+    if nonnegative:
+        lowers += _conjunctions(known, weights.low, axes, keys, sets)
+    value = _grouped(weights.middle * model(known, axes, sets), axes, keys)
+    measured = np.zeros((1,) * len(axes), bool)
+    return Bounded(value, tuple(lowers), tuple(uppers), measured, nonnegative)
+
+
+def _covered(known: Known, weights: Weights, axes: Set, keys: Set, nonnegative: bool) -> Bounded:
+    added = tuple(axis for axis, place in enumerate(axes) if place not in keys)
+    low, noise = known.totals(weights.low, axes, axes, keys)
+    measured = np.asarray(~weights.cut.any(added, keepdims=True))
+    if bool(measured.all()):
+        only = ((low, (noise,)),)
+        return Bounded(low, only, only, measured, nonnegative)
+    high, above = known.totals(weights.high, axes, axes, keys)
+    value = (low + high) / 2
+    return Bounded(value, ((low, (noise,)),), ((high, (above,)),), measured, nonnegative)
+
+
+def _largest(axes: Set, sets: tuple[Set, ...]) -> list[Set]:
+    """Find what the measured marginals have of these attributes, without what is within another; and the total."""
+    parts = {tuple(place for place in axes if place in set(each)) for each in sets}
+    kept = [each for each in parts if not any(set(each) < set(other) for other in parts)]
+    return sorted({*kept, ()})
+
+
+def _reduced(weights: Floats, axes: Set, keys: Set, inside: Set, pick: np.ufunc) -> Floats:
+    """Take the least or the greatest over what a marginal does not have, group by group."""
+    gone = tuple(axis for axis, place in enumerate(axes) if place not in inside and place not in keys)
+    return np.asarray(pick.reduce(weights, axis=gone, keepdims=True)) if gone else weights
+
+
+def _one_sided(
+    known: Known, weights: Floats, axes: Set, keys: Set, inside: Set, pick: np.ufunc
+) -> tuple[Floats, tuple[Spread, ...]]:
+    found = _reduced(weights, axes, keys, inside, pick)
+    if any(place not in inside and known.attributes[place].size > 1 for place in keys):
+        found = pick(found, 0.0)
+    value, noise = known.totals(found, axes, inside, keys)
+    return value, (noise,)
+
+
+def _conjunctions(
+    known: Known, weights: Floats, axes: Set, keys: Set, sets: list[Set]
+) -> list[tuple[Floats, tuple[Spread, ...]]]:
+    """Bound from below by two marginals that together have all attributes, where the weights allow it."""
+    found: list[tuple[Floats, tuple[Spread, ...]]] = []
+    for one, other in combinations(sets, 2):
+        if set(one) | set(other) != set(axes):
+            continue
+        both = tuple(place for place in one if place in other)
+        u, v, w = (_reduced(weights, axes, keys, each, np.maximum) for each in (one, other, both))
+        if not bool((u + v - w <= weights).all()):
+            continue
+        (first, a), (second, b), (third, c) = (
+            known.totals(each, axes, inside, keys) for each, inside in ((u, one), (v, other), (w, both))
+        )
+        found.append((first + second - third, (a, b, c)))
+    return found
+
+
+def _grouped(values: Floats, axes: Set, keys: Set) -> Floats:
+    """Add up all but the key axes."""
+    return np.asarray(values.sum(tuple(a for a, place in enumerate(axes) if place not in keys), keepdims=True))
+
+
+def model(known: Known, axes: Set, sets: list[Set]) -> Floats:
+    """Find the table of the largest entropy that has the marginals, by scaling it to each in turn (Deming & Stephan).
+
+    It is a guess: nothing but the marginals says that it is near the truth.
+    """
+    sizes = tuple(known.attributes[place].size for place in axes)
+    total = max(float(known.marginal(())), 0.0)
+    found = np.full(sizes, total / max(1, int(np.prod(sizes))))
+    wanted = [(each, _positive(known.marginal(each), total)) for each in sets if each]
+    rounds = max(1, min(_ROUNDS, _MOST_STEPS // max(1, found.size * len(wanted))))
+    for _ in range(rounds if len(wanted) > 1 else 1):
+        for each, counts in wanted:
+            shape = tuple(size if place in each else 1 for place, size in zip(axes, sizes, strict=True))
+            gone = tuple(axis for axis, place in enumerate(axes) if place not in each)
+            now = found.sum(gone, keepdims=True)
+            found *= np.divide(counts.reshape(shape), now, out=np.zeros(shape), where=now > _SMALL)
+    return found
+
+
+def _positive(counts: Floats, total: float) -> Floats:
+    """Cut a marginal at zero, and scale what is left to the total."""
+    cut = np.maximum(counts, 0.0)
+    there = float(cut.sum())
+    return cut * (total / there) if there > 0 else cut

@@ -1,0 +1,186 @@
+"""The groups of a question are totals over one marginal, each of which counts its cells by weights.
+
+Weights have an axis for each attribute of the question. Along a *key* axis every cell is a group of its own; along the
+other axes of the marginal cells are added up; axes outside the marginal stay as they are. A total is the query q that
+is the weights in one cell of the key axes and zero elsewhere, so ‖q_B‖² falls apart: along a key axis it is what one
+cell has, which is known beforehand, and only along the others q is transformed (``lifting``). So all groups together
+cost little more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from sfumato.publish.attributes import Attribute, Attributes
+from sfumato.publish.blocks import Block, Set
+from sfumato.publish.chains import Floats, along
+from sfumato.publish.estimating import Estimates
+from sfumato.publish.half_widths import LEAST_STEPS, adaptive_half_width, coarse_half_width, half_width
+from sfumato.publish.lifting import lifted
+
+_KEPT, _LARGEST_KEPT = 256, 10**6
+
+
+class Spread(Protocol):
+    """This says how far totals may be from the truth."""
+
+    sides: ClassVar[int]
+    """2 where noise is symmetric, so that each side is exceeded half as often as both; else 1."""
+
+    def width(self, beta: float, cells: int) -> Floats:
+        """Bound the error of each of so many totals, all at once with probability 1 − β."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Normal:
+    """This is Gaussian noise of a plan that was fixed beforehand: the variance decides."""
+
+    variances: Floats
+    fine: bool
+    """Whether every deviation has enough steps."""
+    sides: ClassVar[int] = 2
+
+    def width(self, beta: float, cells: int) -> Floats:
+        one = (half_width if self.fine else coarse_half_width)(1.0, beta, cells)
+        return np.sqrt(self.variances) * one
+
+
+@dataclass(frozen=True, eq=False)
+class Adaptive:
+    """This is Gaussian noise of plans of which the later may follow from the earlier: every block by itself, added."""
+
+    norms: tuple[tuple[Floats, float, float], ...]
+    """‖q_B‖ of each block, its precision, and the precision that was fixed beforehand."""
+    sides: ClassVar[int] = 1
+
+    def width(self, beta: float, cells: int) -> Floats:
+        shares = cells * max(1, len(self.norms))
+        each = (norm * adaptive_half_width([(1.0, known)], beta, eta, shares) for norm, known, eta in self.norms)
+        return np.asarray(sum(each, start=np.zeros(())))
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceNoise:
+    """This is Laplace noise: the coefficients decide, group by group; groups with the same weights have the same."""
+
+    estimates: Estimates
+    weights: Floats
+    axes: Set
+    inside: Set
+    keys: Set
+    sides: ClassVar[int] = 2
+
+    def width(self, beta: float, cells: int) -> Floats:
+        kept = [axis for axis, place in enumerate(self.axes) if place in self.keys or place not in self.inside]
+        shape = tuple(size if axis in kept else 1 for axis, size in enumerate(self.weights.shape))
+        found = np.empty(shape)
+        for group in np.ndindex(*shape):
+            found[group] = self.estimates.half_width(self._query(group), self.inside, beta, cells)
+        return found
+
+    def _query(self, group: tuple[int, ...]) -> Floats:
+        """Give the weights of one group over the whole marginal."""
+        sizes = {place: self.estimates.attributes[place].size for place in self.inside}
+        found = self.weights
+        for axis, place in enumerate(self.axes):
+            if place in self.keys or place not in self.inside:
+                found = np.take(found, [group[axis]], axis)
+            if place in self.inside and place in self.keys:
+                only = np.zeros(sizes[place])
+                only[group[axis]] = 1
+                found = found * along(only, axis, found.ndim)
+        outside = tuple(axis for axis, place in enumerate(self.axes) if place not in self.inside)
+        return np.array(np.broadcast_to(found.squeeze(outside), tuple(sizes.values())))
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """This is what a synopsis knows: estimates, and for each block the precision that was fixed beforehand where
+    several releases were put together.
+    """
+
+    estimates: Estimates
+    sets: tuple[Set, ...]
+    """The largest marginals within what was measured."""
+    etas: Mapping[Block, float] | None = None
+    _marginals: dict[Set, Floats] = field(default_factory=dict)
+
+    @property
+    def attributes(self) -> Attributes:
+        return self.estimates.attributes
+
+    def covers(self, places: Set) -> bool:
+        """Tell whether a marginal is within what was measured."""
+        return any(set(places) <= set(each) for each in self.sets)
+
+    def marginal(self, places: Set) -> Floats:
+        """Give the unbiased counts of a marginal; small ones are kept."""
+        found = self._marginals.get(places)
+        if found is None:
+            found = lifted(self.estimates.parts, places, self.attributes)
+            if len(self._marginals) < _KEPT and found.size <= _LARGEST_KEPT:
+                self._marginals[places] = found
+        return found
+
+    def totals(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> tuple[Floats, Spread]:
+        """Estimate the totals of all groups, and say how far they may be off."""
+        shape = tuple(self.attributes[place].size if place in inside else 1 for place in axes)
+        added = tuple(axis for axis, place in enumerate(axes) if place in inside and place not in keys)
+        values = np.asarray((weights * self.marginal(inside).reshape(shape)).sum(added, keepdims=True))
+        return values, self._spread(weights, axes, inside, keys)
+
+    def _spread(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> Spread:
+        if self.estimates.laplace:
+            return LaplaceNoise(self.estimates, weights, axes, inside, keys)
+        squares = squared_norms(weights, axes, inside, keys, self.attributes)
+        variances = self.estimates.variances
+        if self.etas is None:
+            total = sum((variances[block] * each for block, each in squares), start=np.zeros(()))
+            return Normal(np.asarray(total), self.estimates.fewest_steps >= LEAST_STEPS)
+        etas = self.etas
+        return Adaptive(tuple((np.sqrt(each), 1 / variances[block], etas[block]) for block, each in squares))
+
+
+def squared_norms(
+    weights: Floats, axes: Set, inside: Set, keys: Set, attributes: Attributes
+) -> Iterator[tuple[Block, Floats]]:
+    """Compute ‖q_B‖² of all groups for each block, leaving out blocks of which no group asks anything."""
+    added = tuple(axis for axis, place in enumerate(axes) if place in inside and place not in keys)
+
+    def found(axis: int, values: Floats, block: Block) -> Iterator[tuple[Block, Floats]]:
+        if axis == len(axes):
+            yield block, np.asarray((values**2).sum(added, keepdims=True))
+            return
+        place = axes[axis]
+        if place not in inside:
+            yield from found(axis + 1, values, block)
+            return
+        for level, part in _parts(values, axis, attributes[place], place in keys):
+            yield from found(axis + 1, part, (*block, (place, level)) if level else block)
+
+    yield from found(0, np.asarray(weights, np.float64), ())
+
+
+def _parts(values: Floats, axis: int, attribute: Attribute, key: bool) -> Iterator[tuple[int, Floats]]:
+    """Give what weights ask along one axis: level 0 is the whole, the others are its differences."""
+    chain, ndim = attribute.chain, values.ndim
+    if key:
+        yield 0, values * along(chain.shares, axis, ndim)
+        for level, each in enumerate(chain.differences, 1):
+            if each.parts:
+                yield level, values * along(np.sqrt(each.variances), axis, ndim)
+        return
+    constant = values.shape[axis] == 1
+    if constant and not attribute.levels:
+        yield 0, values
+        return
+    full = np.broadcast_to(values, (*values.shape[:axis], chain.size, *values.shape[axis + 1 :]))
+    yield 0, np.asarray((full * along(chain.shares, axis, ndim)).sum(axis, keepdims=True))
+    for level, each in enumerate(chain.differences, 1):
+        if each.parts:
+            yield level, each.asked(full, axis) * along(each.noise, axis, ndim)

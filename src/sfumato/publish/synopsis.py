@@ -1,0 +1,332 @@
+"""A synopsis is what was published of a table: noisy blocks, and every marginal that follows from them.
+
+It answers questions for ever, without data, curator or ledger; nothing is charged. Marginals and questions within what
+was measured are unbiased, with exact ranges; everything else is bounded (``answering``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.ledger import Anchor
+from sfumato.plan.parameters import Parameters
+from sfumato.policy import Type
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text
+from sfumato.publish import answering, blocks as block_algebra, files
+from sfumato.publish.attributes import Attribute, Attributes, Cell, Listed, Range
+from sfumato.publish.blocks import Set
+from sfumato.publish.chains import Floats
+from sfumato.publish.consistency import Consistent, Zeros, consistent
+from sfumato.publish.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
+from sfumato.publish.group_totals import Known
+from sfumato.publish.measuring import Published
+from sfumato.publish.planning import Plan
+from sfumato.publish.several_releases import Several
+from sfumato.publish.verifying import Verification, verify
+from sfumato.release.answers import MEASURED, Answer
+from sfumato.release.plotting import plot
+from sfumato.release.prices import Price
+from sfumato.release.receipts import Receipt
+
+if TYPE_CHECKING:
+    import pandas
+
+_MOST_STEPS = 2 * 10**9
+"""Additions that looking for consistent marginals may take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Synopsis:
+    """This holds what was measured, from which marginals and answers are made without a further charge."""
+
+    published: Published = field(repr=False)
+    receipt: Receipt = field(repr=False)
+    earlier: tuple[Synopsis, ...] = field(default=(), repr=False)
+    """Others of the same table that it was added to, the first one first."""
+
+    @cached_property
+    def _several(self) -> Several:
+        return Several.of([each.published for each in (*self.earlier, self)])
+
+    @property
+    def attributes(self) -> Attributes:
+        return self._several.attributes
+
+    @property
+    def plan(self) -> Plan:
+        return self.published.plan
+
+    @property
+    def table(self) -> str:
+        return self.published.table
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """List the published columns, in the order of the policy."""
+        return tuple(each.name for each in self.attributes)
+
+    @property
+    def guarantee(self) -> Price:
+        """Say what was promised for this release by itself: ε, (ε, δ) or ρ."""
+        return self.published.promise
+
+    @property
+    def releases(self) -> tuple[Synopsis, ...]:
+        """List the releases it is made of, each a synopsis of its own."""
+        return (*self.earlier, Synopsis(self.published, self.receipt))
+
+    @property
+    def blocks(self) -> tuple[MeasuredBlock, ...]:
+        return self._several.blocks
+
+    @property
+    def marginals(self) -> tuple[MeasuredMarginal, ...]:
+        return self.published.marginals
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        """Combine all that was measured."""
+        return least_squares(self.attributes, self.blocks, self.marginals)
+
+    @property
+    def sets(self) -> tuple[Set, ...]:
+        """List the marginals that were asked for, each once."""
+        return self._several.asked
+
+    @cached_property
+    def _known(self) -> Known:
+        return Known(self.estimates, self._several.measured, self._etas())
+
+    def _etas(self) -> dict[block_algebra.Block, float] | None:
+        """Give a precision for every block that was fixed before any noise was known: that of the first release, which
+        was planned beforehand, and for blocks that it has not, that of its total. None where there is one release.
+        """
+        if not self.earlier:
+            return None
+        first = self.earlier[0].plan.block_variances
+        return {block: 1 / first.get(block, first[()]) for block in self.estimates.parts}
+
+    @cached_property
+    def _face(self) -> answering.Face:
+        own = self.table, self.attributes, self._several.domains, self._known, self.receipt, self.published.where
+        return answering.Face(*own)
+
+    # ── questions ──────────────────────────────────────────────────────────────────────────────
+
+    def sql(
+        self,
+        question: str,
+        parameters: Parameters | None = None,
+        *,
+        confidence: Number = "0.95",
+        together: bool = False,
+    ) -> Answer:
+        """Answer a question in SQL from what was published: free, and as often as you like.
+
+        Each number says its basis: measured, or bounded. ``together`` makes all ranges hold at once.
+        """
+        return answering.ask(self._face, question, parameters, confidence=confidence, together=together)
+
+    def marginal(
+        self,
+        columns: Sequence[str],
+        *,
+        consistent: bool = True,
+        confidence: Number = "0.95",
+        together: bool = False,
+    ) -> Answer:
+        """Give the counts of all cells of some columns: unbiased, and beside them, unless not wanted, the nearest
+        counts that a table could have, none below zero and all marginals in agreement.
+        """
+        asked = self._named(columns)
+        places = tuple(sorted(asked))
+        if not self._known.covers(places):
+            published = "; ".join(" and ".join(self.attributes[p].name for p in each) for each in self._known.sets[:3])
+            fix = f"ask in SQL, which is answered with bounds; published are {published}"
+            raise InvalidParameter("columns", list(columns), "columns that were published together", fix=fix)
+        sure = exact(confidence, "confidence", CONFIDENCE)
+        values, noise = self._known.totals(np.ones((1,) * len(places)), places, places, places)
+        widths = np.broadcast_to(noise.width(1 - float(sure), values.size if together else 1), values.shape)
+        return self._marginal(asked, (values, widths), self._consistent.marginal(places) if consistent else None, sure)
+
+    def _marginal(
+        self, asked: Sequence[int], found: tuple[Floats, Floats], near: Floats | None, confidence: Any
+    ) -> Answer:
+        """Lay out counts as rows, in the order in which the columns were named."""
+        places, own = sorted(asked), [self.attributes[place] for place in asked]
+        order = tuple(places.index(place) for place in asked)
+        count, width = (each.transpose(order).ravel() for each in found)
+        ranges = {"count": tuple(zip((count - width).tolist(), (count + width).tolist(), strict=True))}
+        numbers = {"count": count.tolist()}
+        if near is not None:
+            numbers["consistent"] = near.transpose(order).ravel().tolist()
+            ranges["consistent"] = tuple((max(0.0, low), max(0.0, high)) for low, high in ranges["count"])
+        names, kinds, keys = [each.name for each in own], [_key_type(each) for each in own], _keys(own)
+        called = {each: _free(each, names) for each in numbers}
+        rows = tuple((*key, *cells) for key, cells in zip(keys, zip(*numbers.values(), strict=True), strict=True))
+        receipt = _free_receipt(self.receipt, f"the marginal of {' and '.join(names)}", text(confidence))
+        return Answer(
+            (*names, *called.values()),
+            (*kinds, *(Type.REAL for _ in numbers)),
+            rows,
+            {called[each]: ranges[each] for each in numbers},
+            tuple(names),
+            receipt,
+            (),
+            basis={called["count"]: (MEASURED,) * len(rows)},
+        )
+
+    @cached_property
+    def _consistent(self) -> Consistent:
+        """Find the nearest marginals that a table could have; in fewer rounds where they are large."""
+        sets = self._known.sets
+        cells = sum(int(np.prod([self.attributes[p].size for p in each], dtype=np.float64)) for each in sets)
+        rounds = max(50, min(5_000, _MOST_STEPS // (16 * max(1, cells))))
+        return consistent(self.estimates, sets, self._zeros(), rounds)
+
+    def _zeros(self) -> Zeros:
+        """Find the cells that the policy says no row is in, of marginals within what was measured."""
+        found: dict[Set, Any] = {}
+        for each in dict.fromkeys(rule for one in self.releases for rule in one.published.face.impossible):
+            try:
+                places, cells = answering.surely(self._face, each)
+            except Unsupported:  # it names a column that was not published
+                continue
+            if places and self._known.covers(places):
+                found[places] = found.get(places, np.zeros(cells.shape, bool)) | cells
+        return found
+
+    def _named(self, columns: Sequence[str]) -> list[int]:
+        """Find the places of columns, in the order in which they are named."""
+        known = {name.lower(): place for place, name in enumerate(self.columns)}
+        listed = isinstance(columns, Sequence) and not isinstance(columns, (str, bytes))
+        if not listed or not columns or not all(isinstance(each, str) for each in columns):
+            raise InvalidParameter("columns", columns, 'a list of names such as ["sex", "age"]')
+        for each in columns:
+            if each.lower() not in known:
+                near = get_close_matches(each, self.columns, 1)
+                fix = f"did you mean {near[0]}?" if near else ""
+                raise InvalidParameter("columns", each, f"names among {', '.join(self.columns)}", fix=fix)
+        found = [known[each.lower()] for each in columns]
+        if len(set(found)) != len(found):
+            raise InvalidParameter("columns", list(columns), "names of which none stands twice")
+        return found
+
+    def places(self, columns: Sequence[str]) -> Set:
+        """Find the places of columns among those that were measured, rising."""
+        return tuple(sorted(self._named(columns)))
+
+    # ── as other things ────────────────────────────────────────────────────────────────────────
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Give all marginals that were asked for as one data frame: which, the cell, its count and the range of it."""
+        frames = []
+        for places in self.sets:
+            names = [self.attributes[place].name for place in places]
+            frame = self.marginal(names, consistent=False).to_pandas()
+            frame.insert(0, "marginal", " × ".join(names))
+            frames.append(frame)
+        import pandas
+
+        return pandas.concat(frames, ignore_index=True)
+
+    def plot(self, path: str | None = None) -> Any:
+        """Draw the counts of each column with their ranges: an Altair chart, or a picture in a file (.svg, .png)."""
+        single = [name for place, name in enumerate(self.columns) if self._known.covers((place,))]
+        charts = [self.marginal([name], consistent=False) for name in single]
+        return plot([each.chart_data(each.columns[-1]) for each in charts], path)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one file, from which ``sf.synopsis(path)`` reads it without data, curator or ledger."""
+        if self.earlier:
+            fix = "save each of synopsis.releases, and add them where they are read"
+            rule = "one release: a file has one line of a ledger"
+            raise InvalidParameter("synopsis", "a sum of several", rule, fix=fix)
+        files.save(self.published, self.receipt, path)
+
+    def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> Verification:
+        """Check charge and promise from the plan alone, and the line in an export or an anchor of the ledger."""
+        return verify([(each.published, each.receipt) for each in self.releases], ledger)
+
+    def __add__(self, other: object) -> Synopsis:
+        """Combine two synopses of one table by precision; ranges hold however the second was chosen."""
+        if not isinstance(other, Synopsis):
+            return NotImplemented
+        parts = [*self.releases, *other.releases]
+        for each in parts[1:]:
+            _check_same(parts[0], each)
+        if len({each.receipt.line for each in parts}) != len(parts):
+            raise InvalidParameter("other", other, "another release: adding one to itself says nothing more")
+        ordered = sorted(parts, key=lambda each: each.receipt.line)
+        Several.of([each.published for each in ordered])
+        return Synopsis(ordered[-1].published, ordered[-1].receipt, tuple(ordered[:-1]))
+
+    def __repr__(self) -> str:
+        """Say in a few lines what was published, and what was promised."""
+        cells = sum(each.values.size for each in self.blocks) + sum(each.values.size for each in self.marginals)
+        where = f", where {self.published.where}" if self.published.where else ""
+        lines = [
+            f"synopsis   {self.table}{where}",
+            f"columns    {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}",
+            f"marginals  {len(self.sets):,}, from {cells:,} noisy numbers",
+            f"promise    {self.guarantee}",
+        ]
+        return "\n".join(lines)
+
+
+def synopsis(path: str | os.PathLike[str]) -> Synopsis:
+    """Read a synopsis from its file: no data, curator or ledger is needed, and whatever was edited is refused."""
+    return Synopsis(*files.load(path))
+
+
+def _check_same(one: Synopsis, other: Synopsis) -> None:
+    """Refuse to add what is not about the same rows, or cannot be bounded together."""
+    facts: dict[str, Callable[[Synopsis], Any]] = {
+        "table": lambda each: (each.table.lower(), each.published.where),
+        "account": lambda each: (each.published.face.account, each.receipt.unit, each.receipt.neighbours),
+        "data version": lambda each: each.receipt.data,
+        "weights of rows": lambda each: (each.plan.rows, each.plan.unit_value),
+    }
+    for name, fact in facts.items():
+        if fact(one) != fact(other):
+            raise InvalidParameter("other", name, f"a synopsis with the same {name}", fix="ask each by itself")
+    if one.plan.marginals or other.plan.marginals:
+        rule = "one with Gaussian noise: that of Laplace has no bound that holds however the second was chosen"
+        raise InvalidParameter("other", "Laplace noise", rule, fix="ask each by itself")
+
+
+def _key_type(attribute: Attribute) -> Type:
+    return Type.TEXT if any(isinstance(each, Range) for each in attribute.cells) else attribute.type
+
+
+def _keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:
+    """Name every cell of a marginal: by its values, its bins in words, and NULL for what is missing."""
+    labels = [[*(_label(cell, each.type) for cell in each.cells[:-1]), None] for each in attributes]
+    grid = np.indices([len(each) for each in labels]).reshape(len(labels), -1)
+    return list(
+        zip(*([own[k] for k in places] for own, places in zip(labels, grid.tolist(), strict=True)), strict=True)
+    )
+
+
+def _label(cell: Cell, kind: Type) -> Any:
+    if not isinstance(cell, Listed):
+        return answering.cell_name(cell)
+    return float(cell.value) if kind is Type.REAL else cell.value  # type: ignore[arg-type]
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _free_receipt(receipt: Receipt, question: str, confidence: str) -> Receipt:
+    return replace(receipt, question=question, free=True, confidence=confidence)

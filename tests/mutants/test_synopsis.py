@@ -1,0 +1,181 @@
+"""Seeded bugs in what is said of a published table: bounds, ranges, files, checks."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_ROWS = ("publish/test_answering.py::test_random_questions_hold_the_answer_of_the_rows",)
+_SURE = ("publish/test_answering.py::test_without_noise_the_answer_is_that_of_the_rows",)
+_BINS = ("publish/test_answering.py::test_what_bins_do_not_tell_is_bounded",)
+_TIGHT = ("publish/test_answering.py::test_bounds_are_as_tight_as_the_marginals_allow",)
+_SUBTOTALS = ("publish/test_answering.py::test_subtotals_are_sums_of_the_groups_that_are_shown",)
+_TOTALS = ("publish/test_group_totals.py",)
+_EDITS = ("publish/test_synopsis.py::test_every_edit_of_a_file_is_found",)
+_CAREFUL = ("publish/test_synopsis.py::test_careful_edits_are_found_too",)
+_SIZES = ("publish/test_synopsis.py::test_sizes_are_checked_before_anything_is_made",)
+_PROMISES = ("publish/test_synopsis.py::test_promises_that_are_not_kept_are_found",)
+_LINES = ("publish/test_synopsis.py::test_the_line_is_looked_up_in_an_export",)
+MUTANTS = (
+    Mutant(
+        "a group is bounded from below as if other groups were not there",
+        Kind.KEYS,
+        "publish/bounds.py",
+        "        found = pick(found, 0.0)\n",
+        "        found = found + 0.0\n",
+        _ROWS,
+    ),
+    Mutant(
+        "two marginals bound any question as they bound conjunctions",
+        Kind.AUDIT,
+        "publish/bounds.py",
+        "if not bool((u + v - w <= weights).all()):",
+        "if not bool((u + v - w <= 1).all()):",
+        _ROWS,
+    ),
+    Mutant(
+        "bounds are taken from the middle of a cut bin",
+        Kind.AUDIT,
+        "publish/bounds.py",
+        "uppers = [_one_sided(known, weights.high,",
+        "uppers = [_one_sided(known, weights.middle,",
+        _ROWS,
+    ),
+    Mutant(
+        "conjunctions are not bounded from below",
+        Kind.AUDIT,
+        "publish/bounds.py",
+        "    if nonnegative:\n        lowers",
+        "    if not nonnegative:\n        lowers",
+        _TIGHT,
+    ),
+    Mutant(
+        "a cell that is cut counts as measured",
+        Kind.AUDIT,
+        "publish/bounds.py",
+        "measured = np.asarray(~weights.cut.any(added, keepdims=True))",
+        "measured = np.asarray(~weights.cut.all(added, keepdims=True))",
+        _BINS,
+    ),
+    Mutant(
+        "the variance of a group takes deviations for variances",
+        Kind.ROUNDING,
+        "publish/group_totals.py",
+        "along(np.sqrt(each.variances), axis, ndim)",
+        "along(each.variances, axis, ndim)",
+        _TOTALS,
+    ),
+    Mutant(
+        "a constant weight over an attribute with levels asks nothing of its differences",
+        Kind.ROUNDING,
+        "publish/group_totals.py",
+        "if constant and not attribute.levels:",
+        "if constant:",
+        _TOTALS,
+    ),
+    Mutant(
+        "sums of releases have the ranges of a plan that was fixed beforehand",
+        Kind.AUDIT,
+        "publish/synopsis.py",
+        "self._several.measured, self._etas())",
+        "self._several.measured)",
+        _TOTALS,
+    ),
+    Mutant(
+        "a bin holds its upper edge",
+        Kind.ROUNDING,
+        "publish/cell_values.py",
+        "        high = _beside(high, kind, -1)\n",
+        "        high = high + 0\n",
+        _SURE,
+    ),
+    Mutant(
+        "a missing text is unequal to every other",
+        Kind.NAN,
+        "publish/cell_values.py",
+        "(~true & ~null) | unsure, null | unsure)",
+        "~true | unsure, null | unsure)",
+        _ROWS,
+    ),
+    Mutant(
+        "what bins leave out is taken for missing",
+        Kind.NAN,
+        "publish/cell_values.py",
+        "    if starts and ends:\n",
+        "    if starts or ends:\n",
+        _BINS,
+    ),
+    Mutant(
+        "a row whose value may be missing counts surely",
+        Kind.NAN,
+        "publish/answering.py",
+        "counted.false | value.null",
+        "counted.false",
+        _ROWS,
+    ),
+    Mutant(
+        "subtotals count rows of groups that are not shown",
+        Kind.KEYS,
+        "publish/answering.py",
+        "if index not in members and not key.domain.nullable]",
+        "if index not in members and key.domain.nullable]",
+        _SUBTOTALS,
+    ),
+    Mutant(
+        "the zip around the members may say anything",
+        Kind.AUDIT,
+        "publish/files.py",
+        "if list(members) != [MANIFEST, BLOCKS] or _zipped(members) != content:",
+        "if list(members) != [MANIFEST, BLOCKS]:",
+        _EDITS,
+    ),
+    Mutant(
+        "a manifest is not compared with its hash",
+        Kind.AUDIT,
+        "publish/files.py",
+        '    if not isinstance(own, str) or _hash(text.replace(_own(own), _own(""), 1).encode()) != own:\n',
+        "    if not isinstance(own, str):\n",
+        _EDITS,
+    ),
+    Mutant(
+        "numbers are not compared with their hash",
+        Kind.AUDIT,
+        "publish/files.py",
+        "if _hash(members[BLOCKS]) != manifest.members[BLOCKS]:",
+        "if not manifest.members[BLOCKS]:",
+        _CAREFUL,
+    ),
+    Mutant(
+        "a plan may cost more than the file says",
+        Kind.CHARGE_ORDER,
+        "publish/files.py",
+        "    if found.charge != charge(found.plan):",
+        "    if found.charge > charge(found.plan):",
+        _CAREFUL,
+    ),
+    Mutant(
+        "an Arrow file is opened whatever its size",
+        Kind.WRAP,
+        "publish/files.py",
+        "if count > _MOST_NUMBERS or not 0 <= len(content) - 8 * count <= _OVERHEAD:",
+        "if count < 0:",
+        _SIZES,
+    ),
+    Mutant(
+        "a promise is believed",
+        Kind.DELTA,
+        "publish/verifying.py",
+        "kept = price.kept_by(charged.curve(run))",
+        "kept = price is not None",
+        _PROMISES,
+    ),
+    Mutant(
+        "what a line paid for is not compared",
+        Kind.CHARGE_ORDER,
+        "publish/verifying.py",
+        'Check("paid", cost == wanted,',
+        'Check("paid", cost != 0,',
+        _LINES,
+    ),
+)
+
+test_the_tests_of_synopses_notice = suite(MUTANTS)
