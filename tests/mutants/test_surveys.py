@@ -131,5 +131,13 @@ MUTANTS = (
         "(0, PRIME), (0, PRIME))",
         _HOSTILE,
     ),
+    Mutant(
+        "a form is not compared with its hash",
+        Kind.AUDIT,
+        "surveys/forms.py",
+        "if found.format != _FORMAT or not is_sealed(text, found.members[MANIFEST]) or written(found.form) != content:",
+        "if found.format != _FORMAT:",
+        (f"{_FORMS}every_edit_of_a_file_is_found",),
+    ),
 )
 test_surveys = suite(MUTANTS)

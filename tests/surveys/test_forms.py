@@ -5,17 +5,21 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import zipfile
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import sfumato as sf
+from sfumato.publish import zip_files
 from sfumato.publish.attributes import Attribute, Listed, Other
-from sfumato.surveys import Form, Report, counts, encodings
+from sfumato.surveys import Form, Report, counts, encodings, forms
 from sfumato.surveys.encodings import Encoding
 from sfumato.surveys.question_cells import cell_of, questions_of
 from surveys.executions import CONTEXT, law, small_hashes
@@ -255,3 +259,52 @@ def test_what_is_promised_in_words() -> None:
     assert "0.5-differentially private" in said
     assert "more than 1.649 times" in said  # e^0.5 = 1.6487…, never rounded down
     assert "replace neighbours" in said
+
+
+def test_a_form_is_kept_in_a_file(tmp_path: Path) -> None:
+    for name, form in FORMS.items():
+        form.save(tmp_path / f"{name}.sfu")
+        assert sf.form(tmp_path / f"{name}.sfu") == form
+        assert zipfile.ZipFile(tmp_path / f"{name}.sfu").namelist() == ["manifest.json"]
+    assert forms.written(form) == forms.written(Form.from_json(form.to_json()))
+    for path in (tmp_path, tmp_path / "none.sfu", 3):
+        with pytest.raises(sf.SfumatoError):
+            sf.form(path)  # type: ignore[arg-type]
+    with pytest.raises(sf.SfumatoError, match="cannot be written"):
+        form.save(tmp_path / "no" / "form.sfu")
+
+
+def test_every_edit_of_a_file_is_found() -> None:
+    """Each byte changed in turn, and every end cut off."""
+    content = forms.written(FORMS["response"])
+    assert forms.read(content) == FORMS["response"]
+    edited = [content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :] for place in range(len(content))]
+    for each in (*edited, *(content[:place] for place in range(0, len(content), 7)), content + b"x", b""):
+        with pytest.raises(sf.errors.SynopsisDamaged):
+            forms.read(each)
+
+
+def test_careful_edits_of_a_file_are_found() -> None:
+    """The zip is right and only the manifest was changed, with and without the right hash."""
+
+    def edited(change: Callable[[dict[str, Any]], object], *, right: bool) -> bytes:
+        text = dict(zip_files.members_of(forms.written(FORMS["response"]), ""))["manifest.json"]
+        manifest = json.loads(text)
+        change(manifest)
+        if right:
+            manifest["members"]["manifest.json"] = ""
+        again = json.dumps(manifest, separators=(",", ":"))
+        return zip_files.zipped({"manifest.json": (zip_files.sealed(again) if right else again).encode()})
+
+    assert forms.read(edited(lambda found: found, right=True)) == FORMS["response"]
+    hostile: list[tuple[Callable[[dict[str, Any]], object], bool]] = [
+        (lambda found: found["form"].update(epsilon="9"), False),
+        (lambda found: found.update(format=2), True),
+        (lambda found: found.update(format="1"), True),
+        (lambda found: found.update(form=None), True),
+        (lambda found: found.update(members={}), False),
+        (lambda found: found["form"].update(encodings=["coin"]), True),
+    ]
+    for change, right in hostile:
+        with pytest.raises(sf.errors.SynopsisDamaged):
+            forms.read(edited(change, right=right))
