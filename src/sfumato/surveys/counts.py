@@ -1,4 +1,4 @@
-"""Counts are estimated from reports, each with an interval that holds at its confidence, whatever people answered.
+"""Reports give estimated counts, each with an interval that holds at its confidence, whatever people answered.
 
 Of n respondents, N were asked a question (all of them, or a set drawn evenly). Let f be the share that holds a cell,
 and C the number of reports that support it. C is a sum of N independent events of mean μ = q + f·(p − q): given who was
@@ -36,7 +36,7 @@ _AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts say how many respondents hold each cell of a question, or of two, with intervals."""
+    """This table says how many respondents hold each cell of a question, or of two, with intervals."""
 
     questions: tuple[str, ...]
     answers: tuple[tuple[str, ...], ...]

@@ -193,7 +193,7 @@ class Form:
     def _pair(self, names: object) -> tuple[int, int]:
         if self.sampled:
             raise SfumatoError(
-                "pairs of questions can be estimated only if every respondent answers both",
+                "two questions can be counted together only if every respondent answers both",
                 place="pairs",
                 fix="make the form with collect(questions, epsilon, split=True)",
             )
