@@ -239,6 +239,47 @@ def test_wrong_forms_and_calls_are_refused(call: Any) -> None:
         call()
 
 
+class Hostile:
+    """Refuses whatever it is asked."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    def __hash__(self) -> int:
+        raise RuntimeError
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+def test_no_answer_makes_answering_fail() -> None:
+    """Of every type of question, whatever the answer is."""
+    day, noon = dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, 12)
+    questions = questions_of(
+        {
+            "text": ["x", "y"],
+            "whole": [1, 2],
+            "real": {"bins": [0.5, 1.5]},
+            "flag": [True],
+            "day": {"bins": [day, day + dt.timedelta(9)]},
+            "time": {"bins": [noon, noon + dt.timedelta(9)]},
+        }
+    )
+    answers = (
+        *(None, True, 1, -1, 10**400, 0.5, math.nan, math.inf, -0.0, 1j, "x", "", "\ud800", "\0", "x" * 10**6, b"x"),
+        *("1", "1/0", "nan", "1e999999999", "2024-01-01", "2024-13-01", "9" * 5000, Decimal("sNaN"), Decimal("1e9")),
+        *(Fraction(1, 3), np.float64("nan"), np.int8(1), np.array([1, 2]), np.datetime64("NaT"), np.str_("x")),
+        *(day, noon, noon.replace(tzinfo=dt.UTC), dt.time(1), dt.timedelta(1), [], {}, (), object(), Hostile(), sf),
+    )
+    for question in questions:
+        for answer in answers:
+            assert 0 <= cell_of(question, answer) < question.size
+    assert cell_of(questions[1], "1") == cell_of(questions[1], 1) == 0
+
+
 def test_only_names_can_be_refused_of_answers() -> None:
     form = FORMS["split"]
     for answers in ({}, {"smokes": object()}, {"smokes": "maybe", "pet": 10**400}):
@@ -252,6 +293,11 @@ def test_only_names_can_be_refused_of_answers() -> None:
 def test_pairs_of_sampled_questions_are_refused() -> None:
     with pytest.raises(sf.SfumatoError, match="only if every respondent answers both"):
         FORMS["sampled"].estimate([], pairs=[("smokes", "pet")])
+
+
+def test_a_question_that_was_not_estimated_is_refused_by_name() -> None:
+    with pytest.raises(sf.InvalidParameter, match="smokes, pet"):
+        FORMS["split"].estimate([])["pets"]
 
 
 def test_what_is_promised_in_words() -> None:

@@ -1,4 +1,4 @@
-"""Reports give estimated counts, each with an interval that holds at its confidence, whatever people answered.
+"""An estimate of a count has an interval, which holds at its confidence, whatever people answered.
 
 Of n respondents, N were asked a question (all of them, or a set drawn evenly). Let f be the share that holds a cell,
 and C the number of reports that support it. C is a sum of N independent events of mean μ = q + f·(p − q): given who was
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import at_least, at_most
 from sfumato.mechanisms.response import Response
 from sfumato.privacy.numbers import percent, shown
@@ -82,7 +83,8 @@ class SurveyEstimate:
         for each in self.tables:
             if each.questions == wanted:
                 return each
-        raise KeyError(names)
+        known = ", ".join(" and ".join(each.questions) for each in self.tables)
+        raise InvalidParameter("question", names, f"one that was estimated: {known}")
 
     def __str__(self) -> str:
         hold = "all at once" if self.together else "each by itself"
