@@ -813,6 +813,32 @@ def medians() -> None:
     save(line.encode(x=across, y=up) + spans + points, "medians")
 
 
+def surveys() -> None:
+    """The standard error of a count when four questions of five answers are split or sampled, at every price."""
+    questions = {name: ["a", "b", "c", "d"] for name in ("first", "second", "third", "fourth")}
+    data = []
+    for step in range(1, 49):
+        epsilon = round(0.25 * step, 2)
+        for way, split in (("split: everybody answers all", True), ("sampled: each answers one", False)):
+            form = sf.collect(questions, epsilon, split=split)
+            data.append({"ε": epsilon, "count": form.error(1000)["first"], "way": way})
+    chart = (
+        alt.Chart(
+            alt.Data(values=data),
+            width=560,
+            height=280,
+            title="Half-width of a count among 1,000 respondents: four questions of five answers",
+        )
+        .mark_line(strokeWidth=2.5)
+        .encode(
+            x=alt.X("ε:Q", scale=alt.Scale(domain=[0, 12])),
+            y=alt.Y("count:Q", title="± respondents, at 95 %", scale=alt.Scale(type="log")),
+            color=alt.Color("way:N", scale=alt.Scale(range=INK), title=None),
+        )
+    )
+    save(chart, "surveys")
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -839,6 +865,7 @@ if __name__ == "__main__":
         workloads,
         spread,
         medians,
+        surveys,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     from sfumato.publish.synopsis import Synopsis as Synopsis, synopsis as synopsis
     from sfumato.release.answers import Answer as Answer
     from sfumato.release.receipts import Receipt as Receipt
-    from sfumato.surveys import collect as collect
+    from sfumato.surveys import collect as collect, form as form
 
 __all__ = [
     "AboveThreshold",
@@ -206,6 +206,7 @@ __all__ = [
     "dumps",
     "errors",
     "example",
+    "form",
     "games",
     "histogram",
     "intercept",
@@ -250,7 +251,7 @@ _LATER = {
     "sfumato.publish.synopsis": ("Synopsis", "synopsis"),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),
-    "sfumato.surveys": ("collect",),
+    "sfumato.surveys": ("collect", "form"),
 }
 # fmt: on
 """What only some users need is imported when it is first named."""

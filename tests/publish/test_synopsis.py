@@ -22,7 +22,7 @@ from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.ledger import Anchor, charged
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import text
-from sfumato.publish import files
+from sfumato.publish import files, zip_files
 from sfumato.publish.attributes import Attribute, Listed, Other
 from sfumato.publish.faces import TableFace
 from sfumato.publish.files import read
@@ -162,14 +162,14 @@ def test_every_edit_of_a_file_is_found() -> None:
 
 def _rewritten(change: Any, *, sealed: bool = True) -> bytes:
     """The file with a manifest that was changed with care: with the right hash of its own."""
-    members = dict(files._members(written(GAUSSIAN), ""))
+    members = dict(zip_files.members_of(written(GAUSSIAN), ""))
     manifest = json.loads(members["manifest.json"])
     change(manifest)
     if sealed:
         manifest["members"]["manifest.json"] = ""
     text = json.dumps(manifest, separators=(",", ":"))
-    members["manifest.json"] = (files._sealed(text) if sealed else text).encode()
-    return files._zipped(members)
+    members["manifest.json"] = (zip_files.sealed(text) if sealed else text).encode()
+    return zip_files.zipped(members)
 
 
 def test_a_newer_format_is_refused_with_the_fix() -> None:

@@ -16,6 +16,7 @@ answering                       a question in SQL, answered from cells
 several_releases                two or more releases of one table, read as one
 faces                           what the policy says publicly of a published table
 synopsis                        all of it, as people hold it
+zip_files                       files in which nothing is left to choose
 files                           one file for ever: a zip of a manifest and of whole numbers
 verifying                       what anybody can check of it
 """

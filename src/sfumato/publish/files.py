@@ -9,16 +9,12 @@ executed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
-import struct
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,25 +22,23 @@ import numpy as np
 from sfumato.errors import InvalidParameter, SynopsisDamaged
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact
+from sfumato.publish import zip_files
 from sfumato.publish.chains import Integers
 from sfumato.publish.faces import TableFace
 from sfumato.publish.measuring import Published, packed, shapes_of
 from sfumato.publish.planning import Plan
+from sfumato.publish.zip_files import MANIFEST, damaged, digest, is_sealed, members_of, sealed, zipped
 from sfumato.release.prices import Price
 from sfumato.release.purchases import Purchase
 from sfumato.release.receipts import Receipt
 
 FORMAT = 1
-MANIFEST, BLOCKS = "manifest.json", "blocks.arrow"
-_MOST_BYTES = 1 << 31
+BLOCKS = "blocks.arrow"
 _LONGEST_MANIFEST = 1 << 28
 _MOST_NUMBERS = 2 * 10**8
 _OVERHEAD = 1 << 16
 """Bytes of an Arrow file beside its numbers: far more than one column needs."""
-_LOCAL, _CENTRAL, _END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
 _UNSAID = "not said in a file"
-_DATE = (1 << 5) | 1
-"""1 January 1980, the first day that a zip knows."""
 
 
 @codec.value("synopsis-file")
@@ -87,27 +81,13 @@ def charge(plan: Plan) -> Fraction:
 
 def save(published: Published, receipt: Receipt, path: str | os.PathLike[str]) -> None:
     """Write a synopsis beside its place, and rename: there is always a whole file under the name, or none."""
-    content = written(published, receipt)
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        fix = "give the name of a file in a folder that is there, and can be written to"
-        raise SynopsisDamaged(f"the synopsis cannot be written ({reason})", place=str(target), fix=fix) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    zip_files.save(written(published, receipt), path)
 
 
 def written(published: Published, receipt: Receipt) -> bytes:
     """Give the bytes of the file of a synopsis."""
     blocks = _arrow(_numbers(published))
-    return _zipped({MANIFEST: _manifest(published, receipt, _hash(blocks)).encode(), BLOCKS: blocks})
+    return zipped({MANIFEST: _manifest(published, receipt, digest(blocks)).encode(), BLOCKS: blocks})
 
 
 def _numbers(published: Published) -> Integers:
@@ -119,7 +99,7 @@ def _numbers(published: Published) -> Integers:
 def _manifest(own: Published, receipt: Receipt, blocks: str) -> str:
     values = charge(own.plan), own.plan, own.table, own.where, replace(own.purchase, salt=""), own.promise, own.face
     found = Manifest(FORMAT, {BLOCKS: blocks, MANIFEST: ""}, *values, public(receipt))
-    return _sealed(codec.dumps(found))
+    return sealed(codec.dumps(found))
 
 
 def public(receipt: Receipt) -> Receipt:
@@ -129,19 +109,6 @@ def public(receipt: Receipt) -> Receipt:
     else the line says against its hash.
     """
     return replace(receipt, share="", remaining=_UNSAID)
-
-
-def _sealed(manifest: str) -> str:
-    """Write the manifest's hash into the place that is left empty for it."""
-    return manifest.replace(_own(""), _own(_hash(manifest.encode())), 1)
-
-
-def _own(digest: str) -> str:
-    return f'"{MANIFEST}":"{digest}"'
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _arrow(numbers: Integers) -> bytes:
@@ -161,45 +128,22 @@ def _schema() -> Any:
     return pyarrow.schema([pyarrow.field("value", pyarrow.int64(), nullable=False)])
 
 
-def _zipped(members: Mapping[str, bytes]) -> bytes:
-    """Write a zip in which nothing is left to choose: members as they are, one date, no more fields than needed."""
-    found, listed = bytearray(), bytearray()
-    for name, content in members.items():
-        called = name.encode()
-        facts = 20, 0, 0, 0, _DATE, zlib.crc32(content), len(content), len(content), len(called), 0
-        listed += _CENTRAL + struct.pack("<H5H3I2H3H2I", 20, *facts, 0, 0, 0, 0, len(found)) + called
-        found += _LOCAL + struct.pack("<5H3I2H", *facts) + called + content
-    end = struct.pack("<4H2IH", 0, 0, len(members), len(members), len(listed), len(found), 0)
-    return bytes(found + listed + _END + end)
-
-
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Published, Receipt]:
     """Read what was published from its file; whatever was edited is refused."""
-    place = str(path)
-    try:
-        if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path):
-            raise SynopsisDamaged(
-                "a synopsis is one file", place=place, fix="give the path of a .sfu file that is there"
-            )
-        if os.path.getsize(path) > _MOST_BYTES:
-            raise _damaged(place, f"it has more than {_MOST_BYTES:,} bytes")
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise SynopsisDamaged("the file cannot be read", place=place, fix="make it readable for this user") from error
-    return read(content, place)
+    return read(zip_files.content_of(path), str(path))
 
 
 def read(content: bytes, place: str = "the file") -> tuple[Published, Receipt]:
     """Read what was published from the bytes of its file."""
-    members = dict(_members(content, place))
-    if list(members) != [MANIFEST, BLOCKS] or _zipped(members) != content:
-        raise _damaged(place, f"it is not the zip of {MANIFEST} and {BLOCKS} that was written")
+    members = dict(members_of(content, place))
+    if list(members) != [MANIFEST, BLOCKS] or zipped(members) != content:
+        raise damaged(place, f"it is not the zip of {MANIFEST} and {BLOCKS} that was written")
     manifest = _read_manifest(members[MANIFEST], place)
-    if _hash(members[BLOCKS]) != manifest.members[BLOCKS]:
-        raise _damaged(place, f"{BLOCKS} does not have the hash that {MANIFEST} says")
+    if digest(members[BLOCKS]) != manifest.members[BLOCKS]:
+        raise damaged(place, f"{BLOCKS} does not have the hash that {MANIFEST} says")
     numbers = _read_numbers(members[BLOCKS], manifest.plan, place)
     found = Published(
         manifest.plan,
@@ -213,48 +157,26 @@ def read(content: bytes, place: str = "the file") -> tuple[Published, Receipt]:
     return found, manifest.receipt
 
 
-def _damaged(place: str, why: str) -> SynopsisDamaged:
-    return SynopsisDamaged(
-        f"a synopsis is read only as it was written; {why}",
-        place=place,
-        fix="fetch the file again from whoever published it",
-    )
-
-
-def _members(content: bytes, place: str) -> Iterator[tuple[str, bytes]]:
-    """Read the members from the start, as far as what they say of their sizes fits what is there."""
-    head, at = struct.calcsize("<5H3I2H") + 4, 0
-    while content[at : at + 4] == _LOCAL:
-        if len(content) < at + head:
-            raise _damaged(place, "it ends too early")
-        *_, size, _, named, more = struct.unpack("<5H3I2H", content[at + 4 : at + head])
-        start = at + head + named + more
-        if start + size > len(content):
-            raise _damaged(place, "it ends too early")
-        yield content[at + head : at + head + named].decode("ascii", "replace"), content[start : start + size]
-        at = start + size
-
-
 def _read_manifest(content: bytes, place: str) -> Manifest:
     if len(content) > _LONGEST_MANIFEST:
-        raise _damaged(place, f"{MANIFEST} has more than {_LONGEST_MANIFEST:,} bytes")
+        raise damaged(place, f"{MANIFEST} has more than {_LONGEST_MANIFEST:,} bytes")
     try:
         text = content.decode()
         stated = json.loads(text, parse_float=str, parse_constant=str)
         number, own = stated["format"], stated["members"][MANIFEST]
     except (ValueError, RecursionError, KeyError, TypeError):
-        raise _damaged(place, f"{MANIFEST} is not the JSON text that was written") from None
+        raise damaged(place, f"{MANIFEST} is not the JSON text that was written") from None
     if type(number) is int and number > FORMAT:
         rule = f"this version reads synopses of format {FORMAT}; the file has format {number}"
         raise SynopsisDamaged(rule, place=place, fix="install a newer sfumato")
-    if not isinstance(own, str) or _hash(text.replace(_own(own), _own(""), 1).encode()) != own:
-        raise _damaged(place, f"{MANIFEST} does not have the hash that it says")
+    if not is_sealed(text, own):
+        raise damaged(place, f"{MANIFEST} does not have the hash that it says")
     try:
         found = codec.loads_as(Manifest, text, longest=_LONGEST_MANIFEST)
     except InvalidParameter as error:
-        raise _damaged(place, f"{MANIFEST} does not say what a synopsis is ({error.rule})") from error
+        raise damaged(place, f"{MANIFEST} does not say what a synopsis is ({error.rule})") from error
     if found.charge != charge(found.plan):
-        raise _damaged(place, "the plan does not cost what the file says")
+        raise damaged(place, "the plan does not cost what the file says")
     return found
 
 
@@ -265,18 +187,18 @@ def _read_numbers(content: bytes, plan: Plan, place: str) -> Integers:
 
     count = sum(math.prod(shape) for shape in shapes_of(plan))
     if count > _MOST_NUMBERS or not 0 <= len(content) - 8 * count <= _OVERHEAD:
-        raise _damaged(place, f"{BLOCKS} does not have the {count:,} numbers of the plan")
+        raise damaged(place, f"{BLOCKS} does not have the {count:,} numbers of the plan")
     try:
         file = ipc.open_file(pyarrow.BufferReader(content))
         if file.schema != _schema() or file.num_record_batches != 1:
-            raise _damaged(place, f"{BLOCKS} has other columns than one of whole numbers")
+            raise damaged(place, f"{BLOCKS} has other columns than one of whole numbers")
         batch = file.get_batch(0)
         batch.validate(full=True)
         column = batch.column(0)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise _damaged(place, f"{BLOCKS} is no Arrow file") from error
+        raise damaged(place, f"{BLOCKS} is no Arrow file") from error
     if len(column) != count or column.null_count:
-        raise _damaged(place, f"{BLOCKS} does not have the {count:,} numbers of the plan")
+        raise damaged(place, f"{BLOCKS} does not have the {count:,} numbers of the plan")
     return np.asarray(column.to_numpy(), np.int64)
 
 

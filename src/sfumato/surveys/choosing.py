@@ -21,7 +21,7 @@ from sfumato.surveys.encodings import Encoding, chances
 
 @dataclass(frozen=True)
 class Way:
-    """A way to randomise a form: split or sampled, an encoding for each question, and the variances they give."""
+    """A way says how a form is randomised: split or sampled, an encoding for each question, the variances they give."""
 
     sampled: bool
     encodings: tuple[Encoding, ...]

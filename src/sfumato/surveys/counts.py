@@ -1,4 +1,4 @@
-"""Counts are estimated from reports, each with an interval that holds at its confidence, whatever people answered.
+"""An estimate of a count has an interval, which holds at its confidence, whatever people answered.
 
 Of n respondents, N were asked a question (all of them, or a set drawn evenly). Let f be the share that holds a cell,
 and C the number of reports that support it. C is a sum of N independent events of mean μ = q + f·(p − q): given who was
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import at_least, at_most
 from sfumato.mechanisms.response import Response
 from sfumato.privacy.numbers import percent, shown
@@ -36,7 +37,7 @@ _AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts say how many respondents hold each cell of a question, or of two, with intervals."""
+    """This table says how many respondents hold each cell of a question, or of two, with intervals."""
 
     questions: tuple[str, ...]
     answers: tuple[tuple[str, ...], ...]
@@ -82,7 +83,8 @@ class SurveyEstimate:
         for each in self.tables:
             if each.questions == wanted:
                 return each
-        raise KeyError(names)
+        known = ", ".join(" and ".join(each.questions) for each in self.tables)
+        raise InvalidParameter("question", names, f"one that was estimated: {known}")
 
     def __str__(self) -> str:
         hold = "all at once" if self.together else "each by itself"
@@ -160,15 +162,17 @@ class PairCounts:
     def half_widths(self, miss: float) -> Floats:
         """Bound the errors of the estimates, each except with probability ``miss``."""
         one, two = self.chances
-        spread = self._variances(miss / 4)
+        held = (self._most(self.first, one, miss / 4), self._most(self.second, two, miss / 4))
+        spread = self.variances(*held)
         most = _largest(one) * _largest(two) + 1
         log = math.log(4 / miss)
         return log * most / 3 + np.sqrt((log * most / 3) ** 2 + 2 * log * spread)
 
-    def _variances(self, miss: float) -> Floats:
-        """Bound the variance: it rises with the holders of either cell, and is linear in those who hold both."""
+    def variances(self, first: Floats, second: Floats) -> Floats:
+        """Bound the variances where so many hold each cell at most: they rise with the holders of either cell, and are
+        linear in those who hold both.
+        """
         one, two = self.chances
-        first, second = (self._most(found, chance, miss) for found, chance in ((self.first, one), (self.second, two)))
         rise_one, rise_two = (1 + each.held - each.other for each in (one, two))
         both = max(0.0, rise_one * rise_two - 1) * np.minimum(first[:, None], second[None, :])
         alone = first[:, None] * rise_one * two.other + second[None, :] * one.other * rise_two

@@ -34,7 +34,7 @@ _MOST_HASHED = 10
 
 
 class Encoding(Enum):
-    """The ways in which an answer may be randomised."""
+    """An encoding is one of the ways in which an answer may be randomised."""
 
     RESPONSE = "response"
     UNARY = "unary"
@@ -67,7 +67,7 @@ _MECHANISMS: dict[Encoding, Any] = {
 
 @dataclass(frozen=True)
 class Chances:
-    """A report supports the true cell with probability p = q + gap, each other one with q."""
+    """These are the chances that a report supports a cell: p = q + gap for the true one, q for each other."""
 
     q: float
     gap: float
@@ -87,7 +87,7 @@ class Chances:
         return self.q * (1 - self.q) / self.gap**2
 
     def mean_variance(self, cells: int) -> float:
-        """Average over the cells what one report adds to their variances: it holds exactly one, whichever that is."""
+        """Give the mean over the cells of what one report adds to their variances: it holds exactly one of them."""
         return (self.held + (cells - 1) * self.other) / cells
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -23,6 +24,7 @@ from sfumato.mechanisms.response import Response
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 from sfumato.publish.attributes import Attribute
+from sfumato.publish.zip_files import MANIFEST, content_of, damaged, is_sealed, members_of, save, sealed, zipped
 from sfumato.surveys import choosing, counts
 from sfumato.surveys.counts import Counts, PairCounts, Refused, SurveyEstimate
 from sfumato.surveys.encodings import Chances, Encoding, fits, randomised
@@ -31,6 +33,7 @@ from sfumato.surveys.reports import Report
 
 _MOST_RESPONDENTS = 10**9
 _LONGEST = 1 << 26
+_FORMAT = 1
 
 
 @codec.value("survey-form")
@@ -190,7 +193,7 @@ class Form:
     def _pair(self, names: object) -> tuple[int, int]:
         if self.sampled:
             raise SfumatoError(
-                "pairs of questions can be estimated only if every respondent answers both",
+                "two questions can be counted together only if every respondent answers both",
                 place="pairs",
                 fix="make the form with collect(questions, epsilon, split=True)",
             )
@@ -268,6 +271,10 @@ class Form:
 
     # ── keeping ────────────────────────────────────────────────────────────────────────────────
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the form to a file, the same kind as a synopsis has: a zip of one member, with its own hash inside."""
+        save(written(self), path)
+
     def to_json(self) -> str:
         """Write the form as a JSON text."""
         return codec.dumps(self)
@@ -302,3 +309,48 @@ def collect(questions: Mapping[str, Any], epsilon: Number, *, split: bool | None
         Encoding.RESPONSE.mechanism(choosing.share(budget, len(asked), sampled=sampled), 2)
     way = choosing.better(asked, budget) if split is None else choosing.best(asked, budget, sampled=not split)
     return Form(asked, budget, way.sampled, way.encodings)
+
+
+@codec.value("survey-file")
+@dataclass(frozen=True)
+class FormManifest:
+    """A manifest of a form says its format, its own hash, and the form."""
+
+    format: int
+    members: Mapping[str, str] = field(metadata=codec.MAPPING)
+    """SHA-256 of the manifest itself, with an empty text in this place."""
+    form: Form
+
+    def __post_init__(self) -> None:
+        if type(self.format) is not int or self.format < 1:
+            raise InvalidParameter("format", self.format, "a whole number ≥ 1")
+        if not isinstance(self.members, Mapping) or set(self.members) != {MANIFEST}:
+            raise InvalidParameter("members", self.members, f"the hash of {MANIFEST}")
+        if type(self.form) is not Form:
+            raise InvalidParameter("form", self.form, "a form")
+
+
+def written(form: Form) -> bytes:
+    """Give the bytes of the file of a form."""
+    manifest = sealed(codec.dumps(FormManifest(_FORMAT, {MANIFEST: ""}, form)))
+    return zipped({MANIFEST: manifest.encode()})
+
+
+def form(path: str | os.PathLike[str]) -> Form:
+    """Read a survey form from its file; whatever was edited is refused."""
+    return read(content_of(path), str(path))
+
+
+def read(content: bytes, place: str = "the file") -> Form:
+    """Read a form from the bytes of its file: only those that writing it gives."""
+    members = dict(members_of(content, place))
+    if list(members) != [MANIFEST] or zipped(members) != content:
+        raise damaged(place, f"it is not the zip of {MANIFEST} alone that a survey form is")
+    try:
+        text = members[MANIFEST].decode()
+        found = codec.loads_as(FormManifest, text, longest=_LONGEST)
+    except (InvalidParameter, UnicodeDecodeError) as error:
+        raise damaged(place, f"{MANIFEST} does not say what a survey form is") from error
+    if found.format != _FORMAT or not is_sealed(text, found.members[MANIFEST]) or written(found.form) != content:
+        raise damaged(place, f"{MANIFEST} does not have the hash that it says, or is of a newer format")
+    return found.form
