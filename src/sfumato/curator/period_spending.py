@@ -7,6 +7,7 @@ from typing import cast
 
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Operator
+from sfumato.errors import Unsupported
 from sfumato.ledger import PeriodAccounts
 from sfumato.plan import account_periods
 from sfumato.plan.nodes import Aggregate
@@ -34,3 +35,24 @@ def charged(context: Context) -> tuple[Operator, ...]:
     what = f"the whole price in {many(len(account.periods), 'account')}: "
     named = account_periods.words(account.periods, policy.per)
     return (Operator("charge", what + named, f"one for each {policy.per}; promised is {promise(policy)}"),)
+
+
+def priced(price: object, context: Context) -> str:
+    """Write a price, with the accounts that pay it where there are several: those of months to come may be among them,
+    so a forecast says it too.
+    """
+    per, periods = context.policy.per, context.account.periods
+    if per is None or not periods:
+        return str(price)
+    named = account_periods.words(periods, per)
+    if len(periods) == 1:
+        return f"{price} in the account of {named}"
+    return f"{price} in each of {many(len(periods), 'account')}: {named}"
+
+
+def require_one_account(context: Context, what: str) -> None:
+    """Refuse what holds its price in one account when it is proposed, before anything is forecast of it."""
+    if (per := context.policy.per) is not None:
+        rule = f"{what} holds its price in one account, and here every {per} has its own"
+        fix = f"ask single questions, or keep one account for all: leave per = {per!r} out of a new policy"
+        raise Unsupported("period-tab", rule, fix=fix)

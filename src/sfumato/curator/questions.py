@@ -13,7 +13,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
 from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths
-from sfumato.curator.period_spending import by_period, charged
+from sfumato.curator.period_spending import by_period, charged, priced
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
@@ -423,7 +423,7 @@ class Question:
             said = (*said, *notes(prepared.selection, 1, self._most_groups + 1, together=adds_up(self.query)))
         ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared.made, confidence)))
         said_of = self._chosen(prepared, confidence, widths)
-        level, price = exact(confidence, "confidence"), str(prepared.price)
+        level, price = exact(confidence, "confidence"), priced(prepared.price, self._context)
         return Forecast(widths, level, price, accepted, said, ranks=ranks, chosen=said_of)
 
     def _chosen(self, prepared: Prepared, confidence: Number, widths: Mapping[str, Width]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from typing import Self
 
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
+from sfumato.curator.period_spending import require_one_account
 from sfumato.curator.questions import Question
 from sfumato.engine.seam import Snapshot
 from sfumato.errors import InvalidParameter, SessionClosed, SessionInterrupted, Unanswered, Unsupported
@@ -321,6 +322,7 @@ def proposed_session(
     monotone: bool | None,
 ) -> ProposedSession:
     """Make the proposal; without a sensitivity it is that of counting rows of these tables, or of all private ones."""
+    require_one_account(context, "a session")
     if sensitivity is not None and tables is not None:
         raise InvalidParameter("tables", tables, "left out where a sensitivity is given")
     moved = (

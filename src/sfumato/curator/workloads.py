@@ -19,6 +19,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.forecasts import Forecast
+from sfumato.curator.period_spending import require_one_account
 from sfumato.curator.questions import Question
 from sfumato.curator.workload_answers import Answers, WorkloadForecast
 from sfumato.errors import InvalidParameter, Unsupported, shorten
@@ -370,6 +371,7 @@ def workload(
     given: Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str],
 ) -> Workload:
     """Understand all questions; one that cannot be asked is refused by its name, and nothing is asked then."""
+    require_one_account(context, "a workload")
     if isinstance(given, (str, os.PathLike)):
         written = questions_of(_file(given))
         named = {f"q{number}": each for number, each in enumerate(written, 1)}
