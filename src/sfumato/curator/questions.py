@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
-from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths
+from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths, supposed
 from sfumato.curator.period_spending import by_period, charged, priced
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
@@ -418,7 +418,7 @@ class Question:
     def forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
         """Say how wrong what is prepared will be."""
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
-        widths, said = self._widths(prepared, confidence), self.warnings
+        widths, said = self._widths(prepared, confidence), (*self.warnings, *supposed(self.query))
         if prepared.selection is not None:
             said = (*said, *notes(prepared.selection, 1, self._most_groups + 1, together=adds_up(self.query)))
         ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared.made, confidence)))

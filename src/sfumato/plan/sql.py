@@ -255,7 +255,7 @@ def _finishing(node: exp.Expr, building: _Building, *, renamed: bool = False) ->
             rule = "a window is computed in a subquery, for every row, and the answer aggregates it"
             raise refuse(part, "window", rule, f"write FROM (SELECT …, {shown(part)} AS x FROM …)")
         if isinstance(part, exp.AggFunc):
-            fix = "use COUNT, SUM or AVG, with FILTER (WHERE …)"
+            fix = "use COUNT, SUM, AVG, MEDIAN, VARIANCE or CORR, with FILTER (WHERE …)"
             raise refuse(part, "aggregate", f"{shown(part)} is not answered", fix)
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
             return building.outputs[part.name.lower()][1]
