@@ -38,7 +38,7 @@ from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish, picks, simultaneous
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
-from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, rank_errors
+from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, promises, rank_errors
 from sfumato.release.other_parts import other_part
 from sfumato.release.parts import Family, OtherPart
 from sfumato.release.preparing import Prepared, prepare
@@ -357,7 +357,8 @@ class Question:
             shown, together = len(measured.keys.groups), adds_up(self.query)
             said = (*said, *notes(measured.selection, shown, self._most_groups, together=together))
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
-        return replace(answer(self.query, finished, paper, said), ranks=ranks)
+        chosen = by_column(self.query, promises(measured, confidence))
+        return replace(answer(self.query, finished, paper, said), ranks=ranks, chosen=chosen)
 
     def _prepared(self, request: Request) -> Prepared:
         """Prepare the release at the price that is named, or at the least that is accurate enough."""
