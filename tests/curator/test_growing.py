@@ -248,3 +248,39 @@ def test_running_totals_spend_the_accounts_of_the_periods_that_they_read(clinic:
         built = clinic.table("visits").where("day < DATE '2024-02-01'").group_by("day").agg(n=sf.count())
         clinic.as_analyst("ana").running(built).release(epsilon="0.25")
         assert left(clinic) == {"2024-01": Fraction(1, 4), "2024-02": Fraction(1, 2)}
+
+
+def test_a_forecast_names_the_accounts_that_would_pay(tmp_path: Path) -> None:
+    """A question without a condition spends months to come too: that is said before, in a dry run."""
+    path, whole = write(tmp_path), "SELECT COUNT(*) AS n FROM visits"
+    in_all = "ε = 0.5 in each of 6 accounts: 6 months from 2024-01 to 2024-06"
+    with sf.open(path) as clinic:
+        assert clinic.sql(whole).error(epsilon="0.5").price == in_all
+        assert clinic.sql(MARCH).error(epsilon="0.5").price == "ε = 0.5 in the account of 2024-03"
+        by_day = clinic.running("SELECT day, COUNT(*) AS n FROM visits GROUP BY day")
+        assert by_day.error(epsilon="0.5").price == in_all
+    assert (
+        f"price   {in_all}; the account would accept it now"
+        in run("query", path, whole, "--epsilon", "0.5", "--dry-run").output.splitlines()
+    )
+
+
+def test_everything_that_spends_months_explains_which(clinic: sf.Curator) -> None:
+    with clinic:
+        proposals = (
+            clinic.running("SELECT day, COUNT(*) AS n FROM visits GROUP BY day").explain(epsilon=1),
+            clinic.bounds("visits", "cost").explain(epsilon=1),
+            clinic.limits("visits").explain(epsilon=1),
+        )
+        for each in proposals:
+            assert each.operators[-1].what == "the whole price in 6 accounts: 6 months from 2024-01 to 2024-06"
+
+
+def test_what_holds_its_price_in_one_account_is_refused_before_it_is_forecast(clinic: sf.Curator) -> None:
+    """A forecast that says "accepted" of what is never released would be wrong."""
+    with clinic:
+        with pytest.raises(Unsupported, match="a workload holds its price in one account, and here every month"):
+            clinic.workload([MARCH, SPRING])
+        with pytest.raises(Unsupported, match="a session holds its price in one account, and here every month"):
+            clinic.above(5)
+        assert left(clinic) == {}

@@ -246,3 +246,14 @@ def test_what_has_no_bounded_moments_is_refused(tmp_path: Path, asked: str, code
     with opened(tmp_path) as curator, pytest.raises(sf.Unsupported) as refused:
         curator.sql(f"SELECT {asked} FROM visits")
     assert refused.value.code == code
+
+
+def test_a_forecast_says_for_which_values_it_was_computed(tmp_path: Path) -> None:
+    """Values closer together than their bounds are known less well than was forecast: whoever reads it must know."""
+    pq.write_table(rows(), tmp_path / "visits.parquet")
+    (tmp_path / "clinic.toml").write_text(POLICY.format(neighbours="add-remove", size=""))
+    with sf.open(tmp_path / "clinic.toml") as clinic:
+        for asked in ("STDDEV(cost)", "CORR(cost, age)", "REGR_SLOPE(cost, age)"):
+            said = clinic.sql(f"SELECT {asked} AS x FROM visits").error(epsilon=1).warnings
+            assert any("spread evenly over their declared range" in each for each in said), asked
+        assert not clinic.sql("SELECT AVG(cost) AS x, COUNT(*) AS n FROM visits").error(epsilon=1).warnings

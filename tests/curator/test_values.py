@@ -118,6 +118,18 @@ def test_outer_questions_read_chosen_values(clinic: sf.Curator) -> None:
         clinic.sql(f"SELECT m, SUM(n) FROM ({inner}) GROUP BY m")
 
 
+def test_an_answer_says_in_words_how_good_a_choice_was(clinic: sf.Curator) -> None:
+    """What was promised before is said after, of stored answers too, where it is printed and where programs read it."""
+    ask = clinic.sql("SELECT APPROX_TOP_K(drug, 2) AS top, COUNT(*) AS n FROM visits")
+    forecast, answer = ask.error(epsilon=1), ask.release(epsilon=1)
+    assert answer.chosen == forecast.chosen
+    assert set(answer.chosen) == {"top_1", "top_2"}
+    assert f"top_2: {answer.chosen['top_2']}" in answer.ranked()
+    again = ask.release(epsilon=1)
+    assert again.receipt.free
+    assert sf.Answer.from_json(again.to_json()).chosen == forecast.chosen
+
+
 def test_a_forecast_says_in_words_how_good_a_choice_is(clinic: sf.Curator) -> None:
     ask = clinic.sql("SELECT MODE(drug) AS m, COUNT(*) AS n FROM visits")
     forecast = ask.error(epsilon=1)

@@ -28,6 +28,7 @@ EXPRESSIONS = [
     ("GETVARIABLE('x')", "COALESCE", "COALESCE(name, 'x')"),
     ("CONCAT_WS(',', name)", "CONCAT(text, …)", "CONCAT(',', name)"),
     ("FOO(age)", "FLOOR(x)", "FLOOR(age)"),
+    ("HISTOGRAM(age)", "WIDTH_BUCKET(x, 0, 100, 10)", "WIDTH_BUCKET(age, 0, 100, 10)"),
     ("LOG(age)", "LN(x) / LN(10)", "LN(age) / LN(10)"),
     ("age & 1", "x % 2", "age % 2"),
     ("age & 1", "POW", "POW(2, age)"),
@@ -89,6 +90,11 @@ BY_UNIT = "FROM visits GROUP BY patient_id"
 QUESTIONS = [
     ("SELECT age FROM visits", "GROUP BY age", "SELECT age, COUNT(*) FROM visits GROUP BY age"),
     ("SELECT age FROM visits", "AVG(age)", "SELECT AVG(age) FROM visits"),
+    (
+        "SELECT SKEWNESS(age) FROM visits",
+        "COUNT, SUM, AVG, MEDIAN, VARIANCE or CORR",
+        "SELECT COUNT(age), MEDIAN(age), VARIANCE(age), CORR(age, cost) FROM visits",
+    ),
     (
         "SELECT SUM(score) FROM visits",
         "LEAST(GREATEST(score, low), high)",

@@ -91,6 +91,7 @@ def test_the_form_is_a_contract() -> None:
         "warnings": [],
         "possible": {},
         "ranks": {},
+        "chosen": {},
     }
 
 
@@ -149,6 +150,9 @@ WHOLE = sf.Answer(
         ("ranks", {"other": 3.0}),
         ("ranks", {"n": "many"}),
         ("ranks", 7),
+        ("chosen", {"other": "good"}),
+        ("chosen", {"n": 3}),
+        ("chosen", 7),
         ("more", 1),
     ],
     ids=str,

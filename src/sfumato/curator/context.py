@@ -47,7 +47,7 @@ class Context:
         """Refuse what is charged to one account where every period has its own, before its price is told."""
         per = self.policy.per
         if per is not None:
-            rule = f"{what} is charged to one account, and here every {per} has its own"
+            rule = f"{what} holds its price in one account, and here every {per} has its own"
             fix = f"ask single questions, or keep one account for all: leave per = {per!r} out of a new policy"
             raise Unsupported("period-tab", rule, place=f"account {self.account.name!r}", fix=fix)
 

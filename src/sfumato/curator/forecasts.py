@@ -15,6 +15,7 @@ from sfumato.plan.expressions import Column, Expression, Result, walk
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.sharing import Made
+from sfumato.plan.spread import Pairs, Variance
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, whole
@@ -86,6 +87,16 @@ class Forecast:
         return "\n".join([*(["; ".join(parts)] if parts else []), *(f"warning: {each}" for each in self.warnings)])
 
     __repr__ = __str__
+
+
+def supposed(query: Query) -> tuple[str, ...]:
+    """Say for which values half-widths of spreads and pairs were computed: others are known less well, or better."""
+    if any(isinstance(each, (Variance, Pairs)) for each in query.plan.measures):
+        return (
+            "The half-widths of spreads, correlations and lines are of values spread evenly over their declared range: "
+            "where values lie closer together, as most do, expect several times as much, or declare narrower bounds.",
+        )
+    return ()
 
 
 def _width(found: Any, name: str) -> Width:

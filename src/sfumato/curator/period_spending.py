@@ -34,3 +34,16 @@ def charged(context: Context) -> tuple[Operator, ...]:
     what = f"the whole price in {many(len(account.periods), 'account')}: "
     named = account_periods.words(account.periods, policy.per)
     return (Operator("charge", what + named, f"one for each {policy.per}; promised is {promise(policy)}"),)
+
+
+def priced(price: object, context: Context) -> str:
+    """Write a price, with the accounts that pay it where there are several: those of months to come may be among them,
+    so a forecast says it too.
+    """
+    per, periods = context.policy.per, context.account.periods
+    if per is None or not periods:
+        return str(price)
+    named = account_periods.words(periods, per)
+    if len(periods) == 1:
+        return f"{price} in the account of {named}"
+    return f"{price} in each of {many(len(periods), 'account')}: {named}"

@@ -18,7 +18,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.ladders import Ladder, ladder
-from sfumato.curator.period_spending import by_period
+from sfumato.curator.period_spending import by_period, charged
 from sfumato.curator.priced_by_epsilon import PricedByEpsilon
 from sfumato.curator.step_counts import StepCounts, StepSearch, least_price
 from sfumato.errors import InvalidParameter
@@ -191,6 +191,7 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
             Operator("limit", one, "what is missing or no number is passed over"),
             Operator("steps", f"{len(self.ladder)} public ones, from {low} to {high}", "the same for every table"),
             *search.operators("values", f"steps that cover {percent(self.cover)}", confidence),
+            *charged(self._paid[1]),
         )
         reason = "each unit is on one step, so one price pays for both ends, and empty steps look empty"
         return Explanation(self.text, str(Price(epsilon)), operators, reason, ())

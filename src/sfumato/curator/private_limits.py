@@ -16,7 +16,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.ladders import Ladder, counting_ladder
-from sfumato.curator.period_spending import by_period
+from sfumato.curator.period_spending import by_period, charged
 from sfumato.curator.priced_by_epsilon import PricedByEpsilon
 from sfumato.curator.private_bounds import private_table
 from sfumato.curator.step_counts import StepCounts, StepSearch, least_price
@@ -173,6 +173,7 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
         for name, search in zip(self._named, draw.searches, strict=True):
             chosen = f"least limit of {name} that {percent(self.share)} of the units keep"
             operators += search.operators("units", chosen, confidence)
+        operators += charged(self._paid[1])
         reason = "one unit has one number of rows, however large, so it moves the counts by one"
         return Explanation(self.text, str(draw.total), tuple(operators), reason, ())
 

@@ -12,8 +12,8 @@ from typing import Any, Self, cast
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, explain
-from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths
-from sfumato.curator.period_spending import by_period, charged
+from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths, supposed
+from sfumato.curator.period_spending import by_period, charged, priced
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
@@ -38,7 +38,7 @@ from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish, picks, simultaneous
 from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
-from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, rank_errors
+from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, promises, rank_errors
 from sfumato.release.other_parts import other_part
 from sfumato.release.parts import Family, OtherPart
 from sfumato.release.preparing import Prepared, prepare
@@ -367,7 +367,8 @@ class Question:
             shown, together = len(measured.keys.groups), adds_up(self.query)
             said = (*said, *notes(measured.selection, shown, self._most_groups, together=together))
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
-        return replace(answer(self.query, finished, paper, said), ranks=ranks)
+        chosen = by_column(self.query, promises(measured, confidence))
+        return replace(answer(self.query, finished, paper, said), ranks=ranks, chosen=chosen)
 
     def _prepared(self, request: Request) -> Prepared:
         """Prepare the release at the price that is named, or at the least that is accurate enough."""
@@ -428,12 +429,12 @@ class Question:
     def forecast(self, prepared: Prepared, confidence: Number) -> Forecast:
         """Say how wrong what is prepared will be."""
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
-        widths, said = self._widths(prepared, confidence), self.warnings
+        widths, said = self._widths(prepared, confidence), (*self.warnings, *supposed(self.query))
         if prepared.selection is not None:
             said = (*said, *notes(prepared.selection, 1, self._most_groups + 1, together=adds_up(self.query)))
         ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared.made, confidence)))
         said_of = self._chosen(prepared, confidence, widths)
-        level, price = exact(confidence, "confidence"), str(prepared.price)
+        level, price = exact(confidence, "confidence"), priced(prepared.price, self._context)
         return Forecast(widths, level, price, accepted, said, ranks=ranks, chosen=said_of)
 
     def _chosen(self, prepared: Prepared, confidence: Number, widths: Mapping[str, Width]) -> dict[str, str]:

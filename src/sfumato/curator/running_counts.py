@@ -17,6 +17,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.period_spending import charged, priced
 from sfumato.curator.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
@@ -177,6 +178,7 @@ class RunningTotals:
                 f"{name} up to each period",
                 f"±{shown(float(widths.max()))} in the worst, ±{shown(float(widths[0]))} in the first, {sure}",
             ),
+            *charged(self._context),
         )
         return Explanation(self.question.text, str(draw.total), operators, draw.reason, self.question.warnings)
 
@@ -199,7 +201,7 @@ class RunningTotals:
             tuple(self._widths(draw, confidence, joint).tolist()),
             exact(confidence, "confidence"),
             joint,
-            str(draw.total),
+            priced(draw.total, self._context),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
             not fresh and is_stored(draw, self.identity, self._context),
             self.question.warnings,

@@ -242,7 +242,13 @@ class Workload:
                 found[question.identity].append((name, question, goal))
         missing = [name for name, each in self.questions.items() if not each.free and not found[each.identity]]
         if missing:
-            raise InvalidParameter("within", within, f"half-widths for every question: {_names(missing)} has none")
+            have = "has" if len(missing) == 1 else "have"
+            fix = (
+                f"name one for each of them too, as in {missing[0]}=NUMBER; means and choices have none: "
+                "ask those in a workload of their own, at an epsilon"
+            )
+            rule = f"half-widths for every question: {_names(missing)} {have} none"
+            raise InvalidParameter("within", within, rule, fix=fix)
         return found
 
     def _require_delta(self, delta: Fraction) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import races
 from sfumato.privacy import Curve, Neighbours, codec, compose
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown, text, whole
 
 
 @codec.value("frequent-values")
@@ -79,6 +79,12 @@ class FrequentValues:
         miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (self.k * whole(groups, "groups", at_least=1))
         log_miss = math.log(miss.numerator) - math.log(miss.denominator)
         return (math.log(whole(candidates, "candidates", at_least=1)) - log_miss) / float(self.rate)
+
+    def promise(self, candidates: int, confidence: Number) -> str:
+        """Say in words how good a choice is."""
+        best = "the most frequent" if self.k == 1 else "the best of what was left"
+        fewer = shown(self.error(candidates, confidence))
+        return f"at most {fewer} rows fewer have it than {best}, with {percent(confidence)} confidence"
 
     def words(self) -> str:
         best = "the most frequent value" if self.k == 1 else f"the {self.k} most frequent values"

@@ -62,6 +62,11 @@ _NAMES = {
     ),
     **dict.fromkeys(("random", "setseed", "uuid", "gen_random_uuid", "uuidv4", "uuidv7"), _CHANCE),
     **dict.fromkeys(("regexp_matches", "regexp_full_match", "regexp_extract", "regexp_replace"), _REGEX),
+    "histogram": (
+        "aggregate",
+        "HISTOGRAM(x) is not answered",
+        "count by bins: SELECT WIDTH_BUCKET(x, 0, 100, 10) AS bin, COUNT(*) … GROUP BY bin",
+    ),
     "date_sub": ("function", "DATE_SUB is not among the functions", "write DATE_DIFF('day', a, b)"),
 }
 

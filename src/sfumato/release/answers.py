@@ -69,6 +69,8 @@ class Answer:
     """For a column of quantiles, how many rows lie at most between a number and what it stands for."""
     basis: Mapping[str, tuple[str, ...]] | None = field(default=None, metadata=codec.MAPPING)
     """Where a synopsis answers, what each number rests on: measured, or bounded, with a model's number inside."""
+    chosen: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
+    """For a column of values that were chosen, how good the choice is, in words."""
 
     def __post_init__(self) -> None:
         """Everything is what it says, and what was read from JSON has its types again."""
@@ -84,6 +86,10 @@ class Answer:
         object.__setattr__(self, "possible", self._read_possible())
         object.__setattr__(self, "ranks", self._read_ranks())
         object.__setattr__(self, "basis", self._read_basis())
+        known = isinstance(self.chosen, Mapping) and set(self.chosen) <= set(self.columns)
+        told = known and set(map(type, self.chosen.values())) <= {str}
+        _require(told, "chosen", self.chosen, "sentences by the names of columns")
+        object.__setattr__(self, "chosen", dict(self.chosen))
 
     def _read_ranks(self) -> dict[str, float]:
         known = isinstance(self.ranks, Mapping) and set(self.ranks) <= set(self.columns)
@@ -242,9 +248,10 @@ class Answer:
         return "\n".join([as_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
 
     def ranked(self) -> list[str]:
-        """Say of every column of quantiles how many rows off it may be."""
+        """Say of every column of quantiles how many rows off it may be, and of chosen values how good the choice is."""
         sure = f"with {percent(self.receipt.confidence)} confidence"
-        return [f"{printable(name)}: within {rows:,.0f} rows of its rank {sure}" for name, rows in self.ranks.items()]
+        ranks = [f"{printable(name)}: within {rows:,.0f} rows of its rank {sure}" for name, rows in self.ranks.items()]
+        return [*ranks, *(f"{printable(name)}: {printable(said)}" for name, said in self.chosen.items())]
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(printable(name))}</th>" for name in self.columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from sfumato.release.parts import ENDS
 from sfumato.release.preparing import Prepared
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.releasing import Read
-from sfumato.release.scales import CombinedScale, Scale
+from sfumato.release.scales import CombinedScale, NamedScale, Scale
+
+T = TypeVar("T")
 
 MOST_NUMBERS = 1_000_000
 """So that every answer can be written down: refused before anything is charged."""
@@ -148,12 +150,18 @@ def rank_errors(measured: Measured, confidence: Number) -> tuple[float | None, .
     return tuple(measured.scales[each.scales[0]].rank(confidence) for each in measured.results)
 
 
-def by_column(query: Query, numbers: Sequence[float | None]) -> dict[str, float]:
-    """Give numbers about what is asked by the columns that show it as it is."""
+def promises(measured: Measured, confidence: Number) -> tuple[str | None, ...]:
+    """Say of everything that is asked and chosen among values how good the choice is; None of all else."""
+    scales = (measured.scales[each.scales[0]] for each in measured.results)
+    return tuple(each.promise(confidence) if isinstance(each, NamedScale) else None for each in scales)
+
+
+def by_column(query: Query, said: Sequence[T | None]) -> dict[str, T]:
+    """Give what is said of everything that is asked by the columns that show it as it is."""
     shown = [(each.name, each.expression) for each in query.outputs if not query.outer]
     asked = [(name, made.reference) for name, made in shown if isinstance(made, Column)]
-    known = {name: numbers[each.index] for name, each in asked if type(each) is Result}
-    return {name: number for name, number in known.items() if number is not None}
+    known = {name: said[each.index] for name, each in asked if type(each) is Result}
+    return {name: each for name, each in known.items() if each is not None}
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,10 @@ class NamedScale:
     def labels(self) -> Sequence[Any]:
         return self.values.values
 
+    def promise(self, confidence: Number) -> str:
+        """Say in words how good a choice is."""
+        return self.mechanism.promise(len(self.labels), confidence)
+
     def width(self, confidence: Number, parts: int) -> float:  # noqa: ARG002
         return 0.0
 

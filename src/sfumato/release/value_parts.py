@@ -151,7 +151,5 @@ class ChosenValues:
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
         (measurement,) = measurements
-        fewer = shown(measurement.mechanism.error(len(self.values), confidence))
-        best = "the most frequent" if self.asked[0].k == 1 else "the best of what was left"
         what = f"{words(self.asked[0].value)}: {measurement.mechanism.words()}, of {len(self.values):,}"
-        return what, f"at most {fewer} rows fewer have it than {best}, with {percent(confidence)} confidence"
+        return what, measurement.mechanism.promise(len(self.values), confidence)
