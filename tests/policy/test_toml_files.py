@@ -248,9 +248,10 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
 def test_the_policies_in_the_documentation_are_read(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "write-a-policy.md").read_text()
     blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
-    clinic, rows = (read(written(tmp_path, block)) for block in blocks)
+    clinic, rows, cells = (read(written(tmp_path, block)) for block in blocks)
     assert list(clinic.tables) == ["visits", "prescriptions", "hospitals"]
     assert rows.unit.every_row
+    assert all(map(cells.tables["visits"].coded, cells.tables["visits"].columns))
 
 
 @pytest.mark.parametrize(

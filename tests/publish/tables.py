@@ -125,7 +125,7 @@ def planned(sets: Any, *, rho: Any = Fraction(1, 2), epsilon: Any = None, attrib
     places = tuple(tuple(sorted(names.index(name) for name in each)) for each in sets)
     if epsilon is not None:
         return plan_laplace(Workload(places), attributes, epsilon=epsilon)
-    return plan_gaussian(Workload(places), attributes, rho=rho)
+    return plan_gaussian(Workload(places), attributes).scaled(rho)
 
 
 def published(plan: Plan, table: np.ndarray, *, noisy: bool = False, **more: Any) -> Synopsis:

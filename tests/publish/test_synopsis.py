@@ -20,6 +20,8 @@ from publish.tables import ATTRIBUTES, DOMAINS, NAMES, counts, people, planned, 
 from publish.test_measuring import PRICES, curator, policy_of, rows
 from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.ledger import Anchor, charged
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import text
 from sfumato.publish import files, zip_files
 from sfumato.publish.attributes import Attribute, Listed, Other
 from sfumato.publish.faces import TableFace
@@ -175,6 +177,11 @@ def test_a_newer_format_is_refused_with_the_fix() -> None:
         read(_rewritten(lambda manifest: manifest.update(format=2)))
 
 
+def test_a_manifest_with_another_hash_is_refused() -> None:
+    with pytest.raises(SynopsisDamaged, match="hash that it says"):
+        read(_rewritten(lambda manifest: manifest["receipt"].update(unit="nobody"), sealed=False))
+
+
 CAREFUL = {
     "a lower charge": lambda m: m.update(charge="0.1"),
     "less noise than was paid for": lambda m: m["plan"]["blocks"][0].update(deviation="4096"),
@@ -197,19 +204,21 @@ def test_careful_edits_are_found_too(name: str) -> None:
 
 
 def test_sizes_are_checked_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A manifest that promises 1e8 numbers makes no array."""
-    cells = [{"kind": "listed-cell/1", "value": f"x{k}"} for k in range(5_000)] + [{"kind": "other-cell/1"}]
+    """A manifest that promises five million numbers, at a charge that fits, makes no array of them."""
+    cells = [{"kind": "listed-cell/1", "value": f"x{k}"} for k in range(1_000)] + [{"kind": "other-cell/1"}]
 
     def grow(manifest: Any) -> None:
         for place in (0, 5):
             manifest["plan"]["attributes"][place]["cells"] = cells
             manifest["plan"]["attributes"][place].pop("levels", None)
+        manifest["plan"]["blocks"] = [each for each in manifest["plan"]["blocks"] if [5, 2] not in each["block"]]
+        manifest["charge"] = text(files.charge(codec.loads(json.dumps(manifest["plan"]))))
 
     def refuse(*_: Any) -> None:
         raise AssertionError("something was allocated")
 
     monkeypatch.setattr("pyarrow.ipc.open_file", refuse)
-    with pytest.raises(SynopsisDamaged):
+    with pytest.raises(SynopsisDamaged, match="numbers of the plan"):
         read(_rewritten(grow))
 
 
@@ -239,8 +248,10 @@ def test_charge_and_promise_follow_from_the_plan(synopsis: Synopsis) -> None:
 
 
 def test_promises_that_are_not_kept_are_found() -> None:
-    low = replace(GAUSSIAN.published, price=Price(rho="0.1"))
-    assert not Synopsis(low, replace(GAUSSIAN.receipt, guarantee="ρ = 0.1")).verify().holds
+    terms = replace(GAUSSIAN.published.purchase, price="ρ = 0.1")
+    low = Synopsis(replace(GAUSSIAN.published, price=Price(rho="0.1"), purchase=terms), GAUSSIAN.receipt)
+    low = replace(low, receipt=replace(low.receipt, guarantee="ρ = 0.1"))
+    assert [each.name for each in low.verify().checks if not each.holds] == ["promise"]
     said = Synopsis(GAUSSIAN.published, replace(GAUSSIAN.receipt, guarantee="ρ = 0.1"))
     assert [each.name for each in said.verify().checks if not each.holds] == ["receipt"]
     other = Synopsis(GAUSSIAN.published, replace(GAUSSIAN.receipt, neighbours="replace"))
@@ -324,10 +335,10 @@ def test_releases_of_different_columns_are_one() -> None:
     """Columns are found by their names, in whichever order a release has them."""
     table = counts(people(1))
     turned = tuple(ATTRIBUTES[place] for place in (5, 0, 2))
-    own = plan_gaussian(Workload(((0, 1), (1, 2))), turned, rho=10**12)
+    own = plan_gaussian(Workload(((0, 1), (1, 2))), turned, rho=10**7)
     face = TableFace(tuple(DOMAINS[place] for place in (5, 0, 2)), (), "people")
     second = published(own, table.sum((1, 3, 4)).transpose(2, 0, 1), line=9, face=face)
-    first = published(planned([["sex", "age"]], rho=10**12), table)
+    first = published(planned([["sex", "age"]], rho=10**7), table)
     both = first + second
     assert both.columns[:2] == ("sex", "age")
     for names in (["sex", "age"], ["code", "sex"], ["sex", "smokes"]):

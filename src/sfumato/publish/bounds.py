@@ -1,4 +1,4 @@
-"""A question over columns that were not published together has bounds from the marginals that were.
+"""A total is bounded by the marginals that were published, where none of them has all columns of a question.
 
 Every bound is a query of one of them, or of three.
 

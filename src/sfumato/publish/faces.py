@@ -43,6 +43,5 @@ def _domain(attribute: Attribute) -> Domain:
     bins = [each for each in attribute.cells if isinstance(each, Range)]
     if bins:
         return Domain(attribute.type, bounds=(bins[0].low, bins[-1].high))
-    if attribute.type is Type.BOOLEAN:
-        return Domain(attribute.type)
-    return Domain(attribute.type, values=tuple(each.value for each in attribute.cells if isinstance(each, Listed)))
+    listed = tuple(each.value for each in attribute.cells if isinstance(each, Listed))
+    return Domain(attribute.type, values=listed if listed and attribute.type is not Type.BOOLEAN else None)

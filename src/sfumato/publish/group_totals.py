@@ -175,8 +175,7 @@ def _parts(values: Floats, axis: int, attribute: Attribute, key: bool) -> Iterat
             if each.parts:
                 yield level, values * along(np.sqrt(each.variances), axis, ndim)
         return
-    constant = values.shape[axis] == 1
-    if constant and not attribute.levels:
+    if values.shape[axis] == 1:  # shares of a part add up to 1, so equal weights ask the same of all siblings: nothing
         yield 0, values
         return
     full = np.broadcast_to(values, (*values.shape[:axis], chain.size, *values.shape[axis + 1 :]))
