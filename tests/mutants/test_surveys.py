@@ -137,7 +137,7 @@ MUTANTS = (
         "surveys/forms.py",
         "if found.format != _FORMAT or not is_sealed(text, found.members[MANIFEST]) or written(found.form) != content:",
         "if found.format != _FORMAT:",
-        (f"{_FORMS}every_edit_of_a_file_is_found",),
+        (f"{_FORMS}careful_edits_of_a_file_are_found",),
     ),
 )
 test_surveys = suite(MUTANTS)
