@@ -17,5 +17,7 @@ several_releases                two or more releases of one table, read as one
 faces                           what the policy says publicly of a published table
 synopsis                        all of it, as people hold it
 files                           one file for ever: a zip of a manifest and of whole numbers
+mwem                            a model that is fitted step by step to what it gets most wrong
+fitted_models                   such a model, as people hold it
 verifying                       what anybody can check of it
 """
