@@ -52,6 +52,7 @@ _TRIMS = tuple(Fraction(each) for each in ("1e-9", "1e-6", "1e-4", "0.01", "0.05
 """How much less than a price with δ or ρ is spent, at first: a choice does not leak quite as Gaussian noise does."""
 _MOST_BITS, _LEAST_BITS = 10, 4
 _MOST_ROUNDS = 1000
+_LEAST_STEP = Fraction(1, 10**8)
 _DIGITS = 10**12
 
 
@@ -242,6 +243,8 @@ class MwemProposal:
         """Split the price: a share for the number of rows, the rest evenly over rounds, half of each for its choice."""
         if not price.allows_gaussian:
             assert price.epsilon is not None
+            if price.epsilon < self.rounds * _LEAST_STEP:
+                raise InvalidParameter("epsilon", price.epsilon, "at least 1e-8 for each round", fix="run fewer rounds")
             return self._pure(price, price.epsilon)
         most = rho_of(price)
         for trim in _TRIMS:
@@ -251,9 +254,12 @@ class MwemProposal:
         raise InvalidParameter("price", str(price), "one that so many steps can keep", fix="run fewer rounds")
 
     def _pure(self, price: Price, epsilon: Fraction) -> Steps:
-        each = epsilon * (1 - _FOR_ROWS) / (2 * self.rounds)
+        """Give every step a price of fifteen decimals and the number of rows what is left, so that all add up to ε: the
+        ledger rounds each charge up.
+        """
+        each = Fraction(math.floor(epsilon * (1 - _FOR_ROWS) / (2 * self.rounds) * 10**15), 10**15)
         all_rows, measured = Counted(self._reading(price), ()), self._measured(price)
-        rows = CountStep(all_rows, Laplace(all_rows.sensitivity.total / (epsilon * _FOR_ROWS)))
+        rows = CountStep(all_rows, Laplace(all_rows.sensitivity.total / (epsilon - 2 * self.rounds * each)))
         return Steps(rows, self._choice(price, each), Laplace(measured.total / each), measured, self.rounds)
 
     def _concentrated(self, price: Price, rho: Fraction) -> Steps:
