@@ -68,7 +68,7 @@ def exact(policy: sf.Policy, price: Price, **more: Any) -> tuple[MwemProposal, A
     """The proposal, and what it reads before noise."""
     with closing(DuckDB(policy)) as engine:
         context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
-        found = mwem(context, engine.catalog(), "people", NAMES, 2, 3, **more)
+        found = mwem(context, engine.catalog(), "people", NAMES, None if "queries" in more else 2, 3, **more)
         return found, engine.read(found._reading(price), 3)
 
 
@@ -103,8 +103,10 @@ def test_one_unit_moves_every_score_and_count_within_its_bound(relation: str, un
     candidates, steps = proposal._candidates(price), proposal._steps(price)
     generator = np.random.default_rng(1)
     furthest: float = 0
-    for scale in (0, 1, 50, 5000):
-        scores = candidates.scores(lambda view, top=scale: generator.integers(0, top + 1, view.size))
+    guesses = [lambda view, top=scale: generator.integers(0, top + 1, view.size) for scale in (0, 1, 50, 5000)]
+    guesses += [lambda view, own=world: view.of(own) for _, world in found]  # a model that knows all but one unit
+    for guess in guesses:
+        scores = candidates.scores(guess)
         assert steps.choice.sensitivity == scores.moved
         assert not steps.choice.monotone
         for (_, one), (_, other) in pairs(relation, found):
@@ -163,13 +165,13 @@ def test_the_charge_is_that_of_all_steps_and_nothing_is_left_over(
 ) -> None:
     with curator(tmp_path, people(1, 40), relation=relation) as clinic:
         before = clinic._context.account.spent
-        model = clinic.mwem("people", NAMES, rounds=3).release(**price)
+        model = clinic.mwem("people", NAMES, 2, rounds=3).release(**price)
         lines = list(clinic.history())
         steps = [each for each in lines if each.kind == "step"]
         assert len(steps) == 1 + 2 * 3
         assert [each.kind for each in lines].count("tab-close") == 1
         account = clinic._context.account
-        proposal = clinic.mwem("people", NAMES, rounds=3)
+        proposal = clinic.mwem("people", NAMES, 2, rounds=3)
         curves = proposal._steps(Price(**price)).curves
         costs = [account.cost(curves[0]), *(account.cost(each) for _ in range(3) for each in curves[1:])]
         assert [account.recomputed(each) for each in steps] == costs
@@ -187,7 +189,7 @@ def test_the_charge_is_that_of_all_steps_and_nothing_is_left_over(
 def test_a_model_comes_close_and_closer_than_it_began(tmp_path: Path, price: dict[str, Any]) -> None:
     rows = people(2, 5000)
     with curator(tmp_path, rows) as clinic:
-        found = clinic.mwem("people", NAMES, rounds=4).release(**price)
+        found = clinic.mwem("people", NAMES, 2, rounds=4).release(**price)
     truth = {("f", "0 to below 3"): 0, ("m", "3 to below 5"): 0, ("m", "5 to 9"): 0}
     for _, sex, age, _ in rows:
         truth[sex, "0 to below 3" if age < 3 else "3 to below 5" if age < 5 else "5 to 9"] += 1
@@ -204,7 +206,7 @@ def test_a_model_comes_close_and_closer_than_it_began(tmp_path: Path, price: dic
 @pytest.mark.parametrize("textbook", [False, True])
 def test_a_model_is_replayed_to_the_bit_from_what_was_released(tmp_path: Path, textbook: bool) -> None:
     with curator(tmp_path, people(3, 200)) as clinic:
-        proposal = clinic.mwem("people", NAMES, rounds=4, textbook=textbook)
+        proposal = clinic.mwem("people", NAMES, 2, rounds=4, textbook=textbook)
         found = proposal.release(epsilon=3)
     again = replayed(proposal._begin(round(found.model.total)), found.model.rounds)
     assert np.array_equal(again.fitted, found.model.fitted)
@@ -264,7 +266,7 @@ def test_an_interrupt_between_steps_gives_the_model_so_far(
 
     monkeypatch.setattr(Model, "updated", interrupted)
     with curator(tmp_path, people(1, 40)) as clinic:
-        found = clinic.mwem("people", NAMES, rounds=4).release(epsilon=4)
+        found = clinic.mwem("people", NAMES, 2, rounds=4).release(epsilon=4)
         account = clinic._context.account
         assert account.spent["pure"] == Fraction("0.2") + Fraction("0.475") * 2 * (done + 1)
         assert not account.open_tabs()
@@ -279,7 +281,7 @@ def test_an_interrupt_within_a_step_spends_what_was_held(tmp_path: Path, monkeyp
     with curator(tmp_path, people(1, 40)) as clinic:
         monkeypatch.setattr(Misfits, "of", interrupted)
         with pytest.raises(sf.errors.Unanswered):
-            clinic.mwem("people", NAMES, rounds=2).release(epsilon=1)
+            clinic.mwem("people", NAMES, 2, rounds=2).release(epsilon=1)
         assert clinic._context.account.spent["pure"] == 1
         assert not clinic._context.account.open_tabs()
 
@@ -290,7 +292,7 @@ def test_each_step_is_charged_before_it_reads(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Tab, "step", lambda tab, entry: (order.append("charge"), step(tab, entry))[1])
     monkeypatch.setattr(Misfits, "of", lambda own, exact: (order.append("choose"), score(own, exact))[1])
     with curator(tmp_path, people(1, 40)) as clinic:
-        clinic.mwem("people", NAMES, rounds=2).release(epsilon=1)
+        clinic.mwem("people", NAMES, 2, rounds=2).release(epsilon=1)
     assert order == ["charge"] + ["charge", "choose", "charge"] * 2
     assert count is Counted.of
 
@@ -313,6 +315,15 @@ def test_each_step_is_charged_before_it_reads(tmp_path: Path, monkeypatch: pytes
         ({"ways": [["sex", "weight"]]}, "weight"),
         ({"ways": [["sex"], ["SEX"]]}, "twice"),
         ({"ways": [[]]}, "ways"),
+        ({"ways": None}, "queries"),
+        ({"queries": [{"sex": "f"}]}, "ways"),
+        ({"ways": None, "queries": []}, "queries"),
+        ({"ways": None, "queries": [{}]}, "queries"),
+        ({"ways": None, "queries": ["sex"]}, "queries"),
+        ({"ways": None, "queries": [{"weight": 1}]}, "weight"),
+        ({"ways": None, "queries": [{"sex": "x"}]}, "cells of sex"),
+        ({"ways": None, "queries": [{"sex": []}]}, "cells of sex"),
+        ({"ways": None, "queries": [{"sex": "f"}, {"SEX": ["f"]}]}, "twice"),
         ({"textbook": 1}, "textbook"),
         ({"rows": 2}, "every row"),
     ],
@@ -329,13 +340,13 @@ def test_what_cannot_be_fitted_is_refused_for_nothing(tmp_path: Path, given: dic
     policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
     with sf.Curator(policy, tmp_path / "people.ledger") as clinic:
         with pytest.raises(sf.SfumatoError, match=word):
-            clinic.mwem("people", **{"columns": NAMES, **given})
+            clinic.mwem("people", **{"columns": NAMES, "ways": 2, **given})
         assert clinic._context.account.spent["pure"] == 0
 
 
 def test_what_is_free_spends_nothing_and_a_price_too_high_is_refused(tmp_path: Path) -> None:
     with curator(tmp_path, people(1, 40), units=True) as clinic:
-        proposal = clinic.mwem("people", NAMES, rounds=3, rows=2)
+        proposal = clinic.mwem("people", NAMES, 2, rounds=3, rows=2)
         assert "3 times" in str(proposal.explain(epsilon=1))
         wide, narrow = proposal.error(epsilon=1), proposal.error(epsilon=10)
         assert narrow < wide
@@ -361,7 +372,32 @@ def test_what_is_measured_has_noise(tmp_path: Path) -> None:
     """Of thirty-odd noisy numbers with scales above 10 not all are exact: the chance of that is below 1e-20."""
     rows = people(1, 40)
     with curator(tmp_path, rows) as clinic:
-        found = clinic.mwem("people", NAMES, rounds=4).release(epsilon="0.5")
+        found = clinic.mwem("people", NAMES, 2, rounds=4).release(epsilon="0.5")
     _, truth = exact(policy_of(rows), Price(2))
     measured = [np.array(each.values) - each.view.of(truth) for each in found.model.rounds]
     assert all(np.count_nonzero(each) > each.size / 2 for each in measured)
+
+
+QUERIES: list[dict[str, Any]] = [{"sex": "f", "age": ["0 to below 3", None]}, {"smokes": True}, {"age": "5 to 9"}]
+
+
+@pytest.mark.parametrize("textbook", [False, True])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_queries_count_the_rows_of_their_cells(tmp_path: Path, relation: str, textbook: bool) -> None:
+    rows = [*people(4, 60), (61, "f", None, None), (62, None, 1, True)]
+    given: dict[str, Any] = {"queries": QUERIES, "textbook": textbook}
+    proposal, read = exact(policy_of(rows, relation=relation), Price(2), **given)
+    truth = [
+        sum(sex == "f" and (age is None or age < 3) for _, sex, age, _ in rows),
+        sum(smokes is True for *_, smokes in rows),
+        sum(age is not None and age >= 5 for _, _, age, _ in rows),
+    ]
+    candidates = proposal._candidates(Price(2))
+    assert [candidates.view(place).of(read).tolist() for place in range(3)] == [[each] for each in truth]
+    scores = candidates.scores(lambda view: np.full(view.size, 5))
+    assert scores.of(read).tolist() == [abs(each - 5) for each in truth]
+    assert scores.moved == proposal._steps(Price(2)).measured.total == 1  # a replaced unit too: one count is 0 or 1
+    with curator(tmp_path, rows, relation=relation) as clinic:
+        found = clinic.mwem("people", NAMES, rounds=3, **given).release(epsilon=2)
+        assert clinic._context.account.spent["pure"] == 2
+    assert all(len(each.counts) == 1 and each.cells for each in found.rounds)

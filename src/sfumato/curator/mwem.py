@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypeVar
@@ -32,10 +32,11 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.words import enforced, many
 from sfumato.privacy import Cost, Curve, Sensitivity, compose
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown, whole
-from sfumato.publish.attributes import Attributes
+from sfumato.publish.attributes import Attribute, Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.fitted_models import FittedModel, FittedRound
 from sfumato.publish.mwem import Candidates, ChoiceStep, CountStep, Model, ReadOnce, Round
+from sfumato.publish.synopsis import cell_keys
 from sfumato.release import releasing
 from sfumato.release.payers import OnTab
 from sfumato.release.prices import Price, warn_if_weak
@@ -45,6 +46,9 @@ from sfumato.release.releasing import Asked, Kind, Progress, Released
 
 T = TypeVar("T")
 Sets = int | Sequence[Sequence[str]]
+Query = Mapping[str, object]
+"""The cells of each column, one or a list of them, as a marginal prints them; all rows that are in them count."""
+Queries = Sequence[Query]
 
 _FOR_ROWS = Fraction(1, 20)
 """The share of the price that pays for the number of rows."""
@@ -85,8 +89,9 @@ class MwemProposal:
 
     _context: Context = field(repr=False)
     _coded: MarginalsProposal = field(repr=False)
-    sets: tuple[Set, ...]
-    """The places of the columns of each marginal whose counts the model is to have."""
+    asked: tuple[tuple[Set, tuple[int, ...] | None], ...]
+    """What the model is to have right: the places of the columns of each marginal, and of the cells that are counted as
+    one; None for each cell by itself."""
     rounds: int
     textbook: bool = False
 
@@ -104,14 +109,18 @@ class MwemProposal:
         """Say in words what is asked, as the ledger keeps it."""
         names = ", ".join(each.name for each in self.attributes)
         kind = "textbook model" if self.textbook else "model"
-        sets = many(len(self.sets), "marginal")
+        sets = many(len(self.asked), self._called)
         held = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
         return f"{kind} of {self._coded.query.plan.table}{held}: {sets} of {names[:4000]}, {many(self.rounds, 'round')}"
 
     @property
+    def _called(self) -> str:
+        return "marginal" if self.asked[0][1] is None else "count"
+
+    @property
     def identity(self) -> str:
         """Give the hash of what is measured."""
-        return digest("mwem", self._coded.identity, self.sets, self.rounds, self.textbook)
+        return digest("mwem", self._coded.identity, self.asked, self.rounds, self.textbook)
 
     def explain(
         self,
@@ -125,7 +134,7 @@ class MwemProposal:
         price = Price(epsilon, delta, rho)
         steps, bounded = self._steps(price), self._reading(price).bounded
         step, sure = bounded.measures[0].unit_value, exact(confidence, "confidence", CONFIDENCE)
-        among = many(len(self._candidates(price)), "count" if self.textbook else "marginal")
+        among = many(len(self._candidates(price)), "count" if self.textbook else self._called)
         lost = steps.choice.error(len(self._candidates(price)), sure, on_grid=True) * float(step)
         operators = (
             *sources(self._coded.query, self._context.policy),
@@ -212,7 +221,7 @@ class MwemProposal:
 
     def _candidates(self, price: Price) -> Candidates:
         reading = self._reading(price)
-        return Candidates(tuple(Counted(reading, each) for each in self.sets), each=self.textbook)
+        return Candidates(tuple(Counted(reading, *each) for each in self.asked), each=self.textbook)
 
     def _reading(self, price: Price) -> Marginals:
         codes = tuple(each.codes for each in self._coded.columns)
@@ -355,9 +364,10 @@ def mwem(
     catalog: Catalog,
     table: str,
     columns: Sequence[str] | None,
-    ways: Sets,
+    ways: Sets | None,
     rounds: int,
     *,
+    queries: Queries | None = None,
     textbook: bool = False,
     where: str | None = None,
     rows: int | None = None,
@@ -375,8 +385,47 @@ def mwem(
         raise InvalidParameter("rounds", rounds, f"a whole number from 1 to {_MOST_ROUNDS:,}")
     if type(textbook) is not bool:
         raise InvalidParameter("textbook", textbook, "True or False")
+    if (ways is None) == (queries is None):
+        raise InvalidParameter("queries", queries, "given, or ways instead of them", fix="write ways=2")
     names = [each.name for each in coded.attributes]
-    return MwemProposal(context, coded, _sets(ways, names), rounds, textbook)
+    sets = () if ways is None else tuple((each, None) for each in _sets(ways, names))
+    asked = sets if queries is None else _queries(queries, coded.attributes)
+    return MwemProposal(context, coded, asked, rounds, textbook)
+
+
+def _queries(queries: Queries, attributes: Attributes) -> tuple[tuple[Set, tuple[int, ...]], ...]:
+    """Find the cells that each query counts: those whose columns all have one of the values it names."""
+    listed = isinstance(queries, Sequence) and not isinstance(queries, (str, bytes)) and bool(queries)
+    if not listed or not all(isinstance(each, Mapping) and each for each in queries):
+        rule = 'a list of counts such as [{"sex": "f", "age": ["0 to below 18", None]}]'
+        raise InvalidParameter("queries", queries, rule)
+    found = tuple(_query(each, attributes) for each in queries)
+    if len({*found}) != len(found):
+        raise InvalidParameter("queries", len(queries), "counts of which none stands twice")
+    return found
+
+
+def _query(query: Query, attributes: Attributes) -> tuple[Set, tuple[int, ...]]:
+    known = {each.name.lower(): place for place, each in enumerate(attributes)}
+    named = {known.get(str(name).lower(), -1): cells for name, cells in query.items()}
+    if -1 in named or len(named) != len(query):
+        raise InvalidParameter(
+            "queries", query, f"different columns among {', '.join(each.name for each in attributes)}"
+        )
+    places = tuple(sorted(named))
+    kept = [_cells(named[place], attributes[place]) for place in places]
+    flat = np.ravel_multi_index(np.ix_(*kept), tuple(attributes[place].size for place in places))
+    return places, tuple(flat.ravel().tolist())
+
+
+def _cells(cells: object, attribute: Attribute) -> list[int]:
+    """Find cells by what a marginal prints for them; None is that of what is missing or not listed."""
+    labels = {key: place for place, (key,) in enumerate(cell_keys([attribute]))}
+    wanted = cells if isinstance(cells, (list, tuple)) else [cells]
+    if not wanted or not all(isinstance(each, Hashable) and each in labels for each in wanted):
+        known = ", ".join(str(each) for each in list(labels)[:20])
+        raise InvalidParameter("queries", cells, f"cells of {attribute.name} as a marginal prints them: {known}")
+    return sorted({labels[each] for each in wanted})
 
 
 def _sets(ways: Sets, names: Sequence[str]) -> tuple[Set, ...]:

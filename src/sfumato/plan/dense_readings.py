@@ -133,8 +133,9 @@ class Counted:
         if list(self.places) != sorted({*self.places}):
             raise InvalidParameter("places", self.places, "different places, rising")
         most = math.prod(self.marginals.shape(self.places))
-        if self.cells is not None and list(self.cells) != sorted({*self.cells} & {*range(most)}):
-            raise InvalidParameter("cells", self.cells[:3], f"different places from 0 to {most - 1}, rising")
+        kept = self.cells or (0,)
+        if self.cells == () or list(kept) != sorted({*kept}) or kept[0] < 0 or kept[-1] >= most:
+            raise InvalidParameter("cells", kept[:3], f"different places from 0 to {most - 1}, rising")
 
     @property
     def bounded(self) -> Bounded:
