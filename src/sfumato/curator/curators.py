@@ -15,6 +15,7 @@ from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.degrees import DegreeHistogram, degree_histogram
 from sfumato.curator.listings import Listing, listed
 from sfumato.curator.marginals import MarginalsProposal, Ways, Weights, marginals
+from sfumato.curator.mwem import MwemProposal, Queries, mwem
 from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.policy_account import (
     account_name,
@@ -204,6 +205,27 @@ class Curator:
     ) -> MarginalsProposal:
         """Propose to count the rows in every cell of these columns together. This is free."""
         return marginals(self._context, self._catalog, table, [columns], where=where, rows=rows)
+
+    def mwem(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        ways: Ways | None = None,
+        *,
+        queries: Queries | None = None,
+        rounds: int = 10,
+        textbook: bool = False,
+        where: str | None = None,
+        rows: int | None = None,
+    ) -> MwemProposal:
+        """Propose to fit a model of some columns to the marginals of every so many of them, or of these sets, or to
+        the counts of ``queries``: in each round what it gets most wrong is chosen and measured (MWEM). This is free.
+
+        ``textbook`` chooses and measures single counts and uses each once, as it was published; otherwise whole
+        marginals, all used again after every round. ``rows`` tightens how many rows of one unit count.
+        """
+        own = self._context, self._catalog, table, columns, ways, rounds
+        return mwem(*own, queries=queries, textbook=textbook, where=where, rows=rows)
 
     def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsSearch:
         """Propose to find bounds for a column of numbers or dates that cover this share of its values, chosen from

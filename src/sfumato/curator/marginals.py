@@ -361,7 +361,7 @@ class MarginalsProposal:
     def _planned(self, price: Price, trim: Fraction) -> Plan:
         """Scale the best plan to a price, and choose the step of weights so that its noise can be drawn."""
         pure = not price.allows_gaussian
-        base, spent = self._base(pure), (1 - trim) * (_pure(price) if pure else _rho(price))
+        base, spent = self._base(pure), (1 - trim) * (_pure(price) if pure else rho_of(price))
         bits = self._bits(base, spent)
         return replace(base, unit_value=Fraction(1, 2**bits)).scaled(spent)
 
@@ -447,7 +447,7 @@ class _Normal:
         return Curve.gaussian(self.sigma, sensitivity)
 
 
-def _rho(price: Price) -> Fraction:
+def rho_of(price: Price) -> Fraction:
     """Find the ρ that a price pays for."""
     if price.rho is not None:
         return price.rho

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -96,16 +97,115 @@ class Marginal:
     @property
     def sensitivity(self) -> Sensitivity:
         """Bound what one unit can change: all that it contributes, and that may be in one cell."""
-        (scaled,), cells = self.bounded.measures, self.marginals.shape(self.marginals.sets[self.index])
-        added = Sensitivity(1, scaled.added.total)
-        if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:
-            return added
-        moved = added.for_neighbours(Neighbours.REPLACE, signed=scaled.signed)
-        return moved if math.prod(cells) > 1 else Sensitivity(1, moved.per_group, neighbours=Neighbours.REPLACE)
+        return _moved(self.bounded, math.prod(self.marginals.shape(self.marginals.sets[self.index])))
 
     def of(self, exact: Any) -> Integers:
         """Put the cells into one row, from all marginals as they were read."""
         return exact[self.index].reshape(-1)
+
+
+def _moved(bounded: Bounded, cells: int) -> Sensitivity:
+    """Bound what one unit changes in so many disjoint cells: what it adds to all, and a replaced one takes from others.
+
+    A replaced unit moves a single count by no more than an added one: it is between 0 and T before and after.
+    """
+    (scaled,) = bounded.measures
+    added = Sensitivity(1, scaled.added.total)
+    if scaled.sensitivity.neighbours is Neighbours.ADD_REMOVE:
+        return added
+    moved = added.for_neighbours(Neighbours.REPLACE, signed=scaled.signed)
+    return moved if cells > 1 else Sensitivity(1, moved.per_group, neighbours=Neighbours.REPLACE)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """This counts rows by some of the attributes of the one marginal that was read: all cells, or some cells as one."""
+
+    marginals: Marginals
+    places: tuple[int, ...]
+    """Of the attributes, rising."""
+    cells: tuple[int, ...] | None = None
+    """The places, in the flat marginal, of the cells that are counted as one number; None for a number for each."""
+
+    def __post_init__(self) -> None:
+        if len(self.marginals.sets) != 1 or not {*self.places} <= {*self.marginals.sets[0]}:
+            raise InvalidParameter("places", self.places, "attributes of the one marginal that is read")
+        if list(self.places) != sorted({*self.places}):
+            raise InvalidParameter("places", self.places, "different places, rising")
+        most = math.prod(self.marginals.shape(self.places))
+        kept = self.cells or (0,)
+        if self.cells == () or list(kept) != sorted({*kept}) or kept[0] < 0 or kept[-1] >= most:
+            raise InvalidParameter("cells", kept[:3], f"different places from 0 to {most - 1}, rising")
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.marginals.bounded
+
+    @property
+    def size(self) -> int:
+        """Count the numbers."""
+        return 1 if self.cells is not None else math.prod(self.marginals.shape(self.places))
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """Bound what one unit changes: a row is in one cell, however coarse the cells are."""
+        return _moved(self.bounded, self.size)
+
+    def of(self, exact: Any) -> Integers:
+        """Give the counts as one row, from the marginal as it was read."""
+        return self.summed(exact[0])
+
+    def summed(self, whole: NDArray[Any]) -> NDArray[Any]:
+        """Add up an array with an axis for each attribute that was read, to the numbers that are counted."""
+        read = self.marginals.sets[0]
+        flat = whole.sum(axis=tuple(axis for axis, place in enumerate(read) if place not in self.places)).reshape(-1)
+        return flat if self.cells is None else flat[list(self.cells)].sum(keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Misfits:
+    """These are scores: how far the counts of each candidate are from public numbers that were predicted for them.
+
+    A candidate is a view with the sum of all its gaps, or with ``each`` every single number of the views. *Theorem.*
+    With prediction p a unit moves |c − p| by at most |c − c′|, so the sum of a view by at most its Δ₁ and a single
+    number by at most its Δ∞. Gaps rise or fall with the prediction's side: the scores are never monotone, and a unit
+    may raise one score by Δ and lower another by Δ: the spread is 2Δ. ∎
+    """
+
+    views: tuple[Counted, ...]
+    predicted: tuple[Integers, ...]
+    """Of each view, in whole steps of the totals."""
+    each: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.views or [view.size for view in self.views] != [values.size for values in self.predicted]:
+            raise InvalidParameter("predicted", len(self.predicted), "for each of the views as many numbers as it has")
+        if any(view.marginals != self.views[0].marginals for view in self.views):
+            raise InvalidParameter("views", len(self.views), "views of one marginal that is read")
+
+    @property
+    def bounded(self) -> Bounded:
+        return self.views[0].bounded
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return self.views[0].sensitivity.neighbours
+
+    @property
+    def moved(self) -> Fraction:
+        """Bound how far one unit moves any score."""
+        found = (view.sensitivity for view in self.views)
+        return max(known.per_group if self.each else known.total for known in found)
+
+    @property
+    def spread(self) -> Fraction:
+        """Bound how much further one unit can move one score up than another."""
+        return 2 * self.moved
+
+    def of(self, exact: Any) -> Integers:
+        """Give the scores, whole numbers of steps, from the marginal as it was read."""
+        gaps = [np.abs(view.of(exact) - own) for view, own in zip(self.views, self.predicted, strict=True)]
+        return np.concatenate(gaps) if self.each else np.array([gap.sum() for gap in gaps], np.int64)
 
 
 @dataclass(frozen=True)

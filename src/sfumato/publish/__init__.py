@@ -18,5 +18,7 @@ faces                           what the policy says publicly of a published tab
 synopsis                        all of it, as people hold it
 zip_files                       files in which nothing is left to choose
 files                           one file for ever: a zip of a manifest and of whole numbers
+mwem                            a model that is fitted step by step to what it gets most wrong
+fitted_models                   such a model, as people hold it
 verifying                       what anybody can check of it
 """

@@ -169,7 +169,7 @@ class Synopsis:
         if near is not None:
             numbers["consistent"] = near.transpose(order).ravel().tolist()
             ranges["consistent"] = tuple((max(0.0, low), max(0.0, high)) for low, high in ranges["count"])
-        names, kinds, keys = [each.name for each in own], [_key_type(each) for each in own], _keys(own)
+        names, kinds, keys = [each.name for each in own], [key_type(each) for each in own], cell_keys(own)
         called = {each: _free(each, names) for each in numbers}
         rows = tuple((*key, *cells) for key, cells in zip(keys, zip(*numbers.values(), strict=True), strict=True))
         receipt = _free_receipt(self.receipt, f"the marginal of {' and '.join(names)}", text(confidence))
@@ -303,11 +303,11 @@ def _check_same(one: Synopsis, other: Synopsis) -> None:
         raise InvalidParameter("other", "Laplace noise", rule, fix="ask each by itself")
 
 
-def _key_type(attribute: Attribute) -> Type:
+def key_type(attribute: Attribute) -> Type:
     return Type.TEXT if any(isinstance(each, Range) for each in attribute.cells) else attribute.type
 
 
-def _keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:
+def cell_keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:
     """Name every cell of a marginal: by its values, its bins in words, and NULL for what is missing."""
     labels = [[*(_label(cell, each.type) for cell in each.cells[:-1]), None] for each in attributes]
     grid = np.indices([len(each) for each in labels]).reshape(len(labels), -1)

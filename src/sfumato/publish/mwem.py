@@ -1,0 +1,234 @@
+"""A model of a table is fitted step by step: the count that it gets most wrong is chosen and measured, round by round.
+
+Multiplicative weights by the exponential mechanism (MWEM; Hardt, Ligett & McSherry 2012). The model is a weight for
+every cell of a dense universe, and starts as uniform with a noisy number of rows. In each round a candidate is chosen
+by how far its counts are from what the model says (``Misfits``), measured with noise (``Counted``), and the weights are
+multiplied by e^{q(x)·(measured − predicted)/2n̂}. Only choices and measurements read rows, and each is a complete
+release with a charge of its own; the model is computed from what was released, always in the same way, for nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.engine.seam import Reader
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import Exponential
+from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.dense_readings import Counted, Marginals, Misfits
+from sfumato.plan.readings import E, Integers, Reading
+from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import Number
+from sfumato.publish.chains import Floats
+from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.releasing import Read
+
+_MOST_TOTAL = 1 << 60
+"""What a model holds at most, in steps, so that sums of gaps stay within 64 bits."""
+_MOST_PASSES, _MOST_UPDATES = 40, 4 * 10**8
+"""How often all measurements are gone through after each round, and how many weights are multiplied in all."""
+
+
+@codec.value("mwem-counts")
+@dataclass(frozen=True)
+class NoisyCounts:
+    """These are noisy counts, in whole steps, as they were measured in one step."""
+
+    values: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple(self.values))
+        if not self.values or any(type(each) is not int for each in self.values):
+            raise InvalidParameter("values", self.values[:3], "whole numbers")
+
+
+@codec.value("mwem-choice")
+@dataclass(frozen=True)
+class Choice:
+    """This is the place of the candidate that was chosen in one step."""
+
+    place: int
+
+    def __post_init__(self) -> None:
+        if type(self.place) is not int or self.place < 0:
+            raise InvalidParameter("place", self.place, "a whole number ≥ 0")
+
+
+@dataclass(frozen=True)
+class CountStep:
+    """Counts are released with noise, as one step."""
+
+    view: Counted
+    noise: Additive
+
+    @cached_property
+    def batch(self) -> Batch:
+        return Batch((Measurement(self.view, self.noise),))
+
+    @property
+    def readings(self) -> tuple[Marginals]:
+        return (self.view.marginals,)
+
+    @property
+    def good_enough(self) -> Mapping[str, Number]:
+        return {}
+
+    def draw(self, read: Read) -> NoisyCounts:
+        (only,) = self.batch.measurements
+        return NoisyCounts(tuple(only.draw(self.view.of(read(self.view.marginals))).tolist()))
+
+    def rehearsal(self) -> NoisyCounts:
+        return NoisyCounts((LARGEST_INTEGER,) * self.view.size)
+
+
+@dataclass(frozen=True)
+class ChoiceStep:
+    """The place of one candidate is released, as one step."""
+
+    scores: Misfits
+    mechanism: Exponential
+
+    @cached_property
+    def batch(self) -> Batch:
+        return Batch((Measurement(self.scores, self.mechanism),))
+
+    @property
+    def readings(self) -> tuple[Marginals]:
+        return (self.scores.views[0].marginals,)
+
+    @property
+    def good_enough(self) -> Mapping[str, Number]:
+        return {}
+
+    def draw(self, read: Read) -> Choice:
+        (only,) = self.batch.measurements
+        return Choice(int(only.draw(self.scores.of(read(self.readings[0])))))
+
+    def rehearsal(self) -> Choice:
+        return Choice(LARGEST_INTEGER)
+
+
+class ReadOnce:
+    """This reads rows in the first step, once it is charged; later steps, each charged before, get the same counts."""
+
+    def __init__(self, engine: Reader) -> None:
+        self._engine = engine
+        self._found: dict[Any, Any] = {}
+
+    def check(self, reading: Reading[E]) -> None:
+        if reading not in self._found:
+            self._engine.check(reading)
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        if reading not in self._found:
+            self._found[reading] = self._engine.read(reading, key)
+        found: E = self._found[reading]
+        return found
+
+    def interrupt(self, token: int | None = None) -> None:
+        self._engine.interrupt(token)
+
+
+# ── the model, from what was released alone ────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Round:
+    """This is what one round released: which view was chosen, and its noisy counts."""
+
+    view: Counted
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model has a weight for each cell of the universe, in steps; all add up to the noisy number of rows."""
+
+    weights: Floats
+    total: float
+    rounds: tuple[Round, ...] = ()
+    textbook: bool = False
+    passes: int = 1
+    added: Floats | None = None
+    """Of the textbook's: the weights after every round, added up."""
+
+    @classmethod
+    def uniform(cls, shape: tuple[int, ...], rows: int, rounds: int, *, textbook: bool = False) -> Model:
+        """Begin with equal weights; a noisy number of rows below one step counts as that."""
+        cells, total = math.prod(shape), float(min(max(1, rows), _MOST_TOTAL))
+        passes = 1 if textbook else max(1, min(_MOST_PASSES, 2 * _MOST_UPDATES // (cells * rounds * (rounds + 1))))
+        return cls(np.full(shape, total / cells), total, (), textbook, passes)
+
+    def updated(self, found: Round) -> Model:
+        """Fit one more measurement: the textbook's once, otherwise all of them in turn, several times."""
+        rounds, weights = (*self.rounds, found), self.weights
+        for _ in range(self.passes):
+            for each in (found,) if self.textbook else rounds:
+                weights = multiplied(weights, self.total, each)
+        added = weights if self.added is None else self.added + weights
+        return replace(self, weights=weights, rounds=rounds, added=added if self.textbook else None)
+
+    @property
+    def fitted(self) -> Floats:
+        """Give the weights to answer from: the last, or of the textbook's the mean over all rounds (Theorem 2.2)."""
+        return self.weights if self.added is None else self.added / len(self.rounds)
+
+    def predicted(self, view: Counted) -> Integers:
+        """Say what counts the model has, in whole steps: public numbers, to which the truth is compared."""
+        return np.rint(view.summed(self.weights)).astype(np.int64)
+
+
+def multiplied(weights: Floats, total: float, found: Round) -> Floats:
+    """Multiply every weight by e^{(measured − predicted)/2n̂} of the counts it is part of, and scale to n̂ again.
+
+    What was measured is held to [0, n̂]: so is every count that a table with so many rows has.
+    """
+    view = found.view
+    gap = np.clip(np.array(found.values, np.float64), 0.0, total) - view.summed(weights)
+    shape = tuple(size if place in view.places else 1 for place, size in enumerate(weights.shape))
+    factor = np.exp(gap / (2 * total))
+    if view.cells is not None:
+        own = np.ones(math.prod(shape))
+        own[list(view.cells)] = factor
+        factor = own
+    grown = weights * factor.reshape(shape)
+    scaled: Floats = grown * (total / grown.sum())
+    return scaled
+
+
+def replayed(start: Model, rounds: Iterable[Round]) -> Model:
+    """Compute a model anew from its beginning and what the rounds released: the same to the bit."""
+    model = start
+    for each in rounds:
+        model = model.updated(each)
+    return model
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """These are the counts to choose from: whole views, or with ``each`` every single number of them."""
+
+    views: tuple[Counted, ...]
+    each: bool = False
+
+    def scores(self, predict: Callable[[Counted], Integers]) -> Misfits:
+        return Misfits(self.views, tuple(map(predict, self.views)), self.each)
+
+    def __len__(self) -> int:
+        return sum(view.size for view in self.views) if self.each else len(self.views)
+
+    def view(self, place: int) -> Counted:
+        """Give what is measured when the candidate of this place is chosen."""
+        if not self.each:
+            return self.views[place]
+        ends = np.cumsum([view.size for view in self.views])
+        index = int(np.searchsorted(ends, place, side="right"))
+        own = self.views[index]
+        return own if own.cells is not None else replace(own, cells=(place - int(ends[index]) + own.size,))

@@ -1,0 +1,77 @@
+"""Seeded bugs where a model is fitted step by step: what one unit moves in scores and counts, and what steps cost."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_MOVES = ("publish/test_mwem.py::test_one_unit_moves_every_score_and_count_within_its_bound",)
+_CHARGE = ("publish/test_mwem.py::test_the_charge_is_that_of_all_steps_and_nothing_is_left_over",)
+
+MUTANTS = (
+    Mutant(
+        "scores of whole marginals move as those of single counts",
+        Kind.SENSITIVITY,
+        "plan/dense_readings.py",
+        "return max(known.per_group if self.each else known.total for known in found)",
+        "return max(known.per_group for known in found)",
+        _MOVES,
+    ),
+    Mutant(
+        "distances are taken as monotone",
+        Kind.SENSITIVITY,
+        "plan/dense_readings.py",
+        "        return 2 * self.moved",
+        "        return self.moved",
+        ("publish/test_mwem.py::test_scores_are_never_chosen_as_if_they_were_monotone",),
+    ),
+    Mutant(
+        "a replaced unit moves counts as an added one",
+        Kind.NEIGHBOURS,
+        "plan/dense_readings.py",
+        "    return moved if cells > 1 else",
+        "    return moved if cells > 10**9 else",
+        _MOVES,
+    ),
+    Mutant(
+        "a choice is free",
+        Kind.CHARGE_ORDER,
+        "curator/mwem.py",
+        '        chosen = self._released(ChoiceStep(scores, self.steps.choice), "a choice")\n',
+        "        chosen = ChoiceStep(scores, self.steps.choice).draw(lambda reading: self._engine.read(reading, 1))\n",
+        _CHARGE,
+    ),
+    Mutant(
+        "every step costs as much as a round",
+        Kind.CHARGE_ORDER,
+        "curator/mwem.py",
+        "(1 - _FOR_ROWS) / (2 * self.rounds) * 10**15)",
+        "(1 - _FOR_ROWS) / self.rounds * 10**15)",
+        _CHARGE,
+    ),
+    Mutant(
+        "the exact number of rows starts the model",
+        Kind.REUSE,
+        "publish/mwem.py",
+        "        return NoisyCounts(tuple(only.draw(self.view.of(read(self.view.marginals))).tolist()))",
+        "        return NoisyCounts(tuple(self.view.of(read(self.view.marginals)).tolist()))",
+        ("publish/test_mwem.py::test_what_is_measured_has_noise",),
+    ),
+    Mutant(
+        "an interrupt gives nothing back",
+        Kind.CHARGE_ORDER,
+        "curator/mwem.py",
+        "            self.tab.stop()\n",
+        "            self.tab.forfeit()\n",
+        ("publish/test_mwem.py::test_an_interrupt_between_steps_gives_the_model_so_far",),
+    ),
+    Mutant(
+        "the textbook's model is the last one",
+        Kind.REUSE,
+        "publish/mwem.py",
+        "return self.weights if self.added is None else self.added / len(self.rounds)",
+        "return self.weights",
+        ("publish/test_mwem.py::test_the_textbooks_update_is_the_published_one",),
+    ),
+)
+
+test_the_tests_of_fitting_notice = suite(MUTANTS)

@@ -1,0 +1,403 @@
+"""MWEM: what one unit moves in scores and counts, what steps are charged, what a model learns, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.curator.context import Context
+from sfumato.curator.mwem import MwemProposal, mwem
+from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.ledger import Tab
+from sfumato.mechanisms import Exponential, Laplace
+from sfumato.plan.dense_readings import Counted, Misfits
+from sfumato.privacy import codec
+from sfumato.publish.mwem import Choice, Model, NoisyCounts, Round, replayed
+from sfumato.release.measurement import Measurement
+from sfumato.release.prices import Price
+from sfumato.release.releasing import quietly
+
+COLUMNS: dict[str, Any] = {
+    "sex": {"values": ["f", "m"]},
+    "age": {"type": "integer", "bounds": [0, 9], "bins": [0, 3, 5, 9]},
+    "smokes": {"type": "boolean"},
+}
+NAMES = list(COLUMNS)
+STORED = {"who": pa.int64(), "sex": pa.string(), "age": pa.int64(), "smokes": pa.bool_()}
+PRICES: tuple[dict[str, Any], ...] = ({"epsilon": 2}, {"epsilon": 1, "delta": "1e-9"}, {"rho": "0.5"})
+RELATIONS = ("add-remove", "replace")
+Row = tuple[Any, ...]
+
+
+def people(seed: int, count: int) -> list[Row]:
+    """Women are young and men are not; only the old smoke."""
+    draw = Random(seed)
+    found = []
+    for who in range(count):
+        sex = draw.choice("fm")
+        age = draw.randint(0, 2) if sex == "f" else draw.randint(3, 9)
+        found.append((who, sex, age, age > 4))
+    return found
+
+
+def policy_of(rows: list[Row], *, units: bool = False, relation: str = "add-remove") -> sf.Policy:
+    cells = list(zip(*rows, strict=True)) if rows else [()] * len(STORED)
+    table = pa.table({name: pa.array(each, STORED[name]) for name, each in zip(STORED, cells, strict=True)})
+    limits = {"max_rows": 3} if units else {}
+    own = sf.Table("people", table, COLUMNS, id="who" if units else "row", **limits)
+    unit = sf.PrivacyUnit("person", every_row=not units)
+    return sf.Policy(unit, sf.Budget(50, "1e-6", neighbours=relation), {"people": own}, size=100)
+
+
+@contextmanager
+def curator(tmp_path: Path, rows: list[Row], **more: Any) -> Iterator[sf.Curator]:
+    with sf.Curator(policy_of(rows, **more), tmp_path / "people.ledger") as opened:
+        yield opened
+
+
+def exact(policy: sf.Policy, price: Price, **more: Any) -> tuple[MwemProposal, Any]:
+    """The proposal, and what it reads before noise."""
+    with closing(DuckDB(policy)) as engine:
+        context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
+        found = mwem(context, engine.catalog(), "people", NAMES, None if "queries" in more else 2, 3, **more)
+        return found, engine.read(found._reading(price), 3)
+
+
+def worlds(relation: str, units: bool) -> list[list[Row]]:
+    """Tables that are pairwise neighbours under replace, and of the first under add-remove."""
+    base = [(each % 4 if units else each, *row[1:]) for each, row in enumerate(people(1, 9))]
+    one, other, gone = (99, "f", 1, False), (99, "m", 8, True), (99, None, None, None)
+    if units:
+        owned = [[one], [one] * 3, [other] * 3, [one] * 4, [other] * 50, [one, other, gone] * 3, [gone] * 5]
+    else:
+        owned = [[one], [other], [gone]]
+    return [base + each for each in ([[]] if relation == "add-remove" else []) + owned]
+
+
+def pairs(relation: str, found: list[Any]) -> list[tuple[Any, Any]]:
+    if relation == "add-remove":
+        return [(found[0], each) for each in found[1:]]
+    return [(one, other) for one in found for other in found]
+
+
+@pytest.mark.parametrize("textbook", [False, True])
+@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_one_unit_moves_every_score_and_count_within_its_bound(relation: str, units: bool, textbook: bool) -> None:
+    """On neighbours, exactly: with models of every kind the bounds hold, and some neighbour attains them."""
+    price = Price(2)
+    found = [
+        exact(policy_of(each, units=units, relation=relation), price, textbook=textbook)
+        for each in worlds(relation, units)
+    ]
+    proposal = found[0][0]
+    candidates, steps = proposal._candidates(price), proposal._steps(price)
+    generator = np.random.default_rng(1)
+    furthest: float = 0
+    guesses = [lambda view, top=scale: generator.integers(0, top + 1, view.size) for scale in (0, 1, 50, 5000)]
+    guesses += [lambda view, own=world: view.of(own) for _, world in found]  # a model that knows all but one unit
+    for guess in guesses:
+        scores = candidates.scores(guess)
+        assert steps.choice.sensitivity == scores.moved
+        assert not steps.choice.monotone
+        for (_, one), (_, other) in pairs(relation, found):
+            moved = np.abs(scores.of(one) - scores.of(other)).max()
+            assert moved <= scores.moved
+            furthest = max(furthest, moved / float(scores.moved))
+    assert furthest == 1
+    for view in (Counted(candidates.views[0].marginals, ()), *map(candidates.view, range(len(candidates)))):
+        for (_, one), (_, other) in pairs(relation, found):
+            moved = np.abs(view.of(one) - view.of(other))
+            assert moved.sum() <= view.sensitivity.total
+            assert (moved**2).sum() <= view.sensitivity.squares
+            assert view.sensitivity.total <= steps.measured.total or view.places == ()
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_choice_is_as_likely_on_neighbours_as_its_price_says(relation: str) -> None:
+    """The exact law of the exponential mechanism, where one score rises and another falls as far as they can."""
+    price = Price(2)
+    tables = [exact(policy_of(each, relation=relation), price) for each in worlds(relation, False)]
+    proposal = tables[0][0]
+    choice, candidates = proposal._steps(price).choice, proposal._candidates(price)
+    generator, widest = np.random.default_rng(3), 0.0
+    for _ in range(60):
+        scores = candidates.scores(lambda view: generator.integers(0, 9, view.size))
+        laws = [_law(scores.of(each), choice) for _, each in tables]
+        for one, other in pairs(relation, laws):
+            losses = one - other
+            widest = max(widest, float(np.abs(losses).max()), float(losses.max() - losses.min()))
+    assert float(choice.epsilon) / 3 < widest <= float(choice.epsilon) + 1e-9
+
+
+def _law(scores: Any, choice: Exponential) -> Any:
+    logs = scores.astype(float) * float(choice.rate)
+    return logs - np.logaddexp.reduce(logs)
+
+
+@pytest.mark.parametrize("monotone", [True, False])
+def test_scores_are_never_chosen_as_if_they_were_monotone(monotone: bool) -> None:
+    price = Price(2)
+    proposal, _ = exact(policy_of(people(1, 9)), price)
+    scores = proposal._candidates(price).scores(lambda view: np.zeros(view.size, np.int64))
+    assert isinstance(scores, Misfits)
+    if not monotone:
+        Measurement(scores, Exponential(1, scores.moved))
+        return
+    for wrong in (Exponential(1, scores.moved, monotone=True), Exponential(1, scores.moved / 2)):
+        with pytest.raises(sf.InvalidParameter):
+            Measurement(scores, wrong)
+
+
+@pytest.mark.parametrize("price", PRICES, ids=str)
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_charge_is_that_of_all_steps_and_nothing_is_left_over(
+    tmp_path: Path, price: dict[str, Any], relation: str
+) -> None:
+    with curator(tmp_path, people(1, 40), relation=relation) as clinic:
+        before = clinic._context.account.spent
+        model = clinic.mwem("people", NAMES, 2, rounds=3).release(**price)
+        lines = list(clinic.history())
+        steps = [each for each in lines if each.kind == "step"]
+        assert len(steps) == 1 + 2 * 3
+        assert [each.kind for each in lines].count("tab-close") == 1
+        account = clinic._context.account
+        proposal = clinic.mwem("people", NAMES, 2, rounds=3)
+        curves = proposal._steps(Price(**price)).curves
+        costs = [account.cost(curves[0]), *(account.cost(each) for _ in range(3) for each in curves[1:])]
+        assert [account.recomputed(each) for each in steps] == costs
+        for name, spent in account.spent.items():
+            paid = [each.amounts[name] for each in costs]
+            assert spent is None or spent - (before[name] or 0) == sum(filter(None, paid))
+        if price == {"epsilon": 2}:
+            assert account.spent["pure"] == 2
+        assert Price(**price).kept_by(proposal._steps(Price(**price)).curve)
+        assert len(model.rounds) == model.planned == 3
+        assert not account.open_tabs()
+
+
+@pytest.mark.parametrize("price", PRICES, ids=str)
+def test_a_model_comes_close_and_closer_than_it_began(tmp_path: Path, price: dict[str, Any]) -> None:
+    rows = people(2, 5000)
+    with curator(tmp_path, rows) as clinic:
+        found = clinic.mwem("people", NAMES, 2, rounds=4).release(**price)
+    truth = {("f", "0 to below 3"): 0, ("m", "3 to below 5"): 0, ("m", "5 to 9"): 0}
+    for _, sex, age, _ in rows:
+        truth[sex, "0 to below 3" if age < 3 else "3 to below 5" if age < 5 else "5 to 9"] += 1
+    answer = found.marginal(["sex", "age"])
+    off = sum(abs(count - truth.get((sex, age), 0)) for sex, age, count in answer.rows)
+    uniform = sum(abs(5000 / 12 - truth.get((sex, age), 0)) for sex, age, _ in answer.rows)
+    assert off < uniform / 4
+    assert abs(found.total - 5000) < 500
+    assert sum(count for *_, count in answer.rows) == pytest.approx(found.total)
+    turned = {(sex, age): count for age, sex, count in found.marginal(["age", "sex"]).rows}
+    assert turned == pytest.approx({(sex, age): count for sex, age, count in answer.rows})
+
+
+@pytest.mark.parametrize("textbook", [False, True])
+def test_a_model_is_replayed_to_the_bit_from_what_was_released(tmp_path: Path, textbook: bool) -> None:
+    with curator(tmp_path, people(3, 200)) as clinic:
+        proposal = clinic.mwem("people", NAMES, 2, rounds=4, textbook=textbook)
+        found = proposal.release(epsilon=3)
+    again = replayed(proposal._begin(round(found.model.total)), found.model.rounds)
+    assert np.array_equal(again.fitted, found.model.fitted)
+    assert all((each.cells is not None) is textbook for each in found.rounds)
+    assert (found.model.fitted >= 0).all()
+
+
+def test_the_textbooks_update_is_the_published_one() -> None:
+    """Hardt, Ligett & McSherry 2012, figure 1: A(x) ∝ A(x)·e^{q(x)(m − q(A))/2n}, and the mean of all rounds."""
+    proposal, _ = exact(policy_of([]), Price(2), textbook=True)
+    view = proposal._candidates(Price(2)).view(4)
+    start = proposal._begin(100)
+    model = start.updated(Round(view, (60,))).updated(Round(view, (55,)))
+    q = np.zeros(proposal.cells).reshape(3, 4, 3)
+    q[1, 0] = 1  # the fifth cell of sex × age
+    one = start.weights
+    seen = []
+    for measured in (60, 55):
+        one = one * np.exp(q * (measured - (q * one).sum()) / 200)
+        one = one * 100 / one.sum()
+        seen.append(one)
+    assert np.allclose(model.fitted, sum(seen) / 2, rtol=1e-12)
+
+
+@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_an_empty_table_has_a_model(tmp_path: Path, units: bool, relation: str) -> None:
+    with curator(tmp_path, [], units=units, relation=relation) as clinic:
+        found = clinic.mwem("people", NAMES, 1, rounds=2).release(epsilon=1)
+    assert len(found.rounds) == 2
+    assert np.isfinite(found.model.fitted).all()
+    assert found.total > 0
+
+
+def test_noise_as_large_as_can_be_keeps_a_model_finite() -> None:
+    proposal, _ = exact(policy_of([]), Price(2))
+    view = proposal._candidates(Price(2)).views[0]
+    for rows in (-(2**62), 0, 2**62):
+        model = proposal._begin(rows)
+        for values in ((2**62,) * view.size, (-(2**62),) * view.size):
+            model = model.updated(Round(view, values))
+            assert np.isfinite(model.fitted).all()
+            assert (np.abs(model.predicted(view)) <= 2**61).all()
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_an_interrupt_between_steps_gives_the_model_so_far(
+    tmp_path: Path, done: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    updated, seen = Model.updated, []
+
+    def interrupted(model: Model, found: Round) -> Model:
+        if len(seen) == done:
+            raise KeyboardInterrupt
+        seen.append(found)
+        return updated(model, found)
+
+    monkeypatch.setattr(Model, "updated", interrupted)
+    with curator(tmp_path, people(1, 40)) as clinic:
+        found = clinic.mwem("people", NAMES, 2, rounds=4).release(epsilon=4)
+        account = clinic._context.account
+        assert account.spent["pure"] == Fraction("0.2") + Fraction("0.475") * 2 * (done + 1)
+        assert not account.open_tabs()
+        assert len(found.rounds) == done
+        assert found.planned == 4
+
+
+def test_an_interrupt_within_a_step_spends_what_was_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with curator(tmp_path, people(1, 40)) as clinic:
+        monkeypatch.setattr(Misfits, "of", interrupted)
+        with pytest.raises(sf.errors.Unanswered):
+            clinic.mwem("people", NAMES, 2, rounds=2).release(epsilon=1)
+        assert clinic._context.account.spent["pure"] == 1
+        assert not clinic._context.account.open_tabs()
+
+
+def test_each_step_is_charged_before_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    step, count, score = Tab.step, Counted.of, Misfits.of
+    monkeypatch.setattr(Tab, "step", lambda tab, entry: (order.append("charge"), step(tab, entry))[1])
+    monkeypatch.setattr(Misfits, "of", lambda own, exact: (order.append("choose"), score(own, exact))[1])
+    with curator(tmp_path, people(1, 40)) as clinic:
+        clinic.mwem("people", NAMES, 2, rounds=2).release(epsilon=1)
+    assert order == ["charge"] + ["charge", "choose", "charge"] * 2
+    assert count is Counted.of
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"columns": ["sex", "weight"]}, "weight"),
+        ({"columns": ["sex", "height"]}, "no cells"),
+        ({"columns": []}, "columns"),
+        ({"columns": ["sex", "sex"]}, "twice"),
+        ({"columns": ["sex", "age", "code", "zip"], "ways": 1}, "10,000,000"),
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": -1}, "rounds"),
+        ({"rounds": 1.5}, "rounds"),
+        ({"rounds": 10**6}, "rounds"),
+        ({"ways": []}, "ways"),
+        ({"ways": 0}, "ways"),
+        ({"ways": 4}, "ways"),
+        ({"ways": [["sex", "weight"]]}, "weight"),
+        ({"ways": [["sex"], ["SEX"]]}, "twice"),
+        ({"ways": [[]]}, "ways"),
+        ({"ways": None}, "queries"),
+        ({"queries": [{"sex": "f"}]}, "ways"),
+        ({"ways": None, "queries": []}, "queries"),
+        ({"ways": None, "queries": [{}]}, "queries"),
+        ({"ways": None, "queries": ["sex"]}, "queries"),
+        ({"ways": None, "queries": [{"weight": 1}]}, "weight"),
+        ({"ways": None, "queries": [{"sex": "x"}]}, "cells of sex"),
+        ({"ways": None, "queries": [{"sex": []}]}, "cells of sex"),
+        ({"ways": None, "queries": [{"sex": "f"}, {"SEX": ["f"]}]}, "twice"),
+        ({"textbook": 1}, "textbook"),
+        ({"rows": 2}, "every row"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_fitted_is_refused_for_nothing(tmp_path: Path, given: dict[str, Any], word: str) -> None:
+    more = {
+        "height": {"type": "real", "bounds": [0, 3]},
+        "code": {"type": "integer", "bounds": [0, 5000], "bins": 1000},
+        "zip": {"type": "integer", "bounds": [0, 1000], "bins": 1000},
+    }
+    rows = pa.table({"sex": ["f"], "age": [1], "smokes": [True], "height": [1.0], "code": [1], "zip": [1]})
+    own = sf.Table("people", rows, COLUMNS | more, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
+    with sf.Curator(policy, tmp_path / "people.ledger") as clinic:
+        with pytest.raises(sf.SfumatoError, match=word):
+            clinic.mwem("people", **{"columns": NAMES, "ways": 2, **given})
+        assert clinic._context.account.spent["pure"] == 0
+
+
+def test_what_is_free_spends_nothing_and_a_price_too_high_is_refused(tmp_path: Path) -> None:
+    with curator(tmp_path, people(1, 40), units=True) as clinic:
+        proposal = clinic.mwem("people", NAMES, 2, rounds=3, rows=2)
+        assert "3 times" in str(proposal.explain(epsilon=1))
+        wide, narrow = proposal.error(epsilon=1), proposal.error(epsilon=10)
+        assert narrow < wide
+        # two rows of a unit count: Δ₁ = 2, ε = 0.95/6 for each measurement
+        assert wide == pytest.approx(float(Laplace(2 * 6 / 0.95).error("0.95")), rel=0.1)
+        with pytest.raises(sf.Overspent), pytest.warns(sf.WeakPrivacy):
+            proposal.release(epsilon=51)
+        assert clinic._context.account.spent["pure"] == 0
+        found = proposal.release(epsilon=1)
+        assert clinic._context.account.spent["pure"] == 1
+        with pytest.raises(sf.InvalidParameter):
+            found.marginal(["weight"])
+        assert "3 of 3 rounds" in repr(found)
+        assert found.receipt.guarantee == "ε = 1"
+
+
+@pytest.mark.parametrize("value", [NoisyCounts((3, -1)), Choice(2)])
+def test_what_a_step_releases_reads_back(value: Any) -> None:
+    assert codec.loads(codec.dumps(value)) == value
+
+
+def test_what_is_measured_has_noise(tmp_path: Path) -> None:
+    """Of thirty-odd noisy numbers with scales above 10 not all are exact: the chance of that is below 1e-20."""
+    rows = people(1, 40)
+    with curator(tmp_path, rows) as clinic:
+        found = clinic.mwem("people", NAMES, 2, rounds=4).release(epsilon="0.5")
+    _, truth = exact(policy_of(rows), Price(2))
+    measured = [np.array(each.values) - each.view.of(truth) for each in found.model.rounds]
+    assert all(np.count_nonzero(each) > each.size / 2 for each in measured)
+
+
+QUERIES: list[dict[str, Any]] = [{"sex": "f", "age": ["0 to below 3", None]}, {"smokes": True}, {"age": "5 to 9"}]
+
+
+@pytest.mark.parametrize("textbook", [False, True])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_queries_count_the_rows_of_their_cells(tmp_path: Path, relation: str, textbook: bool) -> None:
+    rows = [*people(4, 60), (61, "f", None, None), (62, None, 1, True)]
+    given: dict[str, Any] = {"queries": QUERIES, "textbook": textbook}
+    proposal, read = exact(policy_of(rows, relation=relation), Price(2), **given)
+    truth = [
+        sum(sex == "f" and (age is None or age < 3) for _, sex, age, _ in rows),
+        sum(smokes is True for *_, smokes in rows),
+        sum(age is not None and age >= 5 for _, _, age, _ in rows),
+    ]
+    candidates = proposal._candidates(Price(2))
+    assert [candidates.view(place).of(read).tolist() for place in range(3)] == [[each] for each in truth]
+    scores = candidates.scores(lambda view: np.full(view.size, 5))
+    assert scores.of(read).tolist() == [abs(each - 5) for each in truth]
+    assert scores.moved == proposal._steps(Price(2)).measured.total == 1  # a replaced unit too: one count is 0 or 1
+    with curator(tmp_path, rows, relation=relation) as clinic:
+        found = clinic.mwem("people", NAMES, rounds=3, **given).release(epsilon=2)
+        assert clinic._context.account.spent["pure"] == 2
+    assert all(len(each.counts) == 1 and each.cells for each in found.rounds)
