@@ -17,5 +17,6 @@ several_releases                two or more releases of one table, read as one
 faces                           what the policy says publicly of a published table
 synopsis                        all of it, as people hold it
 files                           one file for ever: a zip of a manifest and of whole numbers
+online                          an online session: gates between the exact counts and a public hypothesis
 verifying                       what anybody can check of it
 """
