@@ -72,13 +72,11 @@ def opened(path: Path, found: list[Row], *, ways: int = 2, rounds: int = 2, **mo
 
 def quantity(face: answering.Face, question: str) -> Quantity:
     """What is asked, as a gate sees it: nothing of it is taken for measured."""
-    found: list[Quantity] = []
     query = answering.sql.parse(question, face.catalog)
     asking = answering._Asking(face, query, answering._conditions(query.plan.source), 0.05)
     (own,) = asking.quantities[0][0]
     assert isinstance(own, Quantity)
-    found.append(own)
-    return found[0]
+    return own
 
 
 def read(found: list[Row], units: bool, relation: str) -> tuple[SessionBatch, np.ndarray]:
@@ -87,7 +85,7 @@ def read(found: list[Row], units: bool, relation: str) -> tuple[SessionBatch, np
     with closing(DuckDB(policy)) as engine:
         context = Context(policy, engine, None, lambda _: None, "version 1")  # type: ignore[arg-type]
         own = proposed_online(context, engine.catalog(), "people", COLUMNS, 2, 3, where=None, rows=None, textbook=False)
-        batch = own._batch(Price("1", "1e-9"))
+        batch = own._draw(Price("1", "1e-9")).batch
         return batch, engine.read(batch.reading, 7)[0]
 
 
@@ -108,20 +106,20 @@ def test_one_unit_moves_scores_and_answers_no_further_than_is_charged(units: boo
     for seed in range(3):
         found = rows(seed)
         batch, exact = read(found, units, relation)
-        face = published(planned([["sex", "age"]]), counts([])).face
-        del face
         moved = Marginal(batch.reading, 0).sensitivity
-        asked = [each for each in _masks(Random(seed), exact.shape)]
+        asked = _masks(Random(seed), exact.shape)
         for other in neighbours(found, units, relation):
             _, beside = read(other, units, relation)
             for codes in asked:
-                one, two = (
-                    np.bincount(codes.ravel(), each.ravel(), 5)[1:].astype(np.int64) for each in (exact, beside)
-                )
+                one, two = (_grouped(codes, each) for each in (exact, beside))
                 guess = np.array([3, 0, 10**7, -5])
                 assert abs(score(one, guess) - score(two, guess)) <= batch.gate.sensitivity
                 assert np.abs(one - two).sum() <= moved.total
                 assert ((one - two) ** 2).sum() <= moved.squares
+
+
+def _grouped(codes: np.ndarray, table: np.ndarray) -> np.ndarray:
+    return np.bincount(codes.ravel(), table.ravel(), 5)[1:].astype(np.int64)
 
 
 def _masks(draw: Random, shape: tuple[int, ...]) -> list[np.ndarray]:
@@ -209,10 +207,8 @@ def small(rounds: int = 3, epsilon: str = "0.5") -> Any:
 def test_totals_of_groups_are_those_of_their_cells() -> None:
     asked = quantity(FACE, THREE)
     own = asked.of(summed(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
-    table = WHOLE.sum((3, 4, 5))[:, :, 1]
-    assert own.sum() == table[: own.size // 4 if own.size % 4 else None].sum() or own.sum() <= table.sum()
+    assert own.tolist() == WHOLE.sum((3, 4, 5))[:2, :4, 1].ravel().tolist()
     assert asked.disjoint
-    assert own.dtype == np.int64
 
 
 def test_a_hypothesis_has_the_measured_marginals_and_learns_what_is_bought() -> None:
@@ -314,7 +310,7 @@ def test_every_number_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.
         assert session.left == 0
         assert session.sql(OUTSIDE).basis == {"n": ("unverified",) * 2}
         assert session.sql(INSIDE, strict=True).basis == {"n": ("measured",) * 2}
-        with pytest.raises(sf.SessionClosed):
+        with pytest.raises(sf.Unsupported, match="all rounds of this session are spent"):
             session.sql(OUTSIDE, strict=True)
         average = session.sql("SELECT AVG(age) AS a FROM people WHERE smokes AND sex = 'f'")
         assert average.basis == {"a": ("bounded",)}
@@ -377,6 +373,19 @@ def test_what_cannot_be_opened_is_refused_and_nothing_is_spent(tmp_path: Path) -
 
 
 def test_a_table_of_too_many_cells_is_refused(tmp_path: Path) -> None:
-    wide = {f"c{place}": {"type": "integer", "bounds": [0, 99], "bins": 99} for place in range(4)}
-    with curator(tmp_path, [], **wide) as own, pytest.raises(sf.Unsupported, match="cells"):
-        own.online("people", [*wide], ways=1)
+    wide = {
+        "sex": {"values": [f"{each}" for each in range(300)]},
+        "age": {"type": "integer", "bounds": [0, 400], "bins": 400},
+        "day": {"type": "date", "bounds": ["2024-01-01", "2024-04-10"], "bins": "day"},
+    }
+    with curator(tmp_path, [], **wide) as own, pytest.raises(sf.Unsupported, match="at most 10,000,000 cells"):
+        own.online("people", COLUMNS, ways=1)
+
+
+def test_what_is_bought_has_noise() -> None:
+    asked = quantity(FACE, THREE)
+    truth = asked.of(summed(WHOLE, tuple(range(6)), asked.axes))
+    bought = [Gates(small(1), WHOLE).ask(asked, truth + 10**6) for _ in range(8)]
+    errors = np.concatenate([each - truth for each in bought if each is not None])
+    assert len(errors) == 64
+    assert 1 < errors.std() < 10  # a deviation of 4

@@ -20,7 +20,7 @@ import numpy as np
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
 from sfumato.curator.marginals import MarginalsProposal, marginals, rho_of
-from sfumato.errors import InvalidParameter, SessionClosed, SessionInterrupted, Unsupported
+from sfumato.errors import InvalidParameter, SessionInterrupted, Unsupported
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.dense_readings import MOST_CELLS, Marginal
@@ -83,9 +83,10 @@ class ProposedOnline:
     ) -> Explanation:
         """Say what a session at this price does, step by step. This is free."""
         price = Price(epsilon, delta, rho)
-        batch, step = self._batch(price), self._step(price)
+        draw = self._draw(price)
+        batch, step = draw.batch, draw.step
         sure = exact(confidence, "confidence", CONFIDENCE)
-        close = shown(close_width(batch.gate, self.rounds, 1 - float(sure)) * step, 4)
+        close = shown((close_width(batch.gate, self.rounds, 1 - float(sure)) + 1) * step, 4)
         bought = shown(float(batch.noise.error(sure)) * step, 4)
         operators = (
             *sources(self._marginals.query, self._context.policy),
@@ -109,9 +110,9 @@ class ProposedOnline:
         confidence: Number = "0.95",
     ) -> float:
         """Bound how far a hypothesis that a gate called close is from the truth in any group. This is free."""
-        price = Price(epsilon, delta, rho)
         beta = 1 - float(exact(confidence, "confidence", CONFIDENCE))
-        return close_width(self._batch(price).gate, self.rounds, beta) * self._step(price)
+        draw = self._draw(Price(epsilon, delta, rho))
+        return (close_width(draw.batch.gate, self.rounds, beta) + 1) * draw.step
 
     def release(
         self,
@@ -124,7 +125,7 @@ class ProposedOnline:
     ) -> OnlineSession:
         """Charge the price, all of it now, and open the session; it is never found again, and bought each time."""
         price = Price(epsilon, delta, rho)
-        draw, batch = self._draw(price), self._batch(price)
+        draw = self._draw(price)
         synopsis = released(
             draw,
             price,
@@ -135,21 +136,13 @@ class ProposedOnline:
             call=Call(fresh=True, seconds=seconds, progress=progress),
         )
         hypothesis = first_hypothesis(synopsis.face.known, textbook=self.textbook)
-        return OnlineSession(self, synopsis, Gates(batch, draw.secret.pop()), batch, hypothesis)
+        return OnlineSession(self, synopsis, Gates(draw.batch, draw.secret.pop()), draw.batch, hypothesis)
 
     def _shown(self, found: Released[Published]) -> Synopsis:
         words = (f"Gaussian on blocks, then up to {many(self.rounds, 'gate')} and as many noisy answers",)
         own = found.value.purchase
         told = receipt(found, own, words, question=self.words, here=self._context, confidence="0.95")
         return Synopsis(found.value, told)
-
-    def _batch(self, price: Price) -> SessionBatch:
-        batch = self._draw(price).batch
-        assert isinstance(batch, SessionBatch)
-        return batch
-
-    def _step(self, price: Price) -> float:
-        return float(self._draw(price).publish.plan.unit_value)
 
     def _draw(self, price: Price) -> OnlineDraw:
         """Prepare the session that spends nearly all of the price, and certainly no more."""
@@ -231,7 +224,8 @@ class OnlineSession:
         guess = self._hypothesis.of(asked)
         if not self._gates.left:
             if strict:
-                raise SessionClosed(self.proposal.rounds)
+                rule = "all rounds of this session are spent, so numbers outside its synopsis cannot be verified"
+                raise Unsupported("unverified", rule, fix="ask without strict=True, or open another session")
             return Settled(guess, lambda beta, cells: asked.range(beta, cells)[1:], UNVERIFIED)
         try:
             found = self._gates.ask(asked, in_steps(guess, self._unit))

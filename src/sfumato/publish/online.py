@@ -95,8 +95,14 @@ class OnlineDraw:
     secret: list[Integers] = field(default_factory=list, repr=False, compare=False)
 
     @property
-    def batch(self) -> Batch:
+    def batch(self) -> SessionBatch:
+        assert isinstance(self.publish.batch, SessionBatch)
         return self.publish.batch
+
+    @property
+    def step(self) -> float:
+        """Say what one step of gates and answers stands for, in rows."""
+        return float(self.publish.plan.unit_value)
 
     @property
     def readings(self) -> tuple[Marginals]:
