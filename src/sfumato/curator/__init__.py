@@ -9,6 +9,7 @@ from sfumato.curator.degrees import DegreeHistogram, Degrees
 from sfumato.curator.explaining import Explanation
 from sfumato.curator.forecasts import Forecast
 from sfumato.curator.listings import Listing
+from sfumato.curator.online import OnlineSession, ProposedOnline
 from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.policy_account import amend, history, standing
 from sfumato.curator.private_bounds import Bounds, BoundsSearch
@@ -34,7 +35,9 @@ __all__ = [
     "Forecast",
     "LimitsSearch",
     "Listing",
+    "OnlineSession",
     "PeriodStandings",
+    "ProposedOnline",
     "ProposedSession",
     "Question",
     "RunningForecast",

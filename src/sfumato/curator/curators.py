@@ -16,6 +16,7 @@ from sfumato.curator.degrees import DegreeHistogram, degree_histogram
 from sfumato.curator.listings import Listing, listed
 from sfumato.curator.marginals import MarginalsProposal, Ways, Weights, marginals
 from sfumato.curator.mwem import MwemProposal, Queries, mwem
+from sfumato.curator.online import ProposedOnline, proposed_online
 from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.policy_account import (
     account_name,
@@ -226,6 +227,25 @@ class Curator:
         """
         own = self._context, self._catalog, table, columns, ways, rounds
         return mwem(*own, queries=queries, textbook=textbook, where=where, rows=rows)
+
+    def online(
+        self,
+        table: str,
+        columns: Sequence[str],
+        ways: int = 3,
+        rounds: int = 20,
+        *,
+        where: str | None = None,
+        rows: int | None = None,
+        textbook: bool = False,
+    ) -> ProposedOnline:
+        """Propose an online session: a synopsis of all marginals of so many of these columns, and for questions outside
+        it a hypothesis, which is checked and up to ``rounds`` times mended. Its questions are free. So is this.
+
+        ``textbook`` measures the number of rows alone, and starts from an even table (Hardt & Rothblum 2010).
+        """
+        own = self._context, self._catalog, table, columns, ways, rounds
+        return proposed_online(*own, where=where, rows=rows, textbook=textbook)
 
     def bounds(self, table: str, column: str, *, cover: Number = "0.99") -> BoundsSearch:
         """Propose to find bounds for a column of numbers or dates that cover this share of its values, chosen from

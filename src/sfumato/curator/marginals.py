@@ -62,6 +62,7 @@ from sfumato.publish.planning import (
     plan_laplace,
 )
 from sfumato.publish.synopsis import Synopsis
+from sfumato.release.measurement import Batch
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Progress, Released
@@ -346,11 +347,21 @@ class MarginalsProposal:
             reading = self._reading(plan)
             batch = batch_of(plan, reading)
             if price.kept_by(batch.curve):
-                table = self.query.plan.table
-                own = plan, reading, batch, price, self._context.version, table, self.condition
-                return PublishDraw(*own, self._face(table))
+                return self.draw_of(plan, reading, batch, price)
         rule = "one that noise on so many numbers can keep"
         raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or give more")
+
+    def draw_of(self, plan: Plan, reading: Marginals, batch: Batch, price: Price) -> PublishDraw:
+        """Say what is released of a plan: the batch, on what is read."""
+        table = self.query.plan.table
+        own = plan, reading, batch, price, self._context.version, table, self.condition
+        return PublishDraw(*own, self._face(table))
+
+    def in_one_table(self, rho: Fraction) -> tuple[Plan, Marginals]:
+        """Plan blocks for this ρ, where all columns are read together as one table of counts."""
+        plan = self._planned(Price(rho=rho), _TRIMS[0])
+        whole = self._reading(plan)
+        return plan, replace(whole, sets=(tuple(range(len(self.columns))),))
 
     def _face(self, table: str) -> TableFace:
         """Give what readers of the synopsis need to know of the policy."""

@@ -20,5 +20,6 @@ zip_files                       files in which nothing is left to choose
 files                           one file for ever: a zip of a manifest and of whole numbers
 mwem                            a model that is fitted step by step to what it gets most wrong
 fitted_models                   such a model, as people hold it
+online                          an online session: gates between the exact counts and a public hypothesis
 verifying                       what anybody can check of it
 """

@@ -10,11 +10,13 @@ the number inside is a model's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import Unsupported
@@ -43,6 +45,8 @@ from sfumato.release.receipts import Receipt
 
 _MOST_WORK = 10**8
 _NAMED = 5
+
+N = TypeVar("N", np.float64, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,17 +133,20 @@ def ask(
     *,
     confidence: Number = "0.95",
     together: bool = False,
+    settle: Settle | None = None,
 ) -> Answer:
     """Answer a question in SQL; what it cannot answer is refused, with a reason."""
     sure = exact(confidence, "confidence", CONFIDENCE)
     query = sql.parse(text, face.catalog, parameters)
     _check_finish(query)
     asking = _Asking(face, query, _conditions(query.plan.source), 1 - float(sure))
+    word = BOUNDED if settle is None else asking.settle(settle)
     finished = finish(query, asking.rows, asking.estimates, joint=together)
     receipt = replace(face.receipt, question=str(text), free=True, confidence=written(sure))
     basis = asking.basis(finished.shown.tolist())
     made = answer(query, finished, receipt, tuple(asking.notes()))
-    return replace(made, basis={name: each for name, each in basis.items() if name in made.intervals})
+    said = {name: tuple(word if one == BOUNDED else one for one in each) for name, each in basis.items()}
+    return replace(made, basis={name: each for name, each in said.items() if name in made.intervals})
 
 
 def surely(face: Face, condition: str) -> tuple[Set, Bools]:
@@ -172,15 +179,43 @@ def _conditions(relation: Relation) -> tuple[Expression, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Quantity:
+class Quantity:
     """This is a total for each group on the grid."""
 
     totals: tuple[Bounded, ...]
     """One for each group of joined cells."""
     axes: Set
     groups: Groups
+    weights: tuple[Weights, ...]
+    """What the totals count, in their order."""
 
-    def _grid(self, each: Sequence[Floats]) -> Floats:
+    def of(self, table: NDArray[N]) -> NDArray[N]:
+        """Add up a table over the axes, group by group, by the least weights."""
+        added = tuple(axis for axis, place in enumerate(self.axes) if place not in self.groups.axes)
+        return self._grid([(table * each.low.astype(table.dtype)).sum(added, keepdims=True) for each in self.weights])
+
+    def factors(self, each: Floats) -> Floats:
+        """Give a table over the axes that has the number of its group in every cell that counts, and 1 in others."""
+        grid = np.ones(self.groups.shape)
+        grid.ravel()[self.groups.places] = each
+        found = np.ones((1,) * len(self.axes))
+        for index, weights in enumerate(self.weights):
+            found = found * np.where(weights.low > 0, grid[..., index].reshape(self._keyed), 1.0)
+        return found
+
+    @property
+    def disjoint(self) -> bool:
+        """Tell whether every row counts once in one group, or in none: whole, and not in two."""
+        each = [one.low for one in self.weights]
+        return all(bool(np.isin(one, (0, 1)).all()) for one in each) and bool(np.all(sum(each) <= 1))
+
+    @property
+    def _keyed(self) -> tuple[int, ...]:
+        """Count the cells along each key axis, and 1 along the others."""
+        known = dict(zip(self.groups.axes, self.groups.sizes, strict=True))
+        return tuple(known.get(place, 1) for place in self.axes)
+
+    def _grid(self, each: Sequence[NDArray[N]]) -> NDArray[N]:
         """Put totals on the grid of groups, and take those that are shown."""
         kept = [axis for axis, place in enumerate(self.axes) if place in self.groups.axes]
         flat = [
@@ -200,6 +235,30 @@ class _Quantity:
         return self._grid([each.measured.astype(float) for each in self.totals]) > 0
 
 
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """These are the totals of all groups of a question, as something else than the synopsis knows them."""
+
+    values: Floats
+    ranged: Callable[[float, int], tuple[Floats, Floats]]
+    """Gives their ends at a chance to miss, for so many noises at once,"""
+    basis: str
+    """and this is what they rest on."""
+
+    def range(self, beta: float, cells: int) -> tuple[Floats, Floats, Floats]:
+        """Give the numbers, none outside of its ends."""
+        low, high = self.ranged(beta, cells)
+        return np.clip(self.values, low, high), low, high
+
+    @property
+    def measured(self) -> Bools:
+        return np.zeros(len(self.values), bool)
+
+
+Settle = Callable[[Quantity], Settled]
+"""Finds the totals of groups that the synopsis can only bound."""
+
+
 class _Asking:
     """This answers one question: it finds groups, and what is asked of each."""
 
@@ -211,10 +270,24 @@ class _Asking:
         self._estimates: dict[int, list[Estimate]] = {}
         sets = query.finish.sets or (tuple(range(len(query.plan.keys))),)
         self.groupings = [self._groups(each) for each in sets]
-        self.quantities = [
+        self.quantities: list[list[tuple[Quantity | Settled, ...]]] = [
             [self._quantities(measure, *each) for each in zip(self.groupings, map(self._shown, sets), strict=True)]
             for measure in query.plan.measures
         ]
+
+    def settle(self, settle: Settle) -> str:
+        """Let one count of disjoint groups be settled that the synopsis only bounds; say what such numbers rest on."""
+        alone = len(self.quantities) == 1 and len(self.quantities[0]) == 1 and len(self.quantities[0][0]) == 1
+        if not alone or type(self.query.plan.measures[0]) is not Count:
+            return BOUNDED
+        (asked,) = self.quantities[0][0]
+        cut = isinstance(asked, Quantity) and any(each.cut.any() for each in asked.weights)
+        if not isinstance(asked, Quantity) or cut or asked.measured.all() or not asked.disjoint:
+            return BOUNDED
+        found = settle(asked)
+        self.quantities = [[(found,)]]
+        self.outside.clear()
+        return found.basis
 
     # Cells
 
@@ -312,7 +385,7 @@ class _Asking:
         keys = self.query.plan.keys
         return [present(key) for index, key in enumerate(keys) if index not in members and not key.domain.nullable]
 
-    def _quantities(self, measure: Asked, groups: Groups, shown: Sequence[Expression]) -> tuple[_Quantity, ...]:
+    def _quantities(self, measure: Asked, groups: Groups, shown: Sequence[Expression]) -> tuple[Quantity, ...]:
         """Find the totals that a measure is made of: one, or two for a mean."""
         if type(measure) not in (Count, Sum, Mean):
             rule = f"a synopsis knows how many rows are in each cell: {measure.name} cannot be found from that"
@@ -337,11 +410,12 @@ class _Asking:
         least, most = map(float, value_range(measure.value))
         return [_weights(counted, value, (least, most))]
 
-    def _quantity(self, weights: Weights, axes: Set, groups: Groups) -> _Quantity:
+    def _quantity(self, weights: Weights, axes: Set, groups: Groups) -> Quantity:
         parts = [weights]
         if groups.joined:
             parts = [weights.masked(self._member(groups, axes, index)) for index in range(groups.count)]
-        return _Quantity(tuple(bounded(self.face.known, each, axes, groups.axes) for each in parts), axes, groups)
+        totals = tuple(bounded(self.face.known, each, axes, groups.axes) for each in parts)
+        return Quantity(totals, axes, groups, tuple(parts))
 
     def _note(self, made: Sequence[Weights], axes: Set) -> None:
         """Remember which bins are cut, and which attributes were not published together."""
@@ -391,7 +465,7 @@ class _Asking:
         own = [each[reference.index] for reference in columns(made) if isinstance(reference, Result)]
         return tuple(MEASURED if all(found[row] for found in own) else BOUNDED for row in shown)
 
-    def _measured(self, found: tuple[_Quantity, ...]) -> Bools:
+    def _measured(self, found: tuple[Quantity | Settled, ...]) -> Bools:
         return np.asarray(np.logical_and.reduce([each.measured for each in found]))
 
     def notes(self) -> Iterable[str]:
@@ -431,7 +505,7 @@ def _weights(counted: Truths, value: Spans, possible: tuple[float, float]) -> We
     return Weights(least, most)
 
 
-def _estimate(measure: Asked, found: Sequence[tuple[_Quantity, ...]], beta: float, noises: int) -> Estimate:
+def _estimate(measure: Asked, found: Sequence[tuple[Quantity | Settled, ...]], beta: float, noises: int) -> Estimate:
     """Put the groupings of a measure one after the other."""
     each = [[quantity.range(beta, noises) for quantity in own] for own in found]
     joined = [tuple(map(np.concatenate, zip(*part, strict=True))) for part in zip(*each, strict=True)]

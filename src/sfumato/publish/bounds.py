@@ -23,6 +23,7 @@ that is all, and x∖A is empty.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
@@ -170,7 +171,7 @@ def _grouped(values: Floats, axes: Set, keys: Set) -> Floats:
     return np.asarray(values.sum(tuple(a for a, place in enumerate(axes) if place not in keys), keepdims=True))
 
 
-def model(known: Known, axes: Set, sets: list[Set]) -> Floats:
+def model(known: Known, axes: Set, sets: Sequence[Set], rounds: int = _ROUNDS) -> Floats:
     """Find the table of the largest entropy that has the marginals, by scaling it to each in turn (Deming & Stephan).
 
     It is a guess: nothing but the marginals says that it is near the truth.
@@ -179,7 +180,7 @@ def model(known: Known, axes: Set, sets: list[Set]) -> Floats:
     total = max(float(known.marginal(())), 0.0)
     found = np.full(sizes, total / max(1, int(np.prod(sizes))))
     wanted = [(each, _positive(known.marginal(each), total)) for each in sets if each]
-    rounds = max(1, min(_ROUNDS, _MOST_STEPS // max(1, found.size * len(wanted))))
+    rounds = max(1, min(rounds, _MOST_STEPS // max(1, found.size * len(wanted))))
     for _ in range(rounds if len(wanted) > 1 else 1):
         for each, counts in wanted:
             shape = tuple(size if place in each else 1 for place, size in zip(axes, sizes, strict=True))

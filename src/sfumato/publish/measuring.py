@@ -278,7 +278,10 @@ class PublishDraw:
         return {"worst": f"{widths.max():.12g}", "typical": f"{np.sqrt((widths**2).mean()):.12g}"}
 
     def draw(self, read: Read) -> Published:
-        exact: Any = read(self.reading)
+        return self.noisy(read(self.reading))
+
+    def noisy(self, exact: Any) -> Published:
+        """Measure what was read."""
         return self._published(tuple(packed(each.draw(each.reading.of(exact))) for each in self.batch.measurements))
 
     def rehearsal(self) -> Published:

@@ -115,7 +115,8 @@ class Synopsis:
         return {block: 1 / first.get(block, first[()]) for block in self.estimates.parts}
 
     @cached_property
-    def _face(self) -> answering.Face:
+    def face(self) -> answering.Face:
+        """Give what questions in SQL see of it."""
         own = self.table, self.attributes, self._several.domains, self._known, self.receipt, self.published.where
         return answering.Face(*own)
 
@@ -133,7 +134,7 @@ class Synopsis:
 
         Each number says its basis: measured, or bounded. ``together`` makes all ranges hold at once.
         """
-        return answering.ask(self._face, question, parameters, confidence=confidence, together=together)
+        return answering.ask(self.face, question, parameters, confidence=confidence, together=together)
 
     def marginal(
         self,
@@ -197,7 +198,7 @@ class Synopsis:
         found: dict[Set, Any] = {}
         for each in dict.fromkeys(rule for one in self.releases for rule in one.published.face.impossible):
             try:
-                places, cells = answering.surely(self._face, each)
+                places, cells = answering.surely(self.face, each)
             except Unsupported:  # it names a column that was not published
                 continue
             if places and self._known.covers(places):

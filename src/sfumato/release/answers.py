@@ -44,7 +44,13 @@ _SHOWN = 40
 _LONGEST = 1 << 30
 """Letters of an answer's JSON text: more than the largest answer has."""
 _SMALL = "too small to tell"
-MEASURED, BOUNDED = BASES = ("measured", "bounded")
+MEASURED, BOUNDED, HYPOTHESIS, BOUGHT, UNVERIFIED = BASES = (
+    "measured",
+    "bounded",
+    "hypothesis",
+    "bought now",
+    "unverified",
+)
 
 
 @codec.value("answer")
@@ -145,7 +151,7 @@ class Answer:
         return between(value, None if self._tells_nothing(name, index) else interval)
 
     def _is_bounded(self, name: str, index: int) -> bool:
-        return self.basis is not None and name in self.basis and self.basis[name][index] == BOUNDED
+        return self.basis is not None and name in self.basis and self.basis[name][index] in (BOUNDED, UNVERIFIED)
 
     def _tells_nothing(self, name: str, index: int) -> bool:
         """Tell whether a mean is of a group so small that its range is all that is possible."""

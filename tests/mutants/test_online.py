@@ -1,0 +1,92 @@
+"""Seeded bugs in online sessions: what one unit moves, what is charged, what a gate draws, when it ends."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_TESTS = "publish/test_online.py"
+
+MUTANTS = (
+    Mutant(
+        "a gate may be for less than a unit moves",
+        Kind.SENSITIVITY,
+        "publish/online.py",
+        "enough = self.gate.sensitivity >= scaled.added.total and",
+        "enough = self.gate.sensitivity >= 1 and",
+        (f"{_TESTS}::test_a_gate_for_less_than_a_unit_moves_is_refused",),
+    ),
+    Mutant(
+        "a session makes its gates for one row of a unit",
+        Kind.SENSITIVITY,
+        "curator/online.py",
+        "most = math.ceil(reading.bounded.measures[0].added.total)",
+        "most = math.ceil(reading.bounded.measures[0].added.total / 3)",
+        (f"{_TESTS}::test_one_unit_moves_scores_and_answers_no_further_than_is_charged",),
+    ),
+    Mutant(
+        "one gate is charged, whatever the rounds",
+        Kind.CHARGE_ORDER,
+        "publish/online.py",
+        "Charged(self.gate, None, self.rounds)",
+        "Charged(self.gate, None, 1)",
+        (f"{_TESTS}::test_all_is_charged_at_the_opening_and_nothing_by_a_question",),
+    ),
+    Mutant(
+        "one answer is charged, whatever the rounds",
+        Kind.CHARGE_ORDER,
+        "publish/online.py",
+        "Charged(self.noise, moved, self.rounds)",
+        "Charged(self.noise, moved, 1)",
+        (f"{_TESTS}::test_all_is_charged_at_the_opening_and_nothing_by_a_question",),
+    ),
+    Mutant(
+        "rounds are not counted",
+        Kind.REUSE,
+        "publish/online.py",
+        "self._left -= 1",
+        "self._left -= 0",
+        (f"{_TESTS}::test_gates_end_after_their_rounds_and_forget",),
+    ),
+    Mutant(
+        "a gate compares without fresh noise",
+        Kind.REUSE,
+        "mechanisms/sparse.py",
+        "if value + self._noise.popleft() < self._threshold:",
+        "if value + self._noise[0] < self._threshold:",
+        (f"{_TESTS}::test_gates_draw_fresh_noise_for_every_question",),
+    ),
+    Mutant(
+        "groups that share rows are gated",
+        Kind.SENSITIVITY,
+        "publish/online.py",
+        "if self._exact is None or not self.left or not asked.disjoint:",
+        "if self._exact is None or not self.left:",
+        (f"{_TESTS}::test_groups_that_share_rows_are_never_gated",),
+    ),
+    Mutant(
+        "the gates go on after half an answer",
+        Kind.REUSE,
+        "publish/online.py",
+        "        except BaseException:\n            self.close()\n            raise",
+        "        except BaseException:\n            raise",
+        (f"{_TESTS}::test_a_question_that_is_stopped_ends_the_gates_and_says_no_more",),
+    ),
+    Mutant(
+        "ranges count on one threshold where there are many",
+        Kind.ROUNDING,
+        "publish/online.py",
+        "laplace.half_width(first, beta / rounds) + laplace.half_width(second, beta)",
+        "laplace.half_width(first, beta) // 4 + laplace.half_width(second, beta) // 4",
+        (f"{_TESTS}::test_what_is_called_close_is_within_its_range",),
+    ),
+    Mutant(
+        "exact counts answer what is bought",
+        Kind.REUSE,
+        "publish/online.py",
+        "found = np.asarray(self._batch.noise.apply(own), np.int64)",
+        "found = np.asarray(own, np.int64)",
+        (f"{_TESTS}::test_what_is_bought_has_noise",),
+    ),
+)
+
+test_the_tests_of_online_sessions_notice = suite(MUTANTS)

@@ -1,0 +1,391 @@
+"""Online sessions: what one unit moves, what a gate says, how wide its ranges are, what is charged, how it ends."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import pickle
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from publish.tables import counts, people, planned, published
+from publish.test_measuring import Row, policy_of, rows
+from sfumato.curator.context import Context
+from sfumato.curator.online import OnlineSession, proposed_online
+from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.ledger import charged
+from sfumato.mechanisms import AboveThreshold, Gaussian
+from sfumato.mechanisms.sparse import Session
+from sfumato.plan.dense_readings import Marginal
+from sfumato.privacy import Neighbours
+from sfumato.publish import answering
+from sfumato.publish.answering import Quantity
+from sfumato.publish.blocks import summed
+from sfumato.publish.online import (
+    FALSE_ALARM,
+    Gates,
+    SessionBatch,
+    close_width,
+    first_hypothesis,
+    gate_for,
+    score,
+)
+from sfumato.release.prices import Price
+
+COLUMNS = ["sex", "age", "smokes", "day"]
+PRICE: dict[str, Any] = {"epsilon": 1, "delta": "1e-9"}
+INSIDE = "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
+OUTSIDE = "SELECT sex, COUNT(*) AS n FROM people WHERE age < 3 AND smokes GROUP BY sex"
+QUESTIONS = (
+    "SELECT COUNT(*) FROM people",
+    OUTSIDE,
+    "SELECT sex, smokes, COUNT(*) FROM people WHERE age < 3 OR day IS NULL GROUP BY sex, smokes",
+    "SELECT day_level_1, COUNT(*) FROM people WHERE sex = 'f' GROUP BY day_level_1",
+    "SELECT smokes AND sex = 'f', COUNT(*) FROM people WHERE age < 5 GROUP BY 1",
+)
+
+
+@contextmanager
+def curator(path: Path, found: list[Row], **more: Any) -> Iterator[sf.Curator]:
+    with sf.Curator(policy_of(found, **{"units": True, **more}), path / "people.ledger") as opened:
+        yield opened
+
+
+@contextmanager
+def opened(path: Path, found: list[Row], *, ways: int = 2, rounds: int = 2, **more: Any) -> Iterator[OnlineSession]:
+    textbook = more.pop("textbook", False)
+    with (
+        curator(path, found, **more) as own,
+        own.online("people", COLUMNS, ways, rounds, textbook=textbook).release(**PRICE) as session,
+    ):
+        yield session
+
+
+def quantity(face: answering.Face, question: str) -> Quantity:
+    """What is asked, as a gate sees it: nothing of it is taken for measured."""
+    query = answering.sql.parse(question, face.catalog)
+    asking = answering._Asking(face, query, answering._conditions(query.plan.source), 0.05)
+    (own,) = asking.quantities[0][0]
+    assert isinstance(own, Quantity)
+    return own
+
+
+def read(found: list[Row], units: bool, relation: str) -> tuple[SessionBatch, np.ndarray]:
+    """What a session runs, and the exact counts that it holds."""
+    policy = policy_of(found, units=units, relation=relation)
+    with closing(DuckDB(policy)) as engine:
+        context = Context(policy, engine, None, lambda _: None, "version 1")  # type: ignore[arg-type]
+        own = proposed_online(context, engine.catalog(), "people", COLUMNS, 2, 3, where=None, rows=None, textbook=False)
+        batch = own._draw(Price("1", "1e-9")).batch
+        return batch, engine.read(batch.reading, 7)[0]
+
+
+def neighbours(found: list[Row], units: bool, relation: str) -> list[list[Row]]:
+    """The same rows without one unit, or with one whose rows are all others: many, or in one cell."""
+    first = found[0][0]
+    without = [row for row in found if row[0] != first] if units else found[1:]
+    if relation == "add-remove":
+        return [without]
+    wild = Random(5)
+    other = [(first, wild.choice("fm"), 0, True, None) for _ in range(9 if units else 1)]
+    return [[*without, *other], [*without, *other[:1]]]
+
+
+@pytest.mark.parametrize("units", [True, False])
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_one_unit_moves_scores_and_answers_no_further_than_is_charged(units: bool, relation: str) -> None:
+    for seed in range(3):
+        found = rows(seed)
+        batch, exact = read(found, units, relation)
+        moved = Marginal(batch.reading, 0).sensitivity
+        asked = _masks(Random(seed), exact.shape)
+        for other in neighbours(found, units, relation):
+            _, beside = read(other, units, relation)
+            for codes in asked:
+                one, two = (_grouped(codes, each) for each in (exact, beside))
+                guess = np.array([3, 0, 10**7, -5])
+                assert abs(score(one, guess) - score(two, guess)) <= batch.gate.sensitivity
+                assert np.abs(one - two).sum() <= moved.total
+                assert ((one - two) ** 2).sum() <= moved.squares
+
+
+def _grouped(codes: np.ndarray, table: np.ndarray) -> np.ndarray:
+    return np.bincount(codes.ravel(), table.ravel(), 5)[1:].astype(np.int64)
+
+
+def _masks(draw: Random, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Disjoint groups of cells: each cell is in one of four, or in none."""
+    return [np.array(draw.choices(range(5), k=math.prod(shape))).reshape(shape) for _ in range(20)]
+
+
+def test_a_gate_for_less_than_a_unit_moves_is_refused() -> None:
+    batch, _ = read(rows(1), True, "add-remove")
+    less = gate_for(batch.gate.epsilon, batch.gate.sensitivity - 1, Neighbours.ADD_REMOVE)
+    one_way = AboveThreshold(1, 5, 1, batch.gate.sensitivity, True)
+    for gate in (less, one_way, gate_for(batch.gate.epsilon, batch.gate.sensitivity, Neighbours.REPLACE)):
+        with pytest.raises(sf.InvalidParameter, match="gate"):
+            SessionBatch(batch.measurements, batch.reading, gate, batch.noise, 3)
+
+
+# ── the law of one gate ────────────────────────────────────────────────────────────────────────
+
+
+def pmf(scale: Any, reach: int = 4000) -> tuple[np.ndarray, np.ndarray]:
+    at = np.arange(-reach, reach + 1)
+    weights = np.exp(-np.abs(at) / float(scale))
+    return at, weights / weights.sum()
+
+
+def law(gate: AboveThreshold, scores: list[int], *, fresh: bool = True) -> float:
+    """The chance that all scores but the last are called close, and the last is not."""
+    (at, first), (_, second) = pmf(gate.scales[0]), pmf(gate.scales[1])
+    below = np.concatenate([[0.0], np.cumsum(second)])
+    found = first.copy()
+    for index, each in enumerate(scores):
+        need = gate.threshold + at - each  # close where ν < need
+        close = below[np.clip(need + 4000, 0, 8001)] if fresh else (need > 0).astype(float)
+        found = found * (1 - close if index == len(scores) - 1 else close)
+    return float(found.sum())
+
+
+@pytest.mark.parametrize("moves", [(1, -1), (1, 1, -1), (-1, 1), (1, 1, 1, -1)])
+def test_the_law_of_a_gate_keeps_its_promise_and_one_without_fresh_noise_does_not(moves: tuple[int, ...]) -> None:
+    gate = gate_for(sf.mechanisms.AboveThreshold(1, 0).epsilon, 2, Neighbours.ADD_REMOVE)
+    scores = [gate.threshold - 1] * (len(moves) - 1) + [gate.threshold]
+    beside = [each + 2 * move for each, move in zip(scores, moves, strict=True)]
+    assert abs(math.log(law(gate, scores) / law(gate, beside))) <= 1 + 1e-9
+    if moves[0] > 0:  # the twin: what was close below a threshold cannot be far at a lower score
+        assert law(gate, scores, fresh=False) > 0 == law(gate, beside, fresh=False)
+
+
+def test_gates_draw_fresh_noise_for_every_question() -> None:
+    gate = gate_for(sf.mechanisms.AboveThreshold(1, 0).epsilon, 1, Neighbours.ADD_REMOVE)
+    changed = 0
+    for _ in range(64):
+        own = gate.start()
+        said = [own.ask(gate.threshold) for _ in range(8) if own.remaining]
+        changed += len(set(said)) > 1
+    assert changed > 0  # of 64, with a chance of about 1/2 each
+
+
+@pytest.mark.parametrize("rounds", [1, 20])
+@pytest.mark.parametrize("beta", [0.3, 0.05])
+def test_what_is_called_close_is_within_its_range(rounds: int, beta: float) -> None:
+    gate = gate_for(sf.mechanisms.AboveThreshold(1, 0).epsilon, 1, Neighbours.ADD_REMOVE)
+    (at, first), (_, second) = pmf(gate.scales[0]), pmf(gate.scales[1])
+    width = close_width(gate, rounds, beta)
+    # the worst asker waits for the largest of all thresholds' noises, and asks what is just outside
+    largest = np.diff(np.concatenate([[0.0], np.cumsum(first)]) ** rounds)
+    below = np.concatenate([[0.0], np.cumsum(second)])
+    miss = float((largest * below[np.clip(gate.threshold + at - width + 4000, 0, 8001)]).sum())
+    assert beta / 20 < miss <= beta
+    assert 1 - law(gate, [0]) >= 1 - FALSE_ALARM
+
+
+# ── a session without a curator: exact counts, real gates ──────────────────────────────────────
+
+
+WHOLE = counts(people(3))
+FACE = published(planned([["sex", "age"], ["age", "smokes"], ["sex", "smokes"]]), WHOLE).face
+THREE = "SELECT sex, age, COUNT(*) FROM people WHERE smokes GROUP BY sex, age"
+
+
+def small(rounds: int = 3, epsilon: str = "0.5") -> Any:
+    gate = gate_for(sf.mechanisms.AboveThreshold(epsilon, 0).epsilon, 1, Neighbours.ADD_REMOVE)
+    return SimpleNamespace(gate=gate, noise=Gaussian(4), rounds=rounds)
+
+
+def test_totals_of_groups_are_those_of_their_cells() -> None:
+    asked = quantity(FACE, THREE)
+    own = asked.of(summed(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
+    assert own.tolist() == WHOLE.sum((3, 4, 5))[:2, :4, 1].ravel().tolist()
+    assert asked.disjoint
+
+
+def test_a_hypothesis_has_the_measured_marginals_and_learns_what_is_bought() -> None:
+    asked = quantity(FACE, THREE)
+    first = first_hypothesis(FACE.known)
+    assert first.counts.min() > 0
+    assert first.counts.sum() == pytest.approx(len(people(3)))
+    assert first.counts.sum((2, 3, 4, 5)) == pytest.approx(WHOLE.sum((2, 3, 4, 5)), abs=1)
+    truth = asked.of(summed(WHOLE, tuple(range(WHOLE.ndim)), asked.axes)).astype(float)
+    for textbook in (False, True):
+        start = first_hypothesis(FACE.known, textbook=textbook)
+        after = start.updated(asked, truth, 0.5, 40.0)
+        assert np.abs(after.of(asked) - truth).max() < np.abs(start.of(asked) - truth).max()
+        assert after.counts.sum() == pytest.approx(start.total)
+        assert start.updated(asked, start.of(asked), 0.5, 40.0).counts == pytest.approx(start.counts)
+
+
+def test_ranges_of_a_session_hold_the_truth_as_often_as_they_say() -> None:
+    asked = quantity(FACE, THREE)
+    truth = asked.of(summed(WHOLE, tuple(range(WHOLE.ndim)), asked.axes))
+    draw, beta, misses, said = Random(11), 0.1, 0, 0
+    for _ in range(150):
+        gates = Gates(small(2), WHOLE)
+        while gates.left and said < 3000:
+            far = draw.choice([0, 30, 60, close_width(gates._batch.gate, 2, beta)])
+            said += 1
+            if gates.ask(asked, truth + far * (np.arange(truth.size) == 0)) is None:
+                misses += far >= close_width(gates._batch.gate, 2, beta)
+            elif draw.random() < 0.3:
+                break
+    assert said > 200
+    assert misses <= beta * said + 4 * math.sqrt(beta * said)
+
+
+def test_gates_end_after_their_rounds_and_forget() -> None:
+    asked = quantity(FACE, THREE)
+    gates, far = Gates(small(2), WHOLE), np.full(len(asked.groups.keys), 10**6)
+    for left in (1, 0):
+        bought = gates.ask(asked, far)
+        assert bought is not None
+        assert np.abs(bought - asked.of(summed(WHOLE, tuple(range(6)), asked.axes))).max() < 4 * 12
+        assert gates.left == left
+    assert gates._exact is None
+    with pytest.raises(sf.InvalidParameter, match="question"):
+        gates.ask(asked, far)
+
+
+def test_groups_that_share_rows_are_never_gated() -> None:
+    asked = quantity(FACE, "SELECT sex = 'f', COUNT(*) FROM people WHERE smokes AND age < 18 GROUP BY 1")
+    assert asked.disjoint
+    twice = Quantity(asked.totals, asked.axes, asked.groups, tuple(asked.weights[:1]) * 2)
+    double = Quantity(asked.totals, asked.axes, asked.groups, tuple(_doubled(each) for each in asked.weights))
+    for each in (twice, double):
+        assert not each.disjoint
+        with pytest.raises(sf.InvalidParameter, match="disjoint"):
+            Gates(small(), WHOLE).ask(each, np.zeros(len(asked.groups.keys), np.int64))
+
+
+def _doubled(weights: Any) -> Any:
+    return type(weights)(weights.low * 2, weights.high * 2)
+
+
+# ── sessions of a curator ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("units", [True, False])
+def test_all_is_charged_at_the_opening_and_nothing_by_a_question(tmp_path: Path, relation: str, units: bool) -> None:
+    with curator(tmp_path, rows(1, 50), relation=relation, units=units) as own:
+        proposal = own.online("people", COLUMNS, ways=2, rounds=2)
+        proposal.explain(**PRICE)
+        assert proposal.error(**PRICE) > 0
+        before = own.budget
+        with proposal.release(**PRICE) as session:
+            spent, lines = own.budget, len(list(own.history()))
+            assert spent != before
+            for question in (*QUESTIONS, INSIDE):
+                session.sql(question)
+            assert own.budget == spent
+            assert len(list(own.history())) == lines
+        (line,) = (each for each in own.history() if each.parts and "above-threshold" in each.parts)
+        parts = charged.read(line.parts)
+        gates = [each for each in parts if isinstance(each.mechanism, AboveThreshold)]  # type: ignore[union-attr]
+        assert [each.times for each in gates] == [2]  # type: ignore[union-attr]
+        assert parts[-1].times == 2  # type: ignore[union-attr]
+        assert charged.curve(parts).epsilon("1e-9") <= 1
+        assert charged.curve(parts).epsilon("1e-9") > 0.7
+
+
+def test_every_number_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path, rows(1, 50)) as session:
+        assert session.sql(INSIDE).basis == {"n": ("measured",) * 2}
+        said = {False: "hypothesis", True: "bought now"}
+        for above in (False, True, False, True):
+            monkeypatch.setattr(Session, "ask", lambda _self, _value, above=above: above)
+            answer = session.sql(OUTSIDE, strict=True)
+            assert answer.basis == {"n": (said[above],) * 2}
+            assert all(low <= each[1] + 0.5 and each[1] - 0.5 <= high for each, (low, high) in _ranges(answer))
+        assert session.left == 0
+        assert session.sql(OUTSIDE).basis == {"n": ("unverified",) * 2}
+        assert session.sql(INSIDE, strict=True).basis == {"n": ("measured",) * 2}
+        with pytest.raises(sf.Unsupported, match="all rounds of this session are spent"):
+            session.sql(OUTSIDE, strict=True)
+        average = session.sql("SELECT AVG(age) AS a FROM people WHERE smokes AND sex = 'f'")
+        assert average.basis == {"a": ("bounded",)}
+        assert "all rounds spent" in repr(session)
+
+
+def _ranges(answer: sf.Answer) -> list[tuple[Any, Any]]:
+    return list(zip(answer.rows, answer.intervals["n"], strict=True))
+
+
+@pytest.mark.parametrize("textbook", [True, False])
+@pytest.mark.parametrize("units", [True, False])
+def test_an_empty_table_is_answered_like_any_other(tmp_path: Path, textbook: bool, units: bool) -> None:
+    with opened(tmp_path, [], textbook=textbook, units=units) as session:
+        for question in QUESTIONS:
+            answer = session.sql(question)
+            assert answer.basis is not None
+        assert (session.sql(INSIDE).basis == {"n": ("measured",) * 2}) is not textbook
+
+
+def test_a_question_that_is_stopped_ends_the_gates_and_says_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with opened(tmp_path, rows(1, 20)) as session:
+        monkeypatch.setattr(Session, "ask", stopped)
+        with pytest.raises(sf.SessionInterrupted):
+            session.sql(OUTSIDE)
+        assert session.left == 0
+        assert session._gates._exact is None
+        assert session.sql(OUTSIDE).basis == {"n": ("unverified",) * 2}
+
+
+def test_secrets_stay_in_the_process_that_opened_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path, rows(1, 20)) as session:
+        for each in (session, session._gates):
+            with pytest.raises(TypeError, match="secret"):
+                pickle.dumps(each)
+            with pytest.raises(TypeError, match="secret"):
+                copy.copy(each)
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        assert session.left == 0
+        assert session.sql(OUTSIDE).basis == {"n": ("unverified",) * 2}
+
+
+def test_what_cannot_be_opened_is_refused_and_nothing_is_spent(tmp_path: Path) -> None:
+    with curator(tmp_path, rows(1, 20)) as own:
+        before = own.budget
+        with pytest.raises(sf.InvalidParameter, match="price"):
+            own.online("people", COLUMNS).release(epsilon=1)
+        with pytest.raises(sf.InvalidParameter, match="rounds"):
+            own.online("people", COLUMNS, rounds=0)
+        with pytest.raises(sf.InvalidParameter, match="textbook"):
+            own.online("people", COLUMNS, textbook=1)  # type: ignore[arg-type]
+        with pytest.raises(sf.Unsupported, match="who says whose row it is"):
+            own.online("people", [*COLUMNS, "who"])
+        assert own.budget == before
+
+
+def test_a_table_of_too_many_cells_is_refused(tmp_path: Path) -> None:
+    wide = {
+        "sex": {"values": [f"{each}" for each in range(300)]},
+        "age": {"type": "integer", "bounds": [0, 400], "bins": 400},
+        "day": {"type": "date", "bounds": ["2024-01-01", "2024-04-10"], "bins": "day"},
+    }
+    with curator(tmp_path, [], **wide) as own, pytest.raises(sf.Unsupported, match="at most 10,000,000 cells"):
+        own.online("people", COLUMNS, ways=1)
+
+
+def test_what_is_bought_has_noise() -> None:
+    asked = quantity(FACE, THREE)
+    truth = asked.of(summed(WHOLE, tuple(range(6)), asked.axes))
+    bought = [Gates(small(1), WHOLE).ask(asked, truth + 10**6) for _ in range(8)]
+    errors = np.concatenate([each - truth for each in bought if each is not None])
+    assert len(errors) == 64
+    assert 1 < errors.std() < 10  # a deviation of 4
