@@ -1,4 +1,4 @@
-"""What publishing once buys and takes: errors beside other plans, coverage, time of a large release, time of a question.
+"""What publishing once buys and takes: errors beside other plans, coverage, time of a release and of a question.
 
 .venv/bin/python bench/publish.py [--full] [--adult adult_encoded.csv]
 
@@ -28,8 +28,28 @@ from sfumato.policy import Type
 from sfumato.publish.attributes import Attribute, Listed, Other
 from sfumato.publish.planning import Workload, independent_variances, plan_gaussian
 
-NIST = dict(PUMA=6, AGEP=20, SEX=3, MSP=8, HISP=6, RAC1P=9, NOC=8, NPF=9, HOUSING_TYPE=4, OWN_RENT=4)
-NIST |= dict(DENSITY=6, INDP_CAT=21, EDU=14, PINCP_DECILE=12, POVPIP=12, DVET=8, DREM=4, DPHY=4, DEYE=3, DEAR=3)
+NIST = {
+    "PUMA": 6,
+    "AGEP": 20,
+    "SEX": 3,
+    "MSP": 8,
+    "HISP": 6,
+    "RAC1P": 9,
+    "NOC": 8,
+    "NPF": 9,
+    "HOUSING_TYPE": 4,
+    "OWN_RENT": 4,
+    "DENSITY": 6,
+    "INDP_CAT": 21,
+    "EDU": 14,
+    "PINCP_DECILE": 12,
+    "POVPIP": 12,
+    "DVET": 8,
+    "DREM": 4,
+    "DPHY": 4,
+    "DEYE": 3,
+    "DEAR": 3,
+}
 """Cells of each column, with the one for what is missing: AGEP in 5 years, DENSITY in 5 bins, POVPIP in 10."""
 ADULT = {"workclass": 9, "education-num": 16, "marital-status": 7, "relationship": 6, "race": 5, "sex": 2}
 PRICE = {"epsilon": 1, "delta": "1e-9"}
