@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import shutil
 from pathlib import Path
 from types import ModuleType
 
@@ -54,6 +55,7 @@ def test_every_example_on_the_list_is_answered_or_refused_as_it_says() -> None:
 def _steady(output: str) -> list[str]:
     """Words and public numbers: without noisy numbers, hashes, times, and the room that alignment takes."""
     output = re.sub(r"-?[\d,.]+ ± [\d,.]+", "N ± N", output)
+    output = re.sub(r"-?[\d,.]+ to -?[\d,.]+, perhaps -?[\d,.]+", "N to N, perhaps N", output)
     output = re.sub(r"\b[0-9a-f]{16}\b", "HASH", output)
     output = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?", "TIME", output)
     output = re.sub(r"─+", "─", output)
@@ -89,10 +91,18 @@ def test_shell_examples_print_what_is_shown(page: Path, tmp_path: Path, monkeypa
     for body, shown in _examples(page):
         printed = ""
         for line in body.strip().replace("\\\n", " ").splitlines():
+            if line.startswith("cp ") and line.endswith(" ."):
+                for name in line.split()[1:-1]:
+                    shutil.copy(ROOT / name, tmp_path)
             if line.startswith("sfumato demo --keep") or (line.startswith("sfumato ") and any(tmp_path.iterdir())):
                 printed += _run(line)
         if shown is not None and printed:
             assert _steady(printed) == _steady(shown), body
+
+
+def test_the_policy_that_is_shown_is_the_one_that_is_used() -> None:
+    shown = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/tutorials/publish.md").read_text(), re.S)
+    assert shown == [(ROOT / "docs/tutorials/people.toml").read_text()]
 
 
 def test_the_examples_are_found() -> None:

@@ -8,6 +8,7 @@ import datetime as dt
 import math
 import sys
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,6 +17,9 @@ import numpy as np
 import pandas as pd
 
 import sfumato as sf
+from sfumato.publish.attributes import Attributes
+from sfumato.publish.estimating import MeasuredMarginal, least_squares
+from sfumato.publish.planning import independent_variances, plan_gaussian
 
 HERE = Path(__file__).parent
 INK = ["#3b5b7c", "#c8733b", "#6b8f5e", "#8a6fa8"]
@@ -839,6 +843,118 @@ def surveys() -> None:
     save(chart, "surveys")
 
 
+PEOPLE: dict[str, dict[str, object]] = {
+    "AGEP": {"type": "integer", "bounds": (0, 99), "bins": [0, 15, 25, 35, 45, 55, 65, 75, 99]},
+    "SEX": {"values": [1, 2]},
+    "MSP": {"values": list("N123456")},
+    "PUMA": {"values": ["25-00503", "25-00703", "25-01000", "25-01300", "25-02800"]},
+    "EDU": {"values": ["N", *map(str, range(1, 13))]},
+}
+"""Of 2,494 people of Massachusetts: how their columns are cut into cells."""
+SOURCE = HERE.parent.parent / "tests/data/nist_ace/ma2019.csv"
+
+
+def _people(folder: str) -> sf.Curator:
+    table = sf.Table("people", SOURCE, PEOPLE, id="row", impossible=("AGEP < 15 AND MSP <> 'N'",))
+    unit = sf.PrivacyUnit("person", every_row=True)
+    return sf.open(sf.Policy(unit, sf.Budget(3, "1e-6"), {"people": table}), ledger=f"{folder}/people.ledger")
+
+
+def synopsis() -> None:
+    """Ranges of many questions to one synopsis against the truth, by their basis."""
+    frame = pd.read_csv(SOURCE, dtype={"MSP": str, "EDU": str})
+    with TemporaryDirectory() as folder, _people(folder) as curator:
+        made = curator.marginals("people", 2).release(epsilon=1, delta="1e-9")
+    ages = (0, 15, 25, 35, 45, 55, 65, 75)
+    kinds = {
+        "measured: age × sex, sex × marital status": [
+            *(f"AGEP >= {low} AND AGEP < {high} AND SEX = {sex}" for low, high in pairwise(ages) for sex in (1, 2)),
+            *(f"MSP = '{status}' AND SEX = {sex}" for status in "N123456" for sex in (1, 2)),
+            *(f"AGEP >= 15 AND SEX = {sex}" for sex in (1, 2)),
+        ],
+        "bounded: three columns, two were published together": [
+            *(f"AGEP >= {age} AND SEX = {sex} AND MSP = '1'" for age in (25, 45, 65) for sex in (1, 2)),
+            *(f"AGEP < {age} AND SEX = {sex} AND MSP = '6'" for age in (25, 35, 55) for sex in (1, 2)),
+        ],
+        "bounded: the question cuts a bin of ages": [
+            *(f"AGEP >= {age} AND SEX = {sex}" for age in (18, 30, 40, 60) for sex in (1, 2)),
+        ],
+    }
+    data = []
+    for kind, tests in kinds.items():
+        for test in tests:
+            found = made.sql(f"SELECT COUNT(*) AS n FROM people WHERE {test}")
+            low, high = found.intervals["n"][0] or (0.0, 0.0)
+            python = test.replace(" AND ", " & ").replace(" = ", " == ")
+            truth = len(frame.query(python))
+            data.append({"basis": kind, "truth": truth, "n": float(found.rows[0][0]), "low": low, "high": high})
+    across = alt.X("truth:Q", title="exact count", axis=alt.Axis(tickCount=7))
+    base = alt.Chart(alt.Data(values=data))
+    up = alt.Y("n:Q", title="answer, with its range")
+    spans = base.mark_rule(strokeWidth=2.5, opacity=0.55).encode(x=across, y="low:Q", y2="high:Q", color="basis:N")
+    shades = alt.Color(
+        "basis:N",
+        scale=alt.Scale(range=INK[:3], domain=list(kinds)),
+        legend=alt.Legend(title=None, orient="bottom", columns=1),
+    )
+    points = base.mark_point(filled=True, size=45, opacity=1).encode(x=across, y=up, color=shades)
+    line = alt.Chart(rows(truth=[0, 1200], n=[0, 1200])).mark_line(color="#999999", strokeDash=[4, 4])
+    title = "Questions to one synopsis of 2,494 people (ε = 1, δ = 1e-9): measured and bounded, against the truth"
+    chart = (line.encode(x=across, y=up) + spans + points).properties(width=560, height=330, title=title)
+    save(chart, "synopsis")
+
+
+def residuals() -> None:
+    """The error of a cell of each marginal under four plans at one price."""
+    with TemporaryDirectory() as folder, _people(folder) as curator:
+        proposal = curator.marginals("people", 2)
+    own, work = proposal.attributes, proposal.workload
+    sizes = [each.size for each in own]
+    equal = [float(len(work.sets))] * len(work.sets)
+    best = independent_variances(work, own, 1, "0.5", "total").tolist()
+    plan = plan_gaussian(work, own)
+    plans = {
+        "noise of its own, the same for all": equal,
+        "the same, after least squares": _combined(work.sets, own, equal),
+        "the best noise of its own, after least squares": _combined(work.sets, own, best),
+        "residual blocks": [float(plan.cell_variances(each).reshape(-1)[0]) for each in work.sets],
+    }
+    cells = [math.prod(sizes[place] for place in each) for each in work.sets]
+    names = [f"{' × '.join(proposal.sets[i])}, {cells[i]} cells" for i in range(len(cells))]
+    order = sorted(range(len(cells)), key=lambda index: cells[index])
+    data = [
+        {"marginal": names[index], "deviation": math.sqrt(variances[index]), "plan": name}
+        for name, variances in plans.items()
+        for index in order
+    ]
+    chart = (
+        alt.Chart(alt.Data(values=data), width=480, height=300, title="Noise of a cell of each marginal at ρ = 1/2")
+        .mark_point(filled=True, size=80, opacity=1)
+        .encode(
+            x=alt.X("deviation:Q", title="standard deviation, in rows", scale=alt.Scale(zero=True)),
+            y=alt.Y("marginal:N", sort=[names[index] for index in order], title=None, axis=alt.Axis(labelLimit=260)),
+            color=alt.Color(
+                "plan:N",
+                sort=list(plans),
+                scale=alt.Scale(range=[INK[3], INK[2], INK[0], INK[1]], domain=list(plans)),
+                legend=alt.Legend(title=None, orient="bottom", columns=2),
+            ),
+        )
+    )
+    save(chart, "residuals")
+
+
+def _combined(sets: tuple[tuple[int, ...], ...], own: Attributes, variances: list[float]) -> list[float]:
+    """Cell variances of marginals with noise of their own once all are combined by least squares."""
+    sizes = [each.size for each in own]
+    marginals = [
+        MeasuredMarginal(each, np.zeros([sizes[place] for place in each], np.int64), Fraction(math.sqrt(variance)))
+        for each, variance in zip(sets, variances, strict=True)
+    ]
+    found = least_squares(own, (), marginals)
+    return [float(found.marginal(each)[1].reshape(-1)[0]) for each in sets]
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -866,6 +982,8 @@ if __name__ == "__main__":
         spread,
         medians,
         surveys,
+        synopsis,
+        residuals,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

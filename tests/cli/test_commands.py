@@ -82,6 +82,15 @@ def test_a_question_imports_neither_plots_nor_frames(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == ""
 
 
+def test_a_question_to_a_file_imports_neither_plots_nor_frames_nor_a_database() -> None:
+    file = Path(__file__).parent.parent / "publish/people.sfu"
+    code = f"import sys; from sfumato.cli import main; main(['ask', {str(file)!r}, "
+    code += "'SELECT COUNT(*) FROM people', '--json'], standalone_mode=False);"
+    code += "print(*{m.split('.')[0] for m in sys.modules} & {'pandas', 'polars', 'altair', 'scipy', 'rich', 'duckdb'})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ""
+
+
 # ── progress ───────────────────────────────────────────────────────────────────────────────────
 
 

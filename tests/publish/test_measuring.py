@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
@@ -509,3 +510,11 @@ def test_only_the_largest_sets_are_read() -> None:
     assert draw.reading.sets == ((0, 1),)
     pure, _ = exact_blocks(policy_of(rows(1), units=True), Price(1), ways=[["sex"], ["sex", "age"], ["age"]])
     assert pure.reading.sets == ((0,), (0, 1), (1,))
+
+
+def test_a_proposal_says_what_is_free(tmp_path: Path) -> None:
+    with curator(policy_of(rows(3), units=False), tmp_path) as opened:
+        said = repr(opened.marginals("people", 1))
+    assert re.fullmatch(
+        r"<\d marginals of people: .explain\(\) .error\(\) .price\(\) are free, .release\(\) publishes>", said
+    )

@@ -159,6 +159,10 @@ class MarginalsProposal:
         """List the marginals, each by the names of its columns."""
         return tuple(self._named(each) for each in self.workload.sets)
 
+    def __repr__(self) -> str:
+        cells = f"{many(len(self.sets), 'marginal')} of {self.query.plan.table}"
+        return f"<{cells}: .explain() .error() .price() are free, .release() publishes>"
+
     def _named(self, places: Set) -> tuple[str, ...]:
         return tuple(self.attributes[place].name for place in places)
 
