@@ -92,7 +92,7 @@ QUESTIONS = [
     ("SELECT age FROM visits", "AVG(age)", "SELECT AVG(age) FROM visits"),
     (
         "SELECT SKEWNESS(age) FROM visits",
-        "COUNT, SUM, AVG, MEDIAN, VARIANCE or CORR",
+        "COUNT, SUM, AVG, MEDIAN, VARIANCE, CORR or MODE",
         "SELECT COUNT(age), MEDIAN(age), VARIANCE(age), CORR(age, cost) FROM visits",
     ),
     (
