@@ -167,7 +167,7 @@ class Model:
         return cls(np.full(shape, total / cells), total, (), textbook, passes)
 
     def updated(self, found: Round) -> Model:
-        """Give the model after one more measurement: the textbook's once, otherwise all of them in turn, several times."""
+        """Give the model after one more measurement: the textbook's once, otherwise all in turn, several times."""
         rounds, weights = (*self.rounds, found), self.weights
         for _ in range(self.passes):
             for each in (found,) if self.textbook else rounds:
