@@ -63,7 +63,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class CountStep:
-    """Counts are released with noise, as one step."""
+    """This releases counts with noise, as one step."""
 
     view: Counted
     noise: Additive
@@ -90,7 +90,7 @@ class CountStep:
 
 @dataclass(frozen=True)
 class ChoiceStep:
-    """The place of one candidate is released, as one step."""
+    """This releases the place of one candidate, as one step."""
 
     scores: Misfits
     mechanism: Exponential
@@ -167,7 +167,7 @@ class Model:
         return cls(np.full(shape, total / cells), total, (), textbook, passes)
 
     def updated(self, found: Round) -> Model:
-        """Fit one more measurement: the textbook's once, otherwise all of them in turn, several times."""
+        """Give the model after one more measurement: the textbook's once, otherwise all in turn, several times."""
         rounds, weights = (*self.rounds, found), self.weights
         for _ in range(self.passes):
             for each in (found,) if self.textbook else rounds:
