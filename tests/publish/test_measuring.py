@@ -499,7 +499,7 @@ def test_a_price_is_kept_by_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None
         for price in PRICES:
             draw = proposal(policy, engine)._draw(Price(**price), None)
             assert Price(**price).kept_by(draw.batch.curve)
-        monkeypatch.setattr("sfumato.curator.marginals._rho", lambda _: Fraction(1))
+        monkeypatch.setattr("sfumato.curator.marginals.rho_of", lambda _: Fraction(1))
         with pytest.raises(sf.InvalidParameter, match="so many numbers can keep"):
             proposal(policy, engine)._draw(Price(rho="0.5"), None)
 

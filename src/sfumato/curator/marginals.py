@@ -362,7 +362,7 @@ class MarginalsProposal:
         return PublishDraw(*own, self._face(table))
 
     def in_one_table(self, rho: Fraction) -> tuple[Plan, Marginals]:
-        """Plan blocks for this ρ, where all columns are read together as one table of counts."""
+        """Find the best blocks for this ρ, where all columns are read together as one table of counts."""
         plan = self._planned(Price(rho=rho), _TRIMS[0])
         whole = self._reading(plan)
         return plan, replace(whole, sets=(tuple(range(len(self.columns))),))
