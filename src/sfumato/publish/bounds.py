@@ -1,4 +1,4 @@
-"""A question over columns that were not published together has bounds from the marginals that were.
+"""Marginals give bounds on questions over columns that were not published together.
 
 Every bound is a query of one of them, or of three.
 
