@@ -166,6 +166,13 @@ def test_impossible_is_a_condition_on_coded_columns(condition: str) -> None:
     assert refused.value.fix
 
 
+def test_the_nearest_name_is_told_as_it_is_declared() -> None:
+    policy = policy_of(Table("t", object(), {"AGEP": COLUMNS["age"]}, id="row", impossible=("age < 15",)))
+    with pytest.raises(InvalidPolicy) as refused:
+        read_policy(policy)
+    assert refused.value.fix == "did you mean AGEP?"
+
+
 def test_cells_are_told_and_part_of_what_is_declared() -> None:
     table = table_of("age", [1])
     with closing(DuckDB(policy_of(table))) as engine:

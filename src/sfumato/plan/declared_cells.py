@@ -37,7 +37,8 @@ def _column(table: Table, qualifier: str | None, name: str) -> Expression:
     if qualifier is not None and qualifier.lower() != table.name.lower():
         raise Unsupported("unknown-alias", f"no table here is called {qualifier[:60]}", fix="name columns alone")
     if name.lower() not in known:
-        raise Unsupported("unknown-column", f"no declared column is called {name[:60]}", fix=nearest(name, known))
+        rule = f"no declared column is called {name[:60]}"
+        raise Unsupported("unknown-column", rule, fix=nearest(name, table.columns))
     own = known[name.lower()]
     if not table.coded(own):
         rule = f"{own} has no cells: a column is coded when its values are listed, or it is boolean, or it has bins"

@@ -1,4 +1,4 @@
-"""A total is bounded by the marginals that were published, where none of them has all columns of a question.
+"""Marginals give bounds on questions over columns that were not published together.
 
 Every bound is a query of one of them, or of three.
 
