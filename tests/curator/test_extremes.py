@@ -124,10 +124,10 @@ def test_what_cannot_be_written_down_is_refused_before_the_charge(
 ) -> None:
     """Whatever it is: the form of the answer, its accuracy or how it is shown."""
 
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise sf.InvalidParameter("unit_value", "1e999", "moderate")
 
-    def overflown(*_: object) -> None:
+    def overflown(*_: object, **__: object) -> None:
         raise OverflowError
 
     with curator(tmp_path / "a.ledger", UNIT, SMALL) as made:
@@ -154,7 +154,7 @@ def test_what_is_asked_otherwise_than_before_is_rehearsed_anew(
 ) -> None:
     """Only the same release, shown in the same way, needs no second rehearsal."""
 
-    def overflown(*_: object) -> None:
+    def overflown(*_: object, **__: object) -> None:
         raise OverflowError
 
     with curator(tmp_path / "a.ledger", UNIT, SMALL) as made:

@@ -142,7 +142,8 @@ def test_ranges_hold_with_the_confidence_they_were_bought_at(opened: Curators) -
     joint = ask.release(epsilon=8, range="value", joint=True, fresh=True)
     assert joint.intervals["m"][0] != (0, 100)
     picked = curator.sql("SELECT region, MEDIAN(cost) AS m FROM people GROUP BY region ORDER BY m LIMIT 2")
-    assert picked.release(epsilon=8, range="value", fresh=True).intervals["m"][0] != (0, 100)
+    two = picked.release(epsilon=8, range="value", fresh=True).intervals["m"]
+    assert any(each != (0, 100) for each in two)  # one of them may be the region without rows
 
 
 def test_a_range_is_asked_for_by_name_and_explained(opened: Curators) -> None:
