@@ -112,7 +112,17 @@ def test_shell_examples_name_commands_that_exist() -> None:
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.S):
             for line in block.strip().replace("\\\n", " ").splitlines():
                 command = line.split("#")[0].split()[0]
-                assert command in {"./demo", "./test", "./sfumato", "sfumato", ".", "git", "cd", ".venv/bin/python"}, (
+                assert command in {
+                    "./demo",
+                    "./test",
+                    "./sfumato",
+                    "sfumato",
+                    ".",
+                    "git",
+                    "cd",
+                    "cp",
+                    ".venv/bin/python",
+                }, (
                     page,
                     line,
                 )

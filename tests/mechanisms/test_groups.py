@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from mechanisms.test_quantiles import joint_law
+from mechanisms.test_quantile_levels import joint
 from mechanisms.test_selection import exponential_law, flip_law, laplace_law
 
 Law = np.ndarray
@@ -270,11 +270,11 @@ def test_sessions(positives: int, monotone: bool, relation: str) -> None:
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("chances", [["0.3"], ["0.25", "0.5", "0.75"]], ids=str)
-def test_quantiles(chances: list[str], relation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quantiles(chances: list[str], relation: str) -> None:
     """Every two tables of up to four rows that so many rows tell apart."""
     mechanism = sf.Quantiles(chances, 2, (0, 2), 1, relation)
     tables = [d for size in range(5) for d in itertools.combinations_with_replacement(range(3), size)]
-    laws = {data: joint_law(mechanism, list(data), monkeypatch) for data in tables}
+    laws = {data: joint(mechanism, tuple((0, value) for value in data)) for data in tables}
     outcomes = sorted({outcome for law in laws.values() for outcome in law})
 
     def apart(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
