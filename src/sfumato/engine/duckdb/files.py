@@ -20,8 +20,8 @@ _HEADER_BYTES = 1 << 20
 _BLOCK = 1 << 20
 _LONGEST_LINE = 1 << 24
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Text without quotes, and cells that begin and end with one, double those inside, and end on the line they began on.
-_QUOTED = re.compile(rb'[^"]*+(?:(?<![^,\r\n])"[^"\r\n]*+(?:""[^"\r\n]*+)*+"(?![^,\r\n])[^"]*+)*+')
+# Cells that begin and end with a quote, double those inside, and end on the line they began on.
+_QUOTED = re.compile(rb'(?<![^,\r\n])"[^"\r\n]*(?:""[^"\r\n]*)*"(?![^,\r\n])')
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 Stamp = tuple[str, int, int, int]
@@ -181,9 +181,18 @@ def _lines(path: str) -> tuple[int, bool]:
 
 
 def _well_quoted(text: bytes, end: int) -> int:
-    """Find how far the text up to ``end`` is made of plain text and well quoted cells."""
-    matched = _QUOTED.match(text, 0, end)
-    return matched.end() if matched else 0
+    """Find how far the text up to ``end`` is made of plain text and well quoted cells.
+
+    The first quote that begins no such cell is left over when all cells are taken out, wherever it stands.
+    """
+    if b'"' not in _QUOTED.sub(b"", text[:end]):
+        return end
+    place = 0
+    for cell in _QUOTED.finditer(text, 0, end):
+        if b'"' in text[place : cell.start()]:
+            break
+        place = cell.end()
+    return text.index(b'"', place)
 
 
 def _line_ends(text: bytes, end: int) -> int:
