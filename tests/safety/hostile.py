@@ -55,6 +55,7 @@ KEYS = (
 )
 WHOLE = (
     "", ";", "SELECT", "SELECT 1", "SELECT * FROM people", "SELECT note FROM people", "SELECT MAX(age) FROM people",
+    "SELECT MEDIAN(age), MIN(cost) FROM people", "SELECT region, MEDIAN(cost), COUNT(*) FROM people GROUP BY region",
     "SELECT COUNT(*) FROM people; DROP TABLE people", "DROP TABLE people", "SELECT COUNT(*) FROM nowhere",
     "SELECT COUNT(*) FROM sf_people", "SELECT COUNT(*) FROM sf_memory_people", "SELECT COUNT(*) FROM duckdb_settings()",
     "SELECT COUNT(*) FROM 'people.parquet'", "SELECT COUNT(*) FROM read_csv('/etc/passwd')",

@@ -1,7 +1,7 @@
 """Whoever is in the table: one outcome, text, columns, keys, order, statements and charge; and only our own SQL.
 
-The noise is replaced by nothing at all (every noisy total is 0), so that whatever still differs between two tables is a
-dependence on people outside the one place where noise is added.
+The noise is replaced by nothing at all (every noisy total is 0, every choice by ranks the least value), so that whatever
+still differs between two tables is a dependence on people outside the one place where noise is added.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from safety.hostile import INJECTIONS, MARK, QUESTIONS
 from safety.worlds import FIRST, REGIONS, Row, World
 from sfumato.curator.curators import Curator
 from sfumato.errors import SfumatoError
+from sfumato.mechanisms import Quantiles
 
 pytestmark = pytest.mark.timeout(3600)
 _COLUMNS = {
@@ -75,9 +76,18 @@ def silenced(_: Any, exact: Any) -> Any:
     return 0 * exact
 
 
+_choose_groups = Quantiles.choose_groups
+
+
+def least_chosen(mechanism: Quantiles, values: Any) -> Any:
+    """In place of the choice, which is made all the same: the least value that can be chosen."""
+    return 0 * _choose_groups(mechanism, values) + mechanism.bounds[0]
+
+
 @pytest.fixture(autouse=True)
 def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfumato.release.measurement.noisy", silenced)
+    monkeypatch.setattr(Quantiles, "choose_groups", least_chosen)
     monkeypatch.setattr("sfumato.release.releasing.bits", SimpleNamespace(integer=lambda _: 7))
 
 
