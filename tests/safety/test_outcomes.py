@@ -1,7 +1,7 @@
 """Whoever is in the table: one outcome, text, columns, keys, order, statements and charge; and only our own SQL.
 
-The noise is replaced by nothing at all (every noisy total is 0, every choice by ranks the least value), so that whatever
-still differs between two tables is a dependence on people outside the one place where noise is added.
+The noise is replaced by nothing at all (every noisy total is 0, every choice by ranks the least value), so that
+whatever still differs between two tables is a dependence on people outside the one place where noise is added.
 """
 
 from __future__ import annotations
