@@ -8,9 +8,11 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -89,8 +91,7 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
     values = literals(places, parameters)
     try:
         with _quietly():
-            parser = sqlglot.Dialect.get_or_raise("duckdb").parser()
-            statements = [each for each in parser.parse(tokens, text) if each is not None]
+            statements = [each for each in _Reader(dialect="duckdb").parse(tokens, text) if each is not None]
     except RecursionError:
         raise _too_deep() from None
     except SqlglotError as error:
@@ -100,6 +101,14 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
     if len(statements) != 1:
         raise Unsupported("one-statement", "a question is one SELECT statement", fix="ask one question at a time")
     return bound(statements[0], places, values)
+
+
+class _Reader(DuckDB.Parser):  # type: ignore[valid-type, misc]
+    """This reads DuckDB's SQL, and drops no argument of a quantile: a third one is refused as of any other function."""
+
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: read for name, read in DuckDB.Parser.FUNCTION_PARSERS.items() if not name.startswith("QUANTILE")
+    }
 
 
 def _tokens(text: str) -> list[Token]:
@@ -187,13 +196,12 @@ def _too_deep() -> Unsupported:
 
 def _not_sql(error: SqlglotError) -> Unsupported:
     facts = getattr(error, "errors", None) or [{}]
-    return Unsupported(
-        "not-sql",
-        "this is not SQL that can be read",
-        fix="look for a missing comma, quote or parenthesis there; names with spaces stand within double quotes",
-        line=facts[0].get("line"),
-        column=facts[0].get("col"),
-    )
+    line, column = facts[0].get("line"), facts[0].get("col")
+    if "number of provided arguments" in str(facts[0].get("description")):
+        rule, fix = "this function has more arguments than are understood", "leave out those after the first ones"
+        return Unsupported("arguments", rule, fix=fix, line=line, column=column)
+    fix = "look for a missing comma, quote or parenthesis there; names with spaces stand within double quotes"
+    return Unsupported("not-sql", "this is not SQL that can be read", fix=fix, line=line, column=column)
 
 
 def fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
@@ -202,12 +210,11 @@ def fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
         raise Unsupported("not-text", "an expression is SQL text", fix="give it as one string")
     if len(text) > LONGEST:
         raise Unsupported("too-long", "an expression is at most 64 KB of text", fix="ask less at once")
-    parser = sqlglot.Dialect.get_or_raise("duckdb").parser()
     try:
         tokens = sqlglot.tokenize(text, dialect="duckdb")
         _check_tokens(tokens)
         with _quietly():
-            found = [each for each in parser.parse_into(kind, tokens, text) if each is not None]
+            found = [each for each in _Reader(dialect="duckdb").parse_into(kind, tokens, text) if each is not None]
     except RecursionError:
         raise _too_deep() from None
     except SqlglotError as error:
