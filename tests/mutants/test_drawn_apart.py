@@ -24,7 +24,8 @@ MUTANTS = (
         "drawn: dict[object, Any] = {}\n"
         "        own = [(each, each.reading.of(exact)) for each in self.batch.measurements]\n"
         "        noise = [drawn.setdefault(cells.shape, each.draw(0 * cells)) for each, cells in own]\n"
-        "        return self._published(tuple(packed(cells + one) for (_, cells), one in zip(own, noise, strict=True)))",
+        "        cells = (packed(cells + one) for (_, cells), one in zip(own, noise, strict=True))\n"
+        "        return self._published(tuple(cells))",
         (f"{_KINDS}[synopses]", f"{_KINDS}[pure_synopses]"),
     ),
     Mutant(
