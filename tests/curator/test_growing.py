@@ -283,4 +283,6 @@ def test_what_holds_its_price_in_one_account_is_refused_before_it_is_forecast(cl
             clinic.workload([MARCH, SPRING])
         with pytest.raises(Unsupported, match="a session holds its price in one account, and here every month"):
             clinic.above(5)
+        with pytest.raises(Unsupported, match="a model holds its price in one account, and here every month"):
+            clinic.mwem("visits", ["cost"], 1)
         assert left(clinic) == {}

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from mechanisms.recorded import seeded
 from sfumato.curator import Bounds, BoundsSearch
 from sfumato.curator.step_counts import StepSearch
 from sfumato.release.measurement import Measurement
@@ -210,6 +211,7 @@ VALUES: dict[str, tuple[Any, tuple[float, float], tuple[float, float]]] = {
 
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("many", [1000, 100_000])
+@seeded(6)
 def test_the_range_is_about_that_of_the_values(name: str, many: int, tmp_path: Path) -> None:
     """At ε = 0.1: in twelve draws the median of each end, and of the share covered, is as good as the docs say."""
     made, lows, highs = VALUES[name]

@@ -176,8 +176,8 @@ def test_a_scale_for_each_element() -> None:
         assert np.abs(found[1::2]).mean() > 50
         with pytest.raises(sf.InvalidParameter, match="as many as there are scales"):
             make(scales).apply([1, 2, 3])
-    huge = sf.Laplace([1, 10**9] * 100).apply(np.zeros(200, np.int64))
-    assert np.abs(huge[1::2]).min() > 1000 > np.abs(huge[0::2]).max()
+    huge = np.abs(sf.Laplace([1, 10**9] * 100).apply(np.zeros(200, np.int64)))
+    assert np.sort(huge[1::2])[3] > 1000 > huge[0::2].max()  # each is below with 1e-6, four of 100 with 1e-17
 
 
 def test_curves_of_unequal_scales() -> None:

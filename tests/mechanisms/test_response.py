@@ -65,7 +65,7 @@ def test_estimates_are_unbiased_with_the_promised_error(oracle: sf.RandomizedRes
     # The variance of 30 runs over its promise is χ²/29: outside [0.2, 3] with probability below 1e-6.
     ratio = counts.var(0, ddof=1) / errors**2
     assert np.all((ratio > 0.2) & (ratio < 3))
-    low, high = runs[0].interval("0.999999")
+    low, high = runs[0].interval("0.99999999")
     assert np.all((low <= held) & (held <= high))
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mechanisms.recorded import seeded
 from publish.worlds import SIZES, attributes, average, leveled, rounded, subsets, summing
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
@@ -155,6 +156,7 @@ def missed(found: Estimates, truth: np.ndarray, estimate: Callable[[np.ndarray, 
     return sum(parts) / QUERIES
 
 
+@seeded(1)
 def test_planned_intervals_hold_for_the_real_sampler() -> None:
     """Each block is drawn for all releases at once; a release's estimate is linear in what was drawn."""
     own = attributes((2, 3, 4))
@@ -176,6 +178,7 @@ def test_planned_intervals_hold_for_the_real_sampler() -> None:
     assert outside >= 0.04
 
 
+@seeded(2)
 def test_laplace_intervals_hold_for_the_real_sampler() -> None:
     own = attributes((2, 3, 4))
     plan = plan_laplace(Workload.ways(3, 2), own, epsilon="0.5")

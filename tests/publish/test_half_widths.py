@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from mechanisms.recorded import seeded
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.publish.half_widths import (
@@ -68,6 +69,7 @@ def stopped() -> tuple[np.ndarray, np.ndarray]:
     return errors[np.arange(DRAWS), stop], stop + 1.0
 
 
+@seeded(3)
 def test_a_stopper_defeats_the_naive_interval_and_not_the_adaptive_one() -> None:
     errors, precision = stopped()
     naive = np.abs(errors) > 1.959964 / np.sqrt(precision)
@@ -125,6 +127,7 @@ def test_gaussian_noise_beside_laplace_noise_widens() -> None:
     assert laplace_half_width([], 0.05) == 0
 
 
+@seeded(4)
 def test_laplace_widths_hold_for_the_real_sampler() -> None:
     noise = Laplace(7).apply(np.zeros((DRAWS, 20), np.int64))
     c = np.linspace(-1, 1, 20)

@@ -24,6 +24,7 @@ CODES = 2_000
 _DAYS = 300
 COLUMNS = {
     "code": {"type": "integer", "values": list(range(1, CODES + 1))},
+    "shop": {"type": "integer", "values": list(range(1, CODES + 1))},
     "day": {"type": "integer", "bounds": [1, _DAYS]},
     "side": {"type": "integer", "values": [1, 2]},
     "kind": {"type": "integer", "values": [1, 2, 3, 4, 5, 6]},
@@ -95,23 +96,23 @@ def workloads(curator: sf.Curator) -> list[float]:
 
 
 def synopses(curator: sf.Curator) -> list[float]:
-    found = curator.marginals("people", [["code", "side"], ["code"], ["kind", "side"]]).release(rho="0.001")
+    """Two of the blocks have one shape: those of codes and of shops."""
+    found = curator.marginals("people", [["code", "side"], ["shop"], ["kind", "side"]]).release(rho="0.001")
     return [float(each) for block in found.published.blocks for each in block.values.ravel()]
 
 
 def pure_synopses(curator: sf.Curator) -> list[float]:
-    found = curator.marginals("people", [["code"], ["kind", "side"]]).release(epsilon="0.1")
+    found = curator.marginals("people", [["code"], ["shop"], ["kind", "side"]]).release(epsilon="0.1")
     return [float(each) for part in found.published.marginals for each in part.values.ravel()]
 
 
 def running_totals(curator: sf.Curator) -> list[float]:
     """The matrix is square, so the noises are found again from the totals."""
     ask = curator.running("SELECT day, COUNT(*) AS n FROM people GROUP BY day")
-    found: list[float] = []
+    draw, found = ask._at(Price(rho="0.001"), sf.Gaussian), []
+    weights = draw.noise.factorisation.weights.astype(np.float64)
+    assert weights.shape == (_DAYS, _DAYS)
     for _ in range(4):
-        draw = ask._at(Price(rho="0.001"), sf.Gaussian)
-        weights = draw.noise.factorisation.weights.astype(np.float64)
-        assert weights.shape == (_DAYS, _DAYS)
         measured = draw.made(np.zeros((_DAYS, 1), np.int64))
         found += (weights @ np.diff(measured.totals, prepend=0.0)).round().tolist()
     return found

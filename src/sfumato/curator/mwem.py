@@ -373,6 +373,7 @@ def mwem(
     rows: int | None = None,
 ) -> MwemProposal:
     """Propose to fit a model; what cannot be fitted is refused here, before anything is spent."""
+    context.require_one_account("a model")
     coded = marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows)
     cells = math.prod(each.size for each in coded.attributes)
     if cells > MOST_CELLS:
