@@ -728,10 +728,10 @@ def _forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
 
 def test_the_folders_of_killed_processes_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     child, folder = _forked(tmp_path, monkeypatch)
-    (tmp_path / "sfumato-other").mkdir()  # nobody knows whose: it is left alone
+    (tmp_path / "sfumato-spill-other").mkdir()  # nobody knows whose: it is left alone
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "in-use").touch()
-    (tmp_path / "sfumato-link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "sfumato-spill-link").symlink_to(tmp_path / "elsewhere")
     try:
         with Sources(private(PEOPLE, AGE)) as sources:
             assert (Path(folder) / "rows").exists()  # its process is alive
@@ -741,7 +741,7 @@ def test_the_folders_of_killed_processes_are_swept(tmp_path: Path, monkeypatch: 
         os.waitpid(child, 0)
     assert os.path.exists(folder)
     with Sources(private(PEOPLE, AGE)) as sources:
-        left = {"sfumato-other", "elsewhere", "sfumato-link", os.path.basename(sources._spill.path)}
+        left = {"sfumato-spill-other", "elsewhere", "sfumato-spill-link", os.path.basename(sources._spill.path)}
         assert set(os.listdir(tmp_path)) == left
         assert os.listdir(tmp_path / "elsewhere") == ["in-use"]
     assert not os.path.exists(own)

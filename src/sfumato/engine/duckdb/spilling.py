@@ -14,7 +14,7 @@ import tempfile
 import weakref
 from contextlib import suppress
 
-_PREFIX = "sfumato-"
+_PREFIX = "sfumato-spill-"
 _IN_USE = "in-use"
 
 
