@@ -1,8 +1,8 @@
 """A question in SQL is answered from a synopsis: no row is read, and nothing is charged.
 
 It is read by the curator's own parser, so it means what it means there, and finished by the same functions. Every
-condition, value and key is evaluated on cells (``cell_values``); each measure is then a total of weights over the cells
-of the attributes it reads (``bounds``). A number is *measured* where those attributes are together in what was
+condition, value and key is evaluated on cells (``cell_functions``); each measure is then a total of weights over the
+cells of the attributes it reads (``bounds``). A number is *measured* where those attributes are together in what was
 measured and no cell is cut: unbiased, with an exact range. It is *bounded* elsewhere: the range holds the truth, and
 the number inside is a model's.
 """
@@ -33,7 +33,8 @@ from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text as written
 from sfumato.publish.attributes import MOST_CELLS, Attribute, Attributes, Cell, Listed, Range
 from sfumato.publish.blocks import Set
 from sfumato.publish.bounds import Bounded, Weights, bounded
-from sfumato.publish.cell_values import Bools, Cells, Spans, Texts, Truths, cells_of, evaluate, spans, truths
+from sfumato.publish.cell_functions import evaluate
+from sfumato.publish.cell_values import Bools, Cells, Spans, Texts, Truths, cells_of, spans, truths
 from sfumato.publish.chains import Floats
 from sfumato.publish.group_totals import Known
 from sfumato.publish.groups import Groups, grouped, key_cells
