@@ -71,7 +71,9 @@ def test_a_charge_touches_as_many_rows_in_a_million_lines_as_in_ten(tmp_path: Pa
 
 
 def test_no_query_scans(tmp_path: Path) -> None:
-    """Every way of finding a line is a search in an index or by number, and sorts nothing."""
+    """Every way of finding a line is a search in an index or by number, and sorts nothing but the numbers of what was
+    published of one table.
+    """
     with sf.Ledger.open(tmp_path / "ledger.db") as ledger:
         clinic = account(ledger)
         seen: set[str] = set()
@@ -80,6 +82,7 @@ def test_no_query_scans(tmp_path: Path) -> None:
         line = clinic.charge(pure(analyst="ana", plan="p", data="v", request_id="r"))
         clinic.answer(line, "1", {})
         clinic.stored(plan="p", data="v")
+        clinic.published("p", data="v", most=8)
         clinic.requested("r", analyst="ana")
         for _ in range(2):
             question = clinic.ask(pure(analyst="ana", plan="q", data="v", request_id="q"), {})
@@ -96,4 +99,5 @@ def test_no_query_scans(tmp_path: Path) -> None:
         for text in seen:
             for _, _, _, plan in connection.execute(f"EXPLAIN QUERY PLAN {text}"):
                 whole = plan == "SCAN lines" and "WHERE" not in text and "LIMIT 1" in text  # the last line by number
-                assert plan.startswith("SEARCH") or "USING INDEX every_" in plan or whole, (plan, text)
+                few = "INDEXED BY by_plan" in text and ("SUBQUERY" in plan or plan == "USE TEMP B-TREE FOR ORDER BY")
+                assert plan.startswith("SEARCH") or "USING INDEX every_" in plan or whole or few, (plan, text)

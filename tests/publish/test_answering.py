@@ -40,6 +40,10 @@ SURE = [
     "SELECT AVG(CASE WHEN sex = 'f' THEN 3 WHEN smokes THEN 1 END) AS n FROM people",
     "SELECT SUM(LEAST(CASE WHEN smokes THEN 2 ELSE 0 END, CASE WHEN sex = 'f' THEN 1 END)) AS n FROM people",
     "SELECT COUNT(*) AS n FROM people WHERE NULLIF(sex, 'f') = 'm' AND NOT smokes",
+    "SELECT COUNT(*) AS n FROM people WHERE LOWER(code) LIKE 'a%' OR UPPER(sex) = 'F'",
+    "SELECT SUM(LENGTH(code || COALESCE(sex, '?'))) AS n FROM people WHERE SUBSTR(code, 2, 1) = '1'",
+    "SELECT SUM(EXP(CASE WHEN smokes THEN 1 ELSE 0 END)) AS n FROM people WHERE LN(age + 1) >= 2.92",
+    "SELECT COUNT(*) AS n FROM people WHERE POW(age, 2) < 300 AND CAST(RIGHT(code, 1) AS BIGINT) = 2",
 ]
 GROUPED = [
     "SELECT sex, COUNT(*) AS n FROM people WHERE sex IS NOT NULL GROUP BY sex ORDER BY sex",
@@ -53,6 +57,8 @@ GROUPED = [
     " ORDER BY GROUPING(code), GROUPING(smokes), 1, 2",
     "SELECT SUM(n) AS s, MAX(n) AS m FROM (SELECT code, COUNT(*) AS n FROM people GROUP BY code)",
     "SELECT sex, AVG(CASE WHEN smokes THEN 1 ELSE 0 END) AS n FROM people WHERE sex IS NOT NULL GROUP BY 1 ORDER BY 1",
+    "SELECT LEFT(code, 1) AS chapter, COUNT(*) AS n FROM people WHERE code IS NOT NULL GROUP BY 1 ORDER BY 1",
+    "SELECT STRFTIME(day, '%m') AS month, COUNT(*) AS n FROM people WHERE day IS NOT NULL GROUP BY 1 ORDER BY 1",
 ]
 CUT = [
     "SELECT COUNT(*) AS n FROM people WHERE age < 30",
@@ -66,6 +72,7 @@ CUT = [
     "SELECT COUNT(*) AS n FROM people WHERE EXTRACT(dow FROM day) = 1",
     "SELECT SUM(ABS(age - 50)) AS n, SUM(ROUND(score)) AS s FROM people",
     "SELECT sex, AVG(age) AS n FROM people WHERE sex IS NOT NULL AND age <> 14 GROUP BY sex ORDER BY sex",
+    "SELECT SUM(LN(age + 1)) AS n, SUM(POW(score, 2)) AS s FROM people WHERE WIDTH_BUCKET(age, 0, 100, 10) > 2",
 ]
 
 
@@ -212,7 +219,7 @@ REFUSED = {
     "SELECT COUNT(DISTINCT sex) FROM people": "aggregate",
     "SELECT VARIANCE(age) FROM people": "aggregate",
     "SELECT age < 30, COUNT(*) FROM people GROUP BY age < 30": "cut-key",
-    "SELECT COUNT(*) FROM people WHERE LN(score) > 0": "function",
+    "SELECT COUNT(*) FROM people WHERE CAST(code AS DATE) > DATE '2024-01-01'": "function",
     "SELECT COUNT(*) FROM people a JOIN people b ON a.sex = b.sex": "",
     "SELECT COUNT(*) FROM people WHERE sex = 'f' AND sex = 'm' GROUP BY sex": "no-groups",
     "SELECT sex FROM people": "not-grouped",

@@ -74,6 +74,11 @@ _MOST_BYTES = 1 << 20
 )
 @click.option("--fresh", is_flag=True, help="Buy a new draw even if this question has a stored answer, which is free.")
 @click.option(
+    "--free",
+    is_flag=True,
+    help="Take what a synopsis that was bought says, for nothing; with --within only if it is as close.",
+)
+@click.option(
     "--request-id", metavar="ID", help="Ask again with the same id after a crash: answered once, charged once."
 )
 @options.analyst
@@ -107,6 +112,7 @@ def command(
     plot: Path | None,
     receipt: bool,
     fresh: bool,
+    free: bool,
     request_id: str | None,
     ranged: str | None,
     **price: Any,
@@ -124,8 +130,8 @@ def command(
     """
     if (sql is None) is (file is None):
         raise click.UsageError("give one question in SQL, or a --file of questions")
-    if file is not None and (params or limits or plot or request_id or as_csv or ranged):
-        left = "--param, --limit, --plot, --request-id, --range and --csv"
+    if file is not None and (params or limits or plot or request_id or as_csv or ranged or free):
+        left = "--param, --limit, --plot, --request-id, --range, --free and --csv"
         raise click.UsageError(f"leave out {left} with a --file of questions")
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
@@ -147,7 +153,7 @@ def command(
             return
         question = _limited(asking.sql(text, _parameters(params)), limits)
         asked |= {} if ranged is None else {"range": ranged}
-        if not (explain or question.free or any(asked[name] for name in _PRICES)):
+        if not (explain or free or question.free or any(asked[name] for name in _PRICES)):
             raise click.UsageError(_ONE_PRICE)
         if explain:
             _say(question.explain(**asked), as_json)
@@ -157,7 +163,7 @@ def command(
             for each in question.warnings:
                 warn(each)
             with progress.until_shown():
-                answer = question.release(**asked, fresh=fresh, request_id=request_id)
+                answer = question.release(**asked, fresh=fresh, free=free, request_id=request_id)
                 for each in answer.warnings:
                     if each not in question.warnings:
                         warn(each)
@@ -264,6 +270,8 @@ def _forecast(question: Question | Listing, asked: dict[str, Any], as_json: bool
     click.echo(f"price   {found.price}; {verdict}")
     for index, part in enumerate(found.parts()):
         click.echo(f"{'' if index else 'error':<6}  {part}")
+    if found.free:
+        click.echo(f"free    {found.free}")
     for each in found.warnings:
         click.echo(f"warning: {each}")
     click.echo("Nothing was spent, and no row was read.")

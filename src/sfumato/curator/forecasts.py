@@ -51,6 +51,8 @@ class Forecast:
     """The columns whose half-width is in rows, between what is released and what it stands for."""
     chosen: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
     """For a column of values that are chosen, how good a choice is, in words: it has no half-width."""
+    free: str = ""
+    """What a synopsis that was bought says of it for nothing, and how to take that; empty where none answers it."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -84,7 +86,8 @@ class Forecast:
 
     def __str__(self) -> str:
         parts = self.parts()
-        return "\n".join([*(["; ".join(parts)] if parts else []), *(f"warning: {each}" for each in self.warnings)])
+        said = [*(["; ".join(parts)] if parts else []), *([self.free] if self.free else [])]
+        return "\n".join([*said, *(f"warning: {each}" for each in self.warnings)])
 
     __repr__ = __str__
 

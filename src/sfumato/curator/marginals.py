@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.caching import cached_property
+from sfumato.curator.bought_synopses import shelf
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
 from sfumato.curator.period_spending import by_period, charged
@@ -49,6 +50,7 @@ from sfumato.publish.measuring import (
     has_fixed_total,
     largest_sets,
     measured_sets,
+    noise_words,
     shares,
     width,
 )
@@ -176,9 +178,12 @@ class MarginalsProposal:
 
     @property
     def identity(self) -> str:
-        """Give the hash of what is measured: cells, sets and limits are part of it."""
+        """Give the hash of what is measured, cells, sets and limits among it, below that of what may be published of
+        the table: questions find it there.
+        """
         own = self.query.plan.source, self.query.plan.keys, self.attributes
-        return digest("marginals", *own, self.workload, self.objective, self.limits)
+        measured = digest("marginals", *own, self.workload, self.objective, self.limits)
+        return shelf(self._context, self.query.plan.table) + measured
 
     def explain(
         self,
@@ -327,7 +332,7 @@ class MarginalsProposal:
 
     def _shown(self, found: Released[Published]) -> Synopsis:
         known, here = found.value, self._context
-        words = (_noise(known.plan),)
+        words = (noise_words(known.plan),)
         told = receipt(found, known.purchase, words, question=self.question, here=here, confidence="0.95")
         return Synopsis(known, told)
 
@@ -484,12 +489,6 @@ def _paid(price: Price, family: Family | None) -> Price:
     if family is Laplace and price.rho is not None:
         raise InvalidParameter("mechanism", "Laplace", "Gaussian for a price in ρ", fix="give an epsilon")
     return Price(price.epsilon) if family is Laplace else price
-
-
-def _noise(plan: Plan) -> str:
-    if plan.marginals:
-        return f"Laplace on {many(len(plan.marginals), 'whole marginal')}"
-    return f"Gaussian on {many(len(plan.blocks), 'block')} of {many(len(plan.workload.sets), 'marginal')}"
 
 
 def _name(columns: Sequence[str]) -> str:

@@ -10,8 +10,9 @@ from fractions import Fraction
 from typing import Any, Self, cast
 
 from sfumato.caching import cached_property
+from sfumato.curator.bought_synopses import Asked, FreeAnswer, best, taken
 from sfumato.curator.context import Context
-from sfumato.curator.explaining import Explanation, explain
+from sfumato.curator.explaining import Explanation, Operator, explain
 from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths, supposed
 from sfumato.curator.period_spending import by_period, charged, priced
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
@@ -246,7 +247,9 @@ class Question:
         prepared, policy = self._prepared(request), self._context.policy
         keys = (names(self.query, self.found), self._without_delta) if self.found else None
         found = explain(self.text, self.query, policy, self.groups, self._most_groups, prepared, confidence, keys)
-        operators = (*found.operators, *charged(self._context))
+        free = self._bought(confidence)
+        offered = () if free is None else (Operator("free", "a synopsis that was bought", free.words),)
+        operators = (*found.operators, *charged(self._context), *offered)
         return replace(found, operators=operators, warnings=self.warnings)
 
     def error(
@@ -271,7 +274,15 @@ class Question:
         prepared = self._prepared(request)
         found = self.forecast(prepared, confidence)
         bought = not fresh and is_stored(self.kind(prepared), self.identity, self._context)
-        return replace(found, stored=bought)
+        free = None if fresh else self._bought(confidence)
+        return replace(found, stored=bought, free="" if free is None else free.words)
+
+    def _bought(self, confidence: Number) -> FreeAnswer | None:
+        """Find the synopsis that was bought and answers it best."""
+        return None if self.found else best(self._asked(confidence), self._context)
+
+    def _asked(self, confidence: Number, joint: bool = False) -> Asked:
+        return Asked(self.text, self.query, self.limits, lambda: self.groups, confidence, joint)
 
     def price(
         self, within: Within, *, delta: Number = 0, confidence: Number = "0.95", weights: Weights | None = None
@@ -297,15 +308,23 @@ class Question:
         seconds: Number | None = None,
         progress: Progress | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
+        free: bool = False,
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read.
 
         ``weights`` say by column how much its error counts when the price is split: ``weights={"visits": 2}``.
         ``seconds`` and ``progress`` are the curator's unless they are given for this call. With ``range="value"`` half
         of what quantiles cost buys two numbers around each, between which it lies with this confidence.
+
+        ``free`` takes the answer of a synopsis that was bought, ``within`` what is wanted if that is said, and spends
+        nothing: where there is none it is refused.
         """
+        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        if free:
+            self._require_free(request, fresh=fresh, request_id=request_id)
+            return taken(self._asked(confidence, joint), self._context, within)
         call = Call(fresh, request_id, seconds, progress)
-        prepared = self._prepared(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint))
+        prepared = self._prepared(request)
         shown = exact(confidence, "confidence"), joint
         answer = released(
             self.kind(prepared),
@@ -320,6 +339,16 @@ class Question:
         if not answer.receipt.free:
             self._rehearsed[shown] = prepared
         return answer
+
+    def _require_free(self, request: Request, *, fresh: bool, request_id: str | None) -> None:
+        """Refuse what has no meaning where nothing is bought."""
+        priced = (request.epsilon, request.rho, request.mechanism, request.weights, request.range, request_id)
+        if fresh or exact(request.delta, "delta") or any(each is not None for each in priced):
+            fix = "leave free out to buy an answer, or the price to take what a synopsis says"
+            raise InvalidParameter("free", True, "left out where a price is named, or how to spend it", fix=fix)
+        if self.found:
+            rule = f"the groups of {names(self.query, self.found)} are found in the data, and a synopsis has none"
+            raise Unsupported("no-synopsis", rule, fix="declare the values in the policy, or name a price")
 
     @cached_property
     def _rehearsed(self) -> dict[tuple[Fraction, bool], Prepared]:

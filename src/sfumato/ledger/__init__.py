@@ -15,7 +15,7 @@ period_accounts           an account for each period, where a policy keeps one
 verifying, ledgers        every line checked; the ledger itself
 """
 
-from sfumato.ledger.accounts import Account
+from sfumato.ledger.accounts import Account, Publication
 from sfumato.ledger.anchors import Anchor
 from sfumato.ledger.charged import Charged
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
@@ -32,6 +32,7 @@ __all__ = [
     "Ledger",
     "Line",
     "PeriodAccounts",
+    "Publication",
     "StoredAnswer",
     "Tab",
     "Verification",

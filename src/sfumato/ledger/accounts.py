@@ -38,6 +38,26 @@ class Analyst:
     spent: Mapping[str, Fraction | None]
 
 
+@dataclass(frozen=True)
+class Publication:
+    """This is the line of an answer that was published, whose content is read when it is wanted."""
+
+    _guarded: GuardedStore
+    _row: Row
+
+    @property
+    def number(self) -> int:
+        return self._row.number
+
+    @property
+    def hash(self) -> str:
+        return self._row.hash
+
+    def read(self) -> StoredAnswer:
+        """Read what was published."""
+        return self._guarded.stored(self._row)
+
+
 class Account:
     """An account is one population's budget in a ledger. Safe to use from threads and processes alike."""
 
@@ -145,6 +165,17 @@ class Account:
         where |= {"plan": entries.name(plan, "plan"), "data": self._guarded.data(entries.name(data, "data"))}
         found = asking.stored(self._guarded, where, asked)
         return None if found is None else self._guarded.stored(found)
+
+    def published(self, shelf: str, *, data: str, most: int) -> tuple[Publication, ...]:
+        """List the newest answers on this very data whose plans start with a text: what was published of a table.
+
+        Only where they are is told, so what they hold can be kept by whoever asks; how long the ledger is has no part
+        in how long this takes.
+        """
+        where = {"account": self.name, "data": self._guarded.data(entries.name(data, "data"))}
+        with self._guarded.reading() as transaction:
+            found = transaction.starting(where, entries.name(shelf, "shelf"), limit=most)
+        return tuple(Publication(self._guarded, row) for row in found)
 
     def requested(
         self, request_id: str, *, analyst: str | None = None, question: str | None = None, plan: str | None = None

@@ -20,7 +20,7 @@ from sfumato.errors import LedgerDamaged, LedgerUnavailable
 from sfumato.ledger import local_files
 from sfumato.ledger.bodies import Bodies
 from sfumato.ledger.sealed_rows import COLUMNS, Row
-from sfumato.ledger.store import UnderWay, Where
+from sfumato.ledger.store import Starting, UnderWay, Where
 from sfumato.mechanisms import bits
 
 APPLICATION = 0x5F0A70  # in the file's header: this is a ledger of ours
@@ -332,6 +332,18 @@ class SQLiteRows:
     def _fetched(self, text: str, values: list[str | int]) -> list[Row]:
         made = tuple.__new__  # as Row._make does, without counting columns that the schema has counted
         return [made(Row, found) for found in self._connection.execute(text, values)]
+
+    def starting(self, equal: Where, plan: Starting, *, limit: int) -> Sequence[Row]:
+        # By the index of plans alone: another one would be in the order of numbers, and as long as the ledger.
+        wanted = "".join(f" AND {column} = ?" for column in equal)
+        numbers = (
+            "SELECT number FROM lines INDEXED BY by_plan WHERE kind = 'answer' AND plan <> '' "
+            f"AND plan >= ? AND plan < ?{wanted} ORDER BY number DESC LIMIT ?"
+        )
+        return self._fetched(
+            f"SELECT * FROM lines WHERE number IN ({numbers}) ORDER BY number DESC",
+            [plan.text, plan.after, *equal.values(), limit],
+        )
 
     def append(self, row: Row) -> None:
         self._connection.execute(_INSERT, row)

@@ -12,6 +12,18 @@ from typing import NamedTuple, Protocol
 from sfumato.ledger.bodies import Bodies
 from sfumato.ledger.sealed_rows import Row
 
+
+class Starting(NamedTuple):
+    """This stands for all values of a column that begin with a text, which is not empty."""
+
+    text: str
+
+    @property
+    def after(self) -> str:
+        """Give the least text, in the order of letters, that is after all of them."""
+        return self.text[:-1] + chr(ord(self.text[-1]) + 1)
+
+
 Where = Mapping[str, str | int]
 """Columns and the values they must have."""
 
@@ -42,6 +54,9 @@ class Rows(Protocol):
         """Select lines whose columns equal these, by number (``newest``: from the last), strictly between after and
         before; a negative limit is none.
         """
+
+    def starting(self, equal: Where, plan: Starting, *, limit: int) -> Sequence[Row]:
+        """Select the newest answers whose plan starts so and whose other columns equal these, from the last."""
 
     def append(self, row: Row) -> None: ...
 

@@ -11,7 +11,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter, LedgerDamaged
 from sfumato.ledger.sealed_rows import LATEST, Row
 from sfumato.ledger.spending import NOTHING, read_cost, read_spending, write_cost
-from sfumato.ledger.store import Rows, UnderWay, Where
+from sfumato.ledger.store import Rows, Starting, UnderWay, Where
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
 
@@ -58,6 +58,10 @@ class Transaction:
     ) -> list[Row]:
         found = self._rows.select(equal, newest=newest, after=after, before=before, limit=limit)
         return [_sealed(row) for row in found]
+
+    def starting(self, equal: Where, plan: str, *, limit: int) -> list[Row]:
+        """Find the newest answers whose plan starts with this text, from the last: no other lines are looked at."""
+        return [_sealed(row) for row in self._rows.starting(equal, Starting(plan), limit=limit)]
 
     def newest(self, **equal: str | int) -> Row | None:
         """Find the last line whose columns equal these; most often it is the very last."""

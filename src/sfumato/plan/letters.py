@@ -15,3 +15,19 @@ def lower(text: str) -> str:
     'ασ i ß'
     """
     return "".join("i" if letter == "İ" else letter.lower() for letter in text)
+
+
+def upper(text: str) -> str:
+    """Make of a text what UPPER makes of it.
+
+    >>> upper("straße ŉ ᾳ")
+    'STRAßE ŉ ᾼ'
+    """
+    return "".join(map(_capital, text))
+
+
+def _capital(letter: str) -> str:
+    """Give Unicode's simple capital: upper() is the full one, and title() is single where a capital exists."""
+    single = (each for each in (letter.upper(), letter.title()) if len(each) == 1)
+    found = next(single, letter)
+    return "ß" if found == "ẞ" else found

@@ -9,6 +9,7 @@ estimating                      marginals and queries from what was measured, wi
 half_widths                     how far an estimate may be from the truth
 consistency                     estimates that a table could have: no cell below zero, all totals alike
 cell_values                     what an expression can be in a cell: one value, a range, NULL
+cell_functions                  the same, function by function: of numbers, conditions, texts and dates
 groups                          which cells each group of a question has
 group_totals                    totals of all groups over one marginal, and how far they may be off
 bounds                          what no marginal has together is bounded by those that were measured

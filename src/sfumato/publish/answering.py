@@ -1,8 +1,8 @@
 """A question in SQL is answered from a synopsis: no row is read, and nothing is charged.
 
 It is read by the curator's own parser, so it means what it means there, and finished by the same functions. Every
-condition, value and key is evaluated on cells (``cell_values``); each measure is then a total of weights over the cells
-of the attributes it reads (``bounds``). A number is *measured* where those attributes are together in what was
+condition, value and key is evaluated on cells (``cell_functions``); each measure is then a total of weights over the
+cells of the attributes it reads (``bounds``). A number is *measured* where those attributes are together in what was
 measured and no cell is cut: unbiased, with an exact range. It is *bounded* elsewhere: the range holds the truth, and
 the number inside is a model's.
 """
@@ -24,7 +24,7 @@ from sfumato.plan import sql
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Column, Expression, Field, Reference, Result, columns
 from sfumato.plan.measures import Asked, Count, Estimate, Mean, Ratio, Sum, present, value_range
-from sfumato.plan.nodes import Filter, Query, Relation, Scan
+from sfumato.plan.nodes import Filter, GroupKey, Query, Relation, Scan
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.text_positions import quoted
 from sfumato.policy import Domain, Type
@@ -33,7 +33,8 @@ from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text as written
 from sfumato.publish.attributes import MOST_CELLS, Attribute, Attributes, Cell, Listed, Range
 from sfumato.publish.blocks import Set
 from sfumato.publish.bounds import Bounded, Weights, bounded
-from sfumato.publish.cell_values import Bools, Cells, Spans, Texts, Truths, cells_of, evaluate, spans, truths
+from sfumato.publish.cell_functions import evaluate
+from sfumato.publish.cell_values import Bools, Cells, Spans, Texts, Truths, cells_of, spans, truths
 from sfumato.publish.chains import Floats
 from sfumato.publish.group_totals import Known
 from sfumato.publish.groups import Groups, grouped, key_cells
@@ -136,17 +137,60 @@ def ask(
     settle: Settle | None = None,
 ) -> Answer:
     """Answer a question in SQL; what it cannot answer is refused, with a reason."""
-    sure = exact(confidence, "confidence", CONFIDENCE)
     query = sql.parse(text, face.catalog, parameters)
+    return answered(face, query, str(text), confidence=confidence, together=together, settle=settle)
+
+
+def answered(
+    face: Face,
+    query: Query,
+    text: str,
+    *,
+    confidence: Number = "0.95",
+    together: bool = False,
+    settle: Settle | None = None,
+    groups: Callable[[], Sequence[GroupKey]] | None = None,
+) -> Answer:
+    """Answer a question that was parsed, here or with the catalog of a curator, of which a face has some columns.
+
+    Where ``groups`` says which there are elsewhere, a question that would have others here is refused.
+    """
+    sure = exact(confidence, "confidence", CONFIDENCE)
     _check_finish(query)
     asking = _Asking(face, query, _conditions(query.plan.source), 1 - float(sure))
+    if groups is not None:
+        asking.check_groups(groups())
     word = BOUNDED if settle is None else asking.settle(settle)
     finished = finish(query, asking.rows, asking.estimates, joint=together)
-    receipt = replace(face.receipt, question=str(text), free=True, confidence=written(sure))
+    receipt = replace(face.receipt, question=text, free=True, confidence=written(sure))
     basis = asking.basis(finished.shown.tolist())
     made = answer(query, finished, receipt, tuple(asking.notes()))
     said = {name: tuple(word if one == BOUNDED else one for one in each) for name, each in basis.items()}
     return replace(made, basis={name: each for name, each in said.items() if name in made.intervals})
+
+
+def check_same_meaning(face: Face, query: Query) -> None:
+    """Refuse a curator's question that would mean something else here: it reads columns that were not published, or
+    groups by one of which only bins were.
+
+    A level of a published column may be called what another column of the table is.
+    """
+    plan = query.plan
+    if plan.table.lower() != face.table.lower():
+        rule = f"a synopsis holds one table, {face.table}, and not {plan.table}"
+        raise Unsupported("other-table", rule, fix=f"ask about {face.table}")
+    asked = [each.value for each in plan.measures if each.value is not None]
+    tests = [each.where for each in plan.measures if each.where is not None]
+    known = {each.name for each in face.attributes}
+    named = {one.name for each in (*_conditions(plan.source), *plan.keys, *asked, *tests) for one in columns(each)}  # type: ignore[union-attr]
+    if named - known:
+        rule = f"it knows the columns that were published, and not {', '.join(sorted(named - known))}"
+        raise Unsupported("unpublished-column", rule, fix="publish them together with the others")
+    binned = {each.name for each in face.attributes if any(isinstance(cell, Range) for cell in each.cells)}
+    for key in plan.keys:
+        if isinstance(key, Column) and isinstance(key.reference, Field) and key.reference.name in binned:
+            rule = f"it knows bins of {key.reference.name}, and the question groups by its values"
+            raise Unsupported("binned-key", rule, fix="ask the synopsis itself, which groups by bins: synopsis.sql")
 
 
 def surely(face: Face, condition: str) -> tuple[Set, Bools]:
@@ -333,6 +377,15 @@ class _Asking:
             found.append(key_cells(key, axes, self.cells(key, axes), plain))
         groups = grouped(found, self.face.attributes)
         return self._possible(groups)
+
+    def check_groups(self, wanted: Sequence[GroupKey]) -> None:
+        """Refuse a question whose groups are others elsewhere."""
+        width = len(self.query.plan.keys)
+        sets = self.query.finish.sets or (tuple(range(width)),)
+        for members, found in zip(sets, self.groupings, strict=True):
+            if len(members) == width and {*found.keys} != {*wanted}:
+                rule = "its cells do not make the groups of the question"
+                raise Unsupported("other-groups", rule, fix="group by columns whose values are listed")
 
     def _possible(self, groups: Groups) -> Groups:
         """Leave out groups that the conditions leave no cell of, as the curator does."""

@@ -25,6 +25,7 @@ from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Marginal, Marginals
 from sfumato.plan.nodes import Scan
 from sfumato.plan.readings import Integers
+from sfumato.plan.words import many
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity, codec
 from sfumato.privacy.numbers import Number
@@ -293,6 +294,13 @@ class PublishDraw:
     def _published(self, values: tuple[str, ...]) -> Published:
         terms = purchase([self.batch.bounded], self.total, self.version)
         return Published(self.plan, values, self.table, self.where, terms, self.total, self.face)
+
+
+def noise_words(plan: Plan) -> str:
+    """Say in words what noise was drawn, and on what."""
+    if plan.marginals:
+        return f"Laplace on {many(len(plan.marginals), 'whole marginal')}"
+    return f"Gaussian on {many(len(plan.blocks), 'block')} of {many(len(plan.workload.sets), 'marginal')}"
 
 
 def shares(plan: Plan) -> dict[Set, float]:

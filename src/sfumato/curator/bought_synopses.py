@@ -1,0 +1,187 @@
+"""A synopsis that was bought answers later questions about its table for nothing: nothing is read, nothing is charged.
+
+It is looked for among the newest that the account bought of the same table, under the same policy and on the same data;
+their plans start alike, so the ledger finds them by its index however long it is. What was published is public, so it
+answers whoever may ask the curator, as a stored answer does, and nobody is told who bought it.
+
+A question is answered from it only where it means the same there: all rows of the table are in it, with the same limit
+of rows, every column that the question reads was published, and its groups are those that the curator would show.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sfumato.curator.context import Context
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.ledger import Publication
+from sfumato.plan.canonical import digest
+from sfumato.plan.limits import Limits
+from sfumato.plan.nodes import GroupKey, Query
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import POSITIVE, Number, exact, shown, text as digits
+from sfumato.publish import answering
+from sfumato.publish.measuring import Published, noise_words
+from sfumato.publish.synopsis import Synopsis
+from sfumato.release.answers import Answer
+from sfumato.release.proposal import receipt
+from sfumato.release.receipts import Receipt
+from sfumato.release.releasing import Released
+from sfumato.release.requests import Within
+
+_MOST_LOOKED_AT = 8
+_MOST_KEPT = 4
+_HOW = "release(free=True), or --free"
+
+
+def shelf(context: Context, table: str) -> str:
+    """Give the text that the plans of all that is published of a table start with, under one policy."""
+    return f"synopsis-{digest(context.declared, table)[:32]}-"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """This is a question as it is put to a synopsis."""
+
+    text: str
+    query: Query
+    limits: Limits
+    groups: Callable[[], Sequence[GroupKey]]
+    """Gives the groups that the curator would show."""
+    confidence: Number = "0.95"
+    joint: bool = False
+
+
+@dataclass(frozen=True)
+class FreeAnswer:
+    """This is an answer that costs nothing, and the half-width of each of its columns: the widest of its rows."""
+
+    answer: Answer
+    widths: Mapping[str, float]
+
+    @property
+    def words(self) -> str:
+        """Say what it would give, and how to take it."""
+        within = ", ".join(f"{name} within ±{shown(width)}" for name, width in self.widths.items())
+        return f"a synopsis bought on line {self.answer.receipt.line} answers this, {within}, for nothing: {_HOW}"
+
+    def misses(self, goals: Mapping[str, Any]) -> list[str]:
+        """Name the columns that are known less well than is wanted."""
+        return [name for name, goal in goals.items() if not self.widths[name] <= goal]
+
+
+def best(asked: Asked, context: Context) -> FreeAnswer | None:
+    """Find the synopsis that answers a question best; None where none answers it."""
+    found, _ = _answers(asked, context)
+    return min(found, key=_widest, default=None)
+
+
+def taken(asked: Asked, context: Context, within: Within | None) -> Answer:
+    """Give the answer of the best synopsis that was bought, if it is within what is wanted; else nothing is charged."""
+    found, refusals = _answers(asked, context)
+    if not found:
+        why = f": {refusals[0]}" if refusals else ""
+        rule = f"no synopsis that was bought of {asked.query.plan.table} answers this question{why}"
+        fix = "name a price (epsilon, rho or within, without free), or publish its columns together first"
+        raise Unsupported("no-synopsis", rule, fix=fix)
+    nearest = min(found, key=lambda each: (len(each.misses(_goals(within, each))), _widest(each)))
+    goals = _goals(within, nearest)
+    wide = nearest.misses(goals)
+    if wide:
+        known = ", ".join(f"{name} within ±{shown(nearest.widths[name])}, not ±{digits(goals[name])}" for name in wide)
+        rule = f"the synopsis of line {nearest.answer.receipt.line}, the best that was bought, knows {known}"
+        raise Unsupported("too-wide", rule, fix="name a price, which buys an answer of its own, or a wider range")
+    return nearest.answer
+
+
+def _widest(found: FreeAnswer) -> float:
+    return sum(found.widths.values())
+
+
+def _goals(within: Within | None, found: FreeAnswer) -> dict[str, Any]:
+    if within is None:
+        return {}
+    wanted: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(found.widths, within)
+    for name in wanted:
+        if name not in found.widths:
+            raise InvalidParameter("within", name, "a column of numbers: " + ", ".join(found.widths))
+    return {name: exact(each, f"within {name}", POSITIVE) for name, each in wanted.items()}
+
+
+def _answers(asked: Asked, context: Context) -> tuple[list[FreeAnswer], list[str]]:
+    """Ask every synopsis that was bought; and say why those that do not answer do not."""
+    table = asked.query.plan.table
+    if context.policy.per is not None or context.policy.tables[table].public:
+        return [], ["what is published has one account, for all periods"]
+    bought = context.account.published(shelf(context, table), data=context.engine.identity(), most=_MOST_LOOKED_AT)
+    answers, refusals = [], []
+    for each in bought:
+        try:
+            answers.append(_asked(_face(each, asked.limits, context), asked, _weighted(table, asked.limits, context)))
+        except Unsupported as refusal:
+            refusals.append(refusal.rule.removesuffix(f" [{refusal.code}]"))
+    return answers, refusals
+
+
+def _weighted(table: str, limits: Limits, context: Context) -> tuple[str, ...]:
+    """Say that a unit with more rows than count has less weight in a synopsis than in a question that keeps few."""
+    if context.policy.tables[table].every_row:
+        return ()
+    rule = f"who has more than {limits.rows} rows counts as {limits.rows} in the whole synopsis"
+    return (f"{rule}, and so as less among the rows that a question keeps",)
+
+
+def _asked(face: answering.Face, asked: Asked, notes: tuple[str, ...]) -> FreeAnswer:
+    answering.check_same_meaning(face, asked.query)
+    how: dict[str, Any] = {"confidence": asked.confidence, "together": asked.joint, "groups": asked.groups}
+    made = answering.answered(face, asked.query, asked.text, **how)
+    said = f"answered from the synopsis of line {made.receipt.line}: no row was read, and nothing was charged"
+    widths = {name: _width(ranges) for name, ranges in made.intervals.items()}
+    return FreeAnswer(replace(made, warnings=(said, *notes, *made.warnings)), widths)
+
+
+def _width(ranges: Sequence[tuple[float, float] | None]) -> float:
+    return max(((high - low) / 2 for low, high in filter(None, ranges)), default=0.0)
+
+
+_kept: dict[str, tuple[Released[Published], Synopsis]] = {}
+_keeping = threading.Lock()
+
+
+def _face(bought: Publication, limits: Limits, context: Context) -> answering.Face:
+    """Read what was published, with a receipt of now; the newest that were read are kept, by their lines' hashes."""
+    with _keeping:
+        found = _kept.pop(bought.hash, None)
+    if found is None:
+        found = _read(bought, context)
+    with _keeping:
+        _kept[bought.hash] = found
+        while len(_kept) > _MOST_KEPT:
+            _kept.pop(next(iter(_kept)))
+    _check_rows(found[0].value, limits)
+    return replace(found[1].face, receipt=_receipt(found[0], context))
+
+
+def _check_rows(own: Published, limits: Limits) -> None:
+    """Refuse what counts other rows than the question."""
+    if own.where:
+        raise Unsupported("some-rows", f"it is of the rows where {own.where}", fix="ask the synopsis itself")
+    if own.plan.rows != limits.rows:
+        rule = f"it counts {digits(own.plan.rows)} rows of each unit, and the question {limits.rows}"
+        raise Unsupported("other-limits", rule, fix="ask the synopsis itself")
+
+
+def _read(bought: Publication, context: Context) -> tuple[Released[Published], Synopsis]:
+    stored = bought.read()
+    value = codec.loads(stored.body, longest=len(stored.body))
+    assert isinstance(value, Published)
+    found = Released(value, stored.number, stored.time, stored.hash, free=True)
+    return found, Synopsis(value, _receipt(found, context))
+
+
+def _receipt(found: Released[Published], context: Context) -> Receipt:
+    words = (noise_words(found.value.plan),)
+    return receipt(found, found.value.purchase, words, question="", here=context, confidence="0.95")

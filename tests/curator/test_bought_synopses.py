@@ -1,0 +1,271 @@
+"""Synopses that were bought answer questions to the curator: for nothing, and as the curator would."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import sfumato as sf
+from sfumato.cli import main
+from sfumato.curator import bought_synopses
+from sfumato.errors import InvalidParameter, Unsupported
+
+COLUMNS: dict[str, Any] = {
+    "sex": {"values": ["f", "m"], "nullable": True},
+    "age": {"type": "integer", "bounds": [0, 99], "bins": [0, 18, 40, 65, 99]},
+    "smokes": {"type": "boolean"},
+    "day": {"type": "date", "bounds": ["2024-01-01", "2024-04-30"], "bins": "month"},
+    "town": {"values": ["a", "b", "c"]},
+    "age_level_1": {"values": [1, 2]},
+}
+STORED = (pa.int64(), pa.string(), pa.int64(), pa.bool_(), pa.date32(), pa.string(), pa.int64())
+SETS = [["sex", "age"], ["age", "smokes"], ["sex", "day"]]
+RHO = 10**6
+"""So dear that noise is below half a row."""
+
+
+def table(rows: int = 300, seed: int = 5) -> pa.Table:
+    """Rows with values that are missing, that nobody declared, and beyond their bounds."""
+    draw = Random(seed)
+    first = dt.date(2024, 1, 1)
+    found = [
+        (
+            each // 3,
+            draw.choice(["f", "m", "x", None]),
+            draw.choice([-5, 0, 17, 18, 39, 64, 65, 99, 120, None]),
+            draw.choice([True, False, None]),
+            draw.choice([None, first + dt.timedelta(draw.randint(-20, 150))]),
+            draw.choice(["a", "b", "z"]),
+            draw.choice([1, 2]),
+        )
+        for each in range(rows)
+    ]
+    cells = zip(("who", *COLUMNS), zip(*found, strict=True), STORED, strict=True)
+    return pa.table({name: pa.array(each, kind) for name, each, kind in cells})
+
+
+def policy(*, units: bool = False, data: pa.Table | None = None, **more: Any) -> sf.Policy:
+    limits = {"max_rows": 3} if units else {}
+    people = sf.Table("people", table() if data is None else data, COLUMNS, id="who" if units else "row", **limits)
+    unit = sf.PrivacyUnit("person", every_row=not units)
+    return sf.Policy(unit, sf.Budget(10**7, "1e-6"), {"people": people}, **more)
+
+
+@pytest.fixture
+def curator(tmp_path: Path) -> Iterator[sf.Curator]:
+    with sf.open(policy(), ledger=tmp_path / "ledger.db") as opened:
+        yield opened
+
+
+def spent(curator: sf.Curator) -> Any:
+    return curator._context.account.spent
+
+
+QUESTIONS = [
+    "SELECT COUNT(*) AS n FROM people",
+    "SELECT COUNT(*) AS n FROM people WHERE age >= 18 AND sex = 'f'",
+    "SELECT COUNT(*) AS n FROM people WHERE age < 18 OR smokes",
+    "SELECT COUNT(*) AS n FROM people WHERE age IS NULL",
+    "SELECT COUNT(*) AS n FROM people WHERE sex IS NULL OR age >= 65",
+    "SELECT COUNT(sex) AS n, COUNT(*) FILTER (WHERE age >= 40) AS old FROM people",
+    "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex ORDER BY sex",
+    "SELECT sex, COUNT(*) AS n FROM people WHERE day >= DATE '2024-03-01' GROUP BY sex ORDER BY n DESC, sex LIMIT 2",
+    "SELECT smokes, age >= 40 AS old, COUNT(*) AS n FROM people GROUP BY smokes, age >= 40 ORDER BY 1, 2",
+    "SELECT EXTRACT(month FROM day) AS month, COUNT(*) AS n FROM people GROUP BY 1 ORDER BY 1",
+    "SELECT SUM(CASE WHEN smokes THEN 2 ELSE -1 END) AS n FROM people WHERE age >= 18",
+    "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex HAVING COUNT(*) > 30 ORDER BY sex",
+]
+
+
+@pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+@pytest.mark.parametrize("units", [False, True])
+def test_a_free_answer_is_what_the_curator_would_say(units: bool, tmp_path: Path) -> None:
+    """Noise is below half a row in both, and nobody has more rows than count, so they agree; also on what nobody
+    declared.
+    """
+    with sf.open(policy(units=units), ledger=tmp_path / "ledger.db") as curator:
+        curator.marginals("people", SETS).release(rho=RHO)
+        for text in QUESTIONS:
+            question = curator.sql(text)
+            before = spent(curator)
+            free = question.release(free=True)
+            assert spent(curator) == before, text
+            paid = question.release(epsilon=400)
+            assert (free.columns, free.rows) == (paid.columns, paid.rows), text
+            assert any("who has more than 3 rows" in each for each in free.warnings) is units
+
+
+def test_the_receipt_names_the_line_and_says_that_it_was_free(curator: sf.Curator) -> None:
+    bought = curator.marginals("people", SETS).release(rho=RHO)
+    free = curator.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f'").release(free=True)
+    assert free.receipt.free
+    assert (free.receipt.line, free.receipt.hash) == (bought.receipt.line, bought.receipt.hash)
+    assert free.warnings[0].startswith(f"answered from the synopsis of line {bought.receipt.line}: ")
+    assert sf.Answer.from_json(free.to_json()) == free
+
+
+def test_explaining_and_forecasting_offer_it(curator: sf.Curator) -> None:
+    question = curator.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f'")
+    assert question.error(epsilon=1).free == ""
+    assert "free" not in [each.name for each in question.explain(epsilon=1).operators]
+    line = curator.marginals("people", SETS).release(rho="0.01").receipt.line
+    found = question.error(epsilon=1)
+    width = question.release(free=True).intervals["n"][0]
+    assert width is not None
+    half = (width[1] - width[0]) / 2
+    assert found.free.startswith(f"a synopsis bought on line {line} answers this, n within ±{half:.4g}"[:-2])
+    assert found.free in str(found)
+    assert type(found).from_json(found.to_json()) == found
+    assert found.free in str(question.explain(epsilon=1))
+    assert question.error(epsilon=1, fresh=True).free == ""
+
+
+def test_what_is_wanted_decides(curator: sf.Curator) -> None:
+    """The best of several is taken; one that is not as close as is wanted is refused, and nothing is spent."""
+    proposal = curator.marginals("people", SETS)
+    _, best, _ = [proposal.release(rho=rho, fresh=True).receipt.line for rho in ("0.001", "0.1", "0.01")]
+    question, before = curator.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f'"), spent(curator)
+    answer = question.release(free=True, within=100)
+    assert answer.receipt.line == best
+    with pytest.raises(Unsupported, match=rf"the synopsis of line {best}, the best .* not ±2") as refusal:
+        question.release(free=True, within={"n": 2})
+    assert refusal.value.code == "too-wide"
+    with pytest.raises(InvalidParameter, match="a column of numbers: n"):
+        question.release(free=True, within={"k": 2})
+    assert spent(curator) == before
+
+
+REFUSED = {
+    "SELECT COUNT(*) AS n FROM people WHERE town = 'a'": "and not town",
+    "SELECT COUNT(*) AS n FROM people WHERE age_level_1 = 1": "and not age_level_1",
+    "SELECT age, COUNT(*) AS n FROM people GROUP BY age": "groups by its values",
+    "SELECT COUNT(DISTINCT sex) AS n FROM people": "cannot be found from that",
+    "SELECT age < 30 AS young, COUNT(*) AS n FROM people GROUP BY age < 30": "the same for all rows of a cell",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_means_something_else_there_is_not_answered(text: str, curator: sf.Curator) -> None:
+    curator.marginals("people", SETS).release(rho=RHO)
+    before = spent(curator)
+    with pytest.raises(Unsupported, match=REFUSED[text]) as refusal:
+        curator.sql(text).release(free=True)
+    assert refusal.value.code == "no-synopsis"
+    assert spent(curator) == before
+
+
+def test_no_synopsis_no_free_answer(curator: sf.Curator) -> None:
+    question = curator.sql("SELECT COUNT(*) AS n FROM people")
+    with pytest.raises(Unsupported, match="no synopsis that was bought of people answers this question"):
+        question.release(free=True)
+    curator.marginals("people", SETS, where="sex = 'f'").release(rho=1)
+    with pytest.raises(Unsupported, match="it is of the rows where sex = 'f'"):
+        question.release(free=True)
+
+
+@pytest.mark.parametrize(
+    "price",
+    [{"epsilon": 1}, {"rho": 1}, {"delta": "1e-9"}, {"fresh": True}, {"request_id": "r"}, {"weights": {"n": 1}}],
+)
+def test_a_free_answer_has_no_price(price: dict[str, Any], curator: sf.Curator) -> None:
+    with pytest.raises(InvalidParameter, match="left out where a price is named"):
+        curator.sql("SELECT COUNT(*) AS n FROM people").release(free=True, **price)
+
+
+def test_only_of_the_same_data_policy_and_limits(tmp_path: Path) -> None:
+    text = "SELECT COUNT(*) AS n FROM people"
+    source = tmp_path / "people.parquet"
+
+    def opened(**more: Any) -> sf.Curator:
+        people = sf.Table("people", source, {**COLUMNS, **more}, id="who", max_rows=3)
+        made = sf.Policy(sf.PrivacyUnit("person"), sf.Budget(10**7, "1e-6"), {"people": people})
+        return sf.open(made, ledger=tmp_path / "ledger.db")
+
+    import pyarrow.parquet as pq
+
+    pq.write_table(table(), source)
+    with opened() as curator:
+        curator.marginals("people", SETS, rows=2).release(rho=1)
+        with pytest.raises(Unsupported, match="it counts 2 rows of each unit, and the question 3"):
+            curator.sql(text).release(free=True)
+        assert curator.sql(text).limit(rows=2).release(free=True).receipt.free
+    with opened(town={"values": ["a", "b"]}) as curator, pytest.raises(Unsupported, match="no synopsis"):
+        curator.sql(text).limit(rows=2).release(free=True)
+    pq.write_table(table(seed=6), source)
+    with opened() as curator, pytest.raises(Unsupported, match="no synopsis"):
+        curator.sql(text).limit(rows=2).release(free=True)
+
+
+def test_other_accounts_have_their_own(tmp_path: Path) -> None:
+    with sf.Ledger.open(tmp_path / "ledger.db") as ledger, sf.open(policy(), ledger=ledger) as curator:
+        curator.marginals("people", SETS).release(rho=1)
+        account, engine = curator._context.account, curator._context.engine
+        shelf = bought_synopses.shelf(curator._context, "people")
+        assert len(account.published(shelf, data=engine.identity(), most=8)) == 1
+        other = ledger.account("other", unit=sf.PrivacyUnit("person", every_row=True), budget=sf.Budget(1, "1e-6"))
+        assert other.published(shelf, data=engine.identity(), most=8) == ()
+
+
+def test_an_analyst_may_use_what_the_account_published(tmp_path: Path) -> None:
+    """What was published is public: it answers an analyst who has nothing left, and whoever bought it is not named."""
+    analysts = {"ana": "0.5", "ben": "0.000001"}
+    with sf.open(policy(analysts=analysts), ledger=tmp_path / "ledger.db") as curator:
+        curator.as_analyst("ana").marginals("people", SETS).release(rho=1)
+        answer = curator.as_analyst("ben").sql("SELECT COUNT(*) AS n FROM people").release(free=True)
+        assert answer.receipt.free
+        assert answer.receipt.share == "ben"
+        assert "ana" not in answer.to_json().replace("analyst", "")
+
+
+def test_rows_are_not_read_and_a_long_ledger_is_not_searched(
+    curator: sf.Curator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curator.marginals("people", SETS).release(rho=RHO)
+    for town, sex in itertools.product("abc", "fm"):
+        curator.sql(f"SELECT COUNT(*) AS n FROM people WHERE town = '{town}' AND sex = '{sex}'").release(epsilon=1)
+    monkeypatch.setattr(type(curator._context.engine), "read", None)
+    seen: set[str] = set()
+    connection = curator.ledger._guarded.store._connection
+    connection.set_trace_callback(lambda text: seen.add(text) if text.startswith("SELECT") else None)
+    curator.sql("SELECT COUNT(*) AS n FROM people").release(free=True)
+    connection.set_trace_callback(None)
+    searched = [text for text in seen if "INDEXED BY by_plan" in text]
+    assert len(searched) == 1
+    plans = [each[3] for each in connection.execute(f"EXPLAIN QUERY PLAN {searched[0]}")]
+    assert "SEARCH lines USING INDEX by_plan (account=? AND plan>? AND plan<?)" in plans
+    assert "SEARCH lines USING INTEGER PRIMARY KEY (rowid=?)" in plans
+    assert not any(each.startswith("SCAN") for each in plans)
+
+
+def test_the_command_takes_it(tmp_path: Path) -> None:
+    import pyarrow.csv
+
+    pyarrow.csv.write_csv(table(), tmp_path / "people.csv")
+    (tmp_path / "people.toml").write_text(
+        '[unit]\nname = "person"\nbudget = { epsilon = 10, delta = 1e-6 }\n[tables.people]\nsource = "people.csv"\n'
+        'id = "row"\n[tables.people.columns]\nsex = { values = ["f", "m"] }\nsmokes = { type = "boolean" }\n'
+    )
+    given = str(tmp_path / "people.toml")
+    text = "SELECT COUNT(*) AS n FROM people WHERE sex = 'f'"
+    runner = CliRunner()
+    refused = runner.invoke(main, ["query", given, text, "--free"])
+    assert refused.exit_code != 0
+    assert "no synopsis that was bought" in refused.output
+    made = runner.invoke(main, ["publish", given, "people", "--epsilon", "1", "-o", str(tmp_path / "people.sfu")])
+    assert made.exit_code == 0, made.output
+    dry = runner.invoke(main, ["query", given, text, "--epsilon", "0.1", "--dry-run"])
+    assert "free    a synopsis bought on line" in dry.output
+    taken = runner.invoke(main, ["query", given, text, "--free"])
+    assert taken.exit_code == 0, taken.output
+    assert "bought before: free" in taken.output
+    near = runner.invoke(main, ["query", given, text, "--free", "--within", "0.001"])
+    assert near.exit_code != 0
+    assert "too-wide" in near.output
