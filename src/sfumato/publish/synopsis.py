@@ -6,6 +6,7 @@ was measured are unbiased, with exact ranges; everything else is bounded (``answ
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from sfumato.publish.consistency import Consistent, Zeros, consistent
 from sfumato.publish.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
 from sfumato.publish.group_totals import Known
 from sfumato.publish.implied import Implied, implied
-from sfumato.publish.measuring import Published
+from sfumato.publish.measuring import Published, shapes_of
 from sfumato.publish.planning import Plan
 from sfumato.publish.several_releases import Several
 from sfumato.publish.verifying import Verification, verify
@@ -295,7 +296,7 @@ class Synopsis:
 
     def __repr__(self) -> str:
         """Say in a few lines what was published, and what was promised."""
-        cells = sum(each.values.size for each in self.blocks) + sum(each.values.size for each in self.marginals)
+        cells = sum(math.prod(shape) for each in self.releases for shape in shapes_of(each.plan))
         where = f", where {self.published.where}" if self.published.where else ""
         lines = [
             f"synopsis   {self.table}{where}",
