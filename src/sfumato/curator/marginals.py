@@ -375,8 +375,9 @@ class MarginalsProposal:
     def _face(self, table: str) -> TableFace:
         """Give what readers of the synopsis need to know of the policy."""
         declared = self._context.policy.tables[table]
-        domains = tuple(declared.columns[each.attribute.name] for each in self.columns)
-        return TableFace(domains, declared.impossible, account_name(self._context.policy))
+        domains = {each.attribute.name: declared.columns[each.attribute.name] for each in self.columns}
+        implies = tuple((one, other) for one, other in declared.implies.items() if {one, other} <= set(domains))
+        return TableFace(tuple(domains.values()), declared.impossible, account_name(self._context.policy), implies)
 
     def _planned(self, price: Price, trim: Fraction) -> Plan:
         """Scale the best plan to a price, and choose the step of weights so that its noise can be drawn."""

@@ -23,7 +23,7 @@ from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, shown, text
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAME = 200
 QUESTION = 1 << 20
-BODY = 1 << 26
+BODY = 1 << 28
 
 
 def name(value: object, what: str) -> str:
@@ -61,6 +61,8 @@ def line_number(value: object, what: str) -> int:
 
 
 def _whole(value: str) -> bool:
+    if value.isascii():  # known without a copy of it
+        return True
     try:
         value.encode()
     except UnicodeEncodeError:

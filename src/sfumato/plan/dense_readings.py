@@ -13,6 +13,7 @@ often each occurs. Rows are sampled, not weighted, so that a unit moves at most 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -68,19 +69,22 @@ class Marginals(Reading[tuple[Integers, ...]]):
         """Count the cells of each of these attributes."""
         return tuple(len(self.cells[place]) + 1 for place in attributes)
 
-    def counted(self, codes: Places, totals: Integers) -> tuple[Integers, ...]:
-        """Count every marginal, from rows (place of the cell of each key) and their totals."""
-        return tuple(self._marginal(codes, totals, each) for each in self.sets)
+    @property
+    def combinations(self) -> int:
+        """Count the combinations of cells of all keys: rows can be in no more."""
+        return math.prod(len(each) + 1 for each in self.cells)
 
-    def _marginal(self, codes: Places, totals: Integers, attributes: tuple[int, ...]) -> Integers:
-        shape = self.shape(attributes)
-        cells = np.zeros(math.prod(shape), np.int64)
-        index = np.zeros(len(codes), np.intp)
-        for place, size in zip(attributes, shape, strict=True):
-            index *= size
-            index += codes[:, place]
-        np.add.at(cells, index, totals)
-        return cells.reshape(shape)
+    def counted(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> tuple[Integers, ...]:
+        """Count every marginal, from parts of the rows: for each key the places of their cells, and their totals."""
+        found = tuple(np.zeros(self.shape(each), np.int64) for each in self.sets)
+        for codes, totals in rows:
+            for each, cells in zip(self.sets, found, strict=True):
+                index = np.zeros(len(totals), np.intp)
+                for place, size in zip(each, cells.shape, strict=True):
+                    index *= size
+                    index += codes[place]
+                np.add.at(cells.reshape(-1), index, totals)
+        return found
 
 
 @dataclass(frozen=True)

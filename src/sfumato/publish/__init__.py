@@ -7,6 +7,7 @@ lifting                         marginals from blocks, and what a query asks of 
 planning                        how much noise each block gets
 estimating                      marginals and queries from what was measured, with their variances
 half_widths                     how far an estimate may be from the truth
+implied                         which cell of a column goes with each cell of one that decides it
 consistency                     estimates that a table could have: no cell below zero, all totals alike
 cell_values                     what an expression can be in a cell: one value, a range, NULL
 cell_functions                  the same, function by function: of numbers, conditions, texts and dates

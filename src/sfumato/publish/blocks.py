@@ -148,10 +148,11 @@ def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, gr
     for axis, each in enumerate(parts):
         values = each.sums(values, axis)
     most = most_count(block, attributes, grid)
-    values = np.clip(values, -most, most)
+    if values.size and not -most <= values.min() <= values.max() <= most:
+        values = np.clip(values, -most, most)
     for axis, each in enumerate(parts):
         values = each.measured(values, axis)
-    return np.asarray(values * grid)
+    return np.asarray(values * grid if grid > 1 else values)
 
 
 def most_count(block: Block, attributes: Attributes, grid: int = 1) -> int:

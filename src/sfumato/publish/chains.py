@@ -107,10 +107,14 @@ class Difference:
             return sums
         if len(self.groups) == 1:
             k, a = int(self.children[0]), int(self.weights[0])
-            return (a * k) * sums - a * sums.sum(axis, keepdims=True)
+            found = sums * (a * k)
+            found -= a * sums.sum(axis, keepdims=True)
+            return found
         totals = np.add.reduceat(sums, self.groups, axis)
         weighted = totals * along(self.weights, axis, sums.ndim)
-        return sums * along(self.steps, axis, sums.ndim) - np.repeat(weighted, self.children, axis)
+        found = sums * along(self.steps, axis, sums.ndim)
+        found -= np.repeat(weighted, self.children, axis)
+        return found
 
     def centred(self, values: Floats, axis: int) -> Floats:
         """Take the mean of its siblings from each entry: the projection onto what differences can be."""

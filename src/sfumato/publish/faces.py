@@ -20,9 +20,14 @@ class TableFace:
     impossible: tuple[str, ...] = ()
     """Conditions that hold for no row, as the policy writes them."""
     account: str = ""
+    implies: tuple[tuple[str, str], ...] = ()
+    """Pairs of published columns of which the first decides the second."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
+        pairs = type(self.implies) is tuple and all(type(each) is tuple and len(each) == 2 for each in self.implies)
+        if not pairs or not all(type(name) is str for each in self.implies for name in each):
+            raise InvalidParameter("implies", self.implies, "pairs of names of columns")
         if type(self.domains) is not tuple or not all(isinstance(each, Domain) for each in self.domains):
             raise InvalidParameter("domains", self.domains, "a domain for each column")
 

@@ -8,18 +8,17 @@ rows that are read (``blocks``, theorem), never from the plan that chose the noi
 
 from __future__ import annotations
 
-import base64
 import binascii
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.dense_readings import Marginal, Marginals
@@ -44,6 +43,9 @@ from sfumato.release.releasing import Read
 
 CONFIDENCE = 0.95
 """At which stored measurements are compared."""
+MOST_NUMBERS = 2 * 10**7
+"""Of one release: as text, the ledger keeps so many as one answer."""
+_REHEARSED = 10**5
 
 
 @dataclass(frozen=True)
@@ -240,14 +242,33 @@ def shapes_of(plan: Plan) -> Iterator[tuple[int, ...]]:
 
 def packed(values: Integers) -> str:
     """Write 64-bit whole numbers as text."""
-    return base64.b64encode(np.ascontiguousarray(values, "<i8").tobytes()).decode()
+    return binascii.b2a_base64(np.ascontiguousarray(values, "<i8").data, newline=False).decode()
 
 
 def _unpacked(text: str) -> Integers:
+    """Read them again; they cannot be written to."""
     try:
-        return np.frombuffer(base64.b64decode(text, validate=True), "<i8").astype(np.int64)
+        return np.frombuffer(binascii.a2b_base64(text, strict_mode=True), "<i8").astype(np.int64, copy=False)
     except (binascii.Error, ValueError):
         raise InvalidParameter("values", text, "whole numbers in base64") from None
+
+
+def _largest(count: int) -> str:
+    """Write so many times the largest whole number: three of them are 32 characters, over and over."""
+    return packed(np.full(3, LARGEST_INTEGER)) * (count // 3) + packed(np.full(count % 3, LARGEST_INTEGER))
+
+
+def _rehearsed(plan: Plan) -> Plan:
+    """Leave out the largest parts of a plan with many numbers; a total stands for a single part that is all of it."""
+    sizes = np.array([math.prod(shape) for shape in shapes_of(plan)])
+    order = np.argsort(sizes, kind="stable")
+    kept = sorted(order[np.cumsum(sizes[order]) <= _REHEARSED].tolist())
+    if len(kept) == len(sizes):
+        return plan
+    if plan.marginals:
+        marginals = tuple(plan.marginals[place] for place in kept) or (replace(plan.marginals[0], places=()),)
+        return replace(plan, marginals=marginals)
+    return replace(plan, blocks=tuple(plan.blocks[place] for place in kept) or (replace(plan.blocks[0], block=()),))
 
 
 @dataclass(frozen=True)
@@ -267,6 +288,13 @@ class PublishDraw:
         (scaled,) = self.reading.bounded.measures
         if self.plan.most != scaled.added.total or self.plan.unit_value != scaled.unit_value:
             raise InvalidParameter("plan", float(self.plan.rows), "one for as many rows of a unit as are read")
+        numbers = sum(map(math.prod, shapes_of(self.plan)))
+        if numbers > MOST_NUMBERS:
+            raise Unsupported(
+                "too-many-numbers",
+                f"at most {MOST_NUMBERS:,} noisy numbers are published at once; these marginals need {numbers:,}",
+                fix="ask for sets of fewer columns",
+            )
 
     @property
     def readings(self) -> tuple[Marginals]:
@@ -283,17 +311,22 @@ class PublishDraw:
 
     def noisy(self, exact: Any) -> Published:
         """Measure what was read."""
-        return self._published(tuple(packed(each.draw(each.reading.of(exact))) for each in self.batch.measurements))
-
-    def rehearsal(self) -> Published:
-        """Write the largest numbers there can be: what noise makes of totals is held to 64 bits."""
         return self._published(
-            tuple(packed(np.full(math.prod(shape), LARGEST_INTEGER, np.int64)) for shape in shapes_of(self.plan))
+            self.plan, tuple(packed(each.draw(each.reading.of(exact))) for each in self.batch.measurements)
         )
 
-    def _published(self, values: tuple[str, ...]) -> Published:
+    def rehearsal(self) -> Published:
+        """Write the largest numbers there can be: what noise makes of totals is held to 64 bits.
+
+        Every number is 8 bytes whatever it is. So of the largest parts of a large plan only the length is left to know,
+        and that was checked.
+        """
+        plan = _rehearsed(self.plan)
+        return self._published(plan, tuple(_largest(math.prod(shape)) for shape in shapes_of(plan)))
+
+    def _published(self, plan: Plan, values: tuple[str, ...]) -> Published:
         terms = purchase([self.batch.bounded], self.total, self.version)
-        return Published(self.plan, values, self.table, self.where, terms, self.total, self.face)
+        return Published(plan, values, self.table, self.where, terms, self.total, self.face)
 
 
 def noise_words(plan: Plan) -> str:

@@ -6,6 +6,7 @@ was measured are unbiased, with exact ranges; everything else is bounded (``answ
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,8 @@ from sfumato.publish.chains import Floats
 from sfumato.publish.consistency import Consistent, Zeros, consistent
 from sfumato.publish.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
 from sfumato.publish.group_totals import Known
-from sfumato.publish.measuring import Published
+from sfumato.publish.implied import Implied, implied
+from sfumato.publish.measuring import Published, shapes_of
 from sfumato.publish.planning import Plan
 from sfumato.publish.several_releases import Several
 from sfumato.publish.verifying import Verification, verify
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 _MOST_STEPS = 2 * 10**9
 """Additions that looking for consistent marginals may take."""
+_MISS = 1e-9
+"""The chance that noise makes any pair of columns say what one does not decide of the other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +198,27 @@ class Synopsis:
         return consistent(self.estimates, sets, self._zeros(), rounds)
 
     def _zeros(self) -> Zeros:
-        """Find the cells that the policy says no row is in, of marginals within what was measured."""
+        """Find the cells that no row is in by what the policy says, of marginals within what was measured."""
+        found = self._declared_zeros()
+        for deciding, decided in dict.fromkeys(pair for one in self.releases for pair in one.published.face.implies):
+            pair = self._named([deciding, decided])
+            places = tuple(sorted(pair))
+            if self._known.covers(places):
+                own = self._implied(pair, found.get(places)).impossible.transpose(np.argsort(pair))
+                found[places] = found.get(places, False) | own
+        return found
+
+    def _implied(self, pair: Sequence[int], zeros: Any) -> Implied:
+        """Find what the first column of a pair decides of the second, from the counts of both."""
+        places = tuple(sorted(pair))
+        counts, noise = self._known.totals(np.ones((1, 1)), places, places, places)
+        widths = np.broadcast_to(noise.width(_MISS, counts.size), counts.shape)
+        order, none = np.argsort(pair), np.zeros(counts.shape, bool)
+        counts, widths, zeros = (each.transpose(order) for each in (counts, widths, none if zeros is None else zeros))
+        return implied(counts, self.attributes[pair[0]], widths=widths, impossible=zeros)
+
+    def _declared_zeros(self) -> dict[Set, Any]:
+        """Find the cells that the policy declares impossible."""
         found: dict[Set, Any] = {}
         for each in dict.fromkeys(rule for one in self.releases for rule in one.published.face.impossible):
             try:
@@ -272,7 +296,7 @@ class Synopsis:
 
     def __repr__(self) -> str:
         """Say in a few lines what was published, and what was promised."""
-        cells = sum(each.values.size for each in self.blocks) + sum(each.values.size for each in self.marginals)
+        cells = sum(math.prod(shape) for each in self.releases for shape in shapes_of(each.plan))
         where = f", where {self.published.where}" if self.published.where else ""
         lines = [
             f"synopsis   {self.table}{where}",

@@ -113,6 +113,9 @@ def rehearse(kind: Kind[T]) -> Released[T]:
     """
     entries.write_widths(entries.widths(kind.good_enough))
     written = codec.dumps(kind.rehearsal())
+    if len(written) > entries.BODY:
+        rule = f"an answer is kept as a text of at most {entries.BODY:,} characters; this one has {len(written):,}"
+        raise Unsupported("answer-too-large", rule, fix="ask for fewer groups, or fewer columns, at once")
     return Released(codec.loads(written, longest=len(written)), 0, datetime.now(UTC), "", free=False)
 
 

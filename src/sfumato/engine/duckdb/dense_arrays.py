@@ -8,29 +8,62 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.engine.duckdb.found_keys import in_one_piece, named, places_among, told
+from sfumato.engine.duckdb.found_keys import named, told
 from sfumato.plan.dense_readings import Marginals, Places, ValueCounts, Values
 from sfumato.plan.readings import Integers
+from sfumato.policy import Type, Value
+from sfumato.policy.domains import LARGEST_INTEGER
 
 if TYPE_CHECKING:
     import pyarrow
 
 BATCH = 1 << 21
-"""How many rows arrive at a time."""
+"""How many rows arrive at a time,"""
+KEYED_BATCH = 1 << 19
+"""and how many where each has many keys."""
 _MOST_COUNTED = 1 << 20
 _MOST_WAITING = 1 << 25
 
 
-def marginals(table: pyarrow.Table, reading: Marginals) -> tuple[Integers, ...]:
-    """Put every marginal into an array, from rows (key…, total)."""
-    keys, (totals,) = _parted(table, len(reading.cells))
+def marginals(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
+    """Put every marginal into an array, from rows (key…, total) as they arrive."""
     kinds = [each.domain.type for each in reading.bounded.plan.keys]
-    codes = np.zeros((table.num_rows, len(keys)), np.intp, order="F")  # read key by key
-    for place, (column, cells) in enumerate(zip(keys, reading.cells, strict=True)):
-        which, different = _encoded(column)
-        found = places_among([different], [kinds[place]], [(cell,) for cell in cells], len(different))
-        codes[:, place] = np.where(found < 0, len(cells), found)[which]  # missing or not listed: the last cell
-    return reading.counted(codes, totals)
+    keys = [_Cells(cells, kind) for cells, kind in zip(reading.cells, kinds, strict=True)]
+    return reading.counted(
+        ([own.of(batch.column(place)) for place, own in enumerate(keys)], batch.column(len(keys)).to_numpy())
+        for batch in batches
+    )
+
+
+class _Cells:
+    """These are the cells of one key; what is missing or not listed is in the last."""
+
+    def __init__(self, cells: Sequence[Value | None], kind: Type) -> None:
+        self._kind = kind
+        self._known = {told((cell,)): place for place, cell in enumerate(cells)}
+        self._low, self._table = _by_number(cells) if kind is Type.INTEGER else (0, None)
+
+    def of(self, column: Any) -> NDArray[np.int32]:
+        """Find the cell of each row: whole numbers that are close together in a table, anything else by its value."""
+        import pyarrow
+
+        if self._table is None or column.type != pyarrow.int64():
+            which, different = _encoded(column)
+            places = [self._known.get(told(key), len(self._known)) for key in named([different], [self._kind])]
+            return np.take(np.array(places, np.int32), which)
+        numbers = column.fill_null(self._low - 1).to_numpy()
+        inside = np.clip(numbers, self._low - 1, self._low + len(self._table) - 2)
+        return np.take(self._table, inside - (self._low - 1))
+
+
+def _by_number(cells: Sequence[Any]) -> tuple[int, NDArray[np.int32] | None]:
+    """Give the least number and a table of places, from one below it to one above the greatest; none if it is long."""
+    low, high = min(cells), max(cells)
+    if high - low >= _MOST_COUNTED or min(-low, high) >= LARGEST_INTEGER:
+        return low, None
+    table = np.full(high - low + 3, len(cells), np.int32)
+    table[np.array(cells) - low + 1] = np.arange(len(cells), dtype=np.int32)
+    return low, table
 
 
 def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
@@ -151,9 +184,3 @@ def _added(one: tuple[Integers, Integers], other: tuple[Integers, Integers]) -> 
     order = np.argsort(numbers, kind="stable")
     distinct, first = np.unique(numbers[order], return_index=True)
     return distinct, np.add.reduceat(counts[order], first)
-
-
-def _parted(table: pyarrow.Table, keys: int) -> tuple[list[Any], Sequence[Integers]]:
-    """Split off the columns of the keys, and give the rest as whole numbers."""
-    columns = [in_one_piece(table.column(index)) for index in range(table.num_columns)]
-    return columns[:keys], [each.to_numpy() for each in columns[keys:]]

@@ -69,6 +69,9 @@ class StatementReader:
             return cells.reshape(len(reading.groups), len(reading.values))
         if isinstance(reading, ValueCounts):
             return self.sources.stream(text, dense_arrays.BATCH, lambda rows: dense_arrays.values(rows, reading))
+        if isinstance(reading, Marginals):
+            size = dense_arrays.KEYED_BATCH
+            return self.sources.stream(text, size, lambda rows: dense_arrays.marginals(rows, reading))
         return _ARRAYS[type(reading)](self.sources.arrow(text), reading)
 
     def _statement(self, reading: Reading[E], key: int) -> str:
@@ -226,9 +229,8 @@ _STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
 }
 _ARRAYS: dict[type, Callable[[Any, Any], object]] = {
     FoundTotals: found_keys.in_arrays,
-    Marginals: dense_arrays.marginals,
 }
-"""What becomes of a statement's rows; those of known groups are few and come as they are, values come in a stream."""
+"""What becomes of a statement's rows; those of known groups are few and come as they are, others come in a stream."""
 
 
 def _parameter(value: Value) -> Any:
