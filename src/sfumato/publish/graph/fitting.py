@@ -123,9 +123,9 @@ class _Descent:
     """This is accelerated mirror descent on one tree.
 
     Momentum is added to the potentials (Nesterov 1983) and dropped where the loss would rise (O'Donoghue & Candès
-    2015); where it rises without momentum too, the step is halved. A step of 1/(total · Σ 1/σ²) is always short enough: the
-    entropy is 1/total-convex in the sum of absolute values, and the slope of L in one cell is moved by at most Σ 1/σ²
-    of that. Most are far longer.
+    2015); where it rises without momentum too, the step is halved. A step of 1/(total · Σ 1/σ²) is always short enough,
+    as the entropy is 1/total-convex in the sum of absolute values, and that moves the slope of L in a cell by at most
+    Σ 1/σ² times as much. Most are far longer.
     """
 
     def __init__(
