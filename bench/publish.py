@@ -24,6 +24,7 @@ import pandas as pd
 from timing import cpu_seconds
 
 import sfumato as sf
+from sfumato.curator import ProposedOnline
 from sfumato.policy import Type
 from sfumato.publish.attributes import Attribute, Listed, Other
 from sfumato.publish.planning import Workload, independent_variances, plan_gaussian
@@ -181,6 +182,46 @@ def exact_marginal(frame: pd.DataFrame, synopsis: sf.Synopsis, places: tuple[int
     return np.bincount(codes, minlength=math.prod(sizes)).reshape(sizes)
 
 
+def sessions(frame: pd.DataFrame, count: int, releases: int, folder: Path) -> None:
+    """The same with an online session, of one to six columns, beside the textbook's and noise for each question."""
+    names = list(frame)
+    table = sf.Table("everyone", frame, {name: {"values": list(range(ADULT[name]))} for name in names}, id="row")
+    alone = sf.calibrate(sf.Gaussian, sf.Guarantee(**PRICE)).sigma * math.sqrt(count) * math.sqrt(2 / math.pi)
+    print(f"{count:,} conjunctions of 1–6 of {len(names)} columns, {releases} sessions of three ways and 20 rounds")
+    print(f"  Gaussian noise for each question: mean error {float(alone) / len(frame):.4f} of the rows")
+    with opened(table, folder) as curator:
+        for textbook in (False, True):
+            proposal = curator.online("everyone", names, ways=3, rounds=20, textbook=textbook)
+            for kind, share in (("a value of each column", 0.0), ("half of the values of each", 0.5)):
+                errors = np.concatenate(
+                    [asked(frame, proposal, count // releases, share, seed) for seed in range(releases)], axis=1
+                )
+                mean, wide = errors[1].mean() / len(frame), errors[1][errors[0] > 3].mean() / len(frame)
+                print(
+                    f"  {'textbook' if textbook else 'session'}, {kind}: mean error {mean:.5f}, of 4–6 columns "
+                    f"{wide:.5f}, coverage {1 - errors[2].mean():.3f}, {errors[3].mean() * 1e3:.0f} ms a question"
+                    + ("" if textbook else "  target ≤ .0010")
+                )
+
+
+def asked(frame: pd.DataFrame, proposal: ProposedOnline, count: int, share: float, seed: int) -> np.ndarray:
+    """Columns of each conjunction, its error in rows, whether that is beyond its range, seconds."""
+    rng, found, values = np.random.default_rng(seed), [], {name: frame[name].to_numpy() for name in frame}
+    with proposal.release(**PRICE) as session:
+        for _ in range(count):
+            kept, tests = np.ones(len(frame), bool), []
+            for name in rng.choice(list(frame), rng.integers(1, 7), replace=False):
+                chosen = rng.random(ADULT[name]) < share
+                chosen[rng.integers(ADULT[name])] = True
+                kept &= chosen[values[name]]
+                tests.append(f'"{name}" IN ({", ".join(map(str, np.flatnonzero(chosen)))})')
+            start = time.process_time()
+            answer = session.sql(f"SELECT COUNT(*) AS n FROM everyone WHERE {' AND '.join(tests)}")
+            taken, (low, high) = time.process_time() - start, answer.intervals["n"][0]
+            found.append((len(tests), abs(answer.rows[0][0] - kept.sum()), not low <= kept.sum() <= high, taken))
+    return np.array(found, np.float64).T
+
+
 def large(side: int, rows: int, folder: Path) -> None:
     """One histogram of side³ cells beside a bare scan, a bincount and as many draws."""
     rng = np.random.default_rng(3)
@@ -233,6 +274,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         synopsis = conjunctions(people(given.adult), *((20_000, 10) if given.full else (2_000, 2)), Path(made))
         asking(synopsis, Path(made))
+        sessions(people(given.adult), *((20_000, 10) if given.full else (1_000, 2)), Path(made))
         large(*((215, 10_000_000) if given.full else (100, 1_000_000)), Path(made))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 import sfumato as sf
+from sfumato.curator import OnlineSession
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.planning import independent_variances, plan_gaussian
@@ -955,6 +956,74 @@ def _combined(sets: tuple[tuple[int, ...], ...], own: Attributes, variances: lis
     return [float(found.marginal(each)[1].reshape(-1)[0]) for each in sets]
 
 
+def online() -> None:
+    """The largest error so far of an online session, question by question, against what it promised: ten sessions."""
+    frame = pd.read_parquet(sf.example().parent / "flights.parquet")
+    edges: dict[str, list[int]] = {"distance": [0, 500, 1000, 2000, 5000], "delay": [-30, 0, 15, 60, 180]}
+    columns: dict[str, dict[str, object]] = {
+        "carrier": {"values": sorted(frame["carrier"].unique())},
+        "origin": {"values": sorted(frame["origin"].unique())},
+        **{name: {"type": "integer", "bounds": (own[0], own[-1]), "bins": own} for name, own in edges.items()},
+    }
+    frame["delay"] = frame["delay"].clip(-30, 180)
+    table = sf.Table("flights", frame[list(columns)], columns, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("flight", every_row=True), sf.Budget(100, "1e-3"), {"flights": table})
+    kinds = {"from marginals of two columns": False, "textbook: from the number of rows": True}
+    data, bounds = [], []
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/flights.ledger") as curator:
+        for kind, textbook in kinds.items():
+            proposal = curator.online("flights", list(columns), ways=2, rounds=20, textbook=textbook)
+            bounds.append({"kind": kind, "bound": proposal.error(epsilon=1, delta="1e-9", confidence="0.95")})
+            for seed in range(10):
+                found = _largest_errors(proposal.release(epsilon=1, delta="1e-9"), frame, columns, edges, seed)
+                data += [{"asked": at + 1, "error": each, "kind": kind, "seed": seed} for at, each in enumerate(found)]
+    shades = alt.Color("kind:N", sort=list(kinds), scale=alt.Scale(range=INK[:2], domain=list(kinds)), title=None)
+    across = alt.X("asked:Q", scale=alt.Scale(type="log"), title="questions")
+    up = alt.Y("error:Q", title="largest error so far, in flights", scale=alt.Scale(type="log", domain=[10, 20_000]))
+    lines = alt.Chart(alt.Data(values=data)).mark_line(strokeWidth=1.2, opacity=0.7)
+    lines = lines.encode(x=across, y=up, color=shades, detail="seed:N")
+    promised = alt.Chart(alt.Data(values=bounds)).mark_rule(strokeDash=[6, 4], strokeWidth=2)
+    chart = (lines + promised.encode(y="bound:Q", color=shades)).properties(
+        width=560,
+        height=300,
+        title=f"Ten online sessions over {len(frame):,} flights (ε = 1, δ = 1e-9), and what was promised (dashed)",
+    )
+    save(chart, "online")
+
+
+def _largest_errors(
+    session: OnlineSession,
+    frame: pd.DataFrame,
+    columns: dict[str, dict[str, object]],
+    edges: dict[str, list[int]],
+    seed: int,
+) -> list[float]:
+    """Ask a session for conjunctions of three or four columns."""
+    draw, found = np.random.default_rng(seed), []
+    for _ in range(300):
+        tests = []
+        for name in draw.choice(list(columns), draw.integers(3, 5), replace=False):
+            if name in edges:
+                low, high = sorted(draw.choice(len(edges[name]), 2, replace=False))
+                ends = edges[name][low], edges[name][high]
+                tests.append(
+                    f"{name} >= {ends[0]} AND {name} {'<=' if high == len(edges[name]) - 1 else '<'} {ends[1]}"
+                )
+            else:
+                own = columns[name]["values"]
+                assert isinstance(own, list)
+                kept = draw.choice(own, max(1, len(own) // 2), replace=False)
+                tests.append(f"{name} IN ({', '.join(repr(str(each)) for each in kept)})")
+        test = " AND ".join(tests)
+        answer = session.sql(f"SELECT COUNT(*) AS n FROM flights WHERE {test}")
+        truth = len(
+            frame.query(test.replace(" IN ", " in ").replace(" AND ", " and ").replace("(", "[").replace(")", "]"))
+        )
+        found.append(max(abs(answer.rows[0][0] - truth), 1))
+    session.close()
+    return np.maximum.accumulate(found).tolist()
+
+
 if __name__ == "__main__":
     drawings = (
         answer,
@@ -984,6 +1053,7 @@ if __name__ == "__main__":
         surveys,
         synopsis,
         residuals,
+        online,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

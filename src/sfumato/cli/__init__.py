@@ -21,6 +21,8 @@ _ORDER = (
     "publish",
     "ask",
     "synopsis",
+    "online",
+    "survey",
     "budget",
     "history",
     "ledger",

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Self
 
 import numpy as np
 
@@ -22,12 +21,14 @@ from sfumato.curator.explaining import Explanation, Operator, sources
 from sfumato.curator.marginals import MarginalsProposal, marginals, rho_of
 from sfumato.errors import InvalidParameter, SessionInterrupted, Unsupported
 from sfumato.mechanisms import Gaussian
+from sfumato.mechanisms.secret_sessions import SecretSession
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.dense_readings import MOST_CELLS, Marginal
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.readings import Integers
 from sfumato.plan.words import many
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, shown, whole
+from sfumato.privacy.calibration import least
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown, whole
 from sfumato.publish import answering
 from sfumato.publish.answering import Quantity, Settled
 from sfumato.publish.chains import Floats
@@ -37,15 +38,17 @@ from sfumato.publish.online import (
     Hypothesis,
     OnlineDraw,
     SessionBatch,
+    Weighed,
     close_width,
     first_hypothesis,
     gate_for,
     in_steps,
+    weighed,
 )
 from sfumato.publish.planning import Workload
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers import BOUGHT, HYPOTHESIS, UNVERIFIED, Answer
-from sfumato.release.prices import Price
+from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Progress, Released
@@ -109,10 +112,21 @@ class ProposedOnline:
         rho: Number | None = None,
         confidence: Number = "0.95",
     ) -> float:
-        """Bound how far a hypothesis that a gate called close is from the truth in any group. This is free."""
+        """Bound how far a hypothesis that a gate called close is from the truth in any group, in rows; of sums and
+        means, in rows of the largest value. What was measured narrows it further. This is free.
+        """
         beta = 1 - float(exact(confidence, "confidence", CONFIDENCE))
         draw = self._draw(Price(epsilon, delta, rho))
         return (close_width(draw.batch.gate, self.rounds, beta) + 1) * draw.step
+
+    def price(self, within: Number, *, delta: Number, confidence: Number = "0.95") -> float:
+        """Find the least ε, beside this δ, at which every hypothesis that a gate calls close is within this. Free."""
+        wanted = exact(within, "within", POSITIVE)
+
+        def enough(epsilon: Fraction) -> bool:
+            return self.error(epsilon=epsilon, delta=delta, confidence=confidence) <= wanted
+
+        return float(rounded_up(least(enough, "within", Fraction(1, 2**14))))
 
     def release(
         self,
@@ -168,7 +182,7 @@ class ProposedOnline:
         return OnlineDraw(self._marginals.draw_of(plan, reading, batch, price))
 
     def __repr__(self) -> str:
-        return f"<ProposedOnline {self.words}: .explain() .error() are free, .release() opens it>"
+        return f"<ProposedOnline {self.words}: .explain() .error() .price() are free, .release() opens it>"
 
 
 def _root(value: Fraction) -> Fraction:
@@ -176,7 +190,7 @@ def _root(value: Fraction) -> Fraction:
     return Fraction(f"{math.sqrt(value) * (1 - 1e-12):.12g}")
 
 
-class OnlineSession:
+class OnlineSession(SecretSession):
     """A session is open for questions in SQL, all of which are free. Every number says what it rests on.
 
     Questions from several threads are answered one after the other. Its secrets belong to the process that opened it,
@@ -199,6 +213,8 @@ class OnlineSession:
         self._hypothesis = hypothesis
         self._unit = synopsis.plan.unit_value
         self._lock = threading.RLock()
+        guessing = replace(synopsis.face.known, guess=lambda axes: self._hypothesis.over(axes))
+        self._face = replace(synopsis.face, known=guessing)
 
     def sql(
         self,
@@ -211,49 +227,65 @@ class OnlineSession:
         """Answer a question in SQL; nothing more is charged.
 
         Each number is *measured* (by the synopsis), *hypothesis* (a gate found it close), *bought now*, or *unverified*
-        once all rounds are spent, which ``strict`` refuses; what is not one count of groups is *bounded*.
+        once all rounds are spent, which ``strict`` refuses. Where rows of one bin count differently, it is *bounded*.
         """
 
-        def settle(asked: Quantity) -> Settled:
-            return self._settled(asked, strict)
+        def settle(asked: tuple[Quantity, ...]) -> tuple[Settled, ...] | None:
+            compared = weighed(asked)
+            if compared is None or not self._batch.can_weigh(compared):
+                return None
+            return self._settled(asked, compared, strict)
 
         with self._lock:
-            return answering.ask(self.synopsis.face, question, parameters, confidence=confidence, settle=settle)
+            return answering.ask(self._face, question, parameters, confidence=confidence, settle=settle)
 
-    def _settled(self, asked: Quantity, strict: bool) -> Settled:
-        guess = self._hypothesis.of(asked)
+    def _settled(self, asked: tuple[Quantity, ...], compared: Weighed, strict: bool) -> tuple[Settled, ...]:
         if not self._gates.left:
             if strict:
                 rule = "all rounds of this session are spent, so numbers outside its synopsis cannot be verified"
                 raise Unsupported("unverified", rule, fix="ask without strict=True, or open another session")
-            return Settled(guess, lambda beta, cells: asked.range(beta, cells)[1:], UNVERIFIED)
+            return tuple(Settled(self._hypothesis.of(each), _bounds(each), UNVERIFIED) for each in asked)
+        guess = np.concatenate([self._hypothesis.of(each) for each in compared.parts])
         try:
-            found = self._gates.ask(asked, in_steps(guess, self._unit))
+            found = self._gates.ask(compared, in_steps(guess, self._unit))
         except BaseException:  # one fixed refusal: why it stopped may depend on private rows
             raise SessionInterrupted(self.synopsis.receipt.line) from None
-        return self._close(guess) if found is None else self._bought(asked, found)
+        if found is None:
+            return tuple(self._close(each, compared) for each in asked)
+        return self._bought(asked, compared, found)
 
-    def _close(self, guess: Floats) -> Settled:
-        step = float(self._unit)
+    def _close(self, asked: Quantity, compared: Weighed) -> Settled:
+        guess, bounds = self._hypothesis.of(asked), _bounds(asked)
 
-        def ranged(beta: float, cells: int) -> tuple[Floats, Floats]:  # noqa: ARG001 - a gate holds for all groups
-            # one step more, since the guess was compared in whole steps
-            width = (close_width(self._batch.gate, self._batch.rounds, beta) + 1) * step
-            return np.maximum(guess - width, 0.0), guess + width
+        def ranged(beta: float, cells: int) -> tuple[Floats, Floats]:
+            """Take what the gate says and what was measured, each with half of the chance to miss."""
+            # one step more, since totals were compared in whole steps of what a row can add
+            width = (close_width(self._batch.gate, self._batch.rounds, beta / 2) + 1) * self._step(compared)
+            low, high = bounds(beta / 2, cells)
+            low, high = np.maximum(guess - width, low), np.minimum(guess + width, high)
+            return np.minimum(low, high), np.maximum(low, high)
 
         return Settled(guess, ranged, HYPOTHESIS)
 
-    def _bought(self, asked: Quantity, noisy: Integers) -> Settled:
-        step, noise = float(self._unit), self._batch.noise
-        values = noisy.astype(np.float64) * step
+    def _step(self, compared: Weighed) -> float:
+        """Say how much one step of gates is, of what is asked."""
+        return float(self._unit) * compared.reach / compared.scale
+
+    def _bought(self, asked: tuple[Quantity, ...], compared: Weighed, noisy: Integers) -> tuple[Settled, ...]:
+        noise, step = self._batch.noise_for(compared.reach), float(self._unit)
+        totals = noisy.astype(np.float64) * step
         near, far = float(max(noise.sizes)) * step, self._batch.gate.threshold * step
-        self._hypothesis = self._hypothesis.updated(asked, values, near, far)
+        self._hypothesis = self._hypothesis.updated(compared, totals, near, far)
 
-        def ranged(beta: float, cells: int) -> tuple[Floats, Floats]:
-            width = float(noise.error(f"{1 - beta:.12g}", cells)) * step
-            return values - width, values + width
+        def settled(values: Floats) -> Settled:
+            def ranged(beta: float, cells: int) -> tuple[Floats, Floats]:
+                width = float(noise.error(f"{1 - beta:.12g}", cells)) * step / compared.scale
+                return values - width, values + width
 
-        return Settled(values, ranged, BOUGHT)
+            return Settled(values, ranged, BOUGHT)
+
+        ends = np.cumsum([len(each.groups.places) for each in asked])[:-1]
+        return tuple(map(settled, np.split(totals / compared.scale, ends)))
 
     @property
     def left(self) -> int:
@@ -270,18 +302,13 @@ class OnlineSession:
         with self._lock:
             self._gates.close()
 
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a session holds a secret and cannot be copied or stored")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         state = f"{self.left} of {many(self.proposal.rounds, 'round')} left" if self.left else "all rounds spent"
         return f"<OnlineSession of {self.synopsis.table}: {state}>"
+
+
+def _bounds(asked: Quantity) -> Callable[[float, int], tuple[Floats, Floats]]:
+    return lambda beta, cells: asked.range(beta, cells)[1:]
 
 
 def proposed_online(

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Self
 
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
@@ -25,6 +24,7 @@ from sfumato.engine.seam import Snapshot
 from sfumato.errors import InvalidParameter, SessionClosed, SessionInterrupted, Unanswered, Unsupported
 from sfumato.ledger import Charged, Entry, Tab
 from sfumato.mechanisms import AboveThreshold
+from sfumato.mechanisms.secret_sessions import SecretSession
 from sfumato.plan.canonical import digest
 from sfumato.plan.expressions import Column, Result
 from sfumato.plan.limits import Limits
@@ -198,7 +198,7 @@ class ProposedSession:
         return f"<ProposedSession {self.words}: .explain() .error() .price() are free, .release() opens it>"
 
 
-class ThresholdSession:
+class ThresholdSession(SecretSession):
     """A session is open for questions: each is answered "above" or "below", until it has said "above" as often as it
     was opened for.
 
@@ -296,15 +296,6 @@ class ThresholdSession:
     def _require_open(self) -> None:
         if not self.left or self._process != os.getpid():
             raise SessionClosed(self._session.receipt.positives)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a session holds a secret and cannot be copied or stored")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = f'open for {self.left} more "above"' if self.left else "ended"

@@ -7,10 +7,11 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from sfumato.errors import InvalidParameter, SessionClosed
 from sfumato.mechanisms import laplace
+from sfumato.mechanisms.secret_sessions import SecretSession
 from sfumato.privacy import Curve, Neighbours, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
 
@@ -131,7 +132,7 @@ class SessionReceipt:
     open: bool
 
 
-class Session:
+class Session(SecretSession):
     """A session is an open series of questions against one secret threshold.
 
     There is one of it: it can neither be copied nor stored nor carried into another process, because a second copy
@@ -191,15 +192,6 @@ class Session:
     @property
     def receipt(self) -> SessionReceipt:
         return SessionReceipt(self._mechanism, self._asked, self._positives, self._threshold is not None)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a session holds a secret and cannot be copied or stored")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _as_int(value: object) -> int:

@@ -37,15 +37,17 @@ from sfumato.publish.cell_functions import evaluate
 from sfumato.publish.cell_values import Bools, Cells, Spans, Texts, Truths, cells_of, spans, truths
 from sfumato.publish.chains import Floats
 from sfumato.publish.group_totals import Known
-from sfumato.publish.groups import Groups, grouped, key_cells
+from sfumato.publish.groups import Codes, Groups, grouped, key_cells
 from sfumato.release.answer_rows import AnswerRows
-from sfumato.release.answers import BOUNDED, MEASURED, Answer, answer
+from sfumato.release.answers import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, answer
 from sfumato.release.finishing import finish
 from sfumato.release.key_functions import parted
 from sfumato.release.receipts import Receipt
 
 _MOST_WORK = 10**8
 _NAMED = 5
+_WEAKER = (MEASURED, BOUGHT, HYPOTHESIS, BOUNDED, UNVERIFIED)
+"""What numbers rest on; one that is made of several rests on the last of theirs."""
 
 N = TypeVar("N", np.float64, np.int64)
 
@@ -160,13 +162,13 @@ def answered(
     asking = _Asking(face, query, _conditions(query.plan.source), 1 - float(sure))
     if groups is not None:
         asking.check_groups(groups())
-    word = BOUNDED if settle is None else asking.settle(settle)
+    if settle is not None:
+        asking.settle(settle)
     finished = finish(query, asking.rows, asking.estimates, joint=together)
     receipt = replace(face.receipt, question=text, free=True, confidence=written(sure))
     basis = asking.basis(finished.shown.tolist())
     made = answer(query, finished, receipt, tuple(asking.notes()))
-    said = {name: tuple(word if one == BOUNDED else one for one in each) for name, each in basis.items()}
-    return replace(made, basis={name: each for name, each in said.items() if name in made.intervals})
+    return replace(made, basis={name: each for name, each in basis.items() if name in made.intervals})
 
 
 def check_same_meaning(face: Face, query: Query) -> None:
@@ -238,20 +240,17 @@ class Quantity:
         added = tuple(axis for axis, place in enumerate(self.axes) if place not in self.groups.axes)
         return self._grid([(table * each.low.astype(table.dtype)).sum(added, keepdims=True) for each in self.weights])
 
-    def factors(self, each: Floats) -> Floats:
-        """Give a table over the axes that has the number of its group in every cell that counts, and 1 in others."""
-        grid = np.ones(self.groups.shape)
+    def spread(self, each: Floats) -> Floats:
+        """Give a table over the axes: in every cell its weights times the numbers of its groups, added up."""
+        grid = np.zeros(self.groups.shape)
         grid.ravel()[self.groups.places] = each
-        found = np.ones((1,) * len(self.axes))
-        for index, weights in enumerate(self.weights):
-            found = found * np.where(weights.low > 0, grid[..., index].reshape(self._keyed), 1.0)
-        return found
+        parts = (one.low * grid[..., index].reshape(self._keyed) for index, one in enumerate(self.weights))
+        return np.asarray(sum(parts, start=np.zeros((1,) * len(self.axes))))
 
     @property
-    def disjoint(self) -> bool:
-        """Tell whether every row counts once in one group, or in none: whole, and not in two."""
-        each = [one.low for one in self.weights]
-        return all(bool(np.isin(one, (0, 1)).all()) for one in each) and bool(np.all(sum(each) <= 1))
+    def cut(self) -> bool:
+        """Tell whether rows of some cell count differently."""
+        return any(bool(each.cut.any()) for each in self.weights)
 
     @property
     def _keyed(self) -> tuple[int, ...]:
@@ -278,6 +277,11 @@ class Quantity:
     def measured(self) -> Bools:
         return self._grid([each.measured.astype(float) for each in self.totals]) > 0
 
+    @property
+    def words(self) -> Codes:
+        """Say what each total rests on, by its place among the bases."""
+        return np.where(self.measured, _WEAKER.index(MEASURED), _WEAKER.index(BOUNDED))
+
 
 @dataclass(frozen=True, eq=False)
 class Settled:
@@ -295,12 +299,14 @@ class Settled:
         return np.clip(self.values, low, high), low, high
 
     @property
-    def measured(self) -> Bools:
-        return np.zeros(len(self.values), bool)
+    def words(self) -> Codes:
+        """Say what each total rests on, by its place among the bases."""
+        return np.full(len(self.values), _WEAKER.index(self.basis))
 
 
-Settle = Callable[[Quantity], Settled]
-"""Finds the totals of groups that the synopsis can only bound."""
+Settle = Callable[[tuple[Quantity, ...]], tuple[Settled, ...] | None]
+"""Finds the totals that one measure is made of, where the synopsis can only bound them; None leaves them as they are.
+"""
 
 
 class _Asking:
@@ -319,19 +325,17 @@ class _Asking:
             for measure in query.plan.measures
         ]
 
-    def settle(self, settle: Settle) -> str:
-        """Let one count of disjoint groups be settled that the synopsis only bounds; say what such numbers rest on."""
-        alone = len(self.quantities) == 1 and len(self.quantities[0]) == 1 and len(self.quantities[0][0]) == 1
-        if not alone or type(self.query.plan.measures[0]) is not Count:
-            return BOUNDED
-        (asked,) = self.quantities[0][0]
-        cut = isinstance(asked, Quantity) and any(each.cut.any() for each in asked.weights)
-        if not isinstance(asked, Quantity) or cut or asked.measured.all() or not asked.disjoint:
-            return BOUNDED
-        found = settle(asked)
-        self.quantities = [[(found,)]]
-        self.outside.clear()
-        return found.basis
+    def settle(self, settle: Settle) -> None:
+        """Let measures be settled that the synopsis only bounds, unless rows of one cell count differently."""
+        for found in self.quantities:
+            for place, own in enumerate(found):
+                asked = tuple(each for each in own if isinstance(each, Quantity))
+                if all(each.measured.all() for each in asked) or any(each.cut for each in asked):
+                    continue
+                settled = settle(asked)
+                found[place] = own if settled is None else settled
+        left = (each for found in self.quantities for own in found for each in own if isinstance(each, Quantity))
+        self.outside &= {each.axes for each in left}
 
     # Cells
 
@@ -506,20 +510,17 @@ class _Asking:
         return self._estimates[noises]
 
     def basis(self, shown: Sequence[int]) -> dict[str, tuple[str, ...]]:
-        """Say of every number what it rests on: measured where all that it is made of is."""
-        each = [np.concatenate([self._measured(one) for one in found]) for found in self.quantities]
+        """Say of every number what it rests on: the weakest of all that it is made of."""
+        each = [np.concatenate([_weakest(one) for one in found]) for found in self.quantities]
         outputs = self.query.outputs
         if self.query.outer or self.query.finish.windows:  # made of several rows
-            word = MEASURED if all(bool(found.all()) for found in each) else BOUNDED
+            word = _WEAKER[max((int(found.max()) for found in each), default=0)]
             return {output.name: (word,) * len(shown) for output in outputs}
         return {output.name: self._output_basis(output.expression, each, shown) for output in outputs}
 
-    def _output_basis(self, made: Expression, each: Sequence[Bools], shown: Sequence[int]) -> tuple[str, ...]:
+    def _output_basis(self, made: Expression, each: Sequence[Codes], shown: Sequence[int]) -> tuple[str, ...]:
         own = [each[reference.index] for reference in columns(made) if isinstance(reference, Result)]
-        return tuple(MEASURED if all(found[row] for found in own) else BOUNDED for row in shown)
-
-    def _measured(self, found: tuple[Quantity | Settled, ...]) -> Bools:
-        return np.asarray(np.logical_and.reduce([each.measured for each in found]))
+        return tuple(_WEAKER[max((int(found[row]) for found in own), default=0)] for row in shown)
 
     def notes(self) -> Iterable[str]:
         """Say which numbers are bounds, and why."""
@@ -542,6 +543,10 @@ class _Asking:
     def _binned(self, key: Column) -> bool:
         place, level = self._place(key.reference)
         return level is None and any(isinstance(each, Range) for each in self.face.attributes[place].cells)
+
+
+def _weakest(found: tuple[Quantity | Settled, ...]) -> Codes:
+    return np.asarray(np.maximum.reduce([each.words for each in found]))
 
 
 def _counting(counted: Truths) -> Weights:

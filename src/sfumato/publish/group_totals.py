@@ -9,7 +9,7 @@ cost little more than one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -108,6 +108,8 @@ class Known:
     sets: tuple[Set, ...]
     """The largest marginals within what was measured."""
     etas: Mapping[Block, float] | None = None
+    guess: Callable[[Set], Floats] | None = None
+    """Guesses the counts over any attributes, where somebody has a better model than the marginals alone give."""
     _marginals: dict[Set, Floats] = field(default_factory=dict)
 
     @property

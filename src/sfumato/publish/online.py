@@ -1,10 +1,17 @@
 """An online session answers many questions from a public hypothesis, and pays only where that is wrong.
 
-Theorem. Let a unit's rows have weights ≥ 0 that add up to at most m. A question counts disjoint groups of cells, each
-row whole or not at all. Then max_g |q_g − q̂_g|, for any public q̂, moves by at most m when a unit is added, removed or
-replaced; and the vector of all q_g is a marginal of coarser cells, so it moves no further than one (``Marginal``).
-Proof. A unit adds between 0 and m to each q_g, so replacing it moves q_g by at most m too; a maximum of absolute values
-moves no further than the furthest of them. ∎
+Theorem. Let a unit's rows have weights ≥ 0 that add up to at most m. A measure is made of totals q_j = Σ_x w_j(x)·N(x)
+over the cells x; let V = max_x Σ_j max(w_j(x), 0) + max_x Σ_j max(−w_j(x), 0). When a unit is added, removed or
+replaced, every q_j moves by at most m·V, so max_j ⌊|q_j − q̂_j|/V⌋, for any public whole q̂, moves by at most m where
+that is whole; and q/V moves no further than a marginal (``Marginal``) in every norm.
+Proof. A unit adds a mean of the w(x), times at most m, so a replaced one moves q by at most m·(A − B) with
+A = w⁺(x) + w⁻(y) and B = w⁺(y) + w⁻(x) for some x, y (a convex function is largest at its corners). No number of A or B
+is negative, and each adds up to at most V: |A − B| ≤ V in every place, ‖A − B‖₁ ≤ 2V, ‖A − B‖₂² ≤ ‖A‖₂² + ‖B‖₂² ≤ 2V².
+An added one moves m·w(x), with ‖w(x)‖₁ ≤ V. ⌊·⌋ moves by no more than m when what is inside does. ∎
+Counts of groups have V = 1, a sum of values from 0 to v has V = v, and a mean is two totals (how far values are above
+the least and below the greatest) that have the width of the range together. Noise of deviation σ·V on q costs what
+noise of deviation σ on a marginal does.
+
 A session is C times: one gate (sparse vector up to its first "above": Lyu, Su & Li 2017, Thm 4), then one noisy vector.
 All of it is charged when the session opens. The hypothesis is computed from what was released, so whatever becomes of
 it costs nothing: where it starts, how it is updated (Hardt & Rothblum 2010), which questions are asked of it.
@@ -16,9 +23,10 @@ and however adaptively: ξ is one of at most C draws, and ν is drawn afresh aft
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +34,15 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.mechanisms import AboveThreshold, Gaussian, Session, laplace
+from sfumato.mechanisms.additive import MOST_STEPS
+from sfumato.mechanisms.secret_sessions import SecretSession
 from sfumato.plan.dense_readings import Marginal, Marginals
 from sfumato.plan.readings import Integers
 from sfumato.privacy import Neighbours
 from sfumato.privacy.numbers import Number
 from sfumato.publish.answering import Quantity
 from sfumato.publish.blocks import Set, summed
-from sfumato.publish.bounds import model
+from sfumato.publish.bounds import Weights, model
 from sfumato.publish.chains import Floats
 from sfumato.publish.group_totals import Known
 from sfumato.publish.measuring import PublishDraw, Published
@@ -41,10 +51,20 @@ from sfumato.release.releasing import Read
 
 FALSE_ALARM = 0.005
 """The chance, at most, that a gate says "above" where the hypothesis is exactly right."""
+_SCALINGS = 10
+"""How often a hypothesis is scaled to sums that were bought."""
 _UNIFORM = 1e-3
 """The part of the first hypothesis that is spread over all cells, so that an update can reach each."""
 _MOST_WORK = 3 * 10**8
-_FARTHEST = float(1 << 60)
+_FARTHEST = 1 << 60
+_LIMB = 18
+_MOST_WEIGHT = 1 << 20
+"""With limbs of so many bits, sums over 10,000,000 cells stay within 64."""
+_MOST_DIGITS = 6
+_ROUNDING = 1e-7
+"""More than products of doubles below 2^20 are rounded by."""
+_LEAST_DEVIATION = 8
+"""In steps: discrete Gaussian noise of any finer grid is then the same to e^(−1000)."""
 
 
 def gate_for(epsilon: Fraction, most: int, neighbours: Neighbours) -> AboveThreshold:
@@ -78,6 +98,15 @@ class SessionBatch(Batch):
         if not enough or self.gate.neighbours is not scaled.sensitivity.neighbours:
             rule = f"a gate for one answer about scores that a unit moves by {scaled.added.total}, either way"
             raise InvalidParameter("gate", repr(self.gate), rule)
+
+    def noise_for(self, reach: int) -> Gaussian:
+        """Give the noise of totals of which a row adds up to so much: the same loss on a finer grid."""
+        return self.noise if reach == 1 else Gaussian(reach * max(self.noise.sizes))
+
+    def can_weigh(self, asked: Weighed) -> bool:
+        """Tell whether such totals can be bought; this is decided by what is public."""
+        most = max(self.noise.sizes)
+        return asked.reach == 1 or (most >= _LEAST_DEVIATION and asked.reach * most <= MOST_STEPS)
 
     @cached_property
     def charged(self) -> tuple[Charged, ...]:
@@ -122,7 +151,7 @@ class OnlineDraw:
         return self.publish.rehearsal()
 
 
-class Gates:
+class Gates(SecretSession):
     """These are the exact counts behind gates. There is one of it: it can be neither copied nor stored."""
 
     def __init__(self, batch: SessionBatch, exact: Integers) -> None:
@@ -137,25 +166,25 @@ class Gates:
         """Say how many answers may still be bought; 0 where it was closed, and in another process."""
         return 0 if self._exact is None or self._process != os.getpid() else self._left
 
-    def ask(self, asked: Quantity, guess: Integers) -> Integers | None:
-        """Give None where the guess is close, and else the noisy counts of all groups, in steps.
+    def ask(self, asked: Weighed, guess: Integers) -> Integers | None:
+        """Give None where the guess is close, and else noisy totals, in steps.
 
         What is stopped on its way may have used up an answer or not: nothing more is said.
         """
-        if self._exact is None or not self.left or not asked.disjoint:
-            raise InvalidParameter("question", "gated", "one of disjoint groups, while answers are left")
+        if self._exact is None or not self.left:
+            raise InvalidParameter("question", "gated", "one that is asked while answers are left")
         try:
             own = asked.of(summed(self._exact, tuple(range(self._exact.ndim)), asked.axes))
-            if not self._gate.ask(score(own, guess)):
+            if not self._gate.ask(score(own, guess, asked.reach)):
                 return None
-            return self._bought(own)
+            return self._bought(own, asked.reach)
         except BaseException:
             self.close()
             raise
 
-    def _bought(self, own: Integers) -> Integers:
+    def _bought(self, own: Integers, reach: int) -> Integers:
         self._left -= 1
-        found = np.asarray(self._batch.noise.apply(own), np.int64)
+        found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)
         if self._left:
             self._gate = self._batch.gate.start()
         else:
@@ -168,13 +197,64 @@ class Gates:
         self._exact = None
         self._gate.close()
 
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a session holds a secret and cannot be copied or stored")
+
+def score(exact: Integers, guess: Integers, reach: int) -> int:
+    """Say how wrong a guess is of the worst total, in what one row can add."""
+    return int(np.abs(exact - guess).max()) // reach
 
 
-def score(exact: Integers, guess: Integers) -> int:
-    """Say how wrong a guess is of the worst group."""
-    return int(np.abs(exact - guess).max())
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """This is a measure as gates compare it: its totals, with whole numbers as weights."""
+
+    parts: tuple[Quantity, ...]
+    scale: int
+    """What the weights were multiplied by, to be whole."""
+
+    @property
+    def axes(self) -> Set:
+        return self.parts[0].axes
+
+    @cached_property
+    def reach(self) -> int:
+        """Compute V of the theorem."""
+        each = [weights.low for part in self.parts for weights in part.weights]
+        above, below = (sum(np.maximum(sign * one, 0) for one in each) for sign in (1, -1))
+        return max(1, int(np.max(above)) + int(np.max(below)))
+
+    def of(self, table: Integers) -> Integers:
+        """Add up exact counts over the axes, without overflow: the totals of all parts, one after the other, held to
+        what 64 bits have room for.
+        """
+        if self.reach == 1:
+            return np.concatenate([each.of(table) for each in self.parts])
+        found: Any = 0
+        for shift in range(0, 63, _LIMB):
+            limb = (table >> shift) & ((1 << _LIMB) - 1)
+            found = found + (np.concatenate([each.of(limb) for each in self.parts]).astype(object) << shift)
+        return np.clip(found, -_FARTHEST, _FARTHEST).astype(np.int64)
+
+
+def weighed(asked: Sequence[Quantity]) -> Weighed | None:
+    """Make weights whole, as decimals of few digits are; None where they are not, or are too large."""
+    for digits in range(_MOST_DIGITS + 1):
+        scale = 10**digits
+        parts = tuple(_scaled(each, scale) for each in asked)
+        pairs = [(old.low, new.low) for own, part in zip(asked, parts, strict=True) for old, new in _pairs(own, part)]
+        if any(float(np.abs(new).max()) >= _MOST_WEIGHT for _, new in pairs):
+            return None
+        if all(bool((np.abs(old * scale - new) <= _ROUNDING).all()) for old, new in pairs):
+            return Weighed(parts, scale)
+    return None
+
+
+def _pairs(one: Quantity, other: Quantity) -> Iterable[tuple[Weights, Weights]]:
+    return zip(one.weights, other.weights, strict=True)
+
+
+def _scaled(asked: Quantity, scale: int) -> Quantity:
+    whole = [np.rint(each.low * scale) for each in asked.weights]
+    return replace(asked, weights=tuple(Weights(each, each) for each in whole))
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,29 +268,42 @@ class Hypothesis:
 
     def of(self, asked: Quantity) -> Floats:
         """Guess the totals of all groups."""
-        return asked.of(self._over(asked.axes))
+        return asked.of(self.over(asked.axes))
 
-    def _over(self, axes: Set) -> Floats:
+    def over(self, axes: Set) -> Floats:
+        """Guess the counts over some attributes."""
         gone = tuple(axis for axis in range(self.counts.ndim) if axis not in axes)
         return np.asarray(self.counts.sum(gone))
 
-    def updated(self, asked: Quantity, bought: Floats, near: float, far: float) -> Hypothesis:
-        """Move groups toward what was bought of them, where that is further off than its noise (``near``), and scale
-        all to the total; ``far`` is the threshold of the gates.
+    def updated(self, asked: Weighed, bought: Floats, near: float, far: float) -> Hypothesis:
+        """Move totals toward what was bought of them, where that is further off than its noise (``near``), and scale
+        all to the total; ``far`` is the threshold of the gates, in rows.
+
+        Every cell is multiplied by Π_j (bought_j/now_j)^(w_j/V): generalised iterative scaling (Darroch & Ratcliff
+        1972), which for counts of groups is right at once.
         """
-        now = self.of(asked)
-        wrong = np.abs(bought - now) > near
+        moved = self
+        for _ in range(1 if asked.reach == 1 or self.textbook else _SCALINGS):
+            now = np.concatenate([moved.of(each) for each in asked.parts])
+            steps = np.where(np.abs(bought - now) > near, moved._steps(asked, bought, now, far), 0.0)
+            moved = moved._tilted(asked, steps)
+        return moved
+
+    def _steps(self, asked: Weighed, bought: Floats, now: Floats, far: float) -> Floats:
         if self.textbook:
-            rate = min(1.0, far / self.total / 2)
-            factors = np.where(wrong, np.exp(rate * np.sign(bought - now)), 1.0)
-        else:
-            least = self.total * 1e-12
-            factors = np.where(wrong, np.maximum(bought, least) / np.maximum(now, least), 1.0)
-        table = asked.factors(factors)
+            return np.sign(bought - now) * min(1.0, far / self.total / 2)
+        if any(bool((each.low < 0).any()) for part in asked.parts for each in part.weights):
+            return (bought - now) / (asked.reach * self.total)
+        least = self.total * asked.reach * 1e-12
+        return np.log(np.maximum(bought, least) / np.maximum(now, least))
+
+    def _tilted(self, asked: Weighed, steps: Floats) -> Hypothesis:
+        each = np.split(steps, np.cumsum([len(part.groups.places) for part in asked.parts])[:-1])
+        table = sum(part.spread(own) for part, own in zip(asked.parts, each, strict=True)) / asked.reach
         shape = [1] * self.counts.ndim
         for axis, place in enumerate(asked.axes):
-            shape[place] = table.shape[axis]
-        moved = self.counts * table.reshape(shape)
+            shape[place] = np.shape(table)[axis]
+        moved = self.counts * np.exp(np.reshape(table, shape))
         return replace(self, counts=moved * (self.total / max(float(moved.sum()), 1e-300)))
 
 
@@ -230,5 +323,5 @@ def first_hypothesis(known: Known, *, textbook: bool = False) -> Hypothesis:
 
 
 def in_steps(guess: Floats, unit_value: Fraction) -> Integers:
-    """Round a guess in rows to whole steps of the counts that are read."""
-    return np.rint(np.clip(guess / float(unit_value), -_FARTHEST, _FARTHEST)).astype(np.int64)
+    """Round a guess to whole steps of the totals that are compared."""
+    return np.rint(np.clip(guess / float(unit_value), -float(_FARTHEST), float(_FARTHEST))).astype(np.int64)

@@ -51,6 +51,8 @@ MEASURED, BOUNDED, HYPOTHESIS, BOUGHT, UNVERIFIED = BASES = (
     "bought now",
     "unverified",
 )
+_BETWEEN = (BOUNDED, HYPOTHESIS, UNVERIFIED)
+"""Of such numbers the range is not around the number, which is a model's."""
 
 
 @codec.value("answer")
@@ -151,7 +153,7 @@ class Answer:
         return between(value, None if self._tells_nothing(name, index) else interval)
 
     def _is_bounded(self, name: str, index: int) -> bool:
-        return self.basis is not None and name in self.basis and self.basis[name][index] in (BOUNDED, UNVERIFIED)
+        return self.basis is not None and name in self.basis and self.basis[name][index] in _BETWEEN
 
     def _tells_nothing(self, name: str, index: int) -> bool:
         """Tell whether a mean is of a group so small that its range is all that is possible."""
