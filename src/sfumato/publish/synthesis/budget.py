@@ -78,8 +78,7 @@ class Concentrated:
         return Gaussian(_held(_root_above(moved.squares / (2 * amount))))
 
     def noise_cost(self, noise: Additive, moved: Sensitivity) -> Fraction:
-        assert isinstance(noise, Gaussian)
-        return moved.squares / (2 * noise.sigma**2)
+        return moved.squares / (2 * size_of(noise) ** 2)
 
     def choice(self, amount: Fraction, scores: SetMisfits) -> Exponential:
         return _choice(1 / _root_above(1 / (8 * amount)), scores)
@@ -90,7 +89,7 @@ class Concentrated:
     def hold(self, neighbours: Neighbours) -> Curve:
         return Curve.concentrated(self.rho, neighbours)
 
-    def sharpness(self, columns: int) -> float:
+    def sharpness(self, columns: int) -> float:  # noqa: ARG002
         return math.sqrt(self.rho)
 
 
@@ -109,8 +108,7 @@ class Pure:
         return Laplace(_held(moved.total / amount))
 
     def noise_cost(self, noise: Additive, moved: Sensitivity) -> Fraction:
-        assert isinstance(noise, Laplace)
-        return moved.total / noise.scale
+        return moved.total / size_of(noise)
 
     def choice(self, amount: Fraction, scores: SetMisfits) -> Exponential:
         return _choice(amount, scores)
@@ -182,6 +180,14 @@ class Amounts:
     def halved(self, currency: Currency) -> Amounts:
         """Give the amounts that buy half the noise."""
         return Amounts(self.measured * currency.halved, self.chosen * currency.halved)
+
+
+def size_of(noise: Additive) -> Fraction:
+    """Give the one deviation, or scale, of noise, in steps."""
+    assert isinstance(noise, Gaussian | Laplace)
+    found = noise.sigma if isinstance(noise, Gaussian) else noise.scale
+    assert isinstance(found, Fraction)
+    return found
 
 
 def rounded(amount: Fraction) -> Fraction:

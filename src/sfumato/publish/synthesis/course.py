@@ -26,7 +26,7 @@ from sfumato.publish.estimating import MeasuredMarginal
 from sfumato.publish.graph.fitting import Observation, fitted
 from sfumato.publish.graph.models import GraphModel
 from sfumato.publish.mwem import Choice
-from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, Funds, rounded
+from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, Funds, rounded, size_of
 from sfumato.publish.synthesis.candidates import affordable, closure
 from sfumato.publish.synthesis.released import SynthesisRound
 from sfumato.publish.synthesis.steps import ChooseStep, MeasureStep, NoisyCells, Outcome, Step
@@ -133,8 +133,8 @@ class Course:
         self.funds, self._price = funds, noise.words()
         shape = tuple(self.setting.sizes[place] for place in places)
         laplace, step = isinstance(noise, Laplace), self.setting.unit_value
-        size = noise.scale if isinstance(noise, Laplace) else noise.sigma  # type: ignore[attr-defined]
-        self.marginals.append(MeasuredMarginal(places, outcome.counts.reshape(shape), size, laplace, step))
+        counts = outcome.counts.reshape(shape)
+        self.marginals.append(MeasuredMarginal(places, counts, size_of(noise), laplace, step))
         return mean_size(noise, step)
 
     def choose(self, among: Mapping[Set, int], amount: Fraction, penalty: Callable[[int], float]) -> Choosing:
@@ -162,7 +162,7 @@ class Course:
 
 
 def _observed(each: MeasuredMarginal) -> Observation:
-    return Observation(each.places, each.values * float(each.unit_value), math.sqrt(each.variance))
+    return Observation(each.places, each.values.astype(np.float64) * float(each.unit_value), math.sqrt(each.variance))
 
 
 def moved(before: Floats, after: Floats) -> float:
@@ -172,9 +172,8 @@ def moved(before: Floats, after: Floats) -> float:
 
 def mean_size(noise: Additive, unit_value: Fraction) -> float:
     """Give the mean of |noise| in one cell, in rows: √(2/π)·σ, or the scale of Laplace noise."""
-    if isinstance(noise, Laplace):
-        return float(noise.scale * unit_value)  # type: ignore[operator]
-    return math.sqrt(2 / math.pi) * float(noise.sigma * unit_value)  # type: ignore[attr-defined]
+    size = float(size_of(noise) * unit_value)
+    return size if isinstance(noise, Laplace) else math.sqrt(2 / math.pi) * size
 
 
 def in_steps(counts: Floats, unit_value: float) -> Integers:

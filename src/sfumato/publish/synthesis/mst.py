@@ -11,12 +11,15 @@ import itertools
 from sfumato.publish.blocks import Set
 from sfumato.publish.synthesis.budget import rounded
 from sfumato.publish.synthesis.course import Course, Steps
+from sfumato.publish.synthesis.independent import independent
 
 
 def mst(course: Course) -> Steps:
     """Measure columns, choose a tree of pairs one by one, and measure these."""
-    yield from course.count_rows()
     columns = len(course.setting.attributes)
+    if columns == 1:
+        return (yield from independent(course))
+    yield from course.count_rows()
     course.planned = 2 * columns - 1
     third = course.funds.left / 3
     for place in range(columns):
@@ -24,12 +27,16 @@ def mst(course: Course) -> Steps:
     course.fit()
     edges: list[Set] = []
     while len(edges) < columns - 1:
-        joining = {each: 1 for each in _joining(edges, columns)}
+        joining = dict.fromkeys(_joining(edges, columns), 1)
         amount = rounded(third / (columns - 1))
-        edges.append((yield from course.choose(joining, amount, lambda cells: 0.0)))
+        edges.append((yield from course.choose(joining, amount, _no_penalty)))
     for index, each in enumerate(edges):
         amount = rounded(course.funds.left / (len(edges) - index)) if index < len(edges) - 1 else course.funds.left
         yield from course.measure(each, amount, "chosen")
+
+
+def _no_penalty(cells: int) -> float:  # noqa: ARG001
+    return 0.0
 
 
 def _joining(edges: list[Set], columns: int) -> list[Set]:
