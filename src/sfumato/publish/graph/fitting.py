@@ -118,7 +118,7 @@ class _Descent:
         self._first_step = 1 / (total * (sum(each.precision for each in targets.values()) or 1.0))
 
     def run(self, logs: list[Floats], tolerance: float, most_rounds: int) -> list[Floats]:
-        """Step until a round lowers the loss by less than this part of it."""
+        """Take steps until a round lowers the loss by less than this part of it."""
         counts = self._counts(logs)
         loss, step = self._loss(counts), self._first_step
         for _ in range(most_rounds):
@@ -149,7 +149,7 @@ class _Descent:
         own = self._propagation
         tables = own.run(logs, self.total)
         return [
-            summed(tables[home], own.axes[home], places) if target is not None else np.zeros(())
+            _copied_sum(tables[home], own.axes[home], places) if target is not None else np.zeros(())
             for places, home, target in zip(own.sets, own.homes, self._targets, strict=True)
         ]
 
@@ -160,3 +160,8 @@ class _Descent:
     def _loss(self, counts: list[Floats]) -> float:
         pairs = zip(counts, self._targets, strict=True)
         return sum(t.precision * float(np.square(own - t.mean).sum()) / 2 for own, t in pairs if t is not None)
+
+
+def _copied_sum(table: Floats, places: Set, kept: Set) -> Floats:
+    """Add a table up, into numbers of its own: the next round overwrites the table."""
+    return table.copy() if places == kept else summed(table, places, kept)
