@@ -171,8 +171,10 @@ class SetMisfits:
     @property
     def moved(self) -> Fraction:
         """Bound how far one unit moves any score."""
-        own = zip(self.views, self.weights, strict=True)
-        return max(weight * view.sensitivity.total for view, weight in own)
+        heaviest: dict[bool, int] = {}  # what is moved depends on whether there is more than one cell alone
+        for view, weight in zip(self.views, self.weights, strict=True):
+            heaviest[view.size > 1] = max(weight, heaviest.get(view.size > 1, 0))
+        return max(weight * moved_in_cells(self.bounded, 1 + several).total for several, weight in heaviest.items())
 
     @property
     def spread(self) -> Fraction:

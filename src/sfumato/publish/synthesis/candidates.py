@@ -26,18 +26,15 @@ def closure(workload: Mapping[Set, Fraction]) -> dict[Set, int]:
     """List every set within one of the workload with its weight, Σ of the weights times the columns that are shared, as
     whole numbers; small sets come first.
     """
-    sets = {part for each in workload for count in range(1, len(each) + 1) for part in _parts(each, count)}
-    exact = {each: _shared(each, workload) for each in sorted(sets, key=lambda each: (len(each), each))}
-    return whole_weights(exact)
-
-
-def _parts(places: Set, count: int) -> Iterable[Set]:
-    return itertools.combinations(places, count)
-
-
-def _shared(places: Set, workload: Mapping[Set, Fraction]) -> Fraction:
-    own = set(places)
-    return sum((weight * len(own.intersection(each)) for each, weight in workload.items()), start=Fraction(0))
+    sets = {
+        part for each in workload for count in range(1, len(each) + 1) for part in itertools.combinations(each, count)
+    }
+    per_column: dict[int, Fraction] = {}
+    for each, weight in workload.items():
+        for place in each:
+            per_column[place] = per_column.get(place, Fraction(0)) + weight
+    order = sorted(sets, key=lambda each: (len(each), each))
+    return whole_weights({each: sum((per_column[place] for place in each), start=Fraction(0)) for each in order})
 
 
 def whole_weights(exact: Mapping[Set, Fraction]) -> dict[Set, int]:
