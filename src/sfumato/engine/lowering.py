@@ -48,6 +48,7 @@ from sfumato.engine.row_lowering import RowLowering, present, real
 from sfumato.engine.step_lowering import as_real, clamped, narrow, real_of_wide, steps, wide
 from sfumato.plan import nodes
 from sfumato.plan.bounding import Bounded, Scaled, longest
+from sfumato.plan.cell_rows import CellRows
 from sfumato.plan.dense_readings import Marginals, ValueCounts
 from sfumato.plan.expressions import Expression
 from sfumato.plan.keys import MOST_GROUPS
@@ -101,7 +102,7 @@ def found(reading: FoundTotals, key: int) -> Statement:
     return _held(rows, Statement((*relations.stages, *totals.stages), totals.result))
 
 
-def marginals(reading: Marginals, key: int) -> Statement:
+def marginals(reading: Marginals | CellRows, key: int) -> Statement:
     """Add up the total of every combination of cells that some row is in, of 64 bits."""
     relations = RelationLowering(key)
     rows = _rows(reading.bounded, relations)

@@ -226,7 +226,7 @@ class Published:
 
     def _arrays(self) -> Iterator[Integers]:
         for text, shape in zip(self.values, shapes_of(self.plan), strict=True):
-            yield _unpacked(text).reshape(shape)
+            yield unpacked(text).reshape(shape)
 
 
 def shapes_of(plan: Plan) -> Iterator[tuple[int, ...]]:
@@ -242,7 +242,7 @@ def packed(values: Integers) -> str:
     return base64.b64encode(np.ascontiguousarray(values, "<i8").tobytes()).decode()
 
 
-def _unpacked(text: str) -> Integers:
+def unpacked(text: str) -> Integers:
     try:
         return np.frombuffer(base64.b64decode(text, validate=True), "<i8").astype(np.int64)
     except (binascii.Error, ValueError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engine.duckdb.found_keys import in_one_piece, named, places_among, told
+from sfumato.plan.cell_rows import CellRows, CodedRows
 from sfumato.plan.dense_readings import Marginals, Places, ValueCounts, Values
 from sfumato.plan.readings import Integers
 
@@ -24,13 +25,24 @@ _MOST_WAITING = 1 << 25
 def marginals(table: pyarrow.Table, reading: Marginals) -> tuple[Integers, ...]:
     """Put every marginal into an array, from rows (key…, total)."""
     keys, (totals,) = _parted(table, len(reading.cells))
-    kinds = [each.domain.type for each in reading.bounded.plan.keys]
     codes = np.zeros((table.num_rows, len(keys)), np.intp, order="F")  # read key by key
-    for place, (column, cells) in enumerate(zip(keys, reading.cells, strict=True)):
-        which, different = _encoded(column)
-        found = places_among([different], [kinds[place]], [(cell,) for cell in cells], len(different))
-        codes[:, place] = np.where(found < 0, len(cells), found)[which]  # missing or not listed: the last cell
+    for place, each in enumerate(_coded(keys, reading)):
+        codes[:, place] = each
     return reading.counted(codes, totals)
+
+
+def cell_rows(table: pyarrow.Table, reading: CellRows) -> CodedRows:
+    """Keep the cells of all rows, from rows (key…, total)."""
+    keys, (totals,) = _parted(table, len(reading.cells))
+    return reading.kept(_coded(keys, reading), totals)
+
+
+def _coded(keys: Sequence[Any], reading: Marginals | CellRows) -> Iterator[Places]:
+    """Find, key by key, the place of each row's cell."""
+    for column, cells, key in zip(keys, reading.cells, reading.bounded.plan.keys, strict=True):
+        which, different = _encoded(column)
+        found = places_among([different], [key.domain.type], [(cell,) for cell in cells], len(different))
+        yield np.where(found < 0, len(cells), found)[which]  # missing or not listed: the last cell
 
 
 def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:

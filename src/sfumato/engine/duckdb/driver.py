@@ -21,6 +21,7 @@ from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
 from sfumato.plan.catalog import Catalog, described
+from sfumato.plan.cell_rows import CellRows
 from sfumato.plan.dense_readings import Marginals, ValueCounts
 from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
@@ -220,6 +221,7 @@ _STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
     GroupTotals: lambda reading, key: lowering.statement(reading.bounded, key),
     FoundTotals: lowering.found,
     Marginals: lowering.marginals,
+    CellRows: lowering.marginals,
     ValueCounts: lowering.values,
     DifferentValues: value_lowering.different,
     ValueTable: value_lowering.value_table,
@@ -227,6 +229,7 @@ _STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
 _ARRAYS: dict[type, Callable[[Any, Any], object]] = {
     FoundTotals: found_keys.in_arrays,
     Marginals: dense_arrays.marginals,
+    CellRows: dense_arrays.cell_rows,
 }
 """What becomes of a statement's rows; those of known groups are few and come as they are, values come in a stream."""
 
