@@ -62,6 +62,20 @@ class Propagation:
         self._distribute(sums, total)
         return self._tables
 
+    def sums(self, wanted: Sequence[int]) -> list[Floats]:
+        """Add the counts of the last run up to some of the sets, as copies, each from the smallest sum that has it."""
+        found: dict[int, Floats] = {}
+        for index in sorted(wanted, key=lambda index: -len(self.sets[index])):
+            home, places = self.homes[index], self.sets[index]
+            larger = [other for other in found if set(places) < set(self.sets[other])]
+            best = min(larger, key=lambda other: found[other].size, default=-1)
+            if best >= 0:
+                found[index] = summed(found[best], self.sets[best], places)
+            else:
+                table = summed(self._tables[home], self.axes[home], places)
+                found[index] = table.copy() if places == self.axes[home] else table
+        return [found[index] for index in wanted]
+
     def _collect(self, terms: list[list[Scaled]]) -> list[Floats]:
         sums: list[Floats] = [np.empty(0)] * len(self.axes)
         for index in reversed(range(len(self.axes))):

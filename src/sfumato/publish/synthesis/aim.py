@@ -45,8 +45,8 @@ def _round(course: Course, amounts: Amounts, last: bool) -> Generator[Step, Outc
     among = course.affordable(course.setting.candidates, share)
     chosen = yield from course.choose(among, amounts.chosen, penalty_of(course, amounts.measured))
     noise = yield from course.measure(chosen, course.funds.left if last else amounts.measured, "chosen")
-    cells = course.marginals[-1].values.size
-    return 2 * course.rounds[-1].gain > noise * cells
+    measured, told = course.released[-1]
+    return 2 * told.gain > noise * measured.values.size
 
 
 def expected_rounds(course: Course) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -79,10 +79,20 @@ class Course:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.funds = Funds(setting.currency)
-        self.marginals: list[MeasuredMarginal] = []
-        self.rounds: list[SynthesisRound] = []
+        self.released: list[tuple[MeasuredMarginal, SynthesisRound]] = []
+        """What was measured, with what is told of it: at once, so that whatever is interrupted leaves both."""
         self.planned = 0
         self._model: GraphModel | None = None
+
+    @property
+    def marginals(self) -> list[MeasuredMarginal]:
+        """List what was measured, in order; the number of rows is the first."""
+        return [each for each, _ in self.released]
+
+    @property
+    def rounds(self) -> list[SynthesisRound]:
+        """List what is told of each measurement but the first."""
+        return [told for measured, told in self.released if measured.places]
 
     @property
     def model(self) -> GraphModel:
@@ -110,31 +120,31 @@ class Course:
 
     def count_rows(self) -> Measuring:
         """Measure the number of rows, for its share of the price."""
-        return self._measured((), rounded(self.funds.currency.total * FOR_ROWS))
+        return self._measured((), rounded(self.funds.currency.total * FOR_ROWS), "rows")
 
     def measure(self, places: Set, amount: Fraction, what: str, *, fit: bool = True) -> Measuring:
         """Measure a marginal for this amount; give the mean size of the noise in a cell, in rows."""
         before = self.model.marginal(places) if fit else None
-        noise = yield from self._measured(places, amount)
-        gain = 0.0
+        noise = yield from self._measured(places, amount, what)
         if before is not None:
             self.fit()
+            measured, told = self.released[-1]
             gain = moved(before, self.model.marginal(places)) / 2
-        names = tuple(self.setting.attributes[place].name for place in places)
-        self.rounds.append(SynthesisRound(names, what, self._price, gain))
+            self.released[-1] = measured, replace(told, gain=gain)
         return noise
 
-    def _measured(self, places: Set, amount: Fraction) -> Measuring:
+    def _measured(self, places: Set, amount: Fraction, what: str) -> Measuring:
         view, currency = CellCounts(self.setting.reading, places), self.funds.currency
         noise = currency.noise(amount, view.sensitivity)
         funds = self.funds.after(currency.noise_cost(noise, view.sensitivity))
         outcome = yield MeasureStep(view, noise)
         assert isinstance(outcome, NoisyCells)
-        self.funds, self._price = funds, noise.words()
+        self.funds = funds
         shape = tuple(self.setting.sizes[place] for place in places)
         laplace, step = isinstance(noise, Laplace), self.setting.unit_value
-        counts = outcome.counts.reshape(shape)
-        self.marginals.append(MeasuredMarginal(places, counts, size_of(noise), laplace, step))
+        measured = MeasuredMarginal(places, outcome.counts.reshape(shape), size_of(noise), laplace, step)
+        names = tuple(self.setting.attributes[place].name for place in places)
+        self.released.append((measured, SynthesisRound(names, what, noise.words())))
         return mean_size(noise, step)
 
     def choose(self, among: Mapping[Set, int], amount: Fraction, penalty: Callable[[int], float]) -> Choosing:
