@@ -32,6 +32,7 @@ from sfumato.curator.questions import Question
 from sfumato.curator.running_counts import RunningTotals, running_totals
 from sfumato.curator.sessions import ProposedSession, proposed_session
 from sfumato.curator.standings import Standing
+from sfumato.curator.synthesis import ColumnWeights, SynthesisProposal, synthesis
 from sfumato.curator.table_auctions import TableAuction, auction
 from sfumato.curator.tables import TableView
 from sfumato.curator.workloads import Workload, workload
@@ -227,6 +228,28 @@ class Curator:
         """
         own = self._context, self._catalog, table, columns, ways, rounds
         return mwem(*own, queries=queries, textbook=textbook, where=where, rows=rows)
+
+    def synthesize(
+        self,
+        table: str,
+        method: str = "aim",
+        ways: Ways = 3,
+        *,
+        columns: Sequence[str] | None = None,
+        weights: ColumnWeights | None = None,
+        where: str | None = None,
+        rows: int | None = None,
+        memory: str | int = "1 GiB",
+    ) -> SynthesisProposal:
+        """Propose a synthetic table: a model of these columns that has every marginal of so many of them, or of these
+        sets, as right as the price allows, and rows drawn from it. This is free.
+
+        The ``method`` is aim, mst, mwem or independent. ``weights`` say how much columns count, such as
+        ``{"income": 3}``; ``where`` keeps the rows that meet a condition, ``rows`` tightens how many of one unit count,
+        ``memory`` bounds the model.
+        """
+        own = self._context, self._catalog, table, method, ways
+        return synthesis(*own, columns=columns, weights=weights, where=where, rows=rows, memory=memory)
 
     def online(
         self,

@@ -364,7 +364,7 @@ class MarginalsProposal:
         """Say what is released of a plan: the batch, on what is read."""
         table = self.query.plan.table
         own = plan, reading, batch, price, self._context.version, table, self.condition
-        return PublishDraw(*own, self._face(table))
+        return PublishDraw(*own, self.face(table))
 
     def in_one_table(self, rho: Fraction) -> tuple[Plan, Marginals]:
         """Find the best blocks for this ρ, where all columns are read together as one table of counts."""
@@ -372,7 +372,7 @@ class MarginalsProposal:
         whole = self._reading(plan)
         return plan, replace(whole, sets=(tuple(range(len(self.columns))),))
 
-    def _face(self, table: str) -> TableFace:
+    def face(self, table: str) -> TableFace:
         """Give what readers of the synopsis need to know of the policy."""
         declared = self._context.policy.tables[table]
         domains = {each.attribute.name: declared.columns[each.attribute.name] for each in self.columns}

@@ -213,7 +213,7 @@ class OnlineSession(SecretSession):
         self._hypothesis = hypothesis
         self._unit = synopsis.plan.unit_value
         self._lock = threading.RLock()
-        guessing = replace(synopsis.face.known, guess=lambda axes: self._hypothesis.over(axes))
+        guessing = replace(synopsis.face.known, modelled=lambda axes: self._hypothesis.over(axes))
         self._face = replace(synopsis.face, known=guessing)
 
     def sql(

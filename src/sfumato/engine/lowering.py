@@ -13,14 +13,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sfumato.engine.cell_lowering import Cells, by_cells, cells, unvalued, valued
+from sfumato.engine.cell_lowering import by_cells, unvalued, valued
+from sfumato.engine.counted_rows import Rows, computed_once, counted_rows
 from sfumato.engine.relation_lowering import (
     Columns,
     RelationLowering,
     Stages,
     every,
     of_part,
-    plain,
     same,
     token,
 )
@@ -44,15 +44,15 @@ from sfumato.engine.relational import (
     apply,
     whole,
 )
-from sfumato.engine.row_lowering import RowLowering, present, real
-from sfumato.engine.step_lowering import as_real, clamped, narrow, real_of_wide, steps, wide
+from sfumato.engine.row_lowering import real
+from sfumato.engine.step_lowering import as_real, clamped, narrow, real_of_wide, wide
 from sfumato.plan import nodes
-from sfumato.plan.bounding import Bounded, Scaled, longest
+from sfumato.plan.bounding import Bounded, longest
+from sfumato.plan.cell_rows import CellRows
 from sfumato.plan.dense_readings import Marginals, ValueCounts
 from sfumato.plan.expressions import Expression
 from sfumato.plan.keys import MOST_GROUPS
 from sfumato.plan.limits import Strategy
-from sfumato.plan.measures import Contribution
 from sfumato.plan.readings import FoundTotals
 from sfumato.plan.value_readings import with_value
 from sfumato.policy import Type
@@ -72,16 +72,16 @@ def statement(bounded: Bounded, key: int) -> Statement:
     sample.
     """
     relations = RelationLowering(key)
-    limited = _limited(bounded, _rows(bounded, relations), relations, key)
+    limited = _limited(bounded, counted_rows(bounded, relations), relations, key)
     return replace(limited, stages=(*relations.stages, *limited.stages))
 
 
-def _limited(bounded: Bounded, rows: _Rows, relations: RelationLowering, key: int) -> Statement:
+def _limited(bounded: Bounded, rows: Rows, relations: RelationLowering, key: int) -> Statement:
     if bounded.strategy is Strategy.WHOLE:
         return _whole(rows)
     if _never_beyond(bounded):
         return Statement((), _uncorrected(bounded, rows))
-    coded = _computed_once(bounded, _coded(bounded, rows), relations)
+    coded = computed_once(bounded, _coded(bounded, rows), relations)
     sampled = bounded.strategy is Strategy.SAMPLE
     limited = _sample(bounded, coded, key) if sampled else _LOWERINGS[bounded.strategy](bounded, coded)
     return _decoded(coded, limited)
@@ -94,23 +94,23 @@ def found(reading: FoundTotals, key: int) -> Statement:
     of their own, in which the other keys are NULL and all other totals are zero.
     """
     bounded, relations = reading.bounded, RelationLowering(key)
-    rows = _rows(bounded, relations)
+    rows = counted_rows(bounded, relations)
     if reading.others and bounded.strategy is Strategy.SAMPLE:
-        own = _computed_once(bounded, rows, relations)
+        own = computed_once(bounded, rows, relations)
         totals = _crossed(bounded, own, [f"k{index}" for index in reading.found], key)
     else:
         totals = _limited(bounded, rows, relations, key)
     return _held(rows, Statement((*relations.stages, *totals.stages), totals.result))
 
 
-def marginals(reading: Marginals, key: int) -> Statement:
+def marginals(reading: Marginals | CellRows, key: int) -> Statement:
     """Add up the total of every combination of cells that some row is in, of 64 bits.
 
     Where combinations are many and every row counts as one, rows are counted as they arrive: adding them up here
     would hold each combination with its keys, and leave nearly as many rows.
     """
     relations = RelationLowering(key)
-    rows = _rows(reading.bounded, relations)
+    rows = counted_rows(reading.bounded, relations)
     plain_rows = reading.bounded.strategy is Strategy.WHOLE and rows.ones == set(rows.values)
     if plain_rows and reading.combinations > _MOST_GROUPED:
         return Statement(tuple(relations.stages), Select(same((*rows.keys, *rows.values)), rows.select))
@@ -124,13 +124,13 @@ def values(reading: ValueCounts, key: int) -> Statement:
     Of units beyond a limit only the rows that are kept count; limits are those of the groups, whatever the values are.
     """
     bounded, relations = reading.bounded, RelationLowering(key)
-    rows = _coded(bounded, _rows(bounded, relations))
+    rows = _coded(bounded, counted_rows(bounded, relations))
     value, one = rows.values
     there = () if one in rows.ones else (apply(Operation.EQUAL, Reference(one), whole(1)),)
     wanted = same((*rows.keys, value))
     if bounded.strategy is Strategy.WHOLE or _never_beyond(bounded):
         return Statement(tuple(relations.stages), Select(wanted, rows.select, where=there))
-    rows = _computed_once(bounded, rows, relations)
+    rows = computed_once(bounded, rows, relations)
     heavy, ranked, kept = _ranking(bounded, rows, key)
     same_unit = apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "h"))
     light = Select(wanted, rows.select, where=(*there, Exists(Named("h"), "h", same_unit, negated=True)))
@@ -144,11 +144,11 @@ def by_value(bounded: Bounded, value: Expression, key: int, *, once: bool = Fals
     Limits are those of the groups themselves, so rows are ranked before they are told apart by their values.
     """
     relations = RelationLowering(key)
-    rows = _rows(with_value(bounded, value), relations)
+    rows = counted_rows(with_value(bounded, value), relations)
     if bounded.strategy is Strategy.WHOLE:
         totals = _whole(rows)
     else:
-        rows = _pairs(rows, relations) if once else _computed_once(bounded, rows, relations)
+        rows = _pairs(rows, relations) if once else computed_once(bounded, rows, relations)
         (*names, last), (*kinds, kind) = rows.keys, rows.kinds
         grouped = replace(rows, keys=tuple(names), kinds=tuple(kinds), apart=((last, kind),))
         heavy, ranked, kept = _ranking(bounded, grouped, key)
@@ -156,56 +156,18 @@ def by_value(bounded: Bounded, value: Expression, key: int, *, once: bool = Fals
     return Statement((*relations.stages, *totals.stages), totals.result)
 
 
-def _pairs(rows: _Rows, relations: RelationLowering) -> _Rows:
+def _pairs(rows: Rows, relations: RelationLowering) -> Rows:
     """Keep one of a unit's rows that count and are equal in all keys."""
     names, counts = ("u", *rows.keys), apply(Operation.EQUAL, Reference("v0"), whole(1))
     pairs = Select((*same(names), ("v0", whole(1))), rows.select, where=(counts,), grouped=names)
     return replace(rows, select=Select(same((*names, "v0")), relations.stage(pairs)), ones=frozenset({"v0"}))
 
 
-def _held(rows: _Rows, totals: Statement) -> Statement:
+def _held(rows: Rows, totals: Statement) -> Statement:
     """Keep totals within what 64 bits hold: cutting moves two totals no further apart."""
     low, high = (Constant(end, Wide.INTEGER) for end in (-LARGEST_INTEGER, LARGEST_INTEGER))
     held = tuple((name, narrow(clamped(wide(Reference(name)), low, high))) for name in rows.values)
     return replace(totals, result=Select((*same(rows.keys), *held), totals.result))
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """These are the rows that count, as (unit, key…, value…); without the unit where every row is one."""
-
-    select: Select
-    keys: tuple[str, ...]
-    kinds: tuple[Type, ...]
-    """Of the keys."""
-    values: tuple[str, ...]
-    """One whole number per row for each coordinate of each measure."""
-    ones: frozenset[str]
-    """The values that are 1 in every row."""
-    maximal: frozenset[str]
-    """The values that a unit contributes once per group: units are counted, not rows."""
-    coded: frozenset[str] = frozenset()
-    """The keys that are codes of their texts."""
-    cells: Cells = ()
-    """The columns by which many counts are added up at once."""
-    apart: tuple[tuple[str, Type], ...] = ()
-    """A column that tells rows of a group apart as the values do, with its type."""
-
-    @property
-    def telling(self) -> list[str]:
-        """Give the columns that tell rows of a group apart."""
-        return [*(name for name, _ in self.apart), *(name for name in self.values if name not in self.ones)]
-
-    @property
-    def exact(self) -> tuple[str, ...]:
-        """Give columns for a unit's totals as they are, beside those that are clipped, where totals are corrected."""
-        return () if self.maximal or not self.keys else tuple(f"w{name[1:]}" for name in self.values)
-
-    @property
-    def text_keys(self) -> Columns:
-        """Give the keys, with codes as the texts they stand for."""
-        texts = {name: apply(Operation.CONVERT, Reference(name), detail=(Type.TEXT,)) for name in self.coded}
-        return tuple((name, texts.get(name, Reference(name))) for name in self.keys)
 
 
 def _sum(scalar: Scalar) -> Scalar:
@@ -223,12 +185,12 @@ def _bits(bounded: Bounded) -> list[int]:
 # The five boundings
 
 
-def _whole(rows: _Rows) -> Statement:
+def _whole(rows: Rows) -> Statement:
     source, totals = _added_up(rows)
     return Statement((), Select((*same(rows.keys), *totals.items()), source, grouped=rows.keys))
 
 
-def _added_up(rows: _Rows) -> tuple[Select, dict[str, Scalar]]:
+def _added_up(rows: Rows) -> tuple[Select, dict[str, Scalar]]:
     """Add up each value in the groups of rows, without whose they are.
 
     Values that are equal in every row are added up once. The total of high − x is high as often as x is there, less the
@@ -270,7 +232,7 @@ def _mirrored(scalar: Scalar) -> tuple[Scalar, Scalar, int] | None:
     return None
 
 
-def _reweight(bounded: Bounded, rows: _Rows) -> Statement:
+def _reweight(bounded: Bounded, rows: Rows) -> Statement:
     """Count every row as it is, less what the rows of units with more than m count too much."""
     most = bounded.limits.rows
     excess = [
@@ -288,14 +250,14 @@ def _excess(value: Scalar, most: int, bits: int) -> Scalar:
     return apply(Operation.SUBTRACT, weighted, apply(Operation.MULTIPLY, value, whole(1 << bits)))
 
 
-def _heavy(rows: _Rows, most: int) -> tuple[str, Select]:
+def _heavy(rows: Rows, most: int) -> tuple[str, Select]:
     """Find the units with more rows than this, and how many they have."""
     count = Total(Aggregation.COUNT)
     having = apply(Operation.GREATER, count, whole(most))
     return "h", Select((*same("u"), ("n", count)), rows.select, grouped=("u",), having=having)
 
 
-def _beyond(rows: _Rows, columns: Columns) -> Select:
+def _beyond(rows: Rows, columns: Columns) -> Select:
     """Select the rows of those units."""
     same_unit = apply(Operation.EQUAL, Reference("u", "r"), Reference("u", "h"))
     return Select(columns, rows.select, joins=(Join(Named("h"), "h", same_unit),))
@@ -312,7 +274,7 @@ def _never_beyond(bounded: Bounded) -> bool:
     return most is not None and most <= allowed
 
 
-def _uncorrected(bounded: Bounded, rows: _Rows) -> Select:
+def _uncorrected(bounded: Bounded, rows: Rows) -> Select:
     """Add up the totals of all rows as they are."""
     source, sums = (rows.select, _unit_counts(rows)) if rows.maximal else _added_up(rows)
     bits = _bits(bounded)
@@ -320,7 +282,7 @@ def _uncorrected(bounded: Bounded, rows: _Rows) -> Select:
     return Select((*same(rows.keys), *plain), source, grouped=rows.keys)
 
 
-def _corrected(bounded: Bounded, rows: _Rows, stages: Stages, correction: Select) -> Statement:
+def _corrected(bounded: Bounded, rows: Rows, stages: Stages, correction: Select) -> Statement:
     """Add a correction per group to the totals of all rows as they are."""
     totals = tuple((name, _or_zero(_sum(Reference(name)))) for name in rows.values)
     both = Union((_uncorrected(bounded, rows), correction))
@@ -332,19 +294,19 @@ def _finer(total: Scalar, bits: int) -> Scalar:
     return apply(Operation.MULTIPLY, wide(total), Constant(1 << bits, Wide.INTEGER))
 
 
-def _unit_counts(rows: _Rows) -> dict[str, Scalar]:
+def _unit_counts(rows: Rows) -> dict[str, Scalar]:
     """Count units rather than rows."""
     return {name: _plain_total(rows, name) for name in rows.values}
 
 
-def _plain_total(rows: _Rows, name: str) -> Scalar:
+def _plain_total(rows: Rows, name: str) -> Scalar:
     if name not in rows.maximal:
         return Total(Aggregation.COUNT) if name in rows.ones else _sum(Reference(name))
     counted = None if name in rows.ones else apply(Operation.EQUAL, Reference(name), whole(1))
     return Total(Aggregation.UNITS, Reference("u"), counted)
 
 
-def _clip(bounded: Bounded, rows: _Rows) -> Statement:
+def _clip(bounded: Bounded, rows: Rows) -> Statement:
     """Cut each unit's totals, first per group to what c rows may count, then over all groups to the norm.
 
     A unit with no more rows than may count in one group is within every norm: where rows are added up, only the units
@@ -375,7 +337,7 @@ def _clip(bounded: Bounded, rows: _Rows) -> Statement:
     return _corrected(bounded, rows, stages, correction)
 
 
-def _few_beyond(bounded: Bounded, rows: _Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Statement:
+def _few_beyond(bounded: Bounded, rows: Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Statement:
     """Add up many counts of all rows at once; only units with more rows than count have too much, and lose it."""
     capped = dict(each for part in scaling for each in part.capped())
     as_is = [apply(Operation.MULTIPLY, Reference(f"v{at}"), whole(1 << bits)) for at, bits in enumerate(_bits(bounded))]
@@ -398,7 +360,7 @@ def _unit_mosts(bounded: Bounded) -> list[int]:
     return [most * each.size for each in bounded.measures for _ in range(each.coordinates)]
 
 
-def _unit_totals(rows: _Rows, source: Select, most: Sequence[int]) -> tuple[str, Select]:
+def _unit_totals(rows: Rows, source: Select, most: Sequence[int]) -> tuple[str, Select]:
     """Add up each unit's totals in each group, and beside those that are cut to 64 bits the exact ones to correct
     by.
     """
@@ -412,7 +374,7 @@ def _unit_totals(rows: _Rows, source: Select, most: Sequence[int]) -> tuple[str,
     return "g", Select((*same(names), *totals), source, grouped=names)
 
 
-def _unit_total(rows: _Rows, name: str, most: int) -> Scalar:
+def _unit_total(rows: Rows, name: str, most: int) -> Scalar:
     """Add up a unit's total in one group, within what can be scaled; no table gives more than ``most``."""
     if name in rows.maximal:
         return Total(Aggregation.MAX, Reference(name))
@@ -423,7 +385,7 @@ def _unit_total(rows: _Rows, name: str, most: int) -> Scalar:
     return narrow(total if most <= _LARGEST else clamped(total, *ends))
 
 
-def _cut(rows: _Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Select:
+def _cut(rows: Rows, scaling: Sequence[_Scaling], most: Sequence[int]) -> Select:
     """Cut units' totals to what may count in a group, and as they are: computed twice rather than kept."""
     capped = [each for part in scaling for each in part.capped()]
     exact = tuple(
@@ -439,7 +401,7 @@ def _norms(cut: Select, scaling: Sequence[_Scaling]) -> tuple[str, Select]:
     return "n", Select((*same("u"), *((part.length, part.beyond()) for part in scaling)), norms)
 
 
-def _measured(rows: _Rows, cut: Select, scaling: Sequence[_Scaling]) -> Select:
+def _measured(rows: Rows, cut: Select, scaling: Sequence[_Scaling]) -> Select:
     """Give what is cut, beside what its unit is scaled by."""
     own = same((*rows.keys, *rows.values, *rows.exact), "r")
     lengths = same((part.length for part in scaling), "n")
@@ -536,7 +498,7 @@ def _times(value: Scalar, bound: int, size: Scalar) -> Scalar:
 # Codes
 
 
-def _coded(bounded: Bounded, rows: _Rows) -> _Rows:
+def _coded(bounded: Bounded, rows: Rows) -> Rows:
     """Replace by codes the keys that are one of a few public texts: they are hashed and kept several times."""
     codes = {
         name: tuple(sorted(map(str, each.domain.values)))  # so that codes are ordered as their texts are
@@ -550,7 +512,7 @@ def _coded(bounded: Bounded, rows: _Rows) -> _Rows:
     return replace(rows, select=replace(rows.select, columns=columns), coded=frozenset(codes))
 
 
-def _decoded(rows: _Rows, statement: Statement) -> Statement:
+def _decoded(rows: Rows, statement: Statement) -> Statement:
     if not rows.coded:
         return statement
     return replace(statement, result=Select((*rows.text_keys, *same(rows.values)), statement.result))
@@ -559,13 +521,13 @@ def _decoded(rows: _Rows, statement: Statement) -> Statement:
 # Samples
 
 
-def _sample(bounded: Bounded, rows: _Rows, key: int) -> Statement:
+def _sample(bounded: Bounded, rows: Rows, key: int) -> Statement:
     """Count every row as it is, less those of units beyond a limit that are not kept."""
     heavy, ranked, kept = _ranking(bounded, rows, key)
     return _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))
 
 
-def _crossed(bounded: Bounded, rows: _Rows, found: Sequence[str], key: int) -> Statement:
+def _crossed(bounded: Bounded, rows: Rows, found: Sequence[str], key: int) -> Statement:
     """Group the same sample twice: by all keys, and by those that are found to count who holds them."""
     heavy, ranked, kept = _ranking(bounded, rows, key)
     *own, holder = rows.values
@@ -583,7 +545,7 @@ def _crossed(bounded: Bounded, rows: _Rows, found: Sequence[str], key: int) -> S
     return Statement((heavy, ("s", ranked)), both)
 
 
-def _ranking(bounded: Bounded, rows: _Rows, key: int) -> tuple[tuple[str, Select], Select, Scalar]:
+def _ranking(bounded: Bounded, rows: Rows, key: int) -> tuple[tuple[str, Select], Select, Scalar]:
     """Make the stage of units beyond a limit, their rows with their ranks, and which of them are kept.
 
     Rows are ranked by the digest of the key and of what they are. First the groups are chosen, then the rows in each,
@@ -615,7 +577,7 @@ def _ranking(bounded: Bounded, rows: _Rows, key: int) -> tuple[tuple[str, Select
     return _heavy(rows, light), ranked, every(kept)
 
 
-def _digests(rows: _Rows, key: int, grouped: bool) -> Columns:
+def _digests(rows: Rows, key: int, grouped: bool) -> Columns:
     """Compute s, the rank of a group, where groups are chosen; and t, that of a row."""
     texts = [of_part("r", scalar) for _, scalar in rows.text_keys]
     keys = [token(text, kind) for text, kind in zip(texts, rows.kinds, strict=True)]
@@ -626,7 +588,7 @@ def _digests(rows: _Rows, key: int, grouped: bool) -> Columns:
     return (("s", apply(Operation.DIGEST, secret, *keys)), row) if grouped else (row,)
 
 
-def _dropped(rows: _Rows, ranked: Select | Named, kept: Scalar) -> Select:
+def _dropped(rows: Rows, ranked: Select | Named, kept: Scalar) -> Select:
     """Count what is not kept against the totals; a unit of whose rows in a group none is kept no longer counts."""
     if not rows.maximal:
         lost = tuple((name, _sum(apply(Operation.NEGATE, Reference(name)))) for name in rows.values)
@@ -639,7 +601,7 @@ def _dropped(rows: _Rows, ranked: Select | Named, kept: Scalar) -> Select:
     )
 
 
-def _lost(rows: _Rows, name: str, kept: Scalar) -> Scalar:
+def _lost(rows: Rows, name: str, kept: Scalar) -> Scalar:
     value = Reference(name)
     if name not in rows.maximal:
         return _sum(apply(Operation.CASE, kept, whole(0), apply(Operation.NEGATE, value)))
@@ -647,62 +609,8 @@ def _lost(rows: _Rows, name: str, kept: Scalar) -> Scalar:
     return apply(Operation.SUBTRACT, left, Total(Aggregation.MAX, value))
 
 
-_LOWERINGS: dict[Strategy, Callable[[Bounded, _Rows], Statement]] = {
+_LOWERINGS: dict[Strategy, Callable[[Bounded, Rows], Statement]] = {
     Strategy.REWEIGHT: _reweight,
     Strategy.CLIP_L1: _clip,
     Strategy.CLIP_L2: _clip,
 }
-
-
-# Rows
-
-
-def _rows(bounded: Bounded, relations: RelationLowering) -> _Rows:
-    plan, unit = bounded.plan, bounded.strategy is not Strategy.WHOLE
-    source = relations.flat(plan.source, plan.expressions, unit=unit)
-    lowering = source.lowering
-    keys = [lowering.lower(key) for key in plan.keys]
-    keys = [key if each.domain.nullable else lowering.shared(key) for key, each in zip(keys, plan.keys, strict=True)]
-    tests = [present(key) for key, each in zip(keys, plan.keys, strict=True) if not each.domain.nullable]
-    values = [_row_values(measure, lowering) for measure in bounded.measures]
-    flat = [(f"v{index}", value) for index, value in enumerate(value for found in values for value in found)]
-    named = tuple((f"k{index}", key) for index, key in enumerate(keys))
-    maximal = [each.measure.once_per_unit for each in bounded.measures for _ in range(each.coordinates)]
-    select = source.selected((*(same("u") if unit else ()), *named, *flat), tests)
-    return _Rows(
-        select,
-        tuple(name for name, _ in named),
-        tuple(each.domain.type for each in plan.keys),
-        tuple(name for name, _ in flat),
-        frozenset(name for name, value in flat if value == whole(1)),
-        frozenset(name for (name, _), once in zip(flat, maximal, strict=True) if once),
-        cells=cells(bounded, lowering.columns, [value for _, value in flat]),
-    )
-
-
-def _computed_once(bounded: Bounded, rows: _Rows, relations: RelationLowering) -> _Rows:
-    """Keep the rows where they cost more than reading a table: limiting reads them several times. What was computed is
-    kept, and no longer the columns that tests read.
-    """
-    if plain(bounded.plan.source):
-        return rows
-    kept = relations.stage(rows.select)
-    return replace(rows, select=Select(same(name for name, _ in rows.select.columns), kept), cells=())
-
-
-def _row_values(scaled: Scaled, lowering: RowLowering) -> list[Scalar]:
-    """Give what one row contributes to each coordinate: a whole number, 0 where the predicate or the value is
-    missing.
-    """
-    where = scaled.measure.where
-    tests = [] if where is None else [lowering.lower(where)]
-    return [_row_value(each, tests, lowering) for each in scaled.contributions]
-
-
-def _row_value(each: Contribution, tests: list[Scalar], lowering: RowLowering) -> Scalar:
-    if each.value is None:
-        return apply(Operation.CASE, tests[0], whole(1), whole(0)) if tests else whole(1)
-    value = lowering.shared(lowering.lower(each.value))
-    counted = lowering.shared(steps(each.value, value, each))  # of a mean and a sum: the same ones
-    added = apply(Operation.SUBTRACT, whole(each.high), counted) if each.mirrored else counted
-    return apply(Operation.CASE, every([*tests, present(value)]), added, whole(0))

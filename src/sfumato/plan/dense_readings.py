@@ -101,14 +101,14 @@ class Marginal:
     @property
     def sensitivity(self) -> Sensitivity:
         """Bound what one unit can change: all that it contributes, and that may be in one cell."""
-        return _moved(self.bounded, math.prod(self.marginals.shape(self.marginals.sets[self.index])))
+        return moved_in_cells(self.bounded, math.prod(self.marginals.shape(self.marginals.sets[self.index])))
 
     def of(self, exact: Any) -> Integers:
         """Put the cells into one row, from all marginals as they were read."""
         return exact[self.index].reshape(-1)
 
 
-def _moved(bounded: Bounded, cells: int) -> Sensitivity:
+def moved_in_cells(bounded: Bounded, cells: int) -> Sensitivity:
     """Bound what one unit changes in so many disjoint cells: what it adds to all, and a replaced one takes from others.
 
     A replaced unit moves a single count by no more than an added one: it is between 0 and T before and after.
@@ -153,7 +153,7 @@ class Counted:
     @property
     def sensitivity(self) -> Sensitivity:
         """Bound what one unit changes: a row is in one cell, however coarse the cells are."""
-        return _moved(self.bounded, self.size)
+        return moved_in_cells(self.bounded, self.size)
 
     def of(self, exact: Any) -> Integers:
         """Give the counts as one row, from the marginal as it was read."""

@@ -229,7 +229,7 @@ class Published:
 
     def _arrays(self) -> Iterator[Integers]:
         for text, shape in zip(self.values, shapes_of(self.plan), strict=True):
-            yield _unpacked(text).reshape(shape)
+            yield unpacked(text).reshape(shape)
 
 
 def shapes_of(plan: Plan) -> Iterator[tuple[int, ...]]:
@@ -245,7 +245,7 @@ def packed(values: Integers) -> str:
     return binascii.b2a_base64(np.ascontiguousarray(values, "<i8").data, newline=False).decode()
 
 
-def _unpacked(text: str) -> Integers:
+def unpacked(text: str) -> Integers:
     """Read them again; they cannot be written to."""
     try:
         return np.frombuffer(binascii.a2b_base64(text, strict_mode=True), "<i8").astype(np.int64, copy=False)

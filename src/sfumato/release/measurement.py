@@ -19,6 +19,7 @@ from sfumato.ledger import Charged
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.plan.bounding import Bounded
+from sfumato.plan.cell_rows import SetMisfits
 from sfumato.plan.dense_readings import Marginal, Misfits, Ranks
 from sfumato.plan.factored_totals import FactoredTotals
 from sfumato.plan.readings import (
@@ -71,7 +72,7 @@ class Noised(Protocol):
         ...
 
 
-_CHOICES = (LinearScores, Misfits, Holders, Ranks, Frequencies, SteppedTotal)
+_CHOICES = (LinearScores, Misfits, SetMisfits, Holders, Ranks, Frequencies, SteppedTotal)
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Measurement:
         | Differences
         | LinearScores
         | Misfits
+        | SetMisfits
         | Holders
         | Ranks
         | Frequencies
@@ -100,7 +102,7 @@ class Measurement:
     ``AboveThreshold`` for what is compared."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.reading, (LinearScores, Misfits)):
+        if isinstance(self.reading, (LinearScores, Misfits, SetMisfits)):
             _require_covered(self.reading, self.mechanism)
         elif isinstance(self.reading, Holders):
             _require_every_key(self.reading, self.mechanism)
@@ -167,7 +169,7 @@ def noisy(mechanism: Additive, exact: Integers) -> Integers:
     return mechanism.apply(exact)
 
 
-def _require_covered(reading: LinearScores | Misfits, mechanism: Scoring) -> None:
+def _require_covered(reading: LinearScores | Misfits | SetMisfits, mechanism: Scoring) -> None:
     """A selection's ε must pay for the spread that the reading proves; whole scores stay whole on its grid."""
     if mechanism.neighbours is not reading.neighbours:
         rule = f"stated for the neighbours of the policy, {reading.neighbours.value}"

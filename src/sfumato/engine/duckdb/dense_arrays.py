@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.engine.duckdb.found_keys import named, told
+from sfumato.plan.cell_rows import CellRows, CodedRows
 from sfumato.plan.dense_readings import Marginals, Places, ValueCounts, Values
 from sfumato.plan.readings import Integers
 from sfumato.policy import Type, Value
@@ -25,14 +26,25 @@ _MOST_COUNTED = 1 << 20
 _MOST_WAITING = 1 << 25
 
 
+Coded = tuple[list[NDArray[np.int32]], Integers]
+"""Of some rows: for each key the places of their cells, and their totals."""
+
+
 def marginals(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
     """Put every marginal into an array, from rows (key…, total) as they arrive."""
+    return reading.counted(_coded(batches, reading))
+
+
+def cell_rows(batches: Iterable[pyarrow.RecordBatch], reading: CellRows) -> CodedRows:
+    """Keep the cells of all rows, from rows (key…, total) as they arrive."""
+    return reading.kept(_coded(batches, reading))
+
+
+def _coded(batches: Iterable[pyarrow.RecordBatch], reading: Marginals | CellRows) -> Iterator[Coded]:
     kinds = [each.domain.type for each in reading.bounded.plan.keys]
     keys = [_Cells(cells, kind) for cells, kind in zip(reading.cells, kinds, strict=True)]
-    return reading.counted(
-        ([own.of(batch.column(place)) for place, own in enumerate(keys)], batch.column(len(keys)).to_numpy())
-        for batch in batches
-    )
+    for batch in batches:
+        yield [own.of(batch.column(place)) for place, own in enumerate(keys)], batch.column(len(keys)).to_numpy()
 
 
 class _Cells:

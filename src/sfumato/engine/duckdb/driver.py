@@ -21,6 +21,7 @@ from sfumato.engine.seam import Data
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
 from sfumato.errors import EngineClosed, EngineFailed, Unsupported
 from sfumato.plan.catalog import Catalog, described
+from sfumato.plan.cell_rows import CellRows
 from sfumato.plan.dense_readings import Marginals, ValueCounts
 from sfumato.plan.intervals import nearest
 from sfumato.plan.keys import Span, World
@@ -67,11 +68,9 @@ class StatementReader:
         if isinstance(reading, ValueTable):
             cells = _aligned(self.sources.run(text), reading.cells)
             return cells.reshape(len(reading.groups), len(reading.values))
-        if isinstance(reading, ValueCounts):
-            return self.sources.stream(text, dense_arrays.BATCH, lambda rows: dense_arrays.values(rows, reading))
-        if isinstance(reading, Marginals):
-            size = dense_arrays.KEYED_BATCH
-            return self.sources.stream(text, size, lambda rows: dense_arrays.marginals(rows, reading))
+        if type(reading) in _STREAMED:
+            arrays, size = _STREAMED[type(reading)]
+            return self.sources.stream(text, size, lambda rows: arrays(rows, reading))
         return _ARRAYS[type(reading)](self.sources.arrow(text), reading)
 
     def _statement(self, reading: Reading[E], key: int) -> str:
@@ -223,6 +222,7 @@ _STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
     GroupTotals: lambda reading, key: lowering.statement(reading.bounded, key),
     FoundTotals: lowering.found,
     Marginals: lowering.marginals,
+    CellRows: lowering.marginals,
     ValueCounts: lowering.values,
     DifferentValues: value_lowering.different,
     ValueTable: value_lowering.value_table,
@@ -230,7 +230,13 @@ _STATEMENTS: dict[type, Callable[[Any, int], Statement]] = {
 _ARRAYS: dict[type, Callable[[Any, Any], object]] = {
     FoundTotals: found_keys.in_arrays,
 }
-"""What becomes of a statement's rows; those of known groups are few and come as they are, others come in a stream."""
+"""What becomes of a statement's rows; those of known groups are few and come as they are."""
+_STREAMED: dict[type, tuple[Callable[[Any, Any], object], int]] = {
+    ValueCounts: (dense_arrays.values, dense_arrays.BATCH),
+    Marginals: (dense_arrays.marginals, dense_arrays.KEYED_BATCH),
+    CellRows: (dense_arrays.cell_rows, dense_arrays.KEYED_BATCH),
+}
+"""Those whose rows come in a stream, so many at a time."""
 
 
 def _parameter(value: Value) -> Any:
