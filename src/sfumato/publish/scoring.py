@@ -20,8 +20,10 @@ All is in whole steps: counts are multiplied by a power of two, to which public 
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -42,7 +44,7 @@ from sfumato.plan.readings import Integers
 from sfumato.policy import Policy, Table
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Budget, PrivacyUnit, Sensitivity, codec
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
 from sfumato.publish.blocks import Set
 from sfumato.publish.coded_columns import coded
 from sfumato.release.measurement import Batch, Measurement
@@ -63,6 +65,8 @@ def coded_candidate(source: Any, table: Table, names: Sequence[str]) -> CodedRow
     """Read a public table as the cells that its rows are in, by the coding of a policy's table: by the same statements
     that read private rows, so that a cell means the same in both.
     """
+    if isinstance(source, (str, os.PathLike)) and not glob.glob(os.fspath(source), recursive=True):
+        raise InvalidParameter("candidate", os.fspath(source), "a table, or the path of a file that is there")
     columns = {name: table.columns[name] for name in names}
     codings = {name: coding for name, coding in table.codings.items() if name in columns}
     try:
@@ -253,7 +257,7 @@ class CandidateScore:
         low, high = self.interval()
         kind = "worst" if self.worst else "mean"
         over = f"{kind} of {self.sets:,} {self.k}-way marginals of {len(self.columns)} columns"
-        scaled = f"the candidate's {self.candidate_rows:,} rows stand for {shown(self.rows)}"
+        scaled = f"the candidate's {self.candidate_rows:,} rows stand for {self.rows:,.0f}"
         lines = [f"score {self.score:.0f} of {BEST}, {low:.0f} to {high:.0f} with 95 % confidence: {over}; {scaled}"]
         if self.rows_noise is not None:
             ends = "{:.0f} to {:.0f}".format(*self.nist_interval())
