@@ -21,6 +21,7 @@ _ORDER = (
     "publish",
     "ask",
     "synopsis",
+    "quality",
     "budget",
     "history",
     "ledger",

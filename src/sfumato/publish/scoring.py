@@ -61,12 +61,12 @@ _LOW_BITS = 31
 # ── the candidate, which is public ─────────────────────────────────────────────────────────────
 
 
-def coded_candidate(source: Any, table: Table, names: Sequence[str]) -> CodedRows:
+def coded_candidate(source: Any, table: Table, names: Sequence[str], called: str = "candidate") -> CodedRows:
     """Read a public table as the cells that its rows are in, by the coding of a policy's table: by the same statements
-    that read private rows, so that a cell means the same in both.
+    that read private rows, so that a cell means the same in both. ``called`` is what a refusal calls it.
     """
     if isinstance(source, (str, os.PathLike)) and not glob.glob(os.fspath(source), recursive=True):
-        raise InvalidParameter("candidate", os.fspath(source), "a table, or the path of a file that is there")
+        raise InvalidParameter(called, os.fspath(source), "a table, or the path of a file that is there")
     columns = {name: table.columns[name] for name in names}
     codings = {name: coding for name, coding in table.codings.items() if name in columns}
     try:
@@ -74,7 +74,7 @@ def coded_candidate(source: Any, table: Table, names: Sequence[str]) -> CodedRow
         policy = Policy(PrivacyUnit("row", every_row=True), Budget(1), {own.name: own})
         engine = open_engine(policy)
     except InvalidPolicy as error:
-        raise error.inside("the candidate") from None
+        raise error.inside(f"the {called}") from None
     try:
         rows = selection(engine.catalog(), own.name)
         found = coded(own, names, rows.rows.resolve)

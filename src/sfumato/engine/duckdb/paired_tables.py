@@ -122,5 +122,7 @@ def _fits(sources: Sources, own: _Opened, column: str, kind: Type) -> bool:
 
 def _read(sources: Sources, own: _Opened, kinds: Mapping[str, Type]) -> pyarrow.Table:
     """Read all columns, under names that no source decides."""
-    cells = (f"{cleaned(own.cells[each], Domain(kind))} AS c{place}" for place, (each, kind) in enumerate(kinds.items()))
+    cells = (
+        f"{cleaned(own.cells[each], Domain(kind))} AS c{place}" for place, (each, kind) in enumerate(kinds.items())
+    )
     return sources.arrow(f"SELECT {', '.join(cells)} FROM {own.source}")
