@@ -12,6 +12,8 @@ from sfumato.quality.distances import Coded
 from sfumato.quality.paired_columns import PairedColumn
 
 Floats = NDArray[np.float64]
+_ROUNDING = 1e-12
+"""What rounding leaves of the squares of a column that does not vary, at most, as a share."""
 
 
 def cramers_v(counts: Floats) -> float:
@@ -46,17 +48,18 @@ def correlations(columns: Sequence[PairedColumn], table: int) -> Floats:
     """Give Pearson's correlation of every two columns of numbers, over the rows that have both; 0 where one of them
     does not vary.
     """
-    numbers = [each.numbers[table] for each in columns if each.numbers is not None]
-    found = np.eye(len(numbers))
-    for one, other in itertools.combinations(range(len(numbers)), 2):
-        found[one, other] = found[other, one] = _correlation(numbers[one], numbers[other])
-    return found
-
-
-def _correlation(one: Floats, other: Floats) -> float:
-    both = ~(np.isnan(one) | np.isnan(other))
-    if both.sum() < 2:
-        return 0.0
-    first, second = (each[both] - each[both].mean() for each in (one, other))
-    lengths = float(np.linalg.norm(first)) * float(np.linalg.norm(second))
-    return float(first @ second) / lengths if lengths > 0 else 0.0
+    numbers = np.stack([each.numbers[table] for each in columns if each.numbers is not None] or [np.zeros(0)], axis=1)
+    there = (~np.isnan(numbers)).astype(np.float64)
+    centred = np.where(there > 0, numbers, 0.0)
+    centred = (centred - centred.sum(axis=0) / np.maximum(there.sum(axis=0), 1)) * there
+    centred /= np.maximum(np.abs(centred).max(axis=0, initial=0), 1e-300)  # no square of a number is infinite
+    count = np.maximum(there.T @ there, 1)
+    sums, squares = centred.T @ there, (centred**2).T @ there
+    spread = np.maximum(squares - sums**2 / count, 0.0)
+    products = centred.T @ centred - sums * sums.T / count
+    scale = np.sqrt(spread * spread.T)
+    varies = (spread > _ROUNDING * squares) & (spread > _ROUNDING * squares).T
+    found = np.where(varies, products / np.where(varies, scale, 1), 0.0)
+    np.fill_diagonal(found, 1.0)
+    clipped: Floats = np.clip(found, -1, 1)
+    return clipped

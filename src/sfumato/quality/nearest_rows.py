@@ -17,7 +17,7 @@ from sfumato.quality.paired_columns import PairedColumn
 from sfumato.quality.propensity import evenly
 
 CAVEAT = "a distance is no evidence of privacy: only how a table was made can protect anybody"
-ASKED, AMONG = 500, 50_000
+ASKED, AMONG = 300, 20_000
 """Rows whose nearest is looked for, and rows among which it is."""
 _SHARES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _BLOCK = 1 << 22
@@ -81,13 +81,22 @@ def _gap(column: PairedColumn, table: int, rows: NDArray[np.int64], among: NDArr
     """Give how far a column's value in each of the rows is from that in each real row: from 0 to 1."""
     if column.numbers is None:
         return (column.codes[table][rows][:, None] != column.codes[0][among]).astype(np.float32)
+    one, other = _scaled(column, table, rows)[:, None], _scaled(column, 0, among)
+    gap = np.minimum(np.abs(one - other), 1)
+    if np.isnan(one).any() or np.isnan(other).any():
+        gap = np.where(np.isnan(gap), np.isnan(one) != np.isnan(other), gap)
+    return gap.astype(np.float32)
+
+
+def _scaled(column: PairedColumn, table: int, rows: NDArray[np.int64]) -> Distances:
+    """Give numbers in units of the range that the real ones span, from the least on; where they do not differ, any
+    other number is one such unit away.
+    """
+    assert column.numbers is not None
     known = column.numbers[0][~np.isnan(column.numbers[0])]
-    width = float(np.ptp(known)) if len(known) else 0.0
-    one, other = column.numbers[table][rows][:, None], column.numbers[0][among]
-    if not width:
-        return np.where(one == other, 0, np.where(np.isnan(one) & np.isnan(other), 0, 1)).astype(np.float32)
-    gap = np.minimum(np.abs(one / width - other / width), 1).astype(np.float32)
-    missing = np.isnan(one), np.isnan(other)
-    gap[np.isnan(gap)] = 1
-    gap[missing[0] & missing[1]] = 0
-    return gap
+    low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
+    numbers = column.numbers[table][rows]
+    scaled = (
+        (numbers / (high - low) - low / (high - low)) if high > low else np.where(numbers == low, 0, numbers * np.inf)
+    )
+    return np.where(np.isnan(numbers), np.nan, scaled).astype(np.float32)
