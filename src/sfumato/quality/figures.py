@@ -9,7 +9,7 @@ REAL, SYNTHETIC = "#2b3a4f", "#d08a2e"
 _BAR, _RULE, _TEXT = "#7a8ca5", "#d5d9e0", "#333a45"
 _LETTER = 6.4
 """The width of a letter, about, in pixels."""
-_LONGEST = 22
+_LONGEST = 28
 
 
 def short(label: str) -> str:
@@ -102,7 +102,7 @@ def _label(x: float, y: float, text: str, anchor: str) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.2f}".replace("0.", ".", 1)
+    return f"{round(value, 2) + 0.0:.2f}".replace("0.", ".", 1)
 
 
 def _colour(share: float, signed: bool) -> str:

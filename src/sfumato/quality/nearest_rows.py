@@ -21,6 +21,8 @@ ASKED, AMONG = 300, 20_000
 """Rows whose nearest is looked for, and rows among which it is."""
 _SHARES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _BLOCK = 1 << 22
+_ODD, _NOWHERE = np.uint64(0x9E3779B97F4A7C15), -1.2345678901234567e300
+"""A factor that mixes all bits, and a number that stands for what is missing."""
 
 Distances = NDArray[np.float32]
 
@@ -35,11 +37,13 @@ class NearestRows:
     real: tuple[float, ...]
     """and the same of real rows, to the nearest other one."""
     copies: float
-    """The share of synthetic rows that are equal to a real one in every column,"""
+    """The share of all synthetic rows that are equal to a real one in every column, rare texts taken as one,"""
     real_copies: float
-    """and of real rows that are equal to another."""
+    """and of all real rows that are equal to another."""
     rows: int
+    """How many rows of each table the distances are of,"""
     among: int
+    """and among how many real rows the nearest was looked for."""
 
 
 def nearest_rows(columns: Sequence[PairedColumn]) -> NearestRows | None:
@@ -52,8 +56,24 @@ def nearest_rows(columns: Sequence[PairedColumn]) -> NearestRows | None:
     synthetic = _nearest(columns, (1, asked), among, None)
     real = _nearest(columns, (0, among[places]), among, places)
     found = [tuple(float(each) for each in np.quantile(own, _SHARES)) for own in (synthetic, real)]
-    copies = [float((own == 0).mean()) for own in (synthetic, real)]
-    return NearestRows(_SHARES, found[0], found[1], copies[0], copies[1], len(asked), len(among))
+    return NearestRows(_SHARES, found[0], found[1], *_copies(columns), len(asked), len(among))
+
+
+def _copies(columns: Sequence[PairedColumn]) -> tuple[float, float]:
+    """Give the share of synthetic rows that a real one is equal to, and of real rows that another is equal to."""
+    real, synthetic = (_hashes(columns, table) for table in (0, 1))
+    seen, place, counts = np.unique(real, return_inverse=True, return_counts=True)
+    return float(np.isin(synthetic, seen).mean()), float((counts[place] > 1).mean())
+
+
+def _hashes(columns: Sequence[PairedColumn], table: int) -> NDArray[np.uint64]:
+    """Give every row a number of 64 bits, equal for equal rows and all but surely different for others."""
+    found = np.zeros(len(columns[0].codes[table]), np.uint64)
+    for each in columns:
+        own = each.codes[table] if each.numbers is None else np.nan_to_num(each.numbers[table] + 0.0, nan=_NOWHERE)
+        found = (found ^ own.view(np.uint64)) * _ODD
+        found ^= found >> np.uint64(29)
+    return found
 
 
 def _nearest(

@@ -16,7 +16,8 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .private { border: 2px solid #b03a2e; color: #b03a2e; padding: .5rem .8rem; font-weight: 600; }
 table { border-collapse: collapse; } td, th { padding: .2rem .9rem .2rem 0; text-align: left; vertical-align: top; }
 svg { max-width: 100%; height: auto; } .key { display: inline-block; width: .8em; height: .8em; }
-figure { margin: 1rem 0; } figcaption { color: #6a7382; }
+figure { margin: 1rem 0; } .beside { display: grid; grid-template-columns: 1fr 1fr; gap: 0 2rem; }
+figcaption { color: #6a7382; }
 """
 
 
@@ -79,7 +80,8 @@ def _nearest(found: Compared) -> Iterator[tuple[str, str]]:
     if own is not None:
         middle = own.shares.index(0.5)
         copies = f"{own.copies:.1%} are equal to a real row (of real rows {own.real_copies:.1%} to another)"
-        far = f"half are within {own.synthetic[middle]:.4f} of a real row (of real rows {own.real[middle]:.4f})"
+        far = f"half of {own.rows:,} are within {own.synthetic[middle]:.4f} of one of {own.among:,} (of real rows "
+        far += f"{own.real[middle]:.4f})"
         yield "nearest real row", f"{copies}; {far}; {CAVEAT}"
 
 
@@ -110,7 +112,7 @@ def _pictures(found: Compared) -> Iterator[str]:
         bars([each.name for each in ordered], [each.variation for each in ordered], 0.1),
         "Total variation of each column by itself: the share of rows that would have to move to another cell.",
     )
-    yield from _overlays(ordered[:_SHOWN_COLUMNS])
+    yield f'<div class="beside">{"".join(_overlays(ordered[:_SHOWN_COLUMNS]))}</div>'
     if len(found.columns) > 1:
         yield _section(
             "How far each pair is off",

@@ -83,13 +83,37 @@ def _of_numbers(name: str, kind: Type, numbers: tuple[Floats, Floats], bins: int
         labels = [_written(each, kind) for each in distinct]
         parts = [_among(each, distinct) for each in numbers]
     else:
-        edges = np.unique(np.quantile(present, np.linspace(0, 1, bins + 1)[1:-1], method="inverted_cdf"))
-        ends = [_written(each, kind) for each in edges]
-        labels = [f"below {ends[0]}", *(f"{low} to {high}" for low, high in pairwise(ends))]
-        labels.append(f"{ends[-1]} and above")
+        edges, alone = cut(present, bins)
+        labels = [_between(low, high, alone, kind) for low, high in pairwise([-np.inf, *edges.tolist(), np.inf])]
         parts = [np.searchsorted(edges, each, side="right") for each in numbers]
     missing = [np.isnan(each) for each in numbers]
     return _finished(name, kind, labels, parts, missing, numbers)
+
+
+def cut(numbers: Floats, bins: int) -> tuple[Floats, Floats]:
+    """Give the edges of about so many cells, and the values that are cells by themselves: those which alone have as
+    many rows as a cell would have. The others are cut at their quantiles.
+
+    >>> edges, alone = cut(np.array([0.0] * 80 + list(range(1, 21))), 3)
+    >>> edges.round(9).tolist(), alone.tolist()
+    ([0.0, 0.0, 10.0], [0.0])
+    """
+    values, counts = np.unique(numbers, return_counts=True)
+    alone = values[counts * bins >= len(numbers)]
+    rest = numbers[~np.isin(numbers, alone)]
+    shares = np.linspace(0, 1, max(2, bins - len(alone)) + 1)[1:-1]
+    inner = np.quantile(rest, shares, method="inverted_cdf") if len(rest) else np.zeros(0)
+    return np.unique(np.concatenate([alone, np.nextafter(alone, np.inf), inner])), alone
+
+
+def _between(low: float, high: float, alone: Floats, kind: Type) -> str:
+    """Say in words which values lie from one edge to below the next."""
+    if low in alone:
+        return _written(low, kind)
+    before = float(np.nextafter(low, -np.inf))
+    start = f"above {_written(before, kind)}" if before in alone else f"from {_written(low, kind)}"
+    parts = [start] * bool(np.isfinite(low)) + [f"below {_written(high, kind)}"] * bool(np.isfinite(high))
+    return " to ".join(parts)
 
 
 def _among(numbers: Floats, distinct: Floats) -> Codes:
@@ -134,8 +158,10 @@ def _finished(
 
 
 def _written(number: float, kind: Type) -> str:
+    if not np.isfinite(number):
+        return ""
     if kind is Type.DATE:
         return str(np.datetime64(int(number), "D"))
     if kind is Type.TIMESTAMP:
-        return str(np.datetime64(int(number), "us").astype("datetime64[s]")).replace("T", " ")
+        return str(np.datetime64(int(number), "us").astype("datetime64[s]")).replace("T", " ").removesuffix(" 00:00:00")
     return str(int(number)) if number.is_integer() and abs(number) < 1e15 else shown(number)
