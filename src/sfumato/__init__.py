@@ -57,7 +57,7 @@ from sfumato.privacy import (
 from sfumato.version import __version__
 
 if TYPE_CHECKING:
-    from sfumato import audit as audit, games as games
+    from sfumato import audit as audit, games as games, quality as quality
     from sfumato.curator import (
         Curator as Curator,
         Explanation as Explanation,
@@ -221,6 +221,7 @@ __all__ = [
     "mode",
     "odometer",
     "open",
+    "quality",
     "quantile",
     "quantiles",
     "r_squared",
@@ -274,7 +275,7 @@ for _module in (
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"audit", "games"}:
+    if name in {"audit", "games", "quality"}:
         return import_module(f"sfumato.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

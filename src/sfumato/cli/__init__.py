@@ -22,6 +22,7 @@ _ORDER = (
     "ask",
     "synopsis",
     "online",
+    "quality",
     "survey",
     "budget",
     "history",

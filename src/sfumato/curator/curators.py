@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context
@@ -30,6 +30,7 @@ from sfumato.curator.private_bounds import BoundsSearch, bounds_search
 from sfumato.curator.private_limits import LimitsSearch, limits_search
 from sfumato.curator.questions import Question
 from sfumato.curator.running_counts import RunningTotals, running_totals
+from sfumato.curator.scores import ScoreProposal, score
 from sfumato.curator.sessions import ProposedSession, proposed_session
 from sfumato.curator.standings import Standing
 from sfumato.curator.synthesis import ColumnWeights, SynthesisProposal, synthesis
@@ -250,6 +251,29 @@ class Curator:
         """
         own = self._context, self._catalog, table, method, ways
         return synthesis(*own, columns=columns, weights=weights, where=where, rows=rows, memory=memory)
+
+    def score(
+        self,
+        candidate: Any,
+        table: str | None = None,
+        *,
+        k: int = 3,
+        worst: bool = False,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        rows: int | None = None,
+        total: Number | None = None,
+    ) -> ScoreProposal:
+        """Propose to score a candidate table, made by any tool: how close its marginals of all ``k`` columns are to
+        those of a private table, from 0 to 1000 as NIST counts it. This is free.
+
+        The candidate is public: a path, or an Arrow, pandas or polars table with the columns that are compared. With
+        ``worst`` the worst marginal decides, not the mean. ``total`` is the number of private rows where it is public
+        already, such as that of a synthetic table; otherwise a third of the price buys it. ``where`` keeps the private
+        rows that meet a condition, ``rows`` tightens how many of one unit count.
+        """
+        own = self._context, self._catalog, candidate, table, k
+        return score(*own, worst=worst, columns=columns, where=where, rows=rows, total=total)
 
     def online(
         self,

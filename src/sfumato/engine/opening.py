@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sfumato.engine.duckdb import connection, inspection
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.engine.duckdb.paired_tables import PairedTables as PairedTables, paired_tables as paired_tables
 from sfumato.engine.seam import Engine, Inspector
 from sfumato.policy import Policy, Type
 

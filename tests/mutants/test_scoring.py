@@ -1,0 +1,86 @@
+"""Seeded bugs where a candidate is scored: what one unit moves, which number of rows scales it, and what it costs."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_MOVES = ("publish/test_scoring.py::test_one_unit_moves_the_distance_within_its_bound",)
+_LAW = ("publish/test_scoring.py::test_the_exact_law_of_both_numbers_loses_no_more_than_the_price",)
+_DRAWN = ("publish/test_scoring.py::test_the_distance_is_taken_at_the_number_of_rows_that_was_drawn",)
+
+MUTANTS = (
+    Mutant(
+        "the sum over all marginals moves as one of them",
+        Kind.SENSITIVITY,
+        "publish/scoring.py",
+        "max(each.total for each in moved) if self.worst else sum(each.total for each in moved)",
+        "max(each.total for each in moved)",
+        _MOVES,
+    ),
+    Mutant(
+        "the sensitivity is halved, as if half of the distance were measured",
+        Kind.SENSITIVITY,
+        "publish/scoring.py",
+        "Sensitivity(1, self.grid * most, neighbours",
+        "Sensitivity(1, self.grid * most / 2, neighbours",
+        _MOVES,
+    ),
+    Mutant(
+        "the steps of the grid are not counted",
+        Kind.SENSITIVITY,
+        "publish/scoring.py",
+        "Sensitivity(1, self.grid * most, neighbours",
+        "Sensitivity(1, most, neighbours",
+        _MOVES,
+    ),
+    Mutant(
+        "the candidate is scaled to the exact number of rows",
+        Kind.REUSE,
+        "publish/scoring.py",
+        "view = replace(self.view, total=used_total(total, self.unit_value))",
+        "view = replace(self.view, total=used_total(int(self._rows.of(found)[0]), self.unit_value))",
+        _DRAWN,
+    ),
+    Mutant(
+        "the number of rows is told without noise",
+        Kind.REUSE,
+        "publish/scoring.py",
+        "total = int(Measurement(self._rows, self.rows_noise).draw(self._rows.of(found))[0])",
+        "total = int(self._rows.of(found)[0])",
+        _DRAWN,
+    ),
+    Mutant(
+        "the distance is told without noise",
+        Kind.REUSE,
+        "publish/scoring.py",
+        "int(Measurement(view, self.noise).draw(view.of(found))[0])",
+        "int(view.of(found)[0])",
+        ("publish/test_scoring.py::test_the_distance_has_noise",),
+    ),
+    Mutant(
+        "both numbers cost the whole price",
+        Kind.CHARGE_ORDER,
+        "curator/scores.py",
+        "noise = _noise(view.sensitivity, amount - for_rows, gaussian)",
+        "noise = _noise(view.sensitivity, amount, gaussian)",
+        ("publish/test_scoring.py::test_the_charge_is_the_price_and_no_more", *_LAW),
+    ),
+    Mutant(
+        "the number of rows is taken for public where units are added",
+        Kind.NEIGHBOURS,
+        "curator/scores.py",
+        "exactly = size is not None and self._bounded(0).measures[0].sensitivity.neighbours.value == ",
+        "exactly = size is not None or self._bounded(0).measures[0].sensitivity.neighbours.value == ",
+        _LAW,
+    ),
+    Mutant(
+        "a stored score answers for any candidate",
+        Kind.REUSE,
+        "curator/scores.py",
+        'digest("score", self._coded.identity, self._content, self.k,',
+        'digest("score", self._coded.identity, self.k,',
+        ("publish/test_scoring.py::test_a_score_is_stored_for_its_candidate_alone",),
+    ),
+)
+
+test_the_tests_of_scoring_notice = suite(MUTANTS)
