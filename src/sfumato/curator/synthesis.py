@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -23,7 +24,7 @@ from sfumato.curator.explaining import Explanation, Operator, sources
 from sfumato.curator.marginals import MarginalsProposal, marginals
 from sfumato.curator.mwem import Sets, sets_of
 from sfumato.errors import InvalidParameter, Unanswered, Unsupported
-from sfumato.ledger import Tab
+from sfumato.ledger import Charged, Tab
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
@@ -51,12 +52,13 @@ from sfumato.publish.synthesis.mwem import mwem
 from sfumato.publish.synthesis.released import METHODS, ReleasedMarginal, Synthesized
 from sfumato.publish.synthesis.steps import MeasureStep, Outcome, Step
 from sfumato.publish.synthesis.zeros import check_zeros, zeros_of
+from sfumato.publish.synthetic import Synthetic
 from sfumato.release import releasing
 from sfumato.release.payers import OnTab
 from sfumato.release.prices import Price, rounded_up, warn_if_weak
-from sfumato.release.proposal import Call
+from sfumato.release.proposal import Call, receipt
 from sfumato.release.purchases import Purchase, purchase
-from sfumato.release.releasing import Asked, Progress
+from sfumato.release.releasing import Asked, Progress, Released
 
 ColumnWeights = Mapping[str | tuple[str, ...], Number]
 """How much columns, or sets of columns of the workload, count; 1 for all others."""
@@ -169,7 +171,7 @@ class SynthesisProposal:
         rho: Number | None = None,
         rows: int | None = None,
         progress: Progress | None = None,
-    ) -> Synthesized:
+    ) -> Synthetic:
         """Run everything on invented rows, drawn evenly from the cells that the policy declares. This is free: no row
         is read, and what comes back says nothing of the table.
         """
@@ -187,7 +189,8 @@ class SynthesisProposal:
             return step.draw(read)
 
         _run(_RUN[self.method](course), run)
-        return self._synthesized(course, price, complete=True, bought=False)
+        course.fit(CLOSE)
+        return self._synthetic(self._synthesized(course, price, complete=True, bought=False), course)
 
     # ── what is bought ─────────────────────────────────────────────────────────────────────────
 
@@ -199,8 +202,8 @@ class SynthesisProposal:
         rho: Number | None = None,
         seconds: Number | None = None,
         progress: Progress | None = None,
-    ) -> Synthesized:
-        """Hold the price, spend it step by step, and give what was released.
+    ) -> Synthetic:
+        """Hold the price, spend it step by step, and give the model of what was released, from which rows are drawn.
 
         Ctrl-C between two steps ends it there: what is unspent is free again, and the model so far is given. At the end
         of its ``seconds`` the model so far is given too, but nothing is given back: a clock may depend on rows. A step
@@ -215,8 +218,23 @@ class SynthesisProposal:
         course = Course(setting)
         tab = here.account.open_tab(hold, analyst=here.analyst, question=self.question)
         with tab:
-            complete = _Series(here, self.question, self.identity, course, tab, call).run(_RUN[self.method](course))
-        return self._synthesized(course, price, complete=complete, bought=True)
+            series = _Series(here, self.question, self.identity, course, tab, call)
+            complete = series.run(_RUN[self.method](course))
+        found = self._synthesized(course, price, complete=complete, bought=True)
+        return self._synthetic(found, course, tab, tuple(series.paid))
+
+    def _synthetic(
+        self, found: Synthesized, course: Course, tab: Tab | None = None, paid: tuple[Charged, ...] = ()
+    ) -> Synthetic:
+        """Put together what was released, the model and its receipt; a rehearsal has no line in the ledger."""
+        here = self._context
+        if tab is None:
+            line: Released[None] = Released(None, 0, datetime.now(UTC), "", free=True)
+        else:
+            line = Released(None, tab.opening.number, tab.opening.time, tab.opening.hash, free=False)
+        words = tuple(dict.fromkeys(each.mechanism.words() for each in paid))
+        told = receipt(line, found.purchase, words, question=self.question, here=here, confidence="0.95")
+        return Synthetic(found, course.model, told, paid)
 
     def _synthesized(self, course: Course, price: Price, *, complete: bool, bought: bool) -> Synthesized:
         here, coded = self._context, self._coded
@@ -330,6 +348,7 @@ class _Series:
     def __post_init__(self) -> None:
         self._engine = ReadOnce(self.here.engine)
         self._done = 0
+        self.paid: list[Charged] = []
         limit = self.call.limit(self.here.seconds)
         self._end = None if limit is None else time.monotonic() + limit
         self._progress = self.here.progress if self.call.progress is None else self.call.progress
@@ -371,6 +390,7 @@ class _Series:
             engine=self._engine,
             seconds=None if left is None else max(left, 1e-3),
         )
+        self.paid += step.batch.charged
         return released.value
 
 
