@@ -1,6 +1,6 @@
 """How near synthetic tables come, and what they take: total variation of all 3-way marginals, CPU seconds, memory.
 
-.venv/bin/python bench/synthesis.py [--adult FOLDER] [--nist national2019.csv] [--repeat 5] [--methods aim,mst,mwem,independent]
+.venv/bin/python bench/synthesis.py [--adult FOLDER] [--nist national2019.csv] [--repeat 5] [--methods aim,mst]
 
 ADULT is the encoded table of 14 columns (48,842 rows, UCI) with its domain; NIST's excerpt has 27,253 rows and, with
 ages, densities and incomes in bins, 20 columns. δ = 1e-9. The error is that of the model, before rows are drawn, over
@@ -26,8 +26,7 @@ import pandas as pd
 import pyarrow as pa
 
 import sfumato as sf
-from sfumato.publish.graph.fitting import Observation, fitted
-from sfumato.publish.synthesis.released import Synthesized
+from sfumato.publish.synthetic import Synthetic
 
 MOST_CELLS = 10_000
 PRICES = {"adult": ("0.1", "1", "10"), "nist": ("1",)}
@@ -66,19 +65,14 @@ def sets_of(domain: dict[str, int], count: int = 3) -> list[tuple[str, ...]]:
     return [each for each in chosen if math.prod(domain[name] for name in each) <= MOST_CELLS]
 
 
-def model_error(found: Synthesized, rows: pd.DataFrame, sets: list[tuple[str, ...]]) -> float:
+def model_error(found: Synthetic, rows: pd.DataFrame, sets: list[tuple[str, ...]]) -> float:
     """The mean total variation between the table's marginals and the model's."""
-    seen = [
-        Observation(each.places, each.values * float(each.unit_value), math.sqrt(each.variance))
-        for each in found.measured
-        if each.places
-    ]
-    model = fitted(seen, found.sizes, found.total, tolerance=1e-4)
+    model, sizes_of = found.model, found.model.sizes
     names = list(found.columns)
     places = [tuple(sorted(names.index(name) for name in each)) for each in sets]
     errors = []
     for each, predicted in zip(places, model.marginals(places), strict=True):
-        sizes = [found.sizes[place] for place in each]
+        sizes = [sizes_of[place] for place in each]
         flat = np.ravel_multi_index([rows[names[place]].to_numpy() for place in each], sizes)
         truth = np.bincount(flat, minlength=math.prod(sizes)) / len(rows)
         errors.append(0.5 * np.abs(truth - predicted.ravel() / predicted.sum()).sum())
@@ -95,9 +89,8 @@ def run(data: str, path: str, method: str, epsilon: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, sf.Curator(policy, Path(folder) / "people.ledger") as curator:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         cpu, wall = time.process_time(), time.time()
-        found = curator.synthesize("people", method, [list(each) for each in sets]).release(
-            epsilon=epsilon, delta="1e-9"
-        )
+        proposal = curator.synthesize("people", method, [list(each) for each in sets])
+        found = proposal.release(epsilon=epsilon, delta="1e-9")
         taken = time.process_time() - cpu, time.time() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     error = model_error(found, rows, sets)

@@ -45,7 +45,7 @@ def test_the_ledger_has_every_step_and_nothing_else(
     begin = Course.__init__
     monkeypatch.setattr(Course, "__init__", lambda own, setting: (courses.append(own), begin(own, setting))[1])
     with curator(tmp_path, people(1, 40), relation=relation) as clinic:
-        found = clinic.synthesize("people", method, 2).release(**price)
+        found = clinic.synthesize("people", method, 2).release(**price).released
         account, lines = clinic._context.account, list(clinic.history())
         steps = [each for each in lines if each.kind == "step"]
         costs = [account.recomputed(each) for each in steps]
@@ -68,7 +68,7 @@ def test_the_ledger_has_every_step_and_nothing_else(
 def test_a_model_comes_close(tmp_path: Path, units: bool) -> None:
     rows = people(2, 5000)
     with curator(tmp_path, rows, units=units) as clinic:
-        found = clinic.synthesize("people", ways=2).release(rho=2)
+        found = clinic.synthesize("people", ways=2).release(rho=2).released
     model = model_of(found)
     truth = np.zeros((3, 4))
     for _, sex, age, _ in rows:
@@ -93,7 +93,7 @@ def test_impossible_cells_stay_empty(tmp_path: Path) -> None:
         proposal = clinic.synthesize("people", ways=2)
         ((places, cells),) = proposal.zeros
         assert (places, cells.sum()) == ((0, 2), 1)
-        found = proposal.release(rho=1)
+        found = proposal.release(rho=1).released
     assert found.face.impossible == (rule,)
     assert model_of(found, proposal.zeros).marginal((0, 2))[cells].max() == 0
 
@@ -139,7 +139,7 @@ def test_an_interrupt_between_steps_gives_the_rest_back(tmp_path: Path, after: i
             raise KeyboardInterrupt
 
     with curator(tmp_path, people(1, 40)) as clinic:
-        found = clinic.synthesize("people", "mst", 2).release(epsilon=2, progress=progress)
+        found = clinic.synthesize("people", "mst", 2).release(epsilon=2, progress=progress).released
         account = clinic._context.account
         steps = [each for each in clinic.history() if each.kind == "step"]
         assert len(steps) == after
@@ -162,7 +162,7 @@ def test_an_interrupt_while_the_model_is_fitted_keeps_what_was_measured(
 
     monkeypatch.setattr(Course, "fit", interrupted)
     with curator(tmp_path, people(1, 40)) as clinic:
-        found = clinic.synthesize("people", "mst", 2).release(epsilon=2)
+        found = clinic.synthesize("people", "mst", 2).release(epsilon=2).released
         steps = [each for each in clinic.history() if each.kind == "step"]
         assert len(found.marginals) == len([each for each in steps if "choosing" not in each.question])
         assert clinic._context.account.spent["pure"] < 2
@@ -190,7 +190,7 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
         now[0] += 10.0
 
     with curator(tmp_path, people(1, 40)) as clinic:
-        found = clinic.synthesize("people", "independent").release(epsilon=1, seconds=25, progress=progress)
+        found = clinic.synthesize("people", "independent").release(epsilon=1, seconds=25, progress=progress).released
         account = clinic._context.account
         assert account.spent["pure"] == 1
         assert not account.open_tabs()
@@ -224,7 +224,7 @@ def test_neighbours_look_alike_but_for_noise(tmp_path: Path, method: str, relati
         (tmp_path / str(index)).mkdir()
         with curator(tmp_path / str(index), rows, relation=relation) as clinic:
             proposal = clinic.synthesize("people", method, [["sex", "age"]] if method == "mwem" else 2)
-            found = proposal.release(epsilon=2, progress=phases.append)
+            found = proposal.release(epsilon=2, progress=phases.append).released
             charges = [(each.kind, str(each.spent)) for each in clinic.history()]
             shapes = [(each.places, each.size) for each in found.marginals] if method == "independent" else []
             told = str(proposal.explain(epsilon=2)), repr(proposal), proposal.question
@@ -238,7 +238,7 @@ def test_the_number_of_rows_is_never_exact_and_rests_on_what_was_released(tmp_pa
     for index in range(3):
         (tmp_path / str(index)).mkdir()
         with curator(tmp_path / str(index), people(1, 40)) as clinic:
-            found.append(clinic.synthesize("people", "independent").release(epsilon="0.1"))
+            found.append(clinic.synthesize("people", "independent").release(epsilon="0.1").released)
     _, truth = exact(policy_of(people(1, 40)), Price(2))
     for each in found:
         assert any((own.values.ravel() != truth.marginal(own.places)).mean() > 0.5 for own in each.measured)
@@ -259,7 +259,7 @@ def test_the_number_of_rows_is_never_exact_and_rests_on_what_was_released(tmp_pa
 )
 def test_hostile_tables_have_a_model(tmp_path: Path, rows: Any, method: str, units: bool) -> None:
     with curator(tmp_path, rows, units=units) as clinic:
-        found = clinic.synthesize("people", method, 2).release(epsilon=1, delta="1e-9")
+        found = clinic.synthesize("people", method, 2).release(epsilon=1, delta="1e-9").released
         assert clinic._context.account.spent["failure"] == 0
     assert found.total >= 0.0009
     assert np.isfinite(model_of(found).marginal((0, 1, 2))).all()
@@ -336,7 +336,7 @@ def test_what_is_free_spends_nothing_and_reads_nothing(tmp_path: Path, monkeypat
         wide = proposal.price(20)
         assert proposal.price(10) > wide > proposal.price(100, delta="1e-9") > 0
         phases: list[str] = []
-        found = proposal.rehearse(epsilon=1, rows=500, progress=phases.append)
+        found = proposal.rehearse(epsilon=1, rows=500, progress=phases.append).released
         assert phases[0] == "counting rows"
         assert found.purchase.price == ""
         assert clinic._context.account.spent["pure"] == 0
