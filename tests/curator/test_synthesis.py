@@ -22,12 +22,14 @@ from publish.synthesis.clinic import (
     RELATIONS,
     curator,
     exact,
+    pairs,
     people,
     policy_of,
+    worlds,
 )
 from sfumato.curator.synthesis import _bytes, _check_columns
 from sfumato.ledger import Tab
-from sfumato.plan.cell_rows import CodedRows, SetMisfits
+from sfumato.plan.cell_rows import CellCounts, CodedRows, SetMisfits
 from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fitted
 from sfumato.publish.synthesis.course import Course
@@ -339,11 +341,77 @@ def test_what_is_free_spends_nothing_and_reads_nothing(tmp_path: Path, monkeypat
         found = proposal.rehearse(epsilon=1, rows=500, progress=phases.append).released
         assert phases[0] == "counting rows"
         assert found.purchase.price == ""
+        told = proposal.forecast(epsilon=1, rows=500)
+        assert told.seconds > 0
+        assert told.memory > 500
+        assert told.accepted
+        assert not proposal.forecast(epsilon=60, rows=5).accepted
+        assert codec.loads(codec.dumps(told)) == told
+        assert "for 500 rows" in str(told)
         assert clinic._context.account.spent["pure"] == 0
         with pytest.raises(sf.Overspent), pytest.warns(sf.WeakPrivacy):
             proposal.release(epsilon=51)
         assert list(proposal.workload.values()) == [3]
         assert clinic._context.account.spent["pure"] == 0
+
+
+ROWS = [
+    (1, "f", 1, True),
+    (1, "m", 5, False),
+    (2, "m", 2, None),
+    (2, "f", 2, None),
+    (3, "m", 7, True),
+    (3, "m", 8, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("order", "where", "truth"),
+    [
+        ("age", None, {("f", 1, True), ("f", 2, None), ("m", 7, True)}),
+        ("age DESC", None, {("m", 5, False), ("f", 2, None), ("m", 8, None)}),
+        ("AGE desc", "age < 8", {("m", 5, False), ("f", 2, None), ("m", 7, True)}),
+    ],
+)
+def test_one_row_of_each_unit_stands_for_it_whatever_the_order_of_rows(order: str, where: Any, truth: Any) -> None:
+    """Rows that tie are told apart by what is read of them: the second unit's f comes before its m."""
+    for rows in (ROWS, ROWS[::-1]):
+        given = {"one_row_per": "unit", "order": order, "where": where}
+        proposal, read = exact(policy_of(rows, units=True), Price(2), **given)
+        assert proposal.setting(Price(2)).most_rows == 1
+        cells = {tuple(int(each[row]) for each in read.codes) for row in range(len(read.totals))}
+        bins = {1: 0, 2: 0, 5: 2, 7: 2, 8: 2}
+        smoking = {False: 0, True: 1, None: 2}
+        assert cells == {("fm".index(sex), bins[age], smoking[smokes]) for sex, age, smokes in truth}
+        assert read.totals.sum() == 3
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_where_one_row_stands_for_a_unit_all_its_rows_move_as_one(relation: str) -> None:
+    given = {"one_row_per": "unit", "order": "age DESC"}
+    found = [
+        exact(policy_of(each, units=True, relation=relation), Price(2), **given) for each in worlds(relation, True)
+    ]
+    view = CellCounts(found[0][0].setting(Price(2)).reading, (0, 1, 2))
+    moved = [np.abs(view.of(one) - view.of(other)).sum() for (_, one), (_, other) in pairs(relation, found)]
+    assert max(moved) == view.sensitivity.total == (1 if relation == "add-remove" else 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"one_row_per": "unit"}, "beside an order"),
+        ({"order": "age"}, "beside an order"),
+        ({"one_row_per": "person", "order": "age"}, "unit"),
+        ({"one_row_per": "unit", "order": "weight"}, "order"),
+        ({"one_row_per": "unit", "order": "age, sex"}, "order"),
+        ({"one_row_per": "unit", "order": 3}, "order"),
+    ],
+    ids=str,
+)
+def test_an_order_that_is_none_is_refused(given: dict[str, Any], word: str) -> None:
+    with pytest.raises(sf.InvalidParameter, match=word):
+        exact(policy_of(ROWS, units=True), Price(2), **given)
 
 
 def test_memory_is_read_as_people_write_it() -> None:
