@@ -239,17 +239,32 @@ class Curator:
         weights: ColumnWeights | None = None,
         where: str | None = None,
         rows: int | None = None,
+        one_row_per: str | None = None,
+        order: str | None = None,
         memory: str | int = "1 GiB",
     ) -> SynthesisProposal:
         """Propose a synthetic table: a model of these columns that has every marginal of so many of them, or of these
         sets, as right as the price allows, and rows drawn from it. This is free.
 
         The ``method`` is aim, mst, mwem or independent. ``weights`` say how much columns count, such as
-        ``{"income": 3}``; ``where`` keeps the rows that meet a condition, ``rows`` tightens how many of one unit count,
-        ``memory`` bounds the model.
+        ``{"income": 3}``; ``where`` keeps the rows that meet a condition, ``rows`` tightens how many of one unit count;
+        ``one_row_per="unit", order="date"`` lets the first row of each unit stand for it, or the last by
+        ``"date DESC"``; ``memory`` bounds the model.
         """
-        own = self._context, self._catalog, table, method, ways
-        return synthesis(*own, columns=columns, weights=weights, where=where, rows=rows, memory=memory)
+        return synthesis(
+            self._context,
+            self._catalog,
+            table,
+            method,
+            ways,
+            columns=columns,
+            weights=weights,
+            where=where,
+            rows=rows,
+            one_row_per=one_row_per,
+            order=order,
+            memory=memory,
+        )
 
     def online(
         self,

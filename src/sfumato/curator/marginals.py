@@ -16,6 +16,7 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.one_rows import one_row_of_each
 from sfumato.curator.period_spending import by_period, charged
 from sfumato.curator.policy_account import account_name
 from sfumato.errors import InvalidParameter, Unsupported
@@ -510,12 +511,17 @@ def marginals(
     where: str | None = None,
     columns: Sequence[str] | None = None,
     rows: int | None = None,
+    order: str | None = None,
 ) -> MarginalsProposal:
-    """Propose to measure marginals of a table; what cannot be measured is refused here, before anything is spent."""
+    """Propose to measure marginals of a table; what cannot be measured is refused here, before anything is spent.
+
+    With an ``order`` the first row of each unit alone counts.
+    """
     source = selection(catalog, table)
     declared = context.policy.tables[source.table.name]
     source = source if where is None else kept(source, where)
     names, wanted = _wanted(declared, ways, columns)
+    source = source if order is None else one_row_of_each(source, declared, order, names)
     found = coded(declared, names, source.rows.resolve)
     workload = Workload(wanted, _weights(wanted, names, weights))
     _check_cells(workload, found)

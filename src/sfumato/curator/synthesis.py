@@ -16,8 +16,6 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
@@ -25,12 +23,11 @@ from sfumato.curator.marginals import MarginalsProposal, marginals
 from sfumato.curator.mwem import Sets, sets_of
 from sfumato.errors import InvalidParameter, Unanswered, Unsupported
 from sfumato.ledger import Charged, Tab
-from sfumato.mechanisms import bits
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
-from sfumato.plan.cell_rows import MOST_COLUMN_CELLS, CellCounts, CellRows, CodedRows
+from sfumato.plan.cell_rows import MOST_COLUMN_CELLS, CellCounts, CellRows
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import Reading
 from sfumato.plan.words import enforced, many
@@ -46,7 +43,9 @@ from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL
 from sfumato.publish.synthesis.course import CLOSE, Course, Setting, Steps, Zeros
+from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast
 from sfumato.publish.synthesis.independent import independent
+from sfumato.publish.synthesis.invented import invented
 from sfumato.publish.synthesis.mst import mst
 from sfumato.publish.synthesis.mwem import mwem
 from sfumato.publish.synthesis.released import METHODS, ReleasedMarginal, Synthesized
@@ -172,25 +171,50 @@ class SynthesisProposal:
         rows: int | None = None,
         progress: Progress | None = None,
     ) -> Synthetic:
-        """Run everything on invented rows, drawn evenly from the cells that the policy declares. This is free: no row
+        """Run everything on invented rows, drawn from the cells that the policy declares. This is free: no row
         is read, and what comes back says nothing of the table.
         """
         price = Price(epsilon, delta, rho)
-        setting, told = self._checked(price), progress or releasing.quietly
-        count = whole(self._context.policy.size or _REHEARSED_ROWS if rows is None else rows, "rows", at_least=1)
-        invented = _invented(setting, count)
-        course = Course(setting)
+        course = self._rehearsed(self._checked(price), self._invented_rows(rows), progress or releasing.quietly)
+        return self._synthetic(self._synthesized(course, price, complete=True, bought=False), course)
+
+    def forecast(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        rows: int | None = None,
+    ) -> SynthesisForecast:
+        """Say how long this takes and how much memory, from a run on so many invented rows, as many as the policy says
+        there are units where none are named. This is free, and takes about as long itself.
+        """
+        price, count = Price(epsilon, delta, rho), self._invented_rows(rows)
+        setting = self._checked(price)
+        own = setting.currency.hold(self._context.policy.neighbours)
+        accepted = all(budget.affords(own) for budget in self._context.budgets)
+
+        def run() -> Course:
+            return self._rehearsed(setting, count, releasing.quietly)
+
+        return forecast(setting, count, run, str(price), accepted=accepted)
+
+    def _invented_rows(self, rows: int | None) -> int:
+        return whole(self._context.policy.size or _REHEARSED_ROWS if rows is None else rows, "rows", at_least=1)
+
+    def _rehearsed(self, setting: Setting, rows: int, progress: Progress) -> Course:
+        made, course = invented(setting, rows), Course(setting)
 
         def read(reading: Reading[Any]) -> Any:  # noqa: ARG001
-            return invented
+            return made
 
         def run(step: Step) -> Outcome:
-            told(_phase(course, step))
+            progress(_phase(course, step))
             return step.draw(read)
 
         _run(_RUN[self.method](course), run)
         course.fit(CLOSE)
-        return self._synthetic(self._synthesized(course, price, complete=True, bought=False), course)
+        return course
 
     # ── what is bought ─────────────────────────────────────────────────────────────────────────
 
@@ -398,13 +422,6 @@ class _TimeIsUp(Exception):
     """The seconds are over, between two steps."""
 
 
-def _invented(setting: Setting, rows: int) -> CodedRows:
-    """Draw rows evenly from all declared cells."""
-    codes = tuple(bits.all_below(max(1, size - 1), rows).astype(np.min_scalar_type(size - 1)) for size in setting.sizes)
-    one = setting.reading.bounded.measures[0].unit_value.denominator
-    return CodedRows(setting.sizes, codes, np.full(rows, one, np.int64))
-
-
 # ── what is asked for ──────────────────────────────────────────────────────────────────────────
 
 
@@ -419,16 +436,21 @@ def synthesis(
     weights: ColumnWeights | None = None,
     where: str | None = None,
     rows: int | None = None,
+    one_row_per: str | None = None,
+    order: str | None = None,
     memory: str | int = "1 GiB",
 ) -> SynthesisProposal:
     """Propose a synthetic table; what cannot be modelled is refused here, before anything is spent."""
+    if one_row_per not in (None, "unit") or (one_row_per is None) != (order is None):
+        fix = 'write one_row_per="unit", order="date", or order="date DESC" for the last row'
+        raise InvalidParameter("one_row_per", one_row_per, '"unit", beside an order, or left out with it', fix=fix)
     if method not in METHODS:
         raise InvalidParameter("method", method, f"one of {', '.join(METHODS)}")
     most_cells = max(1, _bytes(memory) // BYTES_PER_CELL)
     declared = context.policy.tables.get(table)
     if columns is None and declared is not None:
         _check_all_coded(declared)
-    coded = marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows)
+    coded = marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order)
     names, sizes = [each.name for each in coded.attributes], [each.size for each in coded.attributes]
     _check_columns(names, sizes)
     wanted, left_out = _workload(ways, names, sizes, most_cells)

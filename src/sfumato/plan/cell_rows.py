@@ -32,7 +32,7 @@ MOST_COLUMN_CELLS = 10**6
 """Of one column."""
 MOST_WEIGHT = 10**6
 """Of one candidate: with it a score of 2^62 steps is still compared exactly, in Python's whole numbers."""
-_KEPT_CELLS = 12 * 10**6
+KEPT_CELLS = 12 * 10**6
 """How many cells of marginals are kept once they were counted; which are is decided by sizes and order alone."""
 _EXACT = 1 << 53
 
@@ -53,7 +53,7 @@ class CodedRows:
         if places in self._kept:
             return self._kept[places]
         found = self._counted(places)
-        if sum(each.size for each in self._kept.values()) + found.size <= _KEPT_CELLS:
+        if sum(each.size for each in self._kept.values()) + found.size <= KEPT_CELLS:
             self._kept[places] = found
         return found
 

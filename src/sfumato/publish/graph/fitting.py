@@ -59,15 +59,22 @@ def fitted(
     It starts from the potentials of another model where one is given, whatever tree that had. It ends where a round
     lowers the loss by less than this part of it.
     """
-    own = tuple(sizes)
-    targets = _targets(observations, own, max(float(total), 1.0))
+    if not math.isfinite(total):
+        raise InvalidParameter("total", total, "a number")
+    own, rows = tuple(sizes), max(float(total), 1.0)
+    targets = _targets(observations, own, rows)
     logs = _starting_logs(targets, zeros, start, own)
     tree = JunctionTree.of(logs, own)
-    descent = _Descent(Propagation(tree, own, tuple(logs)), targets, tuple(logs.values()), max(float(total), 1.0))
+    descent = _Descent(Propagation(tree, own, tuple(logs)), targets, tuple(logs.values()), rows)
     found = descent.run(tolerance, most_rounds)
     rising = [tuple(sorted(each)) for each in logs]
     potentials = (Potential(to, arranged(each, of, to)) for of, to, each in zip(logs, rising, found, strict=True))
     return GraphModel(own, tree, tuple(potentials), descent.total)
+
+
+def check_zeros(zeros: Iterable[Zeros], sizes: Sequence[int]) -> None:
+    """Refuse impossible cells that leave no combination possible. It needs nothing that was measured."""
+    fitted((), sizes, 1.0, zeros=zeros)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,9 @@
 Attributes that are measured together are neighbours. Taking one attribute away after the other, each time joining its
 remaining neighbours, gives sets (cliques) that hold every measured set; those that no other holds form a forest with
 the running intersection property: what two cliques share is in every clique between them (Koller & Friedman 2009, ch.
-9 and 10). The order decides the size. Each step takes an attribute whose neighbours are neighbours of one another, which
-costs nothing, and where there is none the one whose table is the smallest; ties go to the first place, so that equal
-sets give equal trees.
+9 and 10). The order decides the size. Each step takes an attribute whose neighbours are neighbours of one another,
+which costs nothing, and where there is none the one whose table is the smallest; ties go to the first place, so that
+equal sets give equal trees.
 
 Sets of attributes are bits of whole numbers here, because the size of a tree is asked for hundreds of times a round.
 """

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.errors import Unsupported
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.publish import answering
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
@@ -45,9 +45,11 @@ def check_zeros(zeros: Zeros, sizes: Sequence[int], most_cells: int) -> None:
             fix=f"allow more memory, take coarser bins, or remove the condition with {largest:,} cells",
         )
     logs = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        possible = float(np.nansum(GraphModel.of(sizes, logs, 1.0).beliefs[0]))
-    if not possible > 0.5:
+    try:
+        possible = float(GraphModel.of(sizes, logs, 1.0).beliefs[0].sum()) > 0
+    except InvalidParameter:
+        possible = False
+    if not possible:
         raise Unsupported(
             "contradictory-zeros",
             "conditions that no row meets leave a cell for some row; together these leave none",
