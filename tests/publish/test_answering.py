@@ -72,7 +72,7 @@ CUT = [
     "SELECT COUNT(*) AS n FROM people WHERE EXTRACT(dow FROM day) = 1",
     "SELECT SUM(ABS(age - 50)) AS n, SUM(ROUND(score)) AS s FROM people",
     "SELECT sex, AVG(age) AS n FROM people WHERE sex IS NOT NULL AND age <> 14 GROUP BY sex ORDER BY sex",
-    "SELECT SUM(LN(age + 1)) AS n, SUM(POW(score, 2)) AS s FROM people WHERE WIDTH_BUCKET(age, 0, 100, 10) > 2",
+    "SELECT SUM(LN(age + 1)) AS n, SUM(POW(score, 2)) AS s FROM people WHERE EXP(score) > 2",
 ]
 
 

@@ -1,11 +1,11 @@
-"""A synopsis that was bought answers later questions about its table for nothing: nothing is read, nothing is charged.
+"""Synopses are bought once and answer later questions about their table for nothing: no row is read or charged.
 
-It is looked for among the newest that the account bought of the same table, under the same policy and on the same data;
-their plans start alike, so the ledger finds them by its index however long it is. What was published is public, so it
-answers whoever may ask the curator, as a stored answer does, and nobody is told who bought it.
+They are looked for among the newest that the account bought of the same table, under the same policy and on the same
+data; their plans start alike, so the ledger finds them by its index however long it is. What was published is public,
+so it answers whoever may ask the curator, as a stored answer does, and nobody is told who bought it.
 
-A question is answered from it only where it means the same there: all rows of the table are in it, with the same limit
-of rows, every column that the question reads was published, and its groups are those that the curator would show.
+A question is answered only where it means the same there: all rows of the table are in the synopsis, with the same
+limit of rows, every column that the question reads was published, and its groups are those that the curator would show.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ Conjunctions have the second property: N(abc) ≥ N(ab) + N(ac) − N(a) (Bonfer
 that axis the least and the greatest are taken with 0. For two sets, let every key axis be in A or in C: in a cell of
 another group either the keys of A ∩ C differ and all three vanish, or one of u, v does, and the other is at most w.
 
+Weights that are all 0 bound the total by 0 from below: that is known without noise, and counts as no bound.
+
 *Noise.* Every bound is a query within what was measured, with a half-width of its own; n bounds that each fail on one
 side with probability β/n hold together with probability 1 − β, so the best may be taken. Where noise is symmetric, a
 half-width for 2β/n fails with β/n on one side. A bound of three queries adds their half-widths, each for a third.
@@ -37,6 +39,7 @@ from sfumato.publish.group_totals import Known, Spread
 
 _ROUNDS, _MOST_STEPS = 30, 5 * 10**8
 _SMALL = 1e-300
+_MODELS_KEPT, _LARGEST_KEPT = 32, 10**6
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,14 +106,17 @@ def bounded(known: Known, weights: Weights, axes: Set, keys: Set) -> Bounded:
     if known.covers(axes):
         return _covered(known, weights, axes, keys, nonnegative)
     sets = _largest(axes, known.sets)
-    uppers = [_one_sided(known, weights.high, axes, keys, each, np.maximum) for each in sets]
-    lowers = [_one_sided(known, weights.low, axes, keys, each, np.minimum) for each in sets]
+    uppers = _Sides(known, axes, keys, weights.high, np.maximum)
+    lowers = _Sides(known, axes, keys, weights.low, np.minimum)
+    below = [lowers.bound(each) for each in sets if not nonnegative or lowers.asks(each)]
     if nonnegative:
-        lowers += _conjunctions(known, weights.low, axes, keys, sets)
-    counts = model(known, axes, sets) if known.modelled is None else known.modelled(axes)
+        greatest = uppers if not weights.cut.any() else _Sides(known, axes, keys, weights.low, np.maximum)
+        below += _conjunctions(greatest, sets)
+    counts = _kept_model(known, axes, sets) if known.modelled is None else known.modelled(axes)
     value = _grouped(weights.middle * counts, axes, keys)
     measured = np.zeros((1,) * len(axes), bool)
-    return Bounded(value, tuple(lowers), tuple(uppers), measured, nonnegative)
+    nothing = [(np.zeros((1,) * len(axes)), ())]
+    return Bounded(value, tuple(below or nothing), tuple(map(uppers.bound, sets)), measured, nonnegative)
 
 
 def _covered(known: Known, weights: Weights, axes: Set, keys: Set, nonnegative: bool) -> Bounded:
@@ -132,37 +138,57 @@ def _largest(axes: Set, sets: tuple[Set, ...]) -> list[Set]:
     return sorted({*kept, ()})
 
 
-def _reduced(weights: Floats, axes: Set, keys: Set, inside: Set, pick: np.ufunc) -> Floats:
-    """Take the least or the greatest over what a marginal does not have, group by group."""
-    gone = tuple(axis for axis, place in enumerate(axes) if place not in inside and place not in keys)
-    return np.asarray(pick.reduce(weights, axis=gone, keepdims=True)) if gone else weights
+class _Sides:
+    """These are the least, or the greatest, weights that each marginal can tell, and their totals, computed once."""
+
+    def __init__(self, known: Known, axes: Set, keys: Set, weights: Floats, pick: np.ufunc) -> None:
+        self.known, self.axes, self.keys, self.weights, self.pick = known, axes, keys, weights, pick
+        self._reduced: dict[Set, Floats] = {}
+        self._totals: dict[tuple[Set, bool], tuple[Floats, Spread]] = {}
+
+    def reduced(self, inside: Set) -> Floats:
+        """Take the least or the greatest over what a marginal does not have, group by group."""
+        if inside not in self._reduced:
+            gone = tuple(axis for axis, place in enumerate(self.axes) if place not in {*inside, *self.keys})
+            self._reduced[inside] = np.asarray(self.pick.reduce(self.weights, axis=gone, keepdims=True))
+        return self._reduced[inside]
+
+    def _one_sided(self, inside: Set) -> Floats:
+        """Take it with 0 too, where the marginal lacks an axis that keys are read from."""
+        found = self.reduced(inside)
+        return np.asarray(self.pick(found, 0.0)) if self._lacks_keys(inside) else found
+
+    def _lacks_keys(self, inside: Set) -> bool:
+        return any(place not in inside and self.known.attributes[place].size > 1 for place in self.keys)
+
+    def asks(self, inside: Set) -> bool:
+        """Tell whether some row counts: a bound of weights that are all 0 is 0."""
+        return bool(self._one_sided(inside).any())
+
+    def total(self, inside: Set, *, zero: bool = False) -> tuple[Floats, Spread]:
+        """Estimate the totals of these weights; with ``zero`` as a bound for every group."""
+        zero = zero and self._lacks_keys(inside)
+        if (inside, zero) not in self._totals:
+            found = self._one_sided(inside) if zero else self.reduced(inside)
+            self._totals[inside, zero] = self.known.totals(found, self.axes, inside, self.keys)
+        return self._totals[inside, zero]
+
+    def bound(self, inside: Set) -> tuple[Floats, tuple[Spread, ...]]:
+        value, noise = self.total(inside, zero=True)
+        return value, (noise,)
 
 
-def _one_sided(
-    known: Known, weights: Floats, axes: Set, keys: Set, inside: Set, pick: np.ufunc
-) -> tuple[Floats, tuple[Spread, ...]]:
-    found = _reduced(weights, axes, keys, inside, pick)
-    if any(place not in inside and known.attributes[place].size > 1 for place in keys):
-        found = pick(found, 0.0)
-    value, noise = known.totals(found, axes, inside, keys)
-    return value, (noise,)
-
-
-def _conjunctions(
-    known: Known, weights: Floats, axes: Set, keys: Set, sets: list[Set]
-) -> list[tuple[Floats, tuple[Spread, ...]]]:
+def _conjunctions(greatest: _Sides, sets: list[Set]) -> list[tuple[Floats, tuple[Spread, ...]]]:
     """Bound from below by two marginals that together have all attributes, where the weights allow it."""
     found: list[tuple[Floats, tuple[Spread, ...]]] = []
     for one, other in combinations(sets, 2):
-        if set(one) | set(other) != set(axes):
+        if {*one, *other} != set(greatest.axes):
             continue
         both = tuple(place for place in one if place in other)
-        u, v, w = (_reduced(weights, axes, keys, each, np.maximum) for each in (one, other, both))
-        if not bool((u + v - w <= weights).all()):
+        u, v, w = map(greatest.reduced, (one, other, both))
+        if not bool((u + v - w <= greatest.weights).all()):
             continue
-        (first, a), (second, b), (third, c) = (
-            known.totals(each, axes, inside, keys) for each, inside in ((u, one), (v, other), (w, both))
-        )
+        (first, a), (second, b), (third, c) = map(greatest.total, (one, other, both))
         found.append((first + second - third, (a, b, c)))
     return found
 
@@ -170,6 +196,16 @@ def _conjunctions(
 def _grouped(values: Floats, axes: Set, keys: Set) -> Floats:
     """Add up all but the key axes."""
     return np.asarray(values.sum(tuple(a for a, place in enumerate(axes) if place not in keys), keepdims=True))
+
+
+def _kept_model(known: Known, axes: Set, sets: Sequence[Set]) -> Floats:
+    """Find the model of some attributes once; large ones are found again."""
+    if axes in known.models:
+        return known.models[axes]
+    found = model(known, axes, sets)
+    if len(known.models) < _MODELS_KEPT and found.size <= _LARGEST_KEPT:
+        known.models[axes] = found
+    return found
 
 
 def model(known: Known, axes: Set, sets: Sequence[Set], rounds: int = _ROUNDS) -> Floats:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -150,6 +151,8 @@ class Known:
     etas: Mapping[Block, float] | None = None
     modelled: Callable[[Set], Floats] | None = None
     """Gives the counts of any marginal in a model that was fitted to what was measured, where there is one."""
+    models: dict[Set, Floats] = field(default_factory=dict)
+    """What was guessed of attributes that were not published together, by these: it is found once."""
     _marginals: dict[Set, Floats] = field(default_factory=dict)
 
     @property
@@ -203,37 +206,54 @@ class Known:
 def squared_norms(
     weights: Floats, axes: Set, inside: Set, keys: Set, attributes: Attributes
 ) -> Iterator[tuple[Block, Floats]]:
-    """Compute ‖q_B‖² of all groups for each block, leaving out blocks of which no group asks anything."""
-    added = tuple(axis for axis, place in enumerate(axes) if place in inside and place not in keys)
+    """Compute ‖q_B‖² of all groups for each block, leaving out blocks of which no group asks anything.
 
-    def found(axis: int, values: Floats, block: Block) -> Iterator[tuple[Block, Floats]]:
-        if axis == len(axes):
-            yield block, np.asarray((values**2).sum(added, keepdims=True))
-            return
-        place = axes[axis]
-        if place not in inside:
-            yield from found(axis + 1, values, block)
-            return
-        for level, part in _parts(values, axis, attributes[place], place in keys):
-            yield from found(axis + 1, part, (*block, (place, level)) if level else block)
+    Along an axis that is added up, what the weights ask of the whole and of each level stands side by side: squares are
+    added up section by section, once for all blocks. Along a key axis each level is a factor.
+    """
+    values, sections = np.asarray(weights, np.float64), []
+    own = [(axis, place) for axis, place in enumerate(axes) if place in inside]
+    for axis, place in own:
+        if place not in keys:
+            values, found = _asked(values, axis, attributes[place])
+            sections.append((axis, found))
+    squares = values**2
+    for axis, found in sections:
+        starts = np.cumsum([0, *(length for _, length in found[:-1])])
+        squares = np.add.reduceat(squares, starts, axis)
+    levels = {axis: [level for level, _ in found] for axis, found in sections}
+    factors = {axis: dict(_factors(attributes[place])) for axis, place in own if place in keys}
+    for chosen in product(*(levels.get(axis) or factors[axis] for axis, _ in own)):
+        block = tuple((place, level) for (_, place), level in zip(own, chosen, strict=True) if level)
+        picked = [slice(None)] * squares.ndim
+        for (axis, _), level in zip(own, chosen, strict=True):
+            if axis in levels:
+                picked[axis] = slice(at := levels[axis].index(level), at + 1)
+        norms = squares[tuple(picked)]
+        for (axis, _), level in zip(own, chosen, strict=True):
+            if axis in factors:
+                norms = norms * along(factors[axis][level], axis, norms.ndim)
+        yield block, norms
 
-    yield from found(0, np.asarray(weights, np.float64), ())
 
-
-def _parts(values: Floats, axis: int, attribute: Attribute, key: bool) -> Iterator[tuple[int, Floats]]:
-    """Give what weights ask along one axis: level 0 is the whole, the others are its differences."""
+def _asked(values: Floats, axis: int, attribute: Attribute) -> tuple[Floats, list[tuple[int, int]]]:
+    """Put side by side what weights ask along one axis, and say which level has how many: 0 is the whole."""
     chain, ndim = attribute.chain, values.ndim
-    if key:
-        yield 0, values * along(chain.shares, axis, ndim)
-        for level, each in enumerate(chain.differences, 1):
-            if each.parts:
-                yield level, values * along(np.sqrt(each.variances), axis, ndim)
-        return
     if values.shape[axis] == 1:  # shares of a part add up to 1, so equal weights ask the same of all siblings: nothing
-        yield 0, values
-        return
-    full = np.broadcast_to(values, (*values.shape[:axis], chain.size, *values.shape[axis + 1 :]))
-    yield 0, np.asarray((full * along(chain.shares, axis, ndim)).sum(axis, keepdims=True))
+        return values, [(0, 1)]
+    parts, found = [(values * along(chain.shares, axis, ndim)).sum(axis, keepdims=True)], [(0, 1)]
     for level, each in enumerate(chain.differences, 1):
         if each.parts:
-            yield level, each.asked(full, axis) * along(each.noise, axis, ndim)
+            asked = each.asked(values, axis)
+            parts.append(asked if each.even else asked * along(each.noise, axis, ndim))
+            found.append((level, each.parts))
+    return np.concatenate(parts, axis), found
+
+
+def _factors(attribute: Attribute) -> Iterator[tuple[int, Floats]]:
+    """Say what one cell of a key axis asks of each level, squared."""
+    chain = attribute.chain
+    yield 0, chain.shares**2
+    for level, each in enumerate(chain.differences, 1):
+        if each.parts:
+            yield level, each.variances
