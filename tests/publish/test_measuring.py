@@ -22,12 +22,14 @@ from sfumato.curator.context import Context
 from sfumato.curator.marginals import MarginalsForecast, MarginalsProposal, marginals
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import charged
+from sfumato.ledger.entries import BODY
 from sfumato.mechanisms import Gaussian, Laplace
+from sfumato.plan.dense_readings import MOST_CELLS
 from sfumato.plan.limits import Strategy
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
 from sfumato.publish.blocks import most_count, sensitivity
-from sfumato.publish.measuring import PublishDraw, Published, largest_sets, largest_variance
+from sfumato.publish.measuring import MOST_NUMBERS, PublishDraw, Published, largest_sets, largest_variance
 from sfumato.release.prices import Price
 from sfumato.release.releasing import quietly
 
@@ -481,6 +483,38 @@ def test_bad_prices_are_refused_before_spending(tmp_path: Path, price: dict[str,
             opened.marginals("people", SETS).release(**price)
         assert rule in str(refused.value)
         assert not [each for each in opened.history() if each.kind == "charge"]
+
+
+@pytest.mark.parametrize("price", PRICES, ids=str)
+@pytest.mark.parametrize("place", ["sfumato.ledger.entries.BODY", "sfumato.publish.measuring.MOST_NUMBERS"])
+def test_what_is_too_large_to_be_written_down_is_refused_before_spending(
+    tmp_path: Path, price: dict[str, Any], place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with curator(policy_of(rows(1), units=True), tmp_path) as opened:
+        monkeypatch.setattr(place, 20)
+        with pytest.raises(sf.Unsupported, match="at most 20"):
+            opened.marginals("people", SETS).release(**price)
+        assert not [each for each in opened.history() if each.kind == "charge"]
+
+
+def test_as_many_numbers_as_are_published_fit_into_an_answer() -> None:
+    assert 8 * MOST_NUMBERS * 4 / 3 < 0.9 * BODY
+    assert MOST_NUMBERS > 1.1 * MOST_CELLS
+
+
+@pytest.mark.parametrize("price", PRICES, ids=str)
+@pytest.mark.parametrize("most", [0, 1, 12, 10**5])
+def test_large_plans_are_rehearsed_in_part(price: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.publish.measuring._REHEARSED", most)
+    policy = policy_of(rows(1), units=True)
+    with closing(DuckDB(policy)) as engine:
+        draw = proposal(policy, engine)._draw(Price(**price), None)
+    tried = draw.rehearsal()
+    numbers = [each.values for each in (*tried.blocks, *tried.marginals)]
+    assert sum(each.size for each in numbers) <= max(1, most)
+    assert all((each == 2**62).all() for each in numbers)
+    assert codec.loads(codec.dumps(tried)).values == tried.values
+    assert (tried.plan == draw.plan) is (most == 10**5)
 
 
 @pytest.mark.filterwarnings("ignore:.*weak promise")
