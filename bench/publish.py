@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import multiprocessing
 import resource
 import subprocess
 import sys
@@ -21,12 +22,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from timing import cpu_seconds
+from timing import cpu_seconds, installed
 
 import sfumato as sf
 from sfumato.curator import ProposedOnline
 from sfumato.policy import Type
 from sfumato.publish.attributes import Attribute, Listed, Other
+from sfumato.publish.consistency import consistent
 from sfumato.publish.planning import Workload, independent_variances, plan_gaussian
 
 NIST = {
@@ -116,7 +118,7 @@ def plans(sizes: list[int]) -> None:
     for name, others in (("equal noise", equal), ("the best noise", best)):
         alone, combined = per_cell(others, cells), per_cell(after_least_squares(sets, sizes, others), cells)
         print(f"  beside {name} for each marginal: {error / alone:.3f}×, after least squares {error / combined:.3f}×")
-    print("  targets ≤ 0.53× and ≤ 0.65×")
+    print("  targets ≤ 0.53× and ≤ 0.65×; no linear plan with Gaussian noise has less error than the closed form")
 
 
 def people(source: Path | None) -> pd.DataFrame:
@@ -142,8 +144,11 @@ def conjunctions(frame: pd.DataFrame, count: int, releases: int, folder: Path) -
     """Conjunctions of one to three columns: mean error as a share of the rows, and coverage."""
     names = list(frame)
     table = sf.Table("people", frame, {name: {"values": list(range(ADULT[name]))} for name in names}, id="row")
+    sets = [each for k in (1, 2, 3) for each in itertools.combinations(names, k)]
+    # A question is about one, two or three columns as often, and about each of their cells as often: so they count.
+    each_cell = [1 / math.comb(len(names), len(own)) / math.prod(ADULT[name] + 1 for name in own) for own in sets]
     with opened(table, folder) as curator:
-        wanted = curator.marginals("people", 3)
+        wanted = curator.marginals("people", sets, weights=each_cell)
         made = [wanted.release(**PRICE, fresh=True) for _ in range(releases)]
     print(f"{count:,} conjunctions of 1–3 of {len(names)} columns, ε = 1, δ = 1e-9, {releases} releases of three ways")
     for kind, share in (("a value of each column", 0.0), ("half of the values of each", 0.5)):
@@ -225,26 +230,104 @@ def asked(frame: pd.DataFrame, proposal: ProposedOnline, count: int, share: floa
 def large(side: int, rows: int, folder: Path) -> None:
     """One histogram of side³ cells beside a bare scan, a bincount and as many draws."""
     rng = np.random.default_rng(3)
-    frame = pd.DataFrame({name: rng.integers(0, side - 1, rows) for name in "abc"})
     source = folder / "cells.parquet"
-    frame.to_parquet(source)
-    columns = {name: {"values": list(range(side - 1))} for name in "abc"}
-    table = sf.Table("cells", source, columns, id="row")
-    noise = sf.Gaussian(10**6)
-
-    def bare() -> None:
-        read = pd.read_parquet(source)
-        codes = (read["a"].to_numpy() * side + read["b"].to_numpy()) * side + read["c"].to_numpy()
-        noise.apply(np.bincount(codes, minlength=side**3).astype(np.int64))
-
-    with opened(table, folder) as curator:
-        proposal = curator.histogram("cells", list("abc"))
-        start = time.process_time()
-        proposal.release(**PRICE)
-        ours = time.process_time() - start
-    theirs = cpu_seconds(bare, repeats=1)
+    pd.DataFrame({name: rng.integers(0, side - 1, rows) for name in "abc"}).to_parquet(source)
+    with multiprocessing.get_context("spawn").Pool(1) as alone:  # a process of its own has a peak of its own
+        ours, arrays = alone.apply(released, (side, source, folder))
+        theirs = alone.apply(bare, (side, source))
     print(f"{side**3:,} cells of {rows:,} rows released in {ours:.2f} s of CPU")
     print(f"  beside scan, bincount and draws, {theirs:.2f} s: {ours / theirs:.2f}×  target ≤ 2×")
+    print(f"  at most {arrays:.1f} arrays of {8 * side**3:,} bytes more than before  target ≤ 6")
+
+
+def released(side: int, source: Path, folder: Path) -> tuple[float, float]:
+    """CPU time of a release, and by how many arrays the memory of this process grew."""
+    columns = {name: {"values": list(range(side - 1))} for name in "abc"}
+    with opened(sf.Table("cells", source, columns, id="row"), folder) as curator:
+        proposal = curator.histogram("cells", list("abc"))
+        proposal.error(**PRICE)
+        start, before = time.process_time(), memory("VmRSS")
+        proposal.release(**PRICE)
+        return time.process_time() - start, (memory("VmHWM") - before) / (8 * side**3)
+
+
+def bare(side: int, source: Path) -> float:
+    start = time.process_time()
+    read = pd.read_parquet(source)
+    codes = (read["a"].to_numpy() * side + read["b"].to_numpy()) * side + read["c"].to_numpy()
+    sf.Gaussian(10**6).apply(np.bincount(codes, minlength=side**3).astype(np.int64))
+    return time.process_time() - start
+
+
+def memory(name: str) -> float:
+    """Bytes of memory of this process, now (VmRSS) or at most so far (VmHWM); not a number but on Linux."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith(name)), math.nan)
+
+
+def many(rows: int, folder: Path) -> None:
+    """All marginals of at most three of NIST's columns as one release: one scan, one batch, one line."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({name: rng.integers(0, size - 1, rows) for name, size in NIST.items()})
+    table = sf.Table("many", frame, {name: {"values": list(range(size - 1))} for name, size in NIST.items()}, id="row")
+    sets = [list(each) for k in (1, 2, 3) for each in itertools.combinations(NIST, k)]
+    with opened(table, folder) as curator:
+        start = time.process_time()
+        proposal = curator.marginals("many", sets)
+        proposal.error(**PRICE)
+        planned = time.process_time()
+        proposal.release(**PRICE)
+        done = time.process_time()
+        lines = sum(line.kind == "charge" for line in curator.history())
+    print(f"{len(sets):,} marginals of {rows:,} rows in {lines} line of the ledger, CPU")
+    print(f"  proposed, planned and priced {planned - start:.2f} s, released {done - planned:.2f} s")
+
+
+def beside_opendp(frame: pd.DataFrame, folder: Path) -> None:
+    """All pairs of columns at one ρ: mean error of a cell, and CPU time."""
+    if installed("opendp.extras.mbi") is None or installed("mbi") is None:
+        print("OpenDP's mbi.Fixed on the same pairs: opendp[mbi,polars] is not installed")
+        return
+    rho, names = 0.0165, list(frame)
+    pairs = list(itertools.combinations(range(len(names)), 2))
+    table = sf.Table("pairs", frame, {name: {"values": list(range(ADULT[name]))} for name in names}, id="row")
+    with opened(table, folder) as curator:
+        start = time.process_time()
+        made = curator.marginals("pairs", 2).release(rho=rho)
+        ours = {each: made.estimates.marginal(each)[0] for each in pairs}
+        taken = time.process_time() - start
+    start = time.process_time()
+    theirs = opendp_pairs(frame, [(names[one], names[other]) for one, other in pairs], rho)
+    beside = time.process_time() - start
+    nearest = consistent(made.estimates, pairs)
+    near = {each: nearest.marginal(each) for each in pairs}
+    exact = {each: exact_marginal(frame, made, each) for each in pairs}
+    print(f"all {len(pairs)} pairs of {len(names)} columns, ρ = {rho}: mean error of a cell in rows, CPU")
+    for name, found in (("unbiased", ours), ("consistent", near)):
+        errors = np.concatenate([np.abs(found[each] - exact[each])[:-1, :-1].ravel() for each in pairs])
+        print(f"  {name}: {errors.mean():.2f}  {taken:.2f} s")
+    errors = np.concatenate(
+        [np.abs(their - exact[each][:-1, :-1]).ravel() for each, their in zip(pairs, theirs, strict=True)]
+    )
+    print(f"  OpenDP mbi.Fixed: {errors.mean():.2f}  {beside:.2f} s")
+
+
+def opendp_pairs(frame: pd.DataFrame, pairs: list[tuple[str, str]], rho: float) -> list[np.ndarray]:
+    import opendp.prelude as dp
+    import polars
+
+    dp.enable_features("contrib")
+    context = dp.Context.compositor(
+        data=polars.from_pandas(frame).lazy(),
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(rho=rho),
+        split_evenly_over=1,
+    )
+    fixed = dp.mbi.Fixed(queries=[dp.mbi.Count(each) for each in pairs])
+    keys = {name: list(range(ADULT[name])) for name in frame}
+    table = context.query().contingency_table(keys=keys, algorithm=fixed).release()
+    return [np.asarray(table.project(each))[: ADULT[each[0]], : ADULT[each[1]]] for each in pairs]
 
 
 def asking(synopsis: sf.Synopsis, folder: Path) -> None:
@@ -274,6 +357,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         synopsis = conjunctions(people(given.adult), *((20_000, 10) if given.full else (2_000, 2)), Path(made))
         asking(synopsis, Path(made))
+        many(27_000 if given.full else 5_000, Path(made))
+        beside_opendp(people(given.adult), Path(made))
         sessions(people(given.adult), *((20_000, 10) if given.full else (1_000, 2)), Path(made))
         large(*((215, 10_000_000) if given.full else (100, 1_000_000)), Path(made))
 

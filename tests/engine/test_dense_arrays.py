@@ -16,6 +16,7 @@ import pytest
 
 from engine.tables import policy_of
 from sfumato.engine.duckdb import dense_arrays
+from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
@@ -26,7 +27,7 @@ from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Count, Sum
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.sql import parse
-from sfumato.policy import Table
+from sfumato.policy import Table, Type
 from sfumato.privacy import Neighbours
 
 COLUMNS = {
@@ -108,6 +109,38 @@ def test_every_marginal_counts_every_row_in_one_cell(seed: int) -> None:
         assert mine.dtype == np.int64
         assert np.array_equal(mine, expected)
     assert {int(each.sum()) for each in got} == {len(found)}
+
+
+@pytest.mark.parametrize("batch", [1, 3, 1 << 19])
+def test_rows_are_counted_as_they_arrive_where_combinations_are_many(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = rows(5)
+    added_up = read(found, Strategy.WHOLE)
+    monkeypatch.setattr("sfumato.engine.lowering._MOST_GROUPED", 1)
+    monkeypatch.setattr(dense_arrays, "KEYED_BATCH", batch)
+    statements: list[str] = []
+    stream = Sources.stream
+    monkeypatch.setattr(
+        Sources, "stream", lambda self, text, *more: statements.append(text) or stream(self, text, *more)
+    )
+    for strategy, expected in ((Strategy.WHOLE, added_up), (Strategy.REWEIGHT, read(found, Strategy.REWEIGHT))):
+        for mine, other in zip(read(found, strategy), expected, strict=True):
+            assert np.array_equal(mine, other)
+    assert "GROUP BY" not in statements[1]
+    assert [int(each.sum()) for each in read([], Strategy.WHOLE)] == [0] * len(SETS)
+
+
+LARGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize("listed", [[4, -2, 9], [0], [LARGEST // 4, 3], [-5, 10**6 - 6], [-5, 10**7]])
+def test_whole_numbers_are_found_in_their_cells(listed: list[int]) -> None:
+    cells = dense_arrays._Cells(listed, Type.INTEGER)
+    around = {each + step for each in listed for step in (-2, -1, 0, 1, 2)}
+    values = [*sorted(around), None, -LARGEST - 1, LARGEST, 7]
+    wanted = [listed.index(each) if each in listed else len(listed) for each in values]
+    assert cells.of(pa.array(values, pa.int64())).tolist() == wanted
 
 
 @pytest.mark.parametrize("seed", range(4))

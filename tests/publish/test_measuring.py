@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import re
+import zipfile
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
@@ -22,12 +24,14 @@ from sfumato.curator.context import Context
 from sfumato.curator.marginals import MarginalsForecast, MarginalsProposal, marginals
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.ledger import charged
+from sfumato.ledger.entries import BODY
 from sfumato.mechanisms import Gaussian, Laplace
+from sfumato.plan.dense_readings import MOST_CELLS
 from sfumato.plan.limits import Strategy
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
 from sfumato.publish.blocks import most_count, sensitivity
-from sfumato.publish.measuring import PublishDraw, Published, largest_sets, largest_variance
+from sfumato.publish.measuring import MOST_NUMBERS, PublishDraw, Published, largest_sets, largest_variance
 from sfumato.release.prices import Price
 from sfumato.release.releasing import quietly
 
@@ -236,21 +240,41 @@ def test_without_noise_marginals_are_exact(
 
 @pytest.mark.parametrize("price", PRICES, ids=str)
 @pytest.mark.parametrize("units", [True, False])
-def test_neighbours_differ_in_noise_alone(tmp_path: Path, price: dict[str, Any], units: bool) -> None:
-    told = []
-    for name, found in (
-        ("with", rows(1) + units_of("many" if units else "one", 99)),
-        ("without", rows(1)),
-        ("empty", []),
-    ):
-        with curator(policy_of(found, units=units), tmp_path, name) as opened:
-            asked = opened.marginals("people", SETS)
-            words = str(asked.explain(**price)), str(asked.error(**price)), asked.identity
-            made = asked.release(**price)
-            line = next(each for each in opened.history() if each.kind == "charge")
-            shapes = [len(each) for each in made.published.values]
-            told.append((words, made.plan, shapes, line.parts, line.cost, line.question, repr(made)))
-    assert told[0] == told[1] == told[2]
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_neighbours_differ_in_noise_alone(tmp_path: Path, price: dict[str, Any], units: bool, relation: str) -> None:
+    """From the policy to the file: words, plan, charge, members and sizes are those of any other table."""
+    last = rows(1)[-1][0] if units else None
+    kept = [row for row in rows(1) if row[0] != last] if units else rows(1)[:-1]
+    worlds = {
+        "with": kept + units_of("many" if units else "one", 99),
+        "replaced": kept + units_of("spread" if units else "missing", 99)[: 7 if units else 1],
+        "without": kept,
+        "empty": [],
+    }
+    told = [
+        _told(policy_of(found, units=units, relation=relation), tmp_path, name, price) for name, found in worlds.items()
+    ]
+    assert all(each == told[0] for each in told)
+
+
+def _told(policy: Policy, folder: Path, name: str, price: dict[str, Any]) -> tuple[Any, ...]:
+    """Give all that is told of a release but its noise, its time and what names the data."""
+    phases: list[str] = []
+    with curator(policy, folder, name) as opened:
+        asked = opened.marginals("people", SETS)
+        words = str(asked.explain(**price)), str(asked.error(**price)), asked.identity
+        made = asked.release(**price, progress=phases.append)
+        line = next(each for each in opened.history() if each.kind == "charge")
+    file = folder / f"{name}.sfu"
+    made.save(file)
+    with zipfile.ZipFile(file) as members:
+        sizes = {each.filename: each.file_size for each in members.infolist()}
+        manifest = json.loads(members.read("manifest.json"))
+    del manifest["members"]
+    for part, known in (("receipt", ("time", "hash", "data", "policy")), ("purchase", ("data", "salt"))):
+        manifest[part] = {key: value for key, value in manifest[part].items() if key not in known}
+    shapes = [len(each) for each in made.published.values]
+    return words, phases, made.plan, shapes, line.parts, line.cost, line.question, repr(made), sizes, manifest
 
 
 @pytest.mark.parametrize(
@@ -265,6 +289,19 @@ def test_any_table_is_published(tmp_path: Path, found: list[Row], price: dict[st
         values, variances = made.estimates.marginal(made.places(["sex"]))
         truth = np.array([sum(_places(row)[0] == cell for row in found) for cell in range(3)])
         assert np.abs(values - truth).max() <= 12 * math.sqrt(variances.max())  # Laplace noise: e^-16 for each cell
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("price", PRICES, ids=str)
+def test_a_column_of_one_cell_is_published(tmp_path: Path, price: dict[str, Any], relation: str) -> None:
+    """One value, or one bin: two cells, with the one for what is missing."""
+    single = {"sex": {"values": ["f"]}, "age": {"type": "integer", "bounds": [0, 9], "bins": [0, 9]}}
+    found = [(1, "f", 2, True, FIRST), (2, None, None, None, None)]
+    with curator(policy_of(found, units=False, relation=relation, **single), tmp_path) as opened:
+        made = opened.marginals("people", [["sex", "age"]]).release(**price)
+    assert [each.size for each in made.attributes] == [2, 2]
+    values, variances = made.estimates.marginal((0, 1))
+    assert np.abs(values - [[1, 0], [0, 1]]).max() <= 8 * math.sqrt(variances.max()) + 40 * ("delta" not in price)
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
@@ -481,6 +518,38 @@ def test_bad_prices_are_refused_before_spending(tmp_path: Path, price: dict[str,
             opened.marginals("people", SETS).release(**price)
         assert rule in str(refused.value)
         assert not [each for each in opened.history() if each.kind == "charge"]
+
+
+@pytest.mark.parametrize("price", PRICES, ids=str)
+@pytest.mark.parametrize("place", ["sfumato.ledger.entries.BODY", "sfumato.publish.measuring.MOST_NUMBERS"])
+def test_what_is_too_large_to_be_written_down_is_refused_before_spending(
+    tmp_path: Path, price: dict[str, Any], place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with curator(policy_of(rows(1), units=True), tmp_path) as opened:
+        monkeypatch.setattr(place, 20)
+        with pytest.raises(sf.Unsupported, match="at most 20"):
+            opened.marginals("people", SETS).release(**price)
+        assert not [each for each in opened.history() if each.kind == "charge"]
+
+
+def test_as_many_numbers_as_are_published_fit_into_an_answer() -> None:
+    assert 8 * MOST_NUMBERS * 4 / 3 < 0.9 * BODY
+    assert MOST_NUMBERS > 1.1 * MOST_CELLS
+
+
+@pytest.mark.parametrize("price", PRICES, ids=str)
+@pytest.mark.parametrize("most", [0, 1, 12, 10**5])
+def test_large_plans_are_rehearsed_in_part(price: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.publish.measuring._REHEARSED", most)
+    policy = policy_of(rows(1), units=True)
+    with closing(DuckDB(policy)) as engine:
+        draw = proposal(policy, engine)._draw(Price(**price), None)
+    tried = draw.rehearsal()
+    numbers = [each.values for each in (*tried.blocks, *tried.marginals)]
+    assert sum(each.size for each in numbers) <= max(1, most)
+    assert all((each == 2**62).all() for each in numbers)
+    assert codec.loads(codec.dumps(tried)).values == tried.values
+    assert (tried.plan == draw.plan) is (most == 10**5)
 
 
 @pytest.mark.filterwarnings("ignore:.*weak promise")
