@@ -49,7 +49,7 @@ def command(
 
         check_picture(plot)
     from sfumato.cli.answers import show
-    from sfumato.publish.synopsis import synopsis
+    from sfumato.publish.published_files import synopsis
 
     text = sys.stdin.buffer.read(_MOST_BYTES).decode("utf-8", errors="surrogateescape") if sql == "-" else sql
     answer = synopsis(file).sql(text, confidence=confidence, together=together)

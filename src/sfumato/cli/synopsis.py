@@ -27,7 +27,7 @@ def command() -> None:
 @options.synopsis
 def show(file: Path) -> None:
     """Say what FILE has: columns and their cells, marginals, the promise and the receipt."""
-    from sfumato.publish.synopsis import synopsis
+    from sfumato.publish.published_files import synopsis
     from sfumato.safe_text import printable
 
     found = synopsis(file)
