@@ -1123,10 +1123,11 @@ def online() -> None:
             for seed in range(10):
                 found = _largest_errors(proposal.release(epsilon=1, delta="1e-9"), frame, columns, edges, seed)
                 data += [{"asked": at + 1, "error": each, "kind": kind, "seed": seed} for at, each in enumerate(found)]
-    shades = alt.Color("kind:N", sort=list(kinds), scale=alt.Scale(range=INK[:2], domain=list(kinds)), title=None)
-    across = alt.X("asked:Q", scale=alt.Scale(type="log"), title="questions")
-    up = alt.Y("error:Q", title="largest error so far, in flights", scale=alt.Scale(type="log", domain=[10, 20_000]))
-    lines = alt.Chart(alt.Data(values=data)).mark_line(strokeWidth=1.2, opacity=0.7)
+    legend = alt.Legend(title=None, orient="bottom")
+    shades = alt.Color("kind:N", scale=alt.Scale(range=INK[:2], domain=list(kinds)), legend=legend)
+    across = alt.X("asked:Q", scale=alt.Scale(type="log", domain=[1, 300], nice=False), title="questions")
+    up = alt.Y("error:Q", title="largest error so far, in flights", scale=alt.Scale(type="log", domain=[10, 100_000]))
+    lines = alt.Chart(alt.Data(values=data)).mark_line(strokeWidth=1.2, opacity=0.7, clip=True)
     lines = lines.encode(x=across, y=up, color=shades, detail="seed:N")
     promised = alt.Chart(alt.Data(values=bounds)).mark_rule(strokeDash=[6, 4], strokeWidth=2)
     chart = (lines + promised.encode(y="bound:Q", color=shades)).properties(

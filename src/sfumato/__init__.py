@@ -119,8 +119,9 @@ if TYPE_CHECKING:
     from sfumato.plan.histograms import histogram as histogram
     from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
-    from sfumato.publish.synopsis import Synopsis as Synopsis, synopsis as synopsis
-    from sfumato.publish.synthetic import Synthetic as Synthetic, load as load
+    from sfumato.publish.published_files import synopsis as synopsis
+    from sfumato.publish.synopsis import Synopsis as Synopsis
+    from sfumato.publish.synthetic import Synthetic as Synthetic
     from sfumato.release.answers import Answer as Answer
     from sfumato.release.receipts import Receipt as Receipt
     from sfumato.surveys import collect as collect, form as form
@@ -252,8 +253,9 @@ _LATER = {
     "sfumato.plan.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
-    "sfumato.publish.synopsis": ("Synopsis", "synopsis"),
-    "sfumato.publish.synthetic": ("Synthetic", "load"),
+    "sfumato.publish.published_files": ("synopsis",),
+    "sfumato.publish.synopsis": ("Synopsis",),
+    "sfumato.publish.synthetic": ("Synthetic",),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),
     "sfumato.surveys": ("collect", "form"),

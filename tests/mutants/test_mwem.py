@@ -72,6 +72,30 @@ MUTANTS = (
         "return self.weights",
         ("publish/test_mwem.py::test_the_textbooks_update_is_the_published_one",),
     ),
+    Mutant(
+        "ranges of a model count on marginals that were chosen beforehand",
+        Kind.REUSE,
+        "publish/fits.py",
+        "return Known(estimates, sets, {block: self._eta(block) for block in estimates.parts})",
+        "return Known(estimates, sets)",
+        ("publish/test_mwem.py::test_questions_are_measured_or_bounded_and_their_ranges_hold_the_truth",),
+    ),
+    Mutant(
+        "a model with Laplace noise has the ranges of Gaussian noise",
+        Kind.SAMPLING,
+        "publish/fitted_models.py",
+        "        if isinstance(self.fit.noise, Laplace):",
+        "        if isinstance(self.fit.noise, str):",
+        ("publish/test_mwem.py::test_a_model_is_written_and_read_back_to_the_bit",),
+    ),
+    Mutant(
+        "a file names who bought it and what they have left",
+        Kind.REUSE,
+        "publish/fitted_files.py",
+        'FitManifest(_FORMAT, {MANIFEST: ""}, fit, public(receipt))',
+        'FitManifest(_FORMAT, {MANIFEST: ""}, fit, receipt)',
+        ("publish/test_mwem.py::test_a_model_is_written_and_read_back_to_the_bit",),
+    ),
 )
 
 test_the_tests_of_fitting_notice = suite(MUTANTS)

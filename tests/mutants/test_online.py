@@ -88,11 +88,19 @@ MUTANTS = (
         (f"{_TESTS}::test_noise_on_a_finer_grid_leaks_as_much",),
     ),
     Mutant(
-        "large sums wrap around",
+        "ranges of sums are those of counts",
         Kind.ROUNDING,
+        "curator/online.py",
+        "return float(self._unit) * compared.reach / compared.scale",
+        "return float(self._unit) / compared.scale",
+        (f"{_TESTS}::test_sums_and_means_are_compared_and_bought_too",),
+    ),
+    Mutant(
+        "large sums wrap around",
+        Kind.WRAP,
         "publish/online.py",
         "        if self.reach == 1:\n",
-        "        if self.reach:\n",
+        "        if self.reach >= 1:\n",
         (f"{_TESTS}::test_totals_of_the_largest_counts_and_weights_do_not_overflow",),
     ),
     Mutant(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -21,6 +22,9 @@ from sfumato.ledger import Tab
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.dense_readings import Counted, Misfits
 from sfumato.privacy import codec
+from sfumato.publish.fits import Fit, FitRound
+from sfumato.publish.fitted_models import FittedModel
+from sfumato.publish.group_totals import Adaptive
 from sfumato.publish.mwem import Choice, Model, NoisyCounts, Round, replayed
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
@@ -401,3 +405,135 @@ def test_queries_count_the_rows_of_their_cells(tmp_path: Path, relation: str, te
         found = clinic.mwem("people", NAMES, rounds=3, **given).release(epsilon=2)
         assert clinic._context.account.spent["pure"] == 2
     assert all(len(each.counts) == 1 and each.cells for each in found.rounds)
+
+
+# ── what a model answers, and its file ─────────────────────────────────────────────────────────
+
+GAUSSIAN: dict[str, Any] = {"epsilon": 4, "delta": "1e-6"}
+ASKED = (
+    "SELECT COUNT(*) AS n FROM people",
+    "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex",
+    "SELECT sex, age, COUNT(*) AS n FROM people GROUP BY sex, age",
+    "SELECT COUNT(*) AS n FROM people WHERE sex = 'f' AND age < 3 AND NOT smokes",
+    "SELECT COUNT(*) AS n FROM people WHERE age < 4",
+)
+
+
+def fitted(tmp_path: Path, rows: list[Row], *, price: dict[str, Any] = GAUSSIAN, **more: Any) -> Any:
+    given = {"ways": [["sex", "age"], ["age", "smokes"]], "rounds": 3, **more}
+    units = given.pop("units", False)
+    with curator(tmp_path, rows, units=units) as clinic:
+        return clinic.mwem("people", NAMES, **given).release(**price)
+
+
+@pytest.mark.parametrize("units", [False, True])
+def test_questions_are_measured_or_bounded_and_their_ranges_hold_the_truth(tmp_path: Path, units: bool) -> None:
+    rows = people(5, 400)
+    found = fitted(tmp_path, rows, units=units)
+    together = {places for places in ((0, 1), (1, 2)) if found.face.known.covers(places)}
+    assert together
+    women = [row for row in rows if row[1] == "f"]
+    truths = {
+        0: [400],
+        1: [len(women), 400 - len(women)],
+        3: [sum(age < 3 and not smokes for _, _, age, smokes in women)],
+        4: [sum(age < 4 for _, _, age, _ in rows)],
+    }
+    for place, question in enumerate(ASKED):
+        answer = found.sql(question, confidence="0.999999", together=True)
+        assert answer.receipt.free
+        assert answer.receipt.confidence == "0.999999"
+        for truth, (low, high) in zip(truths.get(place, ()), answer.intervals["n"], strict=False):
+            assert low <= truth <= high
+        if place == 0:
+            assert answer.basis == {"n": ("measured",)}
+        if place in (3, 4):
+            assert answer.basis == {"n": ("bounded",)}
+            assert answer.warnings
+    assert isinstance(found.face.known.totals(np.ones(()), (), (), ())[1], Adaptive)
+    assert "ranges" not in str(found.receipt)
+    assert "ranges" not in str(found.marginal(["sex"]).receipt)
+    assert "ranges" in str(found.sql(ASKED[0]).receipt)
+
+
+def test_precisions_are_fixed_by_what_was_asked_for_and_not_by_what_was_chosen(tmp_path: Path) -> None:
+    one = fitted(tmp_path, people(5, 400))
+    known = one.face.known
+    assert known.etas is not None
+    sigma = float(max(one.fit.noise.sizes))
+    expected = {(): 1 / float(max(one.fit.rows_noise.sizes)) ** 2, ((1, 1),): 1 / (3 * sigma**2)}
+    for block, eta in expected.items():
+        assert known.etas[block] == pytest.approx(eta)
+    chosen = replace(one.fit, rounds=one.fit.rounds[:1]).known
+    assert chosen.etas == {block: known.etas[block] for block in chosen.estimates.parts}
+
+
+@pytest.mark.parametrize("textbook", [False, True])
+@pytest.mark.parametrize("price", PRICES, ids=str)
+def test_a_model_is_written_and_read_back_to_the_bit(tmp_path: Path, price: dict[str, Any], textbook: bool) -> None:
+    found = fitted(tmp_path, people(5, 60), price=price, textbook=textbook, where="age IS NOT NULL")
+    path = tmp_path / "people.sfu"
+    found.save(path)
+    again = sf.synopsis(path)
+    assert isinstance(again, FittedModel)
+    assert np.array_equal(again.model.fitted, found.model.fitted)
+    assert again.to_json() == found.to_json()
+    assert again.rounds == found.rounds
+    assert (again.total, again.planned, again.guarantee) == (found.total, found.planned, found.guarantee)
+    assert again.receipt.remaining == "not said in a file"
+    assert again.marginal(["smokes", "sex"]).rows == found.marginal(["smokes", "sex"]).rows
+    if "delta" in price or "rho" in price:
+        assert [again.sql(each).rows for each in ASKED] == [found.sql(each).rows for each in ASKED]
+        assert again.sql(ASKED[3]).basis == {"n": ("bounded",)}
+    else:
+        with pytest.raises(sf.Unsupported, match="pure price"):
+            again.sql(ASKED[0])
+    assert codec.loads_as(Fit, found.to_json()).rounds == found.fit.rounds
+
+
+def test_every_edit_of_a_file_is_found(tmp_path: Path) -> None:
+    found = fitted(tmp_path, people(5, 60))
+    path = tmp_path / "people.sfu"
+    found.save(path)
+    content, draw = path.read_bytes(), Random(3)
+    edits = [content[: draw.randrange(len(content))] for _ in range(40)]
+    for _ in range(160):
+        at = draw.randrange(len(content))
+        edits.append(content[:at] + bytes([content[at] ^ (1 << draw.randrange(8))]) + content[at + 1 :])
+    for edit in [*edits, b"", content + b"x"]:
+        path.write_bytes(edit)
+        with pytest.raises(sf.SynopsisDamaged):
+            sf.synopsis(path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rounds": (FitRound((0, 1), None, (1, 2)),)},
+        {"rounds": (FitRound((0, 9), None, (1,)),)},
+        {"rounds": (FitRound((0,), (5,), (1,)),)},
+        {"rounds": (FitRound((0,), (1, 0), (1,)),)},
+        {"rounds": ("round",)},
+        {"planned": 0},
+        {"planned": 1001},
+        {"noise": Laplace(3)},
+        {"rows": "7"},
+        {"unit_value": 0},
+        {"attributes": ()},
+        {"sets": ((7,),)},
+        {"choice": None},
+    ],
+    ids=str,
+)
+def test_a_fit_that_cannot_be_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    found = fitted(tmp_path, people(5, 20), rounds=1)
+    with pytest.raises(sf.InvalidParameter):
+        replace(found.fit, **wrong)
+
+
+@pytest.mark.parametrize("given", [{"delta": 0}, {"delta": "1e-9"}])
+def test_the_least_price_gives_the_error_that_was_wanted(tmp_path: Path, given: dict[str, Any]) -> None:
+    with curator(tmp_path, people(1, 20), units=True) as clinic:
+        proposal = clinic.mwem("people", NAMES, 2, rounds=3)
+        found = proposal.price(40, **given)
+        assert proposal.error(epsilon=str(found), **given) <= 40 < proposal.error(epsilon=str(found * 0.98), **given)

@@ -431,6 +431,9 @@ def test_sums_and_means_are_compared_and_bought_too(
                     if above:  # a gate that is told to say "close" proves nothing
                         assert low <= truth <= high
                     assert row[place] is None or low - 0.5 <= row[place] <= high + 0.5
+        asked = weighed(quantities(session._face, SUMS[0]))
+        assert asked is not None
+        assert session._step(asked) == 9 * float(session.synopsis.plan.unit_value)  # ages from 0 to 9
         before = session.left
         session.sql("SELECT SUM(age / 3.0) AS n FROM people WHERE smokes AND day IS NULL AND sex = 'f'")
         assert session.left == before  # thirds are no decimals: bounded, without a gate

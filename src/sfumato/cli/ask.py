@@ -49,10 +49,10 @@ def command(
 
         check_picture(plot)
     from sfumato.cli.answers import show
-    from sfumato.publish.synthetic import load
+    from sfumato.publish.published_files import synopsis
 
     text = sys.stdin.buffer.read(_MOST_BYTES).decode("utf-8", errors="surrogateescape") if sql == "-" else sql
-    answer = load(file).sql(text, confidence=confidence, together=together)
+    answer = synopsis(file).sql(text, confidence=confidence, together=together)
     for each in answer.warnings:
         warn(each)
     show(answer, as_json=as_json, as_csv=as_csv, receipt=receipt)

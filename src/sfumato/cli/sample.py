@@ -31,10 +31,11 @@ def command(file: Path, rows: str | None, output: Path) -> None:
     """
     wanted = options.rows(rows)
     from sfumato.errors import InvalidParameter
-    from sfumato.publish.synthetic import Synthetic, check_rows_file, load
+    from sfumato.publish.published_files import synopsis
+    from sfumato.publish.synthetic import Synthetic, check_rows_file
 
     check_rows_file(output)
-    found = load(file)
+    found = synopsis(file)
     if not isinstance(found, Synthetic):
         fix = f'ask it: sfumato ask {file} "SELECT …"; or buy a model with sfumato synthesize'
         raise InvalidParameter("file", str(file), "a model: a synopsis has marginals, and no rows", fix=fix)

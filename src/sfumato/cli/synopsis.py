@@ -27,10 +27,10 @@ def command() -> None:
 @options.synopsis
 def show(file: Path) -> None:
     """Say what FILE has: columns and their cells, marginals, the promise and the receipt."""
-    from sfumato.publish.synthetic import load
+    from sfumato.publish.published_files import synopsis
     from sfumato.safe_text import printable
 
-    found = load(file)
+    found = synopsis(file)
     for line in f"{found!r}\n\n{found.receipt}".splitlines():
         click.echo(printable(line))
 
@@ -45,9 +45,16 @@ def show(file: Path) -> None:
 )
 def verify(file: Path, ledger: Path | None) -> None:
     """Check FILE: every byte, the charge computed again from its plan, and the promise that follows."""
-    from sfumato.publish.synthetic import load
+    from sfumato.errors import InvalidParameter
+    from sfumato.publish.fitted_models import FittedModel
+    from sfumato.publish.published_files import synopsis
 
-    found = load(file).verify(ledger)
+    published = synopsis(file)
+    if isinstance(published, FittedModel):
+        raise InvalidParameter(
+            "file", str(file), "a synopsis or a synthetic table: what MWEM fitted is not verified yet"
+        )
+    found = published.verify(ledger)
     click.secho(str(found), fg="green" if found.holds else "red", err=not found.holds)
     if not found.holds:
         sys.exit(REFUSED)
@@ -74,7 +81,13 @@ def marginal(
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     from sfumato.cli.answers import show as show_answer
-    from sfumato.publish.synopsis import synopsis
+    from sfumato.errors import InvalidParameter
+    from sfumato.publish.published_files import synopsis
+    from sfumato.publish.synopsis import Synopsis
 
-    found = synopsis(file).marginal(list(columns), consistent=not raw, confidence=confidence, together=together)
+    published = synopsis(file)
+    if not isinstance(published, Synopsis):
+        fix = f'ask it: sfumato ask {file} "SELECT …"'
+        raise InvalidParameter("file", str(file), "a synopsis: a model has no measured counts of every cell", fix=fix)
+    found = published.marginal(list(columns), consistent=not raw, confidence=confidence, together=together)
     show_answer(found, as_json=as_json, as_csv=as_csv)

@@ -365,7 +365,7 @@ class MarginalsProposal:
         """Say what is released of a plan: the batch, on what is read."""
         table = self.query.plan.table
         own = plan, reading, batch, price, self._context.version, table, self.condition
-        return PublishDraw(*own, self.face(table))
+        return PublishDraw(*own, self.face)
 
     def in_one_table(self, rho: Fraction) -> tuple[Plan, Marginals]:
         """Find the best blocks for this ρ, where all columns are read together as one table of counts."""
@@ -373,9 +373,10 @@ class MarginalsProposal:
         whole = self._reading(plan)
         return plan, replace(whole, sets=(tuple(range(len(self.columns))),))
 
-    def face(self, table: str) -> TableFace:
+    @property
+    def face(self) -> TableFace:
         """Give what readers of the synopsis need to know of the policy."""
-        declared = self._context.policy.tables[table]
+        declared = self._context.policy.tables[self.query.plan.table]
         domains = {each.attribute.name: declared.columns[each.attribute.name] for each in self.columns}
         implies = tuple((one, other) for one, other in declared.implies.items() if {one, other} <= set(domains))
         return TableFace(tuple(domains.values()), declared.impossible, account_name(self._context.policy), implies)

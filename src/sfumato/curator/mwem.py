@@ -31,15 +31,17 @@ from sfumato.plan.dense_readings import MOST_CELLS, Counted, Marginals
 from sfumato.plan.limits import Strategy
 from sfumato.plan.words import enforced, many
 from sfumato.privacy import Cost, Curve, Sensitivity, compose
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown, whole
+from sfumato.privacy.calibration import least
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
 from sfumato.publish.attributes import Attribute, Attributes
 from sfumato.publish.blocks import Set
-from sfumato.publish.fitted_models import FittedModel, FittedRound
+from sfumato.publish.fits import Fit, FitRound
+from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.mwem import Candidates, ChoiceStep, CountStep, Model, ReadOnce, Round
 from sfumato.publish.synopsis import cell_keys
 from sfumato.release import releasing
 from sfumato.release.payers import OnTab
-from sfumato.release.prices import Price, warn_if_weak
+from sfumato.release.prices import Price, rounded_up, warn_if_weak
 from sfumato.release.proposal import Call, receipt
 from sfumato.release.purchases import purchase
 from sfumato.release.releasing import Asked, Kind, Progress, Released
@@ -166,6 +168,15 @@ class MwemProposal:
         step = self._reading(price).bounded.measures[0].unit_value
         return float(self._steps(price).noise.error(exact(confidence, "confidence", CONFIDENCE)) * step)
 
+    def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
+        """Find the least ε, beside this δ, at which every count that a round measures is within this. Free."""
+        wanted = exact(within, "within", POSITIVE)
+
+        def enough(epsilon: Fraction) -> bool:
+            return self.error(epsilon=epsilon, delta=delta, confidence=confidence) <= wanted
+
+        return float(rounded_up(least(enough, "within", Fraction(1, 2**14))))
+
     def release(
         self,
         *,
@@ -204,15 +215,23 @@ class MwemProposal:
         words = (steps.rows.noise.words(), steps.choice.words(), steps.noise.words())
         terms = purchase([bounded], price, here.version)
         told = receipt(opened, terms, words, question=self.question, here=here, confidence="0.95")
-        step = bounded.measures[0].unit_value
-        paid = f"{steps.choice.words()}; {steps.noise.words()}"
-        rounds = tuple(self._told(each, step, paid) for each in model.rounds)
-        table = self._coded.query.plan.table
-        return FittedModel(model, self.attributes, step, table, rounds, self.rounds, price, told)
-
-    def _told(self, found: Round, step: Fraction, paid: str) -> FittedRound:
-        names = tuple(self.attributes[place].name for place in found.view.places)
-        return FittedRound(names, found.view.cells, tuple(float(each * step) for each in found.values), paid)
+        fit = Fit(
+            self.attributes,
+            self._coded.face,
+            self._coded.query.plan.table,
+            self._coded.condition,
+            bounded.measures[0].unit_value,
+            tuple(places for places, cells in self.asked if cells is None),
+            model.measured,
+            steps.rows.noise,
+            steps.choice,
+            steps.noise,
+            tuple(FitRound(each.view.places, each.view.cells, each.values) for each in model.rounds),
+            self.rounds,
+            self.textbook,
+            price,
+        )
+        return FittedModel(fit, replace(told, confidence=""), model)
 
     def _wide(self, noise: Additive, step: Fraction, confidence: Fraction) -> str:
         return shown(float(noise.error(confidence) * step))

@@ -276,7 +276,7 @@ class SynthesisProposal:
             coded.condition,
             terms,
             price,
-            coded.face(table),
+            coded.face,
             most_cells=self.most_cells,
             complete=complete,
         )
@@ -457,7 +457,7 @@ def synthesis(
     workload = {each: _weight(each, names, weights or {}) for each in wanted}
     _check_weights(weights or {}, names, wanted)
     flat = tuple(each.flat for each in coded.attributes)
-    zeros = zeros_of(coded.query.plan.table, flat, coded.face(coded.query.plan.table))
+    zeros = zeros_of(coded.query.plan.table, flat, coded.face)
     check_zeros(zeros, sizes, most_cells)
     return SynthesisProposal(context, coded, method, workload, left_out, most_cells, zeros)
 

@@ -161,9 +161,15 @@ class Counted:
 
     def summed(self, whole: NDArray[Any]) -> NDArray[Any]:
         """Add up an array with an axis for each attribute that was read, to the numbers that are counted."""
-        read = self.marginals.sets[0]
-        flat = whole.sum(axis=tuple(axis for axis, place in enumerate(read) if place not in self.places)).reshape(-1)
-        return flat if self.cells is None else flat[list(self.cells)].sum(keepdims=True)
+        return summed_cells(whole, self.marginals.sets[0], self.places, self.cells)
+
+
+def summed_cells(
+    whole: NDArray[Any], read: tuple[int, ...], places: tuple[int, ...], cells: tuple[int, ...] | None
+) -> NDArray[Any]:
+    """Add up an array with an axis for each place that was read: to all cells of some places, or some cells as one."""
+    flat = whole.sum(axis=tuple(axis for axis, place in enumerate(read) if place not in places)).reshape(-1)
+    return flat if cells is None else flat[list(cells)].sum(keepdims=True)
 
 
 @dataclass(frozen=True, eq=False)

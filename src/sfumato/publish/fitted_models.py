@@ -1,14 +1,30 @@
-"""A fitted model answers for ever from what the rounds of MWEM released, as a synopsis does; nothing is charged."""
+"""A fitted model answers for ever from what the rounds of MWEM released, as a synopsis does; nothing is charged.
+
+A number is *measured* where rounds measured its columns together, with a range that holds however these were chosen
+(``fits``). Everything else is *bounded* by these marginals, and the number inside is the model's. That theorem is for
+Gaussian noise: with a pure price there are no ranges, and questions in SQL are refused.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
-from sfumato.errors import InvalidParameter
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.mechanisms import Laplace
+from sfumato.plan.parameters import Parameters
 from sfumato.policy import Type
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import Number
+from sfumato.publish import answering, fitted_files
 from sfumato.publish.attributes import Attributes
+from sfumato.publish.blocks import Set
+from sfumato.publish.chains import Floats
+from sfumato.publish.fits import Fit
 from sfumato.publish.mwem import Model
 from sfumato.publish.synopsis import cell_keys, key_type
 from sfumato.release.answers import Answer
@@ -34,16 +50,17 @@ class FittedRound:
 class FittedModel:
     """This is a model of a table: it gives every marginal of its columns, without a further charge."""
 
-    model: Model = field(repr=False)
-    attributes: Attributes = field(repr=False)
-    unit_value: Fraction = field(repr=False)
-    """What one step of the counts is worth, in rows."""
-    table: str
-    rounds: tuple[FittedRound, ...] = field(repr=False)
-    planned: int
-    """How many rounds were paid for; fewer were run where it was interrupted."""
-    guarantee: Price
+    fit: Fit = field(repr=False)
     receipt: Receipt = field(repr=False)
+    model: Model = field(repr=False)
+
+    @property
+    def attributes(self) -> Attributes:
+        return self.fit.attributes
+
+    @property
+    def table(self) -> str:
+        return self.fit.table
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -51,17 +68,69 @@ class FittedModel:
         return tuple(each.name for each in self.attributes)
 
     @property
+    def guarantee(self) -> Price:
+        """Say what was promised: ε, (ε, δ) or ρ."""
+        return self.fit.price
+
+    @property
     def total(self) -> float:
         """Give the noisy number of rows, which was paid for first."""
-        return self.model.total * float(self.unit_value)
+        return self.model.total * float(self.fit.unit_value)
+
+    @property
+    def planned(self) -> int:
+        """Say how many rounds were paid for; fewer were run where it was interrupted."""
+        return self.fit.planned
+
+    @cached_property
+    def rounds(self) -> tuple[FittedRound, ...]:
+        """List what every round released."""
+        paid, step = f"{self.fit.choice.words()}; {self.fit.noise.words()}", self.fit.unit_value
+        return tuple(
+            FittedRound(
+                tuple(self.columns[place] for place in each.places),
+                each.cells,
+                tuple(float(value * step) for value in each.values),
+                paid,
+            )
+            for each in self.fit.rounds
+        )
+
+    def sql(
+        self,
+        question: str,
+        parameters: Parameters | None = None,
+        *,
+        confidence: Number = "0.95",
+        together: bool = False,
+    ) -> Answer:
+        """Answer a question in SQL: free, and as often as you like.
+
+        Numbers are *measured* where rounds measured all their columns together, and else *bounded* by what was, with
+        the model's number inside.
+        """
+        if isinstance(self.fit.noise, Laplace):
+            rule = "ranges of a model are known for Gaussian noise, and a pure price has Laplace noise"
+            raise Unsupported("pure-price", rule, fix="ask for marginal([…]), or fit a model with a delta or rho")
+        return answering.ask(self.face, question, parameters, confidence=confidence, together=together)
+
+    @cached_property
+    def face(self) -> answering.Face:
+        """Give what questions in SQL see of it."""
+        known = replace(self.fit.known, modelled=self._over)
+        domains = self.fit.face.known(self.attributes)
+        return answering.Face(self.table, self.attributes, domains, known, self.receipt, self.fit.where)
+
+    def _over(self, places: Set) -> Floats:
+        """Give the counts that the model has in all cells of some columns, in rows."""
+        gone = tuple(place for place in range(len(self.attributes)) if place not in places)
+        return np.asarray(self.model.fitted.sum(axis=gone)) * float(self.fit.unit_value)
 
     def marginal(self, columns: Sequence[str]) -> Answer:
         """Give the counts that the model has in all cells of some columns, in the order in which these are named."""
         asked = self._named(columns)
         places, own = sorted(asked), [self.attributes[place] for place in asked]
-        left = tuple(place for place in range(len(self.attributes)) if place not in asked)
-        counts = self.model.fitted.sum(axis=left) * float(self.unit_value)
-        flat = counts.transpose([places.index(place) for place in asked]).ravel().tolist()
+        flat = self._over(tuple(places)).transpose([places.index(place) for place in asked]).ravel().tolist()
         names = [each.name for each in own]
         called = "count" if "count" not in names else "count_"
         rows = tuple((*key, count) for key, count in zip(cell_keys(own), flat, strict=True))
@@ -77,6 +146,20 @@ class FittedModel:
             rule = f"a list of different names among {', '.join(self.columns)}"
             raise InvalidParameter("columns", columns, rule)
         return found
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one file, from which ``sf.synopsis(path)`` reads it without data, curator or ledger."""
+        fitted_files.save(self.fit, self.receipt, path)
+
+    def to_json(self) -> str:
+        """Write all that was released, and the terms, as JSON text."""
+        return codec.dumps(self.fit)
+
+    @classmethod
+    def read(cls, content: bytes, place: str) -> FittedModel:
+        """Read a model from the bytes of its file, and fit it again to the bit."""
+        fit, receipt = fitted_files.read(content, place)
+        return cls(fit, receipt, fit.model)
 
     def __repr__(self) -> str:
         lines = [

@@ -113,6 +113,9 @@ class ModelManifest:
 # ── writing ────────────────────────────────────────────────────────────────────────────────────
 
 
+KIND = codec.kind(ModelManifest)
+
+
 def save(kept: Kept, path: str | os.PathLike[str]) -> None:
     """Write a model beside its place, and rename: there is always a whole file under the name, or none."""
     zip_files.save(written(kept), path)
@@ -147,11 +150,6 @@ def _arrow(numbers: Floats) -> bytes:
 
 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
-
-
-def is_model(content: bytes) -> bool:
-    """Tell a model from a synopsis by the name of its second member."""
-    return POTENTIALS.encode() in content[-1024:]
 
 
 def read(content: bytes, place: str = "the file") -> Kept:

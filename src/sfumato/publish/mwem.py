@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,11 +21,12 @@ from sfumato.engine.seam import Reader
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.dense_readings import Counted, Marginals, Misfits
+from sfumato.plan.dense_readings import Counted, Marginals, Misfits, summed_cells
 from sfumato.plan.readings import E, Integers, Reading
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
+from sfumato.publish.blocks import Set
 from sfumato.publish.chains import Floats
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.releasing import Read
@@ -139,11 +140,35 @@ class ReadOnce:
 # ── the model, from what was released alone ────────────────────────────────────────────────────
 
 
+class View(Protocol):
+    """This is what a round measures: all cells of some attributes, or some of these cells as one count."""
+
+    @property
+    def places(self) -> Set: ...
+    @property
+    def cells(self) -> tuple[int, ...] | None: ...
+
+    def summed(self, whole: Floats) -> Floats:
+        """Add up the weights of all cells to the numbers that are measured."""
+        ...
+
+
+@dataclass(frozen=True)
+class CellView:
+    """This is a view of a model alone, from which no row can be read."""
+
+    places: Set
+    cells: tuple[int, ...] | None = None
+
+    def summed(self, whole: Floats) -> Floats:
+        return summed_cells(whole, tuple(range(whole.ndim)), self.places, self.cells)
+
+
 @dataclass(frozen=True)
 class Round:
     """This is what one round released: which view was chosen, and its noisy counts."""
 
-    view: Counted
+    view: View
     values: tuple[int, ...]
 
 
@@ -153,6 +178,8 @@ class Model:
 
     weights: Floats
     total: float
+    measured: int
+    """The noisy number of rows, in steps, as it was measured."""
     rounds: tuple[Round, ...] = ()
     textbook: bool = False
     passes: int = 1
@@ -164,7 +191,7 @@ class Model:
         """Begin with equal weights; a noisy number of rows below one step counts as that."""
         cells, total = math.prod(shape), float(min(max(1, rows), _MOST_TOTAL))
         passes = 1 if textbook else max(1, min(_MOST_PASSES, 2 * _MOST_UPDATES // (cells * rounds * (rounds + 1))))
-        return cls(np.full(shape, total / cells), total, (), textbook, passes)
+        return cls(np.full(shape, total / cells), total, rows, (), textbook, passes)
 
     def updated(self, found: Round) -> Model:
         """Give the model after one more measurement: the textbook's once, otherwise all in turn, several times."""
@@ -180,7 +207,7 @@ class Model:
         """Give the weights to answer from: the last, or of the textbook's the mean over all rounds (Theorem 2.2)."""
         return self.weights if self.added is None else self.added / len(self.rounds)
 
-    def predicted(self, view: Counted) -> Integers:
+    def predicted(self, view: View) -> Integers:
         """Say what counts the model has, in whole steps: public numbers, to which the truth is compared."""
         return np.rint(view.summed(self.weights)).astype(np.int64)
 

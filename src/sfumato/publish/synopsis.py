@@ -307,11 +307,6 @@ class Synopsis:
         return "\n".join(lines)
 
 
-def synopsis(path: str | os.PathLike[str]) -> Synopsis:
-    """Read a synopsis from its file: no data, curator or ledger is needed, and whatever was edited is refused."""
-    return Synopsis(*files.load(path))
-
-
 def _check_same(one: Synopsis, other: Synopsis) -> None:
     """Refuse to add what is not about the same rows, or cannot be bounded together."""
     facts: dict[str, Callable[[Synopsis], Any]] = {

@@ -24,7 +24,7 @@ from sfumato.plan.parameters import Parameters
 from sfumato.plan.text_positions import quoted
 from sfumato.privacy import Curve, Neighbours
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, whole
-from sfumato.publish import answering, model_files, zip_files
+from sfumato.publish import answering, model_files
 from sfumato.publish.answering import Condition
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Block, maximal
@@ -35,7 +35,6 @@ from sfumato.publish.graph.models import GraphModel
 from sfumato.publish.group_totals import Known
 from sfumato.publish.impossible_rows import mend
 from sfumato.publish.model_quality import Quality, model_quality
-from sfumato.publish.synopsis import Synopsis, synopsis
 from sfumato.publish.synthesis.released import SynthesisRound, Synthesized
 from sfumato.publish.typed_rows import Column, Rows
 from sfumato.publish.verifying import Check, Verification, line_checks, step_cost
@@ -254,8 +253,14 @@ class Synthetic:
 
     # ── as other things ────────────────────────────────────────────────────────────────────────
 
+    @classmethod
+    def read(cls, content: bytes, place: str) -> Synthetic:
+        """Read it from the bytes of its file; whatever was edited is refused."""
+        released, model, steps, receipt = model_files.read(content, place)
+        return cls(released, model, receipt, steps)
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file, from which ``sf.load(path)`` reads it without data, curator or ledger."""
+        """Write one file, from which ``sf.synopsis(path)`` reads it without data, curator or ledger."""
         model_files.save((self.released, self.model, self.steps, self.receipt), path)
 
     def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> Verification:
@@ -320,17 +325,6 @@ def _writer(path: Path, kind: str, schema: pyarrow.Schema) -> Any:
     from pyarrow import csv
 
     return csv.CSVWriter(path, schema)
-
-
-def load(path: str | os.PathLike[str]) -> Synthetic | Synopsis:
-    """Read a published file, whatever kind it is: no data, curator or ledger is needed, and what was edited is
-    refused.
-    """
-    content = zip_files.content_of(path)
-    if not model_files.is_model(content):
-        return synopsis(path)
-    released, model, steps, receipt = model_files.read(content, str(path))
-    return Synthetic(released, model, receipt, steps)
 
 
 # ── checking ───────────────────────────────────────────────────────────────────────────────────

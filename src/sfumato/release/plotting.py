@@ -93,7 +93,8 @@ def _altair() -> Any:
 def _chart(columns: Sequence[ChartData], altair: Any) -> Any:
     if not columns or not columns[0].values:
         raise InvalidParameter("answer", "no numbers", "one with a column of numbers and a row")
-    charts = [_bars(each, altair, labelled=index == 0) for index, each in enumerate(columns)]
+    first = columns[0].labels
+    charts = [_bars(each, altair, labelled=not index or each.labels != first) for index, each in enumerate(columns)]
     return (
         altair.hconcat(*charts)
         .configure_view(stroke=None)

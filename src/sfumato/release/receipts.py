@@ -37,6 +37,7 @@ class Receipt:
     free: bool
     """It had been bought before, and nothing was charged."""
     confidence: str
+    """Of every range; empty where numbers have none."""
     remaining: str
     epsilons: tuple[str, ...] = ()
     """Every ε that the account has had, oldest first."""
@@ -50,7 +51,8 @@ class Receipt:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        exact(self.confidence, "confidence", CONFIDENCE)
+        if self.confidence:
+            exact(self.confidence, "confidence", CONFIDENCE)
         try:
             datetime.fromisoformat(self.time)
         except ValueError:
@@ -64,6 +66,10 @@ class Receipt:
     def from_json(cls, source: str) -> Receipt:
         """Read back what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
+
+    @property
+    def _ranges(self) -> str:
+        return f"each holds with {percent(self.confidence)} confidence, for the noise alone"
 
     @property
     def _lasting(self) -> str:
@@ -94,7 +100,7 @@ class Receipt:
             ("the account", f"{self.account} {self._lasting}; {self._left}: {self.remaining}{self._amended}"),
             *([("promised", self.promise)] if self.promise else []),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
-            ("ranges", f"each holds with {percent(self.confidence)} confidence, for the noise alone"),
+            *([("ranges", self._ranges)] if self.confidence else []),
             ("limits", f"{self.limits} ({self.strategy})"),
             ("bounds", "; ".join(self.bounds) or "none needed"),
             ("data", self.data[:16]),

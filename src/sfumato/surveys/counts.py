@@ -16,10 +16,11 @@ both cells, since the two randomisations are independent. Its interval is Bernst
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,12 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import at_least, at_most
 from sfumato.mechanisms.response import Response
 from sfumato.privacy.numbers import percent, shown
+from sfumato.release.chart_data import ChartData
+from sfumato.release.plotting import plot
 from sfumato.surveys.encodings import Chances, chances, supports
+
+if TYPE_CHECKING:
+    import pandas
 
 Floats = NDArray[np.float64]
 _AT_ONCE = 1 << 20
@@ -47,6 +53,13 @@ class Counts:
     intervals: tuple[tuple[float, float], ...]
     asked: int
     """How many of the reports answer this."""
+
+    @property
+    def chart_data(self) -> ChartData:
+        """Give the counts as they are drawn."""
+        labels = tuple(" · ".join(each) for each in self.answers)
+        cells = tuple(shown(each) for each in self.counts)
+        return ChartData(" × ".join(self.questions), "answer", labels, self.counts, self.intervals, cells)
 
     def __str__(self) -> str:
         names = [", ".join(each) for each in self.answers]
@@ -85,6 +98,25 @@ class SurveyEstimate:
                 return each
         known = ", ".join(" and ".join(each.questions) for each in self.tables)
         raise InvalidParameter("question", names, f"one that was estimated: {known}")
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Give all counts as one data frame: the question or questions, the answers, the count and its range."""
+        import pandas
+
+        rows = [
+            (" × ".join(each.questions), " · ".join(answer), count, low, high)
+            for each in self.tables
+            for answer, count, (low, high) in zip(each.answers, each.counts, each.intervals, strict=True)
+        ]
+        return pandas.DataFrame(rows, columns=["question", "answer", "count", "low", "high"])
+
+    def plot(self, path: str | None = None) -> Any:
+        """Draw the counts of each question with their ranges: an Altair chart, or a picture in a file (.svg, .png)."""
+        return plot([each.chart_data for each in self.tables], path)
+
+    def to_json(self) -> str:
+        """Write everything as JSON text."""
+        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
 
     def __str__(self) -> str:
         hold = "all at once" if self.together else "each by itself"

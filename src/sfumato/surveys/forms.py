@@ -17,6 +17,8 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.mechanisms import bits
@@ -218,21 +220,44 @@ class Form:
 
     # ── before anybody is asked ────────────────────────────────────────────────────────────────
 
-    def error(self, respondents: int, *, confidence: Number = "0.95", together: bool = False) -> dict[str, float]:
-        """Give for each question the half-width of an interval among so many respondents, for an answer that an even
-        share of them gives.
+    def error(
+        self,
+        respondents: int,
+        *,
+        confidence: Number = "0.95",
+        together: bool = False,
+        pairs: Iterable[tuple[str, str]] = (),
+    ) -> dict[str | tuple[str, str], float]:
+        """Give for each question, and for pairs of them, the half-width of an interval among so many respondents, for
+        an answer that an even share of them gives.
         """
         many = whole(respondents, "respondents", at_least=1)
         if many > _MOST_RESPONDENTS:
             raise InvalidParameter("respondents", respondents, f"at most {_MOST_RESPONDENTS:,}")
-        miss = self._miss(confidence, [], together=together)
+        wanted = [self._pair(each) for each in pairs]
+        miss = self._miss(confidence, wanted, together=together)
         asked = max(1, round(many / len(self.questions))) if self.sampled else many
-        widths = {}
+        widths: dict[str | tuple[str, str], float] = {}
         for question, chance in zip(self.questions, self._chances, strict=True):
             expected = round(asked * (chance.q + chance.gap / question.size))
             low, high = counts.frequency_limits(expected, asked, miss / 2)
             widths[question.name] = min(float(many), many * (high - low) / (2 * chance.gap))
+        for first, second in wanted:
+            widths[self.questions[first].name, self.questions[second].name] = self._pair_error(
+                first, second, many, miss
+            )
         return widths
+
+    def _pair_error(self, first: int, second: int, many: int, miss: float) -> float:
+        """Give the half-width of a pair of answers, each of which an even share gives."""
+        chances = self._chances[first], self._chances[second]
+        sizes = self.questions[first].size, self.questions[second].size
+        one, two = (
+            np.array([float(round(many * (chance.q + chance.gap / size)))])
+            for chance, size in zip(chances, sizes, strict=True)
+        )
+        found = PairCounts(one, two, np.zeros((1, 1)), many, chances)
+        return min(float(many), float(found.half_widths(miss)[0, 0]))
 
     def explain(self, respondents: int = 1000) -> str:
         """Write what the form does, and how much the other ways would err: standard errors of a count."""

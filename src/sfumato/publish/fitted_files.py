@@ -1,0 +1,70 @@
+"""A fitted model is kept as one file, like a synopsis: a zip whose one member, ``manifest.json``, holds what was
+released.
+
+The model itself is not in it: whoever reads the file fits it again, to the bit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import codec
+from sfumato.publish import zip_files
+from sfumato.publish.files import public
+from sfumato.publish.fits import Fit
+from sfumato.publish.zip_files import MANIFEST, damaged, is_sealed, members_of, sealed, zipped
+from sfumato.release.receipts import Receipt
+
+_FORMAT = 1
+_LONGEST = 1 << 28
+
+
+@codec.value("fitted-file")
+@dataclass(frozen=True)
+class FitManifest:
+    """A manifest of a model says its format, its own hash, what was released, and the receipt."""
+
+    format: int
+    members: Mapping[str, str] = field(metadata=codec.MAPPING)
+    """SHA-256 of the manifest itself, with an empty text in this place."""
+    fit: Fit
+    receipt: Receipt
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        if not isinstance(self.members, Mapping) or set(self.members) != {MANIFEST}:
+            raise InvalidParameter("members", self.members, f"the hash of {MANIFEST}")
+        if not isinstance(self.fit, Fit) or not isinstance(self.receipt, Receipt):
+            raise InvalidParameter("fit", type(self.fit).__name__, "what a model was fitted from, and its receipt")
+
+
+KIND = codec.kind(FitManifest)
+
+
+def save(fit: Fit, receipt: Receipt, path: str | os.PathLike[str]) -> None:
+    """Write a model beside its place, and rename: there is always a whole file under the name, or none."""
+    zip_files.save(written(fit, receipt), path)
+
+
+def written(fit: Fit, receipt: Receipt) -> bytes:
+    """Give the bytes of the file of a model."""
+    manifest = sealed(codec.dumps(FitManifest(_FORMAT, {MANIFEST: ""}, fit, public(receipt))))
+    return zipped({MANIFEST: manifest.encode()})
+
+
+def read(content: bytes, place: str) -> tuple[Fit, Receipt]:
+    """Read what was released from the bytes of a file; whatever was edited is refused."""
+    members = dict(members_of(content, place))
+    if list(members) != [MANIFEST] or zipped(members) != content:
+        raise damaged(place, f"it is not the zip of {MANIFEST} alone that a model is")
+    try:
+        text = members[MANIFEST].decode()
+        found = codec.loads_as(FitManifest, text, longest=_LONGEST)
+    except (InvalidParameter, UnicodeDecodeError) as error:
+        raise damaged(place, f"{MANIFEST} does not say what a model is") from error
+    if found.format != _FORMAT or not is_sealed(text, found.members[MANIFEST]):
+        raise damaged(place, f"{MANIFEST} does not have the hash that it says, or is of a newer format")
+    return found.fit, found.receipt
