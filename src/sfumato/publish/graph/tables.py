@@ -7,7 +7,7 @@ is laid over a larger one by its shape alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -20,7 +20,7 @@ _LONG = 16
 """A stretch of memory that is worth a loop of its own."""
 
 
-def laid_out(places: Sequence[int], sizes: Sizes) -> Set:
+def laid_out(places: Iterable[int], sizes: Sizes) -> Set:
     """Sort places into the order of axes."""
     return tuple(sorted(places, key=lambda place: (sizes[place], place)))
 
