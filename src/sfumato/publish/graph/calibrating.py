@@ -20,9 +20,13 @@ from typing import Self
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.publish.graph.tables import Floats, divided, laid_out, laid_over, shape_of, summed
+from sfumato.publish.graph.tables import Floats, divided, joined, laid_out, laid_over, shape_of, summed
 from sfumato.publish.graph.trees import JunctionTree, Set, Sizes
 
+Tables = dict[Set, Floats]
+"""Tables by their places, laid out."""
+_FEW = 3
+"""How many parts of a clique are not multiplied out."""
 _DEEPEST = 600.0
 """Products of numbers between e^-600 and 1 are ordinary numbers of 64 bits."""
 
@@ -55,16 +59,16 @@ class Propagation:
         self._shared = tuple(laid_out(each, sizes) for each in tree.separators)
         self._homes = tuple(_home(each, tree, sizes) for each in sets)
         self._merged = tuple(Merging.of(axes, self._needed(index), sizes) for index, axes in enumerate(self.axes))
-        self._tables = [np.empty(shape_of(each, sizes)) for each in self.axes]
+        self._sizes = sizes
 
-    def run(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
-        """Find the counts of every clique. The tables are those of the last run: they are overwritten by the next."""
-        self._run(potentials, total)
-        return self._tables
+    def tables(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
+        """Find the counts of every clique."""
+        products, _ = self._run(potentials, total)
+        return [merged.whole(product) for merged, product in zip(self._merged, products, strict=True)]
 
     def counts(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
         """Find the counts of each potential's set."""
-        sums = self._run(potentials, total)
+        _, sums = self._run(potentials, total)
         pairs = zip(self.sets, self._homes, strict=True)
         return [sums[home][places] for places, home in pairs]
 
@@ -74,98 +78,134 @@ class Propagation:
         below = [self._shared[child] for child, parent in enumerate(self.tree.parents) if parent == index]
         return [*own, *below, self._shared[index]]
 
-    def _run(self, potentials: Sequence[Floats], total: float) -> list[dict[Set, Floats]]:
+    def _run(self, potentials: Sequence[Floats], total: float) -> tuple[list[Tables], list[Tables]]:
         terms: list[list[Scaled]] = [[] for _ in self.axes]
         for places, logs, home in zip(self.sets, potentials, self._homes, strict=True):
             terms[home].append(_possible(Scaled.of(places, logs)))
-        return self._distribute(self._collect(terms), total)
+        products, sums = self._collect(terms)
+        return products, self._distribute(products, sums, total)
 
-    def _collect(self, terms: list[list[Scaled]]) -> list[Floats]:
-        sums: list[Floats] = [np.empty(0)] * len(self.axes)
+    def _collect(self, terms: list[list[Scaled]]) -> tuple[list[Tables], list[Floats]]:
+        """Multiply the terms of each clique, and add them up to what it shares with its parent."""
+        products: list[Tables] = [{} for _ in self.axes]
+        sums = [np.empty(0)] * len(self.axes)
         for index in reversed(range(len(self.axes))):
-            shift = self._multiplied(index, terms[index])
-            sums[index] = self._merged[index].sum_to(self._tables[index], self._shared[index])
+            products[index], shift = self._multiplied(index, terms[index])
+            sums[index] = self._merged[index].sum_to(products[index], self._shared[index])
             with np.errstate(divide="ignore"):
                 message = _possible(Scaled.of(self._shared[index], np.log(sums[index]) + shift))
             if self.tree.parents[index] >= 0:
                 terms[self.tree.parents[index]].append(message)
-            terms[index] = []
-        return sums
+        return products, sums
 
-    def _multiplied(self, index: int, terms: list[Scaled]) -> Floats | float:
-        """Fill a clique's table with the product of its terms, and give the logarithm of what it was divided by."""
-        table, axes = self._tables[index], self.axes[index]
+    def _multiplied(self, index: int, terms: list[Scaled]) -> tuple[Tables, Floats | float]:
+        """Multiply a clique's terms, and give the logarithm of what was divided by."""
         if sum(each.depth for each in terms) > _DEEPEST:
-            return _added_logs(table, axes, self._shared[index], terms)
-        self._merged[index].multiply([(each.places, np.exp(each.logs)) for each in terms], table)
-        return 0.0
+            axes, shared = self.axes[index], self._shared[index]
+            table = np.zeros(shape_of(axes, self._sizes))
+            shift = _added_logs(table, axes, shared, terms)
+            return {axes: table}, shift
+        return self._merged[index].multiplied([(each.places, np.exp(each.logs)) for each in terms]), 0.0
 
-    def _distribute(self, sums: list[Floats], total: float) -> list[dict[Set, Floats]]:
-        found: list[dict[Set, Floats]] = []
+    def _distribute(self, products: list[Tables], sums: list[Floats], total: float) -> list[Tables]:
+        """Rescale each clique to what its parent has, and add it up to all its sets."""
+        found: list[Tables] = []
         for index, parent in enumerate(self.tree.parents):
             own = self._shared[index]
             above = np.array(total) if parent < 0 else found[parent][own]
-            self._tables[index] *= laid_over(divided(above, sums[index]), own, self.axes[index])
-            found.append(self._merged[index].sums(self._tables[index]))
+            self._merged[index].rescale(products[index], own, divided(above, sums[index]))
+            found.append(self._merged[index].sums(products[index]))
         return found
 
 
 @dataclass(frozen=True)
 class Merging:
-    """A clique's sets are joined two by two, the smallest unions first, up to the whole clique.
+    """A clique's sets are joined two by two, the smallest unions first, as long as these are not the whole clique.
 
-    Products of terms go up this way and sums go down it, so that few steps touch the whole table.
+    Products of terms go up this way to few parts of the clique, and sums go down it. Two or three parts are never
+    multiplied out: the sum of a product A·B·C to the places of A is A times the sum of B·C, which is a product of
+    matrices. Where there are more parts, or a term is of the whole clique, its table is the only part.
     """
 
     top: Set
+    parts: tuple[Set, ...]
     above: Mapping[Set, Set]
     """For each set, and each union, the larger one that it is joined into; first come those that are joined first."""
+    sizes: Sizes
 
     @classmethod
     def of(cls, top: Set, sets: Sequence[Set], sizes: Sizes) -> Self:
         """Decide what is joined with what; of unions with equally many cells the one of fewer places is first."""
-        waiting = list(dict.fromkeys(each for each in sets if each != top))
+        waiting = list(dict.fromkeys(sets))
         above: dict[Set, Set] = {}
-        while waiting:
+        while len(waiting) > 1:
             pairs = ((laid_out({*one, *other}, sizes), one, other) for one, other in combinations(waiting, 2))
-            alone = (top, waiting[0], waiting[0])
-            union, *both = min(
-                pairs, key=lambda pair: (math.prod(shape_of(pair[0], sizes)), len(pair[0])), default=alone
-            )
+            union, *both = min(pairs, key=lambda pair: (_cells(pair[0], sizes), len(pair[0])))
+            if union == top and top not in waiting and len(waiting) <= _FEW:
+                return cls(top, tuple(waiting), above, sizes)
             above |= {each: union for each in both if each != union}
             waiting = [each for each in waiting if each not in both and each != union]
-            waiting += [union] if union != top else []
-        return cls(top, above)
+            waiting.append(union)
+        above |= {each: top for each in waiting if each != top}
+        return cls(top, (top,), above, sizes)
 
-    def multiply(self, terms: Sequence[tuple[Set, Floats]], table: Floats) -> None:
-        """Fill the table of the whole clique with the product of some terms."""
+    def multiplied(self, terms: Sequence[tuple[Set, Floats]]) -> Tables:
+        """Multiply terms up to the parts."""
         waiting: dict[Set, list[tuple[Set, Floats]]] = {}
         for places, term in terms:
             waiting.setdefault(places, []).append((places, term))
         for places, union in self.above.items():
             if places in waiting:
                 waiting.setdefault(union, []).append((places, _product(waiting.pop(places), places)))
-        own = [laid_over(term, places, self.top) for places, term in waiting.get(self.top, ())]
-        if len(own) < 2:
-            table[...] = own[0] if own else 1.0
-        else:
-            np.multiply(own[0], own[1], out=table)
-        for each in own[2:]:
-            table *= each
+        return {part: self._filled(part, waiting.get(part, [])) for part in self.parts}
 
-    def sums(self, table: Floats) -> dict[Set, Floats]:
-        """Add the table up to every set; the whole clique's is the table itself."""
-        found = {self.top: table}
+    def _filled(self, part: Set, terms: list[tuple[Set, Floats]]) -> Floats:
+        table = np.ones(shape_of(part, self.sizes))
+        if len(terms) > 1:
+            np.multiply(laid_over(terms[0][1], terms[0][0], part), _product(terms[1:], part), out=table)
+        elif terms:
+            table *= laid_over(terms[0][1], terms[0][0], part)
+        return table
+
+    def rescale(self, products: Tables, places: Set, factors: Floats) -> None:
+        """Multiply by factors for the cells of one of the sets."""
+        part = self._part_of(places) if self.top not in products else self.top
+        products[part] *= laid_over(factors, places, part)
+
+    def whole(self, products: Tables) -> Floats:
+        """Multiply the parts out to the table of the whole clique."""
+        if self.top in products:
+            return products[self.top]
+        table = np.ones(shape_of(self.top, self.sizes))
+        for places, product in products.items():
+            table *= laid_over(product, places, self.top)
+        return table
+
+    def sums(self, products: Tables) -> Tables:
+        """Add a product up to every set."""
+        found = {part: self._sum_of_part(products, part) for part in self.parts}
         for places, union in reversed(list(self.above.items())):
             found[places] = summed(found[union], union, places)
         return found
 
-    def sum_to(self, table: Floats, places: Set) -> Floats:
-        """Add the table up to one of the sets."""
-        if places == self.top:
-            return table.copy()
-        union = self.above[places]
-        return summed(table if union == self.top else self.sum_to(table, union), union, places)
+    def sum_to(self, products: Tables, places: Set) -> Floats:
+        """Add a product up to one of the sets."""
+        if places not in self.above:
+            return self._sum_of_part(products, places)
+        return summed(self.sum_to(products, self.above[places]), self.above[places], places)
+
+    def _part_of(self, places: Set) -> Set:
+        while places in self.above:
+            places = self.above[places]
+        return places
+
+    def _sum_of_part(self, products: Tables, part: Set) -> Floats:
+        if self.top in products:
+            return summed(products[self.top], self.top, part)
+        (first, one), *rest = ((places, table) for places, table in products.items() if places != part)
+        kept = tuple(place for place in part if place in first or any(place in places for places, _ in rest))
+        others = joined(one, first, *rest[0][::-1], kept, self.sizes) if rest else summed(one, first, kept)
+        return products[part] * laid_over(others, kept, part)
 
 
 def _product(terms: Sequence[tuple[Set, Floats]], wider: Set) -> Floats:
@@ -173,7 +213,6 @@ def _product(terms: Sequence[tuple[Set, Floats]], wider: Set) -> Floats:
 
 
 def _added_logs(table: Floats, axes: Set, shared: Set, terms: list[Scaled]) -> Floats:
-    table[...] = 0.0
     for each in terms:
         table += laid_over(each.logs, each.places, axes)
     largest = table.max(axis=tuple(at for at, place in enumerate(axes) if place not in shared))

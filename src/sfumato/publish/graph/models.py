@@ -73,7 +73,7 @@ class GraphModel:
         """Find the counts of every clique, with axes as they are laid out."""
         propagation = Propagation(self.tree, self.sizes, [each.places for each in self.potentials])
         logs = [arranged(each.logs, each.places, laid_out(each.places, self.sizes)) for each in self.potentials]
-        return tuple(propagation.run(logs, self.total))
+        return tuple(propagation.tables(logs, self.total))
 
     def marginal(self, places: Sequence[int]) -> Floats:
         """Give the counts of all combinations of these places' cells; axes are in the order in which they are named."""
