@@ -28,6 +28,8 @@ ROWS, DEVIATION = 48_842, 40.0
 def chosen(count: int, cells: int) -> list[tuple[int, ...]]:
     """All single columns, and random threes as long as their tree is small enough."""
     draw = np.random.default_rng(0)
+    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"  memory: {more:.0f} MiB more than at first; predicted {predicted_bytes(sets, SIZES) / 2**20:.0f} MiB")
     threes = list(itertools.combinations(range(len(SIZES)), 3))
     sets: list[tuple[int, ...]] = [(place,) for place in range(len(SIZES))]
     for at in draw.permutation(len(threes)):
@@ -74,14 +76,14 @@ def main() -> None:
         models.append(fitted(seen, SIZES, ROWS, start=None if start is None else models[start]))
         taken = time.process_time() - begun
         print(f"  {name}: fitted in {taken:.2f} s of CPU, {taken / bare:,.0f} times touching every cell")
+    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"  memory: {more:.0f} MiB more than at first; predicted {predicted_bytes(sets, SIZES) / 2**20:.0f} MiB")
     threes = list(itertools.combinations(range(len(SIZES)), 3))
     small = [each for each in threes if math.prod(SIZES[place] for place in each) <= 10_000]
     for name, asked in ((f"{len(small)} marginals of at most 10,000 cells", small), ("all of three", threes)):
         print(f"  {name}: {cpu_seconds(lambda asked=asked: models[-1].marginals(asked), 1):.2f} s of CPU")
     predicting = cpu_seconds(lambda: [predicted_cells([*sets, each], SIZES) for each in threes], 1) / len(threes)
     print(f"  predicted sizes: {predicting * 1e6:.0f} µs each")
-    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"  memory: {more:.0f} MiB more than at first; predicted {predicted_bytes(sets, SIZES) / 2**20:.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ MUTANTS = (
         "what is shared is counted twice outside cliques",
         Kind.SAMPLING,
         "publish/graph/models.py",
-        "joined(table, own, divided(message, given), places, kept, self._sizes)",
-        "joined(table, own, message, places, kept, self._sizes)",
+        "found = divided(message, laid_over(self.sum_of(index, shared), shared, places)), places",
+        "found = message, places",
         _MODELS,
     ),
     Mutant(
