@@ -242,6 +242,7 @@ def test_the_numbers_inside_and_outside_are_as_close_as_is_said(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("cells", [[], [NAN] * 50, [None] * 50, [5.0] * 3])
+@seeded(7)
 def test_too_few_values_are_said_to_be_too_few(cells: list[Any], tmp_path: Path) -> None:
     values = people(np.array(cells, float)).astype({"who": "int64", "cost": "float64"})
     with curator(values, tmp_path) as made:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from mechanisms.recorded import seeded
 from sfumato.curator import UnitLimits
 
 UNITS = ("", "a", "ab", "aaab", "abcaaaaaaaab")
@@ -119,6 +120,7 @@ def test_a_release_is_charged_and_found_again(relation: str, tmp_path: Path, mon
         assert "at most 3 groups" in found.words()
 
 
+@seeded(8)
 def test_an_empty_table_has_no_limits(tmp_path: Path) -> None:
     with curator(frame(), tmp_path) as made:
         found = made.limits("visits").release(epsilon="0.1")

@@ -135,7 +135,9 @@ SIZES: tuple[Any, ...] = (
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize(("groups", "most", "total"), [(1, 1, 1), (2, 1, 2), (2, 2, 3), (3, 2, 5)])
 @pytest.mark.parametrize("noise", SIZES, ids=repr)
-def test_noise_on_several_coordinates(noise: Any, groups: int, most: int, total: int, relation: str) -> None:
+def test_noise_on_several_coordinates(
+    noise: Any, groups: int, most: int, total: int, relation: str, long: bool
+) -> None:
     units = [
         u
         for u in itertools.product(range(most + 1), repeat=4)
@@ -151,7 +153,8 @@ def test_noise_on_several_coordinates(noise: Any, groups: int, most: int, total:
         largest = [m for m in moves if not any(all(a <= b for a, b in zip(m, n, strict=True)) for n in moves - {m})]
         return (_moved(noise.order, sizes, move) for move in largest)
 
-    for k in K if groups < 3 else (1, 2):
+    few = groups == 3 or (most == 2 and relation == "replace" and not long)
+    for k in (1, 2) if few else K:
         claim = Claim(noise.curve(change).group(k))
         for losses in worlds(k):
             claim.covers_losses(losses)

@@ -194,6 +194,9 @@ def test_no_claim_is_exceeded_when_a_unit_is_replaced(asked: str, strategy: Stra
     assert worst(asked, strategy, honest, relation="replace").worst <= 1
 
 
+MIRRORED = [(-10, 2), (3, 10)]
+
+
 def _at_the_ends(low: int, high: int) -> dict[str, list[Row]]:
     """Units at both ends of a range, with as many rows and groups as the limits say and with one more."""
     most, groups, per_group = LIMITS
@@ -204,7 +207,10 @@ def _at_the_ends(low: int, high: int) -> dict[str, list[Row]]:
     return {"": [], **ends, "mixed": mixed, "other": other, "both": _rows(2, low) + _rows(1, high)}
 
 
-@pytest.mark.parametrize(("low", "high"), [(-2, 10), (-10, 2), (-10, 10), (3, 10), (-10, -3)])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(-2, 10), (-10, 10), (-10, -3), *(pytest.param(*each, marks=pytest.mark.long) for each in MIRRORED)],
+)
 def test_sums_of_any_bounds_keep_their_claims(low: int, high: int) -> None:
     """Under both relations, in one group and in several; one group's claim is reached: twice the larger end if bounds
     are equal, less the more lopsided they are."""
