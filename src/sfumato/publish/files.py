@@ -131,11 +131,6 @@ def _schema() -> Any:
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
-def load(path: str | os.PathLike[str]) -> tuple[Published, Receipt]:
-    """Read what was published from its file; whatever was edited is refused."""
-    return read(zip_files.content_of(path), str(path))
-
-
 def read(content: bytes, place: str = "the file") -> tuple[Published, Receipt]:
     """Read what was published from the bytes of its file."""
     members = dict(members_of(content, place))
