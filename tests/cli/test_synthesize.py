@@ -59,7 +59,7 @@ def test_a_model_is_asked_shown_and_verified(folder: Path) -> None:
     assert answer.basis == {"n": ("measured", "measured")}
     assert "by mst" in run("synopsis", "show", file).output
     exported = folder / "lines.json"
-    exported.write_text(run("ledger", "export", folder / "sfumato.ledger", "--json").output)
+    assert run("ledger", "export", folder / "sfumato.ledger", exported).exit_code == 0
     done = run("synopsis", "verify", file, "--ledger", exported)
     assert done.exit_code == 0, done.output
     assert "line" in done.output
