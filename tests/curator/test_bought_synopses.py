@@ -162,6 +162,22 @@ def test_what_means_something_else_there_is_not_answered(text: str, curator: sf.
     assert spent(curator) == before
 
 
+def test_a_level_does_not_answer_for_a_column_of_its_name(tmp_path: Path) -> None:
+    """The level day_level_1 of a published column is asked by its name in the synopsis; here that is another column."""
+    named = {**COLUMNS, "day": {**COLUMNS["day"], "levels": ["quarter"]}, "day_level_1": {"values": ["a", "b"]}}
+    named.pop("town")
+    data = table().rename_columns(["who", *(name if name != "town" else "day_level_1" for name in COLUMNS)])
+    people = sf.Table("people", data, named, id="row")
+    unit = sf.PrivacyUnit("person", every_row=True)
+    made = sf.Policy(unit, sf.Budget(10**7, "1e-6"), {"people": people})
+    with sf.open(made, ledger=tmp_path / "ledger.db") as curator:
+        synopsis = curator.marginals("people", SETS).release(rho=RHO)
+        text = "SELECT COUNT(*) AS n FROM people WHERE day_level_1 = 'a'"
+        assert synopsis.sql(text).basis == {"n": ("measured",)}
+        with pytest.raises(Unsupported, match="and not day_level_1"):
+            curator.sql(text).release(free=True)
+
+
 def test_no_synopsis_no_free_answer(curator: sf.Curator) -> None:
     question = curator.sql("SELECT COUNT(*) AS n FROM people")
     with pytest.raises(Unsupported, match="no synopsis that was bought of people answers this question"):

@@ -94,8 +94,8 @@ MUTANTS = (
         "tighter limits are stored under the same name",
         Kind.REUSE,
         "curator/marginals.py",
-        'return digest("marginals", *own, self.workload, self.objective, self.limits)',
-        'return digest("marginals", *own, self.workload, self.objective)',
+        'measured = digest("marginals", *own, self.workload, self.objective, self.limits)',
+        'measured = digest("marginals", *own, self.workload, self.objective)',
         ("publish/test_measuring.py::test_what_was_bought_is_free",),
     ),
     Mutant(
