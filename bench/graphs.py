@@ -28,8 +28,6 @@ ROWS, DEVIATION = 48_842, 40.0
 def chosen(count: int, cells: int) -> list[tuple[int, ...]]:
     """All single columns, and random threes as long as their tree is small enough."""
     draw = np.random.default_rng(0)
-    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"  memory: {more:.0f} MiB more than at first; predicted {predicted_bytes(sets, SIZES) / 2**20:.0f} MiB")
     threes = list(itertools.combinations(range(len(SIZES)), 3))
     sets: list[tuple[int, ...]] = [(place,) for place in range(len(SIZES))]
     for at in draw.permutation(len(threes)):

@@ -108,7 +108,7 @@ class Propagation:
         return self._merged[index].multiplied([(each.places, np.exp(each.logs)) for each in terms]), 0.0
 
     def _distribute(self, products: list[Tables], sums: list[Floats], total: float) -> list[Tables]:
-        """Rescale each clique to what its parent has, and add it up to all its sets."""
+        """Scale each clique to what its parent has, and add it up to all its sets."""
         found: list[Tables] = []
         for index, parent in enumerate(self.tree.parents):
             own = self._shared[index]

@@ -102,7 +102,7 @@ def joined(left: Floats, left_places: Set, right: Floats, right_places: Set, kep
 
 
 class _JoinPlan(NamedTuple):
-    """What both tables have and is kept is a stack of matrices; what both have and is not kept is what these share."""
+    """A product of tables is one of matrices: a stack of them for what both have and is kept, which share the rest."""
 
     left: Set
     right: Set
