@@ -414,5 +414,65 @@ def test_an_order_that_is_none_is_refused(given: dict[str, Any], word: str) -> N
         exact(policy_of(ROWS, units=True), Price(2), **given)
 
 
+SELECT = (
+    "SELECT who, sex, age, age > 4 AS old, CASE WHEN smokes THEN 'yes' ELSE 'no' END AS smoker, age // 3 AS third "
+    "FROM people WHERE age < 8"
+)
+
+
+def test_a_select_that_treats_every_row_by_itself_is_a_source() -> None:
+    """The one who says whose row it is never leaves; bins are those of the column, computed ones list their values."""
+    rows = people(3, 60)
+    proposal, read = exact(policy_of(rows, units=True), Price(2), SELECT)
+    assert [each.name for each in proposal.attributes] == ["sex", "age", "old", "smoker", "third"]
+    assert [each.size for each in proposal.attributes] == [3, 4, 3, 3, 5]
+    one = int(1 / proposal.setting(Price(2)).unit_value)
+    kept = [(sex, age, smokes) for _, sex, age, smokes in rows if age < 8]
+    truth = [sum(sex == each for sex, *_ in kept) for each in "fm"]
+    assert read.marginal((0,)).tolist() == [each * one for each in (*truth, 0)]
+    assert read.marginal((2,)).tolist() == [
+        one * sum((age > 4) is each for _, age, _ in kept) for each in (False, True)
+    ] + [0]
+    assert read.marginal((4,)).tolist() == [one * sum(age // 3 == each for _, age, _ in kept) for each in range(4)] + [
+        0
+    ]
+    assert read.marginal((3, 4)).sum() == one * len(kept)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_units_move_the_rows_of_a_select_within_their_bound(relation: str) -> None:
+    policies = [policy_of(each, units=True, relation=relation) for each in worlds(relation, True)]
+    text = "SELECT sex, age // 3 AS third FROM people"
+    found = [exact(each, Price(2), text) for each in policies]
+    view = CellCounts(found[0][0].setting(Price(2)).reading, (0, 1))
+    moved = [np.abs(view.of(one) - view.of(other)).sum() for (_, one), (_, other) in pairs(relation, found)]
+    assert max(moved) == view.sensitivity.total
+
+
+def test_a_select_is_released_with_its_own_columns(tmp_path: Path) -> None:
+    with curator(tmp_path, people(3, 300), impossible=("sex = 'f' AND smokes",)) as clinic:
+        found = clinic.synthesize(SELECT, "independent", columns=["old", "SEX"]).release(rho=1)
+    assert found.table().column_names == ["old", "sex"]
+    assert found.released.face.impossible == ()  # said of the table's columns, not of these
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "word"),
+    [
+        ("SELECT age * 1.5 AS longer FROM people", {}, "longer has no cells"),
+        ("SELECT COUNT(*) AS n FROM people", {}, "unit|person|who"),
+        ("SELECT sex FROM people LIMIT 3", {}, "row"),
+        ("SELECT who FROM people", {}, "columns"),
+        ("SELECT sex FROM people", {"columns": ["age"]}, "age"),
+        ("SELECT sex FROM people", {"where": "age < 3"}, "WHERE"),
+        ("SELECT sex FROM nothing", {}, "nothing"),
+        ("SELECT", {}, "SELECT"),
+    ],
+)
+def test_a_select_that_cannot_be_a_source_is_refused(text: str, given: Any, word: str) -> None:
+    with pytest.raises(sf.SfumatoError, match=word):
+        exact(policy_of(people(1, 9), units=True), Price(2), text, **given)
+
+
 def test_memory_is_read_as_people_write_it() -> None:
     assert [_bytes(each) for each in ("1 GiB", "500MB", "1.5 kib", 7)] == [2**30, 5 * 10**8, 1536, 7]

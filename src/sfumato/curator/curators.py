@@ -244,7 +244,8 @@ class Curator:
         memory: str | int = "1 GiB",
     ) -> SynthesisProposal:
         """Propose a synthetic table: a model of these columns that has every marginal of so many of them, or of these
-        sets, as right as the price allows, and rows drawn from it. This is free.
+        sets, as right as the price allows, and rows drawn from it; of a table, or of a SELECT that treats every row by
+        itself. This is free.
 
         The ``method`` is aim, mst, mwem or independent. ``weights`` say how much columns count, such as
         ``{"income": 3}``; ``where`` keeps the rows that meet a condition, ``rows`` tightens how many of one unit count;

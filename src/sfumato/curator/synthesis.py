@@ -19,8 +19,9 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
-from sfumato.curator.marginals import MarginalsProposal, marginals
+from sfumato.curator.marginals import MarginalsProposal, marginals, marginals_of_select
 from sfumato.curator.mwem import Sets, sets_of
+from sfumato.curator.selected_columns import is_select
 from sfumato.errors import InvalidParameter, Unanswered, Unsupported
 from sfumato.ledger import Charged, Tab
 from sfumato.mechanisms.additive import MOST_STEPS
@@ -447,10 +448,15 @@ def synthesis(
     if method not in METHODS:
         raise InvalidParameter("method", method, f"one of {', '.join(METHODS)}")
     most_cells = max(1, _bytes(memory) // BYTES_PER_CELL)
-    declared = context.policy.tables.get(table)
-    if columns is None and declared is not None:
-        _check_all_coded(declared)
-    coded = marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order)
+    if isinstance(table, str) and is_select(table):
+        if where is not None or order is not None:
+            raise InvalidParameter("where", where, "left out beside a SELECT", fix="write WHERE or QUALIFY in it")
+        coded = marginals_of_select(context, catalog, table, columns, rows)
+    else:
+        declared = context.policy.tables.get(table)
+        if columns is None and declared is not None:
+            _check_all_coded(declared)
+        coded = marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order)
     names, sizes = [each.name for each in coded.attributes], [each.size for each in coded.attributes]
     _check_columns(names, sizes)
     wanted, left_out = _workload(ways, names, sizes, most_cells)

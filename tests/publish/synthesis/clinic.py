@@ -59,11 +59,11 @@ def curator(tmp_path: Path, rows: list[Row], **more: Any) -> Iterator[sf.Curator
         yield opened
 
 
-def exact(policy: sf.Policy, price: Price, **more: Any) -> tuple[SynthesisProposal, CodedRows]:
+def exact(policy: sf.Policy, price: Price, source: str = "people", **more: Any) -> tuple[SynthesisProposal, CodedRows]:
     """The proposal, and what it reads before noise."""
     with closing(DuckDB(policy)) as engine:
         context = Context(policy, engine, None, quietly, "version 1")  # type: ignore[arg-type]
-        found = synthesis(context, engine.catalog(), "people", ways=2, **more)
+        found = synthesis(context, engine.catalog(), source, ways=2, **more)
         return found, engine.read(found.setting(price).reading, 3)
 
 
