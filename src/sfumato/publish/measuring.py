@@ -13,15 +13,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.plan.bounding import Bounded
-from sfumato.plan.dense_readings import Marginal, Marginals
 from sfumato.plan.nodes import Scan
 from sfumato.plan.readings import Integers
 from sfumato.plan.words import many
@@ -36,10 +33,14 @@ from sfumato.publish.estimating import MeasuredBlock, MeasuredMarginal
 from sfumato.publish.faces import BARE, TableFace
 from sfumato.publish.half_widths import half_width
 from sfumato.publish.planning import Plan
-from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.prices import Price
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
-from sfumato.release.releasing import Read
+
+if TYPE_CHECKING:
+    from sfumato.plan.bounding import Bounded
+    from sfumato.plan.dense_readings import Marginals
+    from sfumato.release.measurement import Batch
+    from sfumato.release.releasing import Read
 
 CONFIDENCE = 0.95
 """At which stored measurements are compared."""
@@ -108,6 +109,11 @@ def measured_sets(plan: Plan) -> tuple[Set, ...]:
 
 def batch_of(plan: Plan, reading: Marginals) -> Batch:
     """Make the measurements of a plan, in its order, on what is read for it."""
+    # Readers of a file measure nothing: what draws noise is imported by whoever does.
+    from sfumato.mechanisms import Gaussian, Laplace
+    from sfumato.plan.dense_readings import Marginal
+    from sfumato.release.measurement import Batch, Measurement
+
     if plan.marginals:
         return Batch(
             tuple(
@@ -173,6 +179,8 @@ def width(plan: Plan, places: Set, confidence: float, cells: int = 1) -> float:
     if not plan.marginals:
         return half_width(largest_variance(plan, places), 1 - confidence, cells)
     planned = next(each for each in plan.marginals if each.places == places)
+    from sfumato.mechanisms import Laplace
+
     return float(Laplace(planned.scale).error(f"{confidence:.12g}", cells) * plan.unit_value)
 
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.ledger import Anchor
 from sfumato.plan.parameters import Parameters
 from sfumato.policy import Type
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text
@@ -32,14 +31,15 @@ from sfumato.publish.implied import Implied, implied
 from sfumato.publish.measuring import Published, shapes_of
 from sfumato.publish.planning import Plan
 from sfumato.publish.several_releases import Several
-from sfumato.publish.verifying import Verification, verify
 from sfumato.release.answers import MEASURED, Answer
-from sfumato.release.plotting import plot
 from sfumato.release.prices import Price
 from sfumato.release.receipts import Receipt
 
 if TYPE_CHECKING:
     import pandas
+
+    from sfumato.ledger import Anchor
+    from sfumato.publish.verifying import Verification
 
 _MOST_STEPS = 2 * 10**9
 """Additions that looking for consistent marginals may take."""
@@ -267,6 +267,8 @@ class Synopsis:
         """Draw the counts of each column with their ranges: an Altair chart, or a picture in a file (.svg, .png)."""
         single = [name for place, name in enumerate(self.columns) if self._known.covers((place,))]
         charts = [self.marginal([name], consistent=False) for name in single]
+        from sfumato.release.plotting import plot
+
         return plot([each.chart_data(each.columns[-1]) for each in charts], path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -279,6 +281,8 @@ class Synopsis:
 
     def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> Verification:
         """Check charge and promise from the plan alone, and the line in an export or an anchor of the ledger."""
+        from sfumato.publish.verifying import verify
+
         return verify([(each.published, each.receipt) for each in self.releases], ledger)
 
     def __add__(self, other: object) -> Synopsis:

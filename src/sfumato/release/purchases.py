@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sfumato.mechanisms import bits
 from sfumato.plan import words
-from sfumato.plan.bounding import Bounded
 from sfumato.privacy import codec
 from sfumato.release.prices import Price
+
+if TYPE_CHECKING:
+    from sfumato.plan.bounding import Bounded
 
 
 @codec.value("purchase")
@@ -37,6 +39,8 @@ NOT_BOUGHT = Purchase()
 
 def purchase(bounded: Sequence[Bounded], price: Price, version: str) -> Purchase:
     """State the terms of a release that is made now, of what is measured under these boundings."""
+    from sfumato.mechanisms import bits  # whoever reads a purchase draws nothing
+
     used = [each for each in bounded if each.measures]
     known = (words.bounds(scaled) for each in used for scaled in each.measures)
     return Purchase(
