@@ -13,6 +13,9 @@ Conjunctions have the second property: N(abc) ≥ N(ab) + N(ac) − N(a) (Bonfer
 that axis the least and the greatest are taken with 0. For two sets, let every key axis be in A or in C: in a cell of
 another group either the keys of A ∩ C differ and all three vanish, or one of u, v does, and the other is at most w.
 
+*Declared zeros.* Where N(x) = 0 the weight of x may be any number, so the least and the greatest are taken over the
+other cells alone. That is the first claim for weights that are 0 there; such bounds hold if what is declared is true.
+
 *Noise.* Every bound is a query within what was measured, with a half-width of its own; n bounds that each fail on one
 side with probability β/n hold together with probability 1 − β, so the best may be taken. Where noise is symmetric, a
 half-width for 2β/n fails with β/n on one side. A bound of three queries adds their half-widths, each for a third.
@@ -102,9 +105,10 @@ def bounded(known: Known, weights: Weights, axes: Set, keys: Set) -> Bounded:
     nonnegative = bool((weights.low >= 0).all())
     if known.covers(axes):
         return _covered(known, weights, axes, keys, nonnegative)
-    sets = _largest(axes, known.sets)
-    uppers = [_one_sided(known, weights.high, axes, keys, each, np.maximum) for each in sets]
-    lowers = [_one_sided(known, weights.low, axes, keys, each, np.minimum) for each in sets]
+    sets, possible = _largest(axes, known.sets), known.possible(axes)
+    least, greatest = np.where(possible, weights.low, np.inf), np.where(possible, weights.high, -np.inf)
+    uppers = [_one_sided(known, greatest, axes, keys, each, np.maximum) for each in sets]
+    lowers = [_one_sided(known, least, axes, keys, each, np.minimum) for each in sets]
     if nonnegative:
         lowers += _conjunctions(known, weights.low, axes, keys, sets)
     value = _grouped(weights.middle * model(known, axes, sets), axes, keys)
@@ -141,6 +145,7 @@ def _one_sided(
     known: Known, weights: Floats, axes: Set, keys: Set, inside: Set, pick: np.ufunc
 ) -> tuple[Floats, tuple[Spread, ...]]:
     found = _reduced(weights, axes, keys, inside, pick)
+    found = np.where(np.isinf(found), 0.0, found)  # nobody is in any of these cells
     if any(place not in inside and known.attributes[place].size > 1 for place in keys):
         found = pick(found, 0.0)
     value, noise = known.totals(found, axes, inside, keys)

@@ -9,11 +9,12 @@ cost little more than one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.publish.attributes import Attribute, Attributes
 from sfumato.publish.blocks import Block, Set
@@ -109,6 +110,8 @@ class Known:
     """The largest marginals within what was measured."""
     etas: Mapping[Block, float] | None = None
     _marginals: dict[Set, Floats] = field(default_factory=dict)
+    zeros: Callable[[], Mapping[Set, NDArray[np.bool_]]] = dict
+    """Gives the cells that no row is in by what is declared: found when they are first needed."""
 
     @property
     def attributes(self) -> Attributes:
@@ -117,6 +120,14 @@ class Known:
     def covers(self, places: Set) -> bool:
         """Tell whether a marginal is within what was measured."""
         return any(set(places) <= set(each) for each in self.sets)
+
+    def possible(self, axes: Set) -> NDArray[np.bool_]:
+        """Tell which combinations of cells may have rows; an axis that nothing is declared of has the length 1."""
+        found = np.ones((1,) * len(axes), bool)
+        for places, cells in self.zeros().items():
+            if set(places) <= set(axes):
+                found = found & ~np.expand_dims(cells, tuple(a for a, place in enumerate(axes) if place not in places))
+        return found
 
     def marginal(self, places: Set) -> Floats:
         """Give the unbiased counts of a marginal; small ones are kept."""
