@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import sfumato as sf
+from publish.tables import DOMAINS, asked_of_rows, counts, holds, people, planned, published
 from publish.worlds import attributes
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
@@ -126,3 +129,57 @@ def test_a_pair_that_was_not_measured_together_changes_nothing(tmp_path: Path) -
     assert made.published.face.implies == (("city", "region"),)
     assert alone.published.face.implies == ()
     assert min(made.marginal(["city"]).column("consistent")) >= 0
+
+
+# Bounds
+
+DECIDED = {"A1": "f", "A2": "f", "B1": "m", "B2": "m"}
+PAIRS = [("code", "age"), ("code", "sex"), ("smokes", "sex")]
+
+
+def _people() -> list[tuple[Any, ...]]:
+    """People whose code decides their sex, and of whom nobody under 18 smokes; rare codes among them."""
+    found = []
+    for sex, age, smokes, *rest, code in people(4, 3000):
+        child = age is not None and age < 18
+        found.append((DECIDED.get(code, sex), age, False if child else smokes, *rest, code))
+    return found
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_bounds_use_what_is_declared_and_hold_the_truth(noisy: bool) -> None:
+    rows = _people()
+    plan = planned([*PAIRS, ("age", "smokes")], rho=4)
+    declared = TableFace(DOMAINS, ("age < 18 AND smokes",), "people", (("code", "sex"),))
+    bare, told = (
+        published(plan, counts(rows), noisy=noisy, face=face) for face in (TableFace(DOMAINS, (), "people"), declared)
+    )
+    narrower = 0
+    for code, sex, smokes in itertools.product((*DECIDED, None), ("f", "m"), ("smokes", "NOT smokes")):
+        named = f"code = '{code}'" if code else "code IS NULL"
+        for rest in ("age < 18", f"age >= 65 AND {smokes}", f"age < 18 AND {smokes}"):
+            question = f"SELECT COUNT(*) AS n FROM people WHERE {named} AND sex = '{sex}' AND {rest}"
+            ((truth,),) = asked_of_rows(rows, question)
+            (wide,), (found,) = (each.sql(question).intervals["n"] for each in (bare, told))
+            assert holds(found, truth)
+            narrower += found[1] - found[0] < wide[1] - wide[0] - 1
+    assert narrower >= 16
+
+
+def test_nobody_is_in_a_cell_that_is_declared_impossible() -> None:
+    face = TableFace(DOMAINS, ("age < 18 AND smokes",), "people")
+    made = published(planned(PAIRS), counts(_people()), noisy=True, face=face)
+    (found,) = made.sql("SELECT COUNT(*) AS n FROM people WHERE age < 18 AND smokes AND sex = 'f'").intervals["n"]
+    assert found == (0.0, 0.0)
+
+
+def test_what_decides_is_certain_beyond_noise_alone() -> None:
+    """Among codes with few rows the bounds stay as wide as they are without the declaration."""
+    rows = [row for row in _people() if row[-1] != "A2"] + [("f", 70, True, None, None, "A2")] * 2
+    plan = planned(PAIRS, rho="0.01")
+    made = published(plan, counts(rows), noisy=True, face=TableFace(DOMAINS, (), "people", (("code", "sex"),)))
+    places = made.places(["code", "sex"])
+    zeros = made._zeros[places]  # sex × code
+    assert zeros[:, 0].tolist() == [False, True, True]
+    assert not zeros[:, 1].any()
+    assert not zeros[:, -1].any()

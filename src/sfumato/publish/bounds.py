@@ -15,6 +15,9 @@ another group either the keys of A ∩ C differ and all three vanish, or one of 
 
 Weights that are all 0 bound the total by 0 from below: that is known without noise, and counts as no bound.
 
+*Declared zeros.* Where N(x) = 0 the weight of x may be any number, so the least and the greatest are taken over the
+other cells alone. That is the first claim for weights that are 0 there; such bounds hold if what is declared is true.
+
 *Noise.* Every bound is a query within what was measured, with a half-width of its own; n bounds that each fail on one
 side with probability β/n hold together with probability 1 − β, so the best may be taken. Where noise is symmetric, a
 half-width for 2β/n fails with β/n on one side. A bound of three queries adds their half-widths, each for a third.
@@ -105,12 +108,13 @@ def bounded(known: Known, weights: Weights, axes: Set, keys: Set) -> Bounded:
     nonnegative = bool((weights.low >= 0).all())
     if known.covers(axes):
         return _covered(known, weights, axes, keys, nonnegative)
-    sets = _largest(axes, known.sets)
-    uppers = _Sides(known, axes, keys, weights.high, np.maximum)
-    lowers = _Sides(known, axes, keys, weights.low, np.minimum)
+    sets, possible = _largest(axes, known.sets), known.possible(axes)
+    uppers = _Sides(known, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
+    lowers = _Sides(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
     below = [lowers.bound(each) for each in sets if not nonnegative or lowers.asks(each)]
     if nonnegative:
-        greatest = uppers if not weights.cut.any() else _Sides(known, axes, keys, weights.low, np.maximum)
+        alike = bool(possible.all()) and not weights.cut.any()
+        greatest = uppers if alike else _Sides(known, axes, keys, weights.low, np.maximum)
         below += _conjunctions(greatest, sets)
     counts = _kept_model(known, axes, sets) if known.modelled is None else known.modelled(axes)
     value = _grouped(weights.middle * counts, axes, keys)
@@ -150,7 +154,8 @@ class _Sides:
         """Take the least or the greatest over what a marginal does not have, group by group."""
         if inside not in self._reduced:
             gone = tuple(axis for axis, place in enumerate(self.axes) if place not in {*inside, *self.keys})
-            self._reduced[inside] = np.asarray(self.pick.reduce(self.weights, axis=gone, keepdims=True))
+            found = self.pick.reduce(self.weights, axis=gone, keepdims=True)
+            self._reduced[inside] = np.where(np.isinf(found), 0.0, found)  # where no row is in any of the cells
         return self._reduced[inside]
 
     def _one_sided(self, inside: Set) -> Floats:

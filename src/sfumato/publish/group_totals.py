@@ -16,6 +16,7 @@ from itertools import product
 from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.publish.attributes import Attribute, Attributes
 from sfumato.publish.blocks import Block, Set
@@ -154,6 +155,8 @@ class Known:
     models: dict[Set, Floats] = field(default_factory=dict)
     """What was guessed of attributes that were not published together, by these: it is found once."""
     _marginals: dict[Set, Floats] = field(default_factory=dict)
+    zeros: Callable[[], Mapping[Set, NDArray[np.bool_]]] = dict
+    """Gives the cells that no row is in by what is declared: found when they are first needed."""
 
     @property
     def attributes(self) -> Attributes:
@@ -162,6 +165,14 @@ class Known:
     def covers(self, places: Set) -> bool:
         """Tell whether a marginal is within what was measured."""
         return any(set(places) <= set(each) for each in self.sets)
+
+    def possible(self, axes: Set) -> NDArray[np.bool_]:
+        """Tell which combinations of cells may have rows; an axis that nothing is declared of has the length 1."""
+        found = np.ones((1,) * len(axes), bool)
+        for places, cells in self.zeros().items():
+            if set(places) <= set(axes):
+                found = found & ~np.expand_dims(cells, tuple(a for a, place in enumerate(axes) if place not in places))
+        return found
 
     def marginal(self, places: Set) -> Floats:
         """Give the unbiased counts of a marginal; small ones are kept."""

@@ -121,7 +121,10 @@ class Synopsis:
     @cached_property
     def face(self) -> answering.Face:
         """Give what questions in SQL see of it."""
-        own = self.table, self.attributes, self._several.domains, self._known, self.receipt, self.published.where
+        return self._face(replace(self._known, zeros=lambda: self._zeros))
+
+    def _face(self, known: Known) -> answering.Face:
+        own = self.table, self.attributes, self._several.domains, known, self.receipt, self.published.where
         return answering.Face(*own)
 
     # ── questions ──────────────────────────────────────────────────────────────────────────────
@@ -195,10 +198,12 @@ class Synopsis:
         sets = self._known.sets
         cells = sum(int(np.prod([self.attributes[p].size for p in each], dtype=np.float64)) for each in sets)
         rounds = max(50, min(5_000, _MOST_STEPS // (16 * max(1, cells))))
-        return consistent(self.estimates, sets, self._zeros(), rounds)
+        zeros = {places: cells for places, cells in self._zeros.items() if self._known.covers(places)}
+        return consistent(self.estimates, sets, zeros, rounds)
 
+    @cached_property
     def _zeros(self) -> Zeros:
-        """Find the cells that no row is in by what the policy says, of marginals within what was measured."""
+        """Find the cells that no row is in by what the policy says, whether they were measured together or not."""
         found = self._declared_zeros()
         for deciding, decided in dict.fromkeys(pair for one in self.releases for pair in one.published.face.implies):
             pair = self._named([deciding, decided])
@@ -220,13 +225,14 @@ class Synopsis:
     def _declared_zeros(self) -> dict[Set, Any]:
         """Find the cells that the policy declares impossible."""
         found: dict[Set, Any] = {}
+        face = self._face(self._known)
         for each in dict.fromkeys(rule for one in self.releases for rule in one.published.face.impossible):
             try:
-                places, cells = answering.surely(self.face, each)
+                places, cells = answering.surely(face, each)
             except Unsupported:  # it names a column that was not published
                 continue
-            if places and self._known.covers(places):
-                found[places] = found.get(places, np.zeros(cells.shape, bool)) | cells
+            if places:
+                found[places] = found.get(places, False) | cells
         return found
 
     def _named(self, columns: Sequence[str]) -> list[int]:
