@@ -81,11 +81,11 @@ def _place(columns: Sequence[PairedColumn], target: str) -> int:
 
 def _classes(column: PairedColumn) -> tuple[tuple[Codes, Codes], int]:
     """Take the cells as classes where they are few, or else whether a number is above the real table's median."""
-    if column.size <= MOST_CLASSES:
-        return column.codes, column.size
-    if column.numbers is None:
+    if column.numbers is None and column.size > MOST_CLASSES:
         rule = f"a column of at most {MOST_CLASSES} values, or of numbers; {column.name} has more texts"
         raise InvalidParameter("target", column.name, rule)
+    if column.numbers is None or len(np.unique(column.numbers[0])) <= min(MOST_CLASSES, column.size):
+        return column.codes, column.size
     middle = np.nanmedian(column.numbers[0])
     real, synthetic = ((each > middle).astype(np.int64) for each in column.numbers)
     return (real, synthetic), 2
