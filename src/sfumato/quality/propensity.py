@@ -54,7 +54,7 @@ def evenly(count: int, most: int) -> NDArray[np.int64]:
 
 
 def propensity(columns: Sequence[PairedColumn]) -> Propensity:
-    """Fit the model and measure how far its probabilities are from the share of synthetic rows."""
+    """Measure how far the probabilities of the model are from the share of synthetic rows."""
     rows = [evenly(len(columns[0].codes[table]), MOST_ROWS) for table in (0, 1)]
     labels = np.concatenate([np.zeros(len(rows[0])), np.ones(len(rows[1]))])
     design = np.concatenate([_design(each, rows) for each in columns], axis=1)
