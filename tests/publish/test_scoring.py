@@ -284,6 +284,19 @@ def test_a_score_is_stored_for_its_candidate_alone(tmp_path: Path) -> None:
         assert not opened.score(CANDIDATE, k=2).release(epsilon=1, fresh=True).receipt.free
 
 
+def test_the_private_file_is_no_candidate(tmp_path: Path) -> None:
+    """Its number of rows and a hash of them would be told for free, under any name that the file has."""
+    source = tmp_path / "people.parquet"
+    table_of(people(1, 30)).to_pandas().to_parquet(source)
+    (tmp_path / "other.parquet").symlink_to(source)
+    own = sf.Table("people", source, {"sex": {"values": ["f", "m"]}, "smokes": {"type": "boolean"}}, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
+    with sf.Curator(policy, tmp_path / "people.ledger") as opened:
+        for name in (source, tmp_path / "other.parquet", str(tmp_path / "*.parquet")):
+            with pytest.raises(sf.InvalidParameter, match="a public table"):
+                opened.score(name, k=2)
+
+
 def test_it_says_what_it_is(tmp_path: Path) -> None:
     with curator(tmp_path, people(1, 40)) as opened:
         ask = opened.score(CANDIDATE, "people", k=2)

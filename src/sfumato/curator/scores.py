@@ -6,8 +6,10 @@ once, and one number about them is released, with the noisy number of rows befor
 
 from __future__ import annotations
 
+import glob
 import itertools
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -306,11 +308,22 @@ def score(
     sizes = [each.size for each in own.attributes]
     _check_sets(k, sizes)
     known = None if total is None else exact(total, "total", POSITIVE)
+    _require_public(candidate, context)
     coded = coded_candidate(candidate, context.policy.tables[own.query.plan.table], names)
     if not coded.totals.sum():
         raise InvalidParameter("candidate", "a table without rows", "a table with rows", fix="give one that has rows")
     _, here = by_period(own.query.plan, context)
     return ScoreProposal(here, own, coded, k, worst, known)
+
+
+def _require_public(candidate: Any, context: Context) -> None:
+    """Refuse a private source as a candidate: how many rows a candidate has, and a hash of them, is told for free."""
+    if not isinstance(candidate, (str, os.PathLike)):
+        return
+    named = {os.path.realpath(each) for each in glob.glob(os.fspath(candidate), recursive=True)}
+    if named & {each.address for each in context.engine.data(public=False)}:
+        rule = "a public table, and not the private one that it is scored against"
+        raise InvalidParameter("candidate", os.fspath(candidate), rule, fix="give the synthetic table")
 
 
 def _only_private(policy: Policy) -> str:

@@ -1,4 +1,6 @@
-"""How columns hang together in each table: Cramér's V of all pairs of cells, and correlations of numbers."""
+"""Associations say how columns hang together in each table: Cramér's V of all pairs of cells, and correlations of
+numbers.
+"""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _own_cells(columns: Sequence[PairedColumn]) -> Cells:
 
 
 def _policy_cells(table: Table, sources: tuple[Any, Any], kept: PairedTables) -> Cells:
-    """Code both tables by a policy, as its own rows are coded."""
+    """Put the rows of both tables into the cells of a policy, as its own rows are."""
     known = {name.lower(): name for name in table.columns}
     names = [known[each.lower()] for each in kept.kinds]
     rows = [

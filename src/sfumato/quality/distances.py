@@ -38,7 +38,7 @@ class Coded:
         return float(len(self.codes[0]) if self.totals is None else self.totals.sum())
 
     def index(self, places: Set) -> Codes:
-        """Number the cell of these columns that each row is in."""
+        """Give the number of the cell of these columns that each row is in."""
         found = self.codes[places[0]].astype(np.int64)
         for place in places[1:]:
             found = found * self.sizes[place] + self.codes[place]
@@ -90,7 +90,7 @@ def distances(real: Coded, synthetic: Coded, ways: int) -> dict[Set, float]:
 
 
 def _distances(real: Coded, synthetic: Coded, sets: Sequence[Set]) -> Iterator[tuple[Set, float]]:
-    """Number the cells of all columns but the last once for all sets that begin alike."""
+    """Find the cells of all columns but the last once for all sets that begin alike."""
     for start, alike in itertools.groupby(sets, key=lambda each: each[:-1]):
         begun = [own.index(start) if start else None for own in (real, synthetic)]
         for places in alike:

@@ -1,4 +1,4 @@
-"""What a model learns from synthetic rows is tried on real rows, beside one that learned from other real rows.
+"""A model learns from synthetic rows and is tried on real rows, beside one that learned from other real rows.
 
 It needs scikit-learn, the extra ``quality``. A column is predicted from all others by gradient boosting; the figure is
 the area under the ROC curve, the mean over classes of one against all others: 0.5 is guessing, 1 is never wrong.
@@ -40,7 +40,7 @@ class Learning:
 
 
 def learning(columns: Sequence[PairedColumn], target: str) -> Learning:
-    """Learn to predict a column from each table, and try both models on real rows that neither saw."""
+    """Try two models on real rows that neither saw: one learned to predict a column from each table."""
     place = _place(columns, target)
     model = _model()
     features = [each for index, each in enumerate(columns) if index != place]
@@ -81,11 +81,11 @@ def _place(columns: Sequence[PairedColumn], target: str) -> int:
 
 def _classes(column: PairedColumn) -> tuple[tuple[Codes, Codes], int]:
     """Take the cells as classes where they are few, or else whether a number is above the real table's median."""
-    if column.size <= MOST_CLASSES:
-        return column.codes, column.size
-    if column.numbers is None:
+    if column.numbers is None and column.size > MOST_CLASSES:
         rule = f"a column of at most {MOST_CLASSES} values, or of numbers; {column.name} has more texts"
         raise InvalidParameter("target", column.name, rule)
+    if column.numbers is None or len(np.unique(column.numbers[0])) <= min(MOST_CLASSES, column.size):
+        return column.codes, column.size
     middle = np.nanmedian(column.numbers[0])
     real, synthetic = ((each > middle).astype(np.int64) for each in column.numbers)
     return (real, synthetic), 2

@@ -1,4 +1,4 @@
-"""How far a synthetic row is from the nearest real one, beside how far real rows are from each other.
+"""Synthetic rows have a distance to the nearest real one, which is shown beside that of real rows to each other.
 
 The distance is Gower's (1971): the mean over columns of |x − y|/range for numbers, and of 0 or 1 for all else. Small
 distances may point at copied rows; large ones prove nothing. Whether rows were protected is decided by how the table

@@ -1,4 +1,4 @@
-"""The columns that two tables share become numbers and cells, by values and quantiles of the real table. PRIVATE.
+"""Columns of two tables become numbers and cells, by values and quantiles of the real table. PRIVATE.
 
 A column of few values has a cell for each; a number or a time of many is cut at quantiles of the real table; of many
 texts the most frequent have cells, and the others share one. What only the synthetic table has, and what is missing,
@@ -53,7 +53,7 @@ class PairedColumn:
 
 
 def paired_columns(tables: PairedTables, bins: int) -> tuple[PairedColumn, ...]:
-    """Code every column that both tables have."""
+    """Give the numbers and cells of every column that both tables have."""
     made = []
     for place, (name, kind) in enumerate(tables.kinds.items()):
         real, synthetic = (each.column(place) for each in tables.tables)

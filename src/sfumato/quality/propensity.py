@@ -2,8 +2,10 @@
 
 pMSE = mean of (p̂ − c)², where p̂ is the probability that the model gives a row to be synthetic and c the share of
 synthetic rows (Woo, Reiter, Oganian & Karr 2009): 0 where it cannot tell, c(1 − c) where it always can. A model with k
-parameters finds some difference by chance: of two samples of one population (k − 1)(1 − c)²c/N is expected (Snoke,
-Raab, Nowok, Dibben & Slavkovic 2018), and ``ratio`` is to that.
+parameters finds some difference by chance. Of two independent samples of one population it finds (k − 1)c(1 − c)/N: a
+fitted probability has variance c(1 − c) times its leverage, and leverages add up to k, the constant's to 1. Rows drawn
+from a perfect model of the real table itself have (1 − c) times that (Snoke, Raab, Nowok, Dibben & Slavkovic 2018).
+``ratio`` is to the first: 1 is as good as another sample of people.
 """
 
 from __future__ import annotations
@@ -52,14 +54,14 @@ def evenly(count: int, most: int) -> NDArray[np.int64]:
 
 
 def propensity(columns: Sequence[PairedColumn]) -> Propensity:
-    """Fit the model and measure how far its probabilities are from the share of synthetic rows."""
+    """Measure how far the probabilities of the model are from the share of synthetic rows."""
     rows = [evenly(len(columns[0].codes[table]), MOST_ROWS) for table in (0, 1)]
     labels = np.concatenate([np.zeros(len(rows[0])), np.ones(len(rows[1]))])
     design = np.concatenate([_design(each, rows) for each in columns], axis=1)
     centred = np.concatenate([np.ones((len(labels), 1)), design - design.mean(axis=0)], axis=1)
     share, count = float(labels.mean()), len(labels)
     rank = int(np.linalg.matrix_rank(centred.T @ centred, hermitian=True))
-    expected = (rank - 1) * (1 - share) ** 2 * share / count
+    expected = (rank - 1) * (1 - share) * share / count
     found = float(((fitted(centred, labels) - share) ** 2).mean())
     return Propensity(found, expected, rank, count)
 
