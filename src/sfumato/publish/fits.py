@@ -113,7 +113,7 @@ class Fit:
 
     @property
     def model(self) -> Model:
-        """Fit the model again, always in the same way."""
+        """Compute the model again, always in the same way."""
         shape = tuple(each.size for each in self.attributes)
         start = Model.uniform(shape, self.rows, self.planned, textbook=self.textbook)
         return replayed(start, (Round(CellView(each.places, each.cells), each.values) for each in self.rounds))
