@@ -178,8 +178,8 @@ class _Descent:
         return found
 
     def _counts(self, change: Floats) -> Floats:
-        self._propagation.run(self._logs(change), self.total)
-        return _flat(self._propagation.sums(self._moved))
+        counts = self._propagation.counts(self._logs(change), self.total)
+        return _flat([counts[index] for index in self._moved])
 
     def _loss(self, counts: Floats) -> float:
         return float(np.dot(np.square(counts - self._goal), self._precision)) / 2

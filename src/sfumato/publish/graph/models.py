@@ -21,6 +21,9 @@ from sfumato.publish.graph.calibrating import Propagation
 from sfumato.publish.graph.tables import Floats, arranged, divided, joined, laid_out, laid_over, shape_of, summed
 from sfumato.publish.graph.trees import JunctionTree, Set, Sizes, checked_places
 
+_KEPT_CELLS = 6_000_000
+"""How many cells of sums and messages are kept for the next sets, which often need the same."""
+
 
 @dataclass(frozen=True, eq=False)
 class Potential:
@@ -73,7 +76,11 @@ class GraphModel:
         """Find the counts of every clique, with axes as they are laid out."""
         propagation = Propagation(self.tree, self.sizes, [each.places for each in self.potentials])
         logs = [arranged(each.logs, each.places, laid_out(each.places, self.sizes)) for each in self.potentials]
-        return tuple(propagation.run(logs, self.total))
+        return tuple(propagation.tables(logs, self.total))
+
+    @cached_property
+    def _parts(self) -> _Parts:
+        return _Parts(self)
 
     def marginal(self, places: Sequence[int]) -> Floats:
         """Give the counts of all combinations of these places' cells; axes are in the order in which they are named."""
@@ -82,9 +89,8 @@ class GraphModel:
     def marginals(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
         """Give the counts of many sets at once; what they share is computed once."""
         asked = [checked_places(tuple(each), len(self.sizes), "set") for each in sets]
-        parts = _Parts(self)
         laid = {frozenset(each): laid_out(each, self.sizes) for each in asked}
-        found = {key: parts.marginal(places) for key, places in laid.items()}
+        found = {key: self._parts.marginal(places) for key, places in laid.items()}
         return [arranged(found[frozenset(each)], laid[frozenset(each)], each) for each in asked]
 
     def conditionals(self) -> tuple[Conditional, ...]:
@@ -106,6 +112,8 @@ class _Parts:
             {laid_out(clique, model.sizes): table}
             for clique, table in zip(model.tree.cliques, model.laid_tables, strict=True)
         ]
+        self._messages: dict[tuple[int, int, frozenset[int]], tuple[Floats, Set]] = {}
+        self._kept = 0
         self._components = _components(model.tree)
 
     def marginal(self, places: Set) -> Floats:
@@ -130,24 +138,52 @@ class _Parts:
             best = min(holding, key=lambda index: math.prod(shape_of(self._tree.cliques[index], self._sizes)))
             return self.sum_of(best, places)
         nodes = _between(self._tree, cliques, held)
-        return self._message(nodes[0], -1, nodes, held)[0]
+        root = min(nodes, key=lambda index: self._largest_branch(index, nodes, held)) if len(nodes) > 2 else nodes[0]
+        return self._message(root, -1, nodes, held)[0]
+
+    def _largest_branch(self, index: int, nodes: list[int], held: set[int]) -> int:
+        """Count the cells of the wanted places that come from the same side of a clique, where these are most."""
+        own = set(self._tree.cliques[index])
+        around = (other for other in nodes if self._adjacent(index, other))
+        sides = (self._wanted(other, index, nodes, held) - own for other in around)
+        return max(math.prod(shape_of(tuple(side), self._sizes)) for side in sides)
+
+    def _wanted(self, index: int, parent: int, nodes: list[int], held: set[int]) -> frozenset[int]:
+        """List the wanted places on one side of the tree."""
+        further = (other for other in nodes if other != parent and self._adjacent(index, other))
+        own = held.intersection(self._tree.cliques[index])
+        return frozenset(own.union(*(self._wanted(other, index, nodes, held) for other in further)))
 
     def _message(self, index: int, parent: int, nodes: list[int], held: set[int]) -> tuple[Floats, Set]:
         """Give the counts of the wanted places on this side of the tree, with what is shared with the parent."""
         others = [other for other in nodes if other != parent and self._adjacent(index, other)]
-        clique = set(self._tree.cliques[index])
         up = self._between(index, parent) if parent >= 0 else set()
         needs = [self._between(index, other) for other in others]
-        own = laid_out(tuple((clique & held).union(up, *needs)), self._sizes)
+        own = laid_out(held.intersection(self._tree.cliques[index]).union(up, *needs), self._sizes)
         table = self.sum_of(index, own)
         for at, other in enumerate(others):
-            message, places = self._message(other, index, nodes, held)
-            shared = laid_out(tuple(needs[at]), self._sizes)
-            rest = (set(own) | set(places)) & held.union(up, *needs[at + 1 :])
-            kept = laid_out(tuple(rest), self._sizes)
-            given = laid_over(self.sum_of(index, shared), shared, places)
-            table, own = joined(table, own, divided(message, given), places, kept, self._sizes), kept
+            message, places = self._conditional(other, index, nodes, held)
+            kept = laid_out({*own, *places} & held.union(up, *needs[at + 1 :]), self._sizes)
+            table, own = joined(table, own, message, places, kept, self._sizes), kept
         return table, own
+
+    def _conditional(self, index: int, parent: int, nodes: list[int], held: set[int]) -> tuple[Floats, Set]:
+        """Give the wanted places on this side of the tree, given what is shared with the parent."""
+        key = (index, parent, self._wanted(index, parent, nodes, held))
+        if key not in self._messages:
+            message, places = self._message(index, parent, nodes, held)
+            shared = laid_out(self._between(index, parent), self._sizes)
+            found = divided(message, laid_over(self.sum_of(index, shared), shared, places)), places
+            if not self._keep(message.size):
+                return found
+            self._messages[key] = found
+        return self._messages[key]
+
+    def _keep(self, cells: int) -> bool:
+        """Decide whether a table is kept for later sets: as long as it, and all that is kept, has few cells."""
+        fits = self._kept + cells <= _KEPT_CELLS and 16 * cells <= _KEPT_CELLS
+        self._kept += cells if fits else 0
+        return fits
 
     def _adjacent(self, one: int, other: int) -> bool:
         return self._tree.parents[one] == other or self._tree.parents[other] == one
@@ -162,7 +198,10 @@ class _Parts:
         if places not in sums:
             wanted = set(places)
             best = min((each for each in sums if wanted.issubset(each)), key=lambda each: sums[each].size)
-            sums[places] = summed(sums[best], best, places)
+            found = summed(sums[best], best, places)
+            if not self._keep(found.size):
+                return found
+            sums[places] = found
         return sums[places]
 
 

@@ -71,15 +71,14 @@ def _predicted(neighbours: tuple[int, ...], sizes: Sizes) -> int:
 
 
 def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
-    """Bound the memory of fitting these sets: all cliques, the largest one twice more, and what is measured, 6 times.
+    """Estimate the memory of fitting these sets: all cliques, the largest one twice more, what is measured 16 times.
 
-    Fitting keeps for every measured cell its count, its potential and what both were before; cliques are held once,
-    and the largest one again while it is summed and while its potentials are multiplied.
+    For every measured cell there are its count and potential, what both were before, what is tried, and products.
     """
     own, asked = tuple(sizes), [tuple(each) for each in sets]
     cliques = [_cells(each, own) for each in _maximal(_eliminated(_neighbours(asked, len(own)), own))]
     measured = sum(_cells(each, own) for each in {mask_of(each) for each in asked})
-    return _CELL_BYTES * (sum(cliques) + 2 * max(cliques, default=0) + 6 * measured)
+    return _CELL_BYTES * (sum(cliques) + 2 * max(cliques, default=0) + 16 * measured)
 
 
 def mask_of(places: Iterable[int]) -> int:

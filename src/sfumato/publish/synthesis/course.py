@@ -111,7 +111,7 @@ class Course:
         return min(max(1.0, mean), _MOST_STEPS * step)
 
     def fit(self, tolerance: float = ROUGH) -> None:
-        """Fit the model to all that was measured, from where it was."""
+        """Bring the model near all that was measured, from where it was."""
         own, sizes = [_observed(each) for each in self.marginals if each.places], self.setting.sizes
         total = self.total if self.marginals else 1.0
         self._model = fitted(own, sizes, total, zeros=self.setting.zeros, start=self._model, tolerance=tolerance)

@@ -1,4 +1,4 @@
-"""What a synthesis will take is seen by running it on invented rows, on the machine that it will run on.
+"""A forecast of a synthesis is made by running it on invented rows, on the machine that it will run on.
 
 Time is measured, because it depends on the machine; memory is added up from sizes, because they are known: the rows,
 the marginals that are kept once they were counted, what the model says of all candidates, and fitting.

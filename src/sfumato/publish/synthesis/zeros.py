@@ -1,4 +1,4 @@
-"""What a policy declares impossible is a set of cells that no row is in: factors of the model that are zero."""
+"""A policy may declare that no row is in some cells: the model has a factor for them that is zero."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_zeros(zeros: Zeros, sizes: Sequence[int], most_cells: int) -> None:
         largest = max((math.prod(sizes[place] for place in each) for each in sets), default=1)
         raise Unsupported(
             "too-many-cells",
-            f"conditions that no row meets are part of the model, and these need more than its {most_cells:,} cells",
+            f"the model has at most {most_cells:,} cells; the conditions that no row meets need more",
             fix=f"allow more memory, take coarser bins, or remove the condition with {largest:,} cells",
         )
     logs = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]
@@ -52,6 +52,6 @@ def check_zeros(zeros: Zeros, sizes: Sequence[int], most_cells: int) -> None:
     if not possible:
         raise Unsupported(
             "contradictory-zeros",
-            "conditions that no row meets leave a cell for some row; together these leave none",
+            "some cell is left for rows; together the conditions that no row meets leave none",
             fix="correct the conditions that the policy calls impossible",
         )
