@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_rows_and_model_are_written(folder: Path) -> None:
-    model = sf.load(folder / "people.sfu")
+    model = sf.synopsis(folder / "people.sfu")
     assert isinstance(model, sf.Synthetic)
     rows = csv.read_csv(folder / "people.csv")
     assert rows.num_rows == round(model.total)

@@ -63,7 +63,7 @@ def command(
     receipt: bool,
     **asked: Any,
 ) -> None:
-    """Buy a model of one TABLE of POLICY, step by step, and draw a synthetic table from it.
+    """Measure a model of one TABLE of POLICY, step by step, and draw a synthetic table from it.
 
     \b
     Examples:

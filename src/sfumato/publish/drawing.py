@@ -99,7 +99,7 @@ def _distribution(law: Conditional) -> Floats:
 
 
 def _joined(codes: Codes, given: Sequence[int], shape: tuple[int, ...]) -> Integers:
-    """Number the combination of given cells that each row has."""
+    """Give the combination of given cells that each row has a number."""
     found = np.zeros(len(codes), np.int64)
     for axis, place in enumerate(given):
         found *= shape[axis]

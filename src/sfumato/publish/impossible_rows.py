@@ -1,4 +1,4 @@
-"""No row that is drawn meets a condition that the policy says none meets.
+"""Drawn rows meet no condition that the policy says none meets.
 
 A model leaves out the cells of which every row would meet it. A condition may also cut cells: then values are drawn
 again within the same cells, for the rows that meet it alone, a bounded number of times. What is left takes an end of
