@@ -100,9 +100,10 @@ def test_shell_examples_print_what_is_shown(page: Path, tmp_path: Path, monkeypa
             assert _steady(printed) == _steady(shown), body
 
 
-def test_the_policy_that_is_shown_is_the_one_that_is_used() -> None:
-    shown = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/tutorials/publish.md").read_text(), re.S)
-    assert shown == [(ROOT / "docs/tutorials/people.toml").read_text()]
+@pytest.mark.parametrize(("page", "policy"), [("publish", "people"), ("synthesize", "synthetic")])
+def test_the_policy_that_is_shown_is_the_one_that_is_used(page: str, policy: str) -> None:
+    shown = re.findall(r"```toml\n(.*?)```", (ROOT / f"docs/tutorials/{page}.md").read_text(), re.S)
+    assert shown == [(ROOT / f"docs/tutorials/{policy}.toml").read_text()]
 
 
 def test_the_examples_are_found() -> None:

@@ -944,6 +944,152 @@ def residuals() -> None:
     save(chart, "residuals")
 
 
+INCOME = [0, 15_000, 30_000, 50_000, 75_000, 120_000, 400_000]
+AGES = [0, 5, 15, 18, 25, 35, 45, 55, 65, 75, 99]
+SYNTHETIC = {
+    **PEOPLE,
+    "AGEP": {"type": "integer", "bounds": [0, 99], "bins": AGES},
+    "OWN_RENT": {"values": [0, 1, 2]},
+    "PINCP": {"type": "real", "bounds": [0, 400_000], "grid": 100, "bins": INCOME, "spikes": [0]},
+}
+"""The same people, with their incomes: nothing, or a range."""
+
+
+def _synthetic(epsilon: float) -> tuple[sf.Synthetic, pd.DataFrame]:
+    """A model of these people, and the people as their policy cuts them."""
+    frame = pd.read_csv(SOURCE, dtype={"MSP": str, "EDU": str})[list(SYNTHETIC)]
+    frame["PINCP"] = pd.to_numeric(frame["PINCP"], errors="coerce").clip(0, 400_000)
+    table = sf.Table("people", SOURCE, SYNTHETIC, id="row", impossible=("AGEP < 15 AND MSP <> 'N'",))
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(30, "1e-6"), {"people": table})
+    with TemporaryDirectory() as folder, sf.open(policy, ledger=f"{folder}/people.ledger") as curator:
+        return curator.synthesize("people").release(epsilon=epsilon, delta="1e-9"), frame
+
+
+def synthetic() -> None:
+    """Incomes by marital status, of the people and of rows that were drawn."""
+    made, people = _synthetic(1)
+    drawn = made.to_pandas()
+    names = ["none", *(f"{low // 1000}–{high // 1000}k" for low, high in pairwise(INCOME)), "missing"]
+    who = {"N": "under 15", "1": "married", "6": "never married"}
+    data = []
+    for kind, frame in {"the people": people, "drawn rows": drawn}.items():
+        cells = np.digitize(frame["PINCP"].astype(float), INCOME[1:-1]) + 1
+        cells = np.where(frame["PINCP"].isna(), len(names) - 1, np.where(frame["PINCP"] == 0, 0, cells))
+        for status, told in who.items():
+            counts = np.bincount(cells[(frame["MSP"] == status).to_numpy(bool)], minlength=len(names))
+            data += [
+                {"rows": kind, "status": told, "income": n, "count": int(c)} for n, c in zip(names, counts, strict=True)
+            ]
+    chart = (
+        alt.Chart(alt.Data(values=data), width=200, height=200)
+        .mark_bar()
+        .encode(
+            x=alt.X("income:N", sort=names, title="income", axis=alt.Axis(labelAngle=-60)),
+            xOffset=alt.XOffset("rows:N", sort=["the people", "drawn rows"]),
+            y=alt.Y("count:Q", title="rows"),
+            color=alt.Color(
+                "rows:N",
+                scale=alt.Scale(domain=["the people", "drawn rows"], range=["#b8b8b8", INK[0]]),
+                legend=alt.Legend(title=None, orient="bottom"),
+            ),
+            column=alt.Column("status:N", sort=list(who.values()), title=None, header=alt.Header(labelFontSize=13)),
+        )
+        .properties(title="2,494 people, and as many rows drawn at ε = 1, δ = 1e-9")
+    )
+    save(chart, "synthetic")
+
+
+def rows_or_synopsis() -> None:
+    """The same questions counted over drawn rows, and asked of the model."""
+    made, people = _synthetic(3)
+    drawn = made.to_pandas()
+    tests = [f"AGEP >= {low} and AGEP < {high} and SEX == {sex}" for low, high in pairwise(AGES[3:]) for sex in (1, 2)]
+    tests += [f"MSP == '{status}' and OWN_RENT == {own}" for status in "456" for own in (1, 2)]
+    tests += [f"EDU == '{level}' and PINCP == 0" for level in (5, 7, 9)]
+    tests += [f"PUMA == '{area}' and MSP == '1' and SEX == 1" for area in PEOPLE["PUMA"]["values"]]
+    data = []
+    for test in tests:
+        found = made.sql(f"SELECT COUNT(*) AS n FROM people WHERE {test.replace('==', '=').replace(' and ', ' AND ')}")
+        low, high = found.intervals["n"][0] or (0.0, 0.0)
+        data.append({"truth": len(people.query(test)), "rows": len(drawn.query(test)), "low": low, "high": high,
+                     "basis": f"range of the model: {found.basis['n'][0]}"})  # fmt: skip
+    across = alt.X("truth:Q", title="exact count", axis=alt.Axis(tickCount=8))
+    base = alt.Chart(alt.Data(values=data))
+    shades = alt.Color("basis:N", scale=alt.Scale(range=INK[:2]), legend=alt.Legend(title=None, orient="bottom"))
+    spans = base.mark_rule(strokeWidth=3, opacity=0.6).encode(
+        x=across, y=alt.Y("low:Q", title="answer"), y2="high:Q", color=shades
+    )
+    points = base.mark_point(filled=True, size=40, color="#333333", opacity=1).encode(x=across, y="rows:Q")
+    line = alt.Chart(rows(truth=[0, 380], rows=[0, 380])).mark_line(color="#999999", strokeDash=[4, 4])
+    title = "Counts over drawn rows (points) say nothing of their error; the model's ranges do"
+    chart = (line.encode(x=across, y="rows:Q") + spans + points).properties(width=560, height=330, title=title)
+    save(chart, "rows-or-synopsis")
+
+
+def rare_rows() -> None:
+    """How many drawn rows there are where so many people are, cell by cell of three columns."""
+    made, people = _synthetic(1)
+    drawn = made.to_pandas()
+    keys = ["PUMA", "EDU", "MSP"]
+    truth, found = (frame.groupby(keys, observed=True).size() for frame in (people, drawn))
+    whole = pd.MultiIndex.from_product([SYNTHETIC[key]["values"] for key in keys])  # type: ignore[index]
+    both = pd.DataFrame({"truth": truth.reindex(whole, fill_value=0), "drawn": found.reindex(whole, fill_value=0)})
+    ends = [(0, 0), (1, 1), (2, 2), (3, 5), (6, 10), (11, 20), (21, 999)]
+    groups = dict(zip(["nobody", "1 person", "2", "3–5", "6–10", "11–20", "over 20"], ends, strict=True))
+    kinds = ["none", "1 or 2", "3 or more"]
+    data = []
+    for name, (low, high) in groups.items():
+        own = both[both["truth"].between(low, high)]["drawn"]
+        shares = [(own == 0).mean(), own.between(1, 2).mean(), (own > 2).mean()]
+        data += [{"people": name, "drawn": kind, "share": float(x)} for kind, x in zip(kinds, shares, strict=True)]
+    across = alt.X(
+        "people:N",
+        sort=list(groups),
+        title="people in a cell of area × education × marital status",
+        axis=alt.Axis(labelAngle=0),
+    )
+    shades = alt.Color(
+        "drawn:N",
+        sort=kinds,
+        scale=alt.Scale(range=["#d8d8d8", INK[1], INK[0]], domain=kinds),
+        legend=alt.Legend(title="drawn rows there"),
+    )
+    up = alt.Y("share:Q", title="share of such cells", axis=alt.Axis(format="%"))
+    title = "A drawn row in a rare cell is chance: cells of nobody have some, cells of one may have none"
+    chart = alt.Chart(alt.Data(values=data), width=480, height=260, title=title).mark_bar()
+    save(chart.encode(x=across, y=up, color=shades), "rare-rows")
+
+
+def aim_rounds() -> None:
+    """What each round paid for its choice and its measurement, and what the model gained."""
+    made, _ = _synthetic(4)
+    names = ["number of rows", *(" × ".join(each.columns) for each in made.rounds)]
+    order = [f"{number}. {name}" for number, name in enumerate(names)]
+    data, number = [], 0
+    for step in made.steps:
+        chosen = step.sensitivity is None
+        cost = step.mechanism.epsilon**2 / 8 if chosen else step.sensitivity.squares / (2 * step.mechanism.sigma**2)
+        data.append({"round": order[number], "kind": "choice" if chosen else "measurement", "cost": float(cost)})
+        number += not chosen
+    whole = sum(float(each["cost"]) for each in data)
+    costs = [{**each, "share": each["cost"] / whole} for each in data]
+    shades = alt.Color(
+        "kind:N",
+        scale=alt.Scale(domain=["measurement", "choice"], range=INK[:2]),
+        legend=alt.Legend(title=None, orient="bottom"),
+    )
+    tall = 15 * len(order)
+    left = alt.Chart(alt.Data(values=costs), width=250, height=tall, title="share of the price").mark_bar()
+    named = alt.Y("round:N", sort=order, title=None, axis=alt.Axis(labelLimit=260))
+    left = left.encode(y=named, x=alt.X("share:Q", title=None, axis=alt.Axis(format="%")), color=shades)
+    first = len(made.attributes)
+    gains = [each.gain if index >= first else None for index, each in enumerate(made.rounds)]
+    right = alt.Chart(rows(round=order, gain=[None, *gains]), width=250, height=tall, title="rows that the model moved")
+    bare = alt.Y("round:N", sort=order, title=None, axis=alt.Axis(labels=False, ticks=False))
+    right = right.mark_bar(color=INK[2]).encode(y=bare, x=alt.X("gain:Q", title=None))
+    save(alt.hconcat(left, right), "aim-rounds")
+
+
 def _combined(sets: tuple[tuple[int, ...], ...], own: Attributes, variances: list[float]) -> list[float]:
     """Cell variances of marginals with noise of their own once all are combined by least squares."""
     sizes = [each.size for each in own]
@@ -984,6 +1130,10 @@ if __name__ == "__main__":
         surveys,
         synopsis,
         residuals,
+        synthetic,
+        rows_or_synopsis,
+        rare_rows,
+        aim_rounds,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from sfumato.plan.limits import Strategy as Strategy
     from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
     from sfumato.publish.synopsis import Synopsis as Synopsis, synopsis as synopsis
+    from sfumato.publish.synthetic import Synthetic as Synthetic, load as load
     from sfumato.release.answers import Answer as Answer
     from sfumato.release.receipts import Receipt as Receipt
     from sfumato.surveys import collect as collect, form as form
@@ -184,6 +185,7 @@ __all__ = [
     "Strategy",
     "Synopsis",
     "SynopsisDamaged",
+    "Synthetic",
     "Tab",
     "TabClosed",
     "Table",
@@ -210,6 +212,7 @@ __all__ = [
     "games",
     "histogram",
     "intercept",
+    "load",
     "loads",
     "maximum",
     "mean",
@@ -250,6 +253,7 @@ _LATER = {
     "sfumato.plan.limits": ("Strategy",),
     "sfumato.policy": ("Domain", "Policy", "Table"),
     "sfumato.publish.synopsis": ("Synopsis", "synopsis"),
+    "sfumato.publish.synthetic": ("Synthetic", "load"),
     "sfumato.release.answers": ("Answer",),
     "sfumato.release.receipts": ("Receipt",),
     "sfumato.surveys": ("collect", "form"),
@@ -257,7 +261,16 @@ _LATER = {
 # fmt: on
 """What only some users need is imported when it is first named."""
 _HOMES = {name: module for module, names in _LATER.items() for name in names}
-for _module in ("ledger", "mechanisms", "policy", "release.measured", "publish.planning", "surveys", "curator"):
+for _module in (
+    "ledger",
+    "mechanisms",
+    "policy",
+    "release.measured",
+    "publish.planning",
+    "publish.model_files",
+    "surveys",
+    "curator",
+):
     codec.later(f"sfumato.{_module}")
 
 

@@ -168,3 +168,40 @@ region = { values = ["north", "south"] }
     assert cell_words(table.codings["cost"]) == ["20 bins with the edges 0, 0.5, 1, 1.5, …, 9.5, 10"]
     assert cell_words(table.codings["day"])[1] == "joined to 12 months"
     assert cell_words(table.codings["city"]) == ["joined to 2 parts"]
+
+
+def test_values_apart_have_cells_before_the_bins() -> None:
+    made = coding_of(AGE, [0, 18, 65], None, [0, 40, 90])
+    assert made.spikes == (0, 40, 90)
+    places = {0: 0, 40: 1, 90: 2, 1: 3, 17: 3, 18: 4, 65: 4, 66: None, None: None}
+    assert {value: made.place(value) for value in places} == places
+    assert cell_words(made) == ["2 bins with the edges 0, 18, 65", "3 values apart: 0, 40, 90"]
+    real = coding_of(Domain("real", bounds=(0, 1)), 2, None, [0.1])
+    assert [real.place(each) for each in (0.1, 0.10000000000000002, 0.5)] == [0, 1, 2]
+
+
+def test_values_apart_are_in_the_part_of_their_bin_or_alone() -> None:
+    made = coding_of(AGE, [0, 5, 18, 65], [[0, 18, 65]], [3, 40, 90])
+    assert [each.parts for each in made.levels] == [(0, 1, 2, 0, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("column", "written"),
+    [
+        ({"type": "integer", "bounds": [0, 9], "bins": 2}, []),
+        ({"type": "integer", "bounds": [0, 9], "bins": 2}, 0),
+        ({"type": "integer", "bounds": [0, 9], "bins": 2}, [0, 0]),
+        ({"type": "integer", "bounds": [0, 9], "bins": 2}, [10]),
+        ({"type": "integer", "bounds": [0, 9], "bins": 2}, ["x"]),
+        ({"type": "integer", "bounds": [0, 9], "bins": [0, 1, 9]}, [0]),
+        ({"type": "integer", "bounds": [0, 9], "bins": [0, 8, 9]}, [8, 9]),
+        ({"type": "integer", "bounds": [0, 9]}, [0]),
+        ({"type": "date", "bounds": ["9999-12-30", "9999-12-31"], "bins": 2}, ["9999-12-31"]),
+        ({"type": "boolean"}, [True]),
+        ({"values": ["a"]}, ["a"]),
+    ],
+)
+def test_values_apart_that_mean_nothing_are_refused(column: dict[str, Any], written: Any) -> None:
+    with pytest.raises(InvalidPolicy) as refused:
+        Table("t", object(), {"c": {**column, "spikes": written}}, id="row")
+    assert refused.value.place == "tables.t.columns.c.spikes"

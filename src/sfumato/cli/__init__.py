@@ -19,6 +19,8 @@ _ORDER = (
     "check",
     "query",
     "publish",
+    "synthesize",
+    "sample",
     "ask",
     "synopsis",
     "quality",

@@ -1,4 +1,4 @@
-"""The command ``sfumato ask`` asks a published synopsis, for nothing."""
+"""The command ``sfumato ask`` asks a published synopsis or model, for nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfumato.cli.exit_codes import EXIT_CODES, warn
 _MOST_BYTES = 1 << 20
 
 
-@click.command(short_help="Ask a published synopsis in SQL: free.", epilog=EXIT_CODES)
+@click.command(short_help="Ask a published synopsis or model in SQL: free.", epilog=EXIT_CODES)
 @options.synopsis
 @click.argument("sql")
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every range.")
@@ -32,7 +32,7 @@ def command(
     plot: Path | None,
     receipt: bool,
 ) -> None:
-    """Ask the synopsis in FILE one question in SQL ("-" reads it from stdin). No row is read, and nothing is charged.
+    """Ask the synopsis or model in FILE one question in SQL ("-" reads it from stdin). Nothing is read or charged.
 
     A number that was measured is shown with ± its half-width. One that was not is bounded: the truth lies between the
     two ends, and the number after them is a model's.
@@ -49,10 +49,10 @@ def command(
 
         check_picture(plot)
     from sfumato.cli.answers import show
-    from sfumato.publish.synopsis import synopsis
+    from sfumato.publish.synthetic import load
 
     text = sys.stdin.buffer.read(_MOST_BYTES).decode("utf-8", errors="surrogateescape") if sql == "-" else sql
-    answer = synopsis(file).sql(text, confidence=confidence, together=together)
+    answer = load(file).sql(text, confidence=confidence, together=together)
     for each in answer.warnings:
         warn(each)
     show(answer, as_json=as_json, as_csv=as_csv, receipt=receipt)

@@ -24,3 +24,12 @@ plot = click.option(
     "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw bars with error bars: .svg or .png."
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def rows(written: str | None) -> int | None:
+    """Read a number of rows, which may be written as 1e6."""
+    if written is None:
+        return None
+    from sfumato.privacy.numbers import whole
+
+    return whole(written, "rows", at_least=1)

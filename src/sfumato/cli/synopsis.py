@@ -1,4 +1,4 @@
-"""The command ``sfumato synopsis`` shows and checks what was published."""
+"""The command ``sfumato synopsis`` shows and checks what was published: a synopsis, or a model."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def command() -> None:
 @options.synopsis
 def show(file: Path) -> None:
     """Say what FILE has: columns and their cells, marginals, the promise and the receipt."""
-    from sfumato.publish.synopsis import synopsis
+    from sfumato.publish.synthetic import load
     from sfumato.safe_text import printable
 
-    found = synopsis(file)
+    found = load(file)
     for line in f"{found!r}\n\n{found.receipt}".splitlines():
         click.echo(printable(line))
 
@@ -45,9 +45,9 @@ def show(file: Path) -> None:
 )
 def verify(file: Path, ledger: Path | None) -> None:
     """Check FILE: every byte, the charge computed again from its plan, and the promise that follows."""
-    from sfumato.publish.synopsis import synopsis
+    from sfumato.publish.synthetic import load
 
-    found = synopsis(file).verify(ledger)
+    found = load(file).verify(ledger)
     click.secho(str(found), fg="green" if found.holds else "red", err=not found.holds)
     if not found.holds:
         sys.exit(REFUSED)

@@ -64,8 +64,9 @@ def _cells(table: Table) -> list[object]:
     levels = [
         [name, level.parts, level.name, level.labels] for name, each in table.codings.items() for level in each.levels
     ]
+    spikes = [[name, each.spikes] for name, each in table.codings.items() if each.spikes]
     told = [bins, levels, table.impossible, [list(each) for each in table.implies.items()]]
-    return told if any(told) else []
+    return [*told, *([spikes] if spikes else [])] if any(told) else []
 
 
 def _owner(table: Table) -> object:

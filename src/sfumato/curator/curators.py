@@ -33,6 +33,7 @@ from sfumato.curator.running_counts import RunningTotals, running_totals
 from sfumato.curator.scores import ScoreProposal, score
 from sfumato.curator.sessions import ProposedSession, proposed_session
 from sfumato.curator.standings import Standing
+from sfumato.curator.synthesis import ColumnWeights, SynthesisProposal, synthesis
 from sfumato.curator.table_auctions import TableAuction, auction
 from sfumato.curator.tables import TableView
 from sfumato.curator.workloads import Workload, workload
@@ -251,6 +252,44 @@ class Curator:
         """
         own = self._context, self._catalog, candidate, table, k
         return score(*own, worst=worst, columns=columns, where=where, rows=rows, total=total)
+
+    def synthesize(
+        self,
+        table: str,
+        method: str = "aim",
+        ways: Ways = 3,
+        *,
+        columns: Sequence[str] | None = None,
+        weights: ColumnWeights | None = None,
+        where: str | None = None,
+        rows: int | None = None,
+        one_row_per: str | None = None,
+        order: str | None = None,
+        memory: str | int = "1 GiB",
+    ) -> SynthesisProposal:
+        """Propose a synthetic table: a model of these columns that has every marginal of so many of them, or of these
+        sets, as right as the price allows, and rows drawn from it; of a table, or of a SELECT that treats every row by
+        itself. This is free.
+
+        The ``method`` is aim, mst, mwem or independent. ``weights`` say how much columns count, such as
+        ``{"income": 3}``; ``where`` keeps the rows that meet a condition, ``rows`` tightens how many of one unit count;
+        ``one_row_per="unit", order="date"`` lets the first row of each unit stand for it, or the last by
+        ``"date DESC"``; ``memory`` bounds the model.
+        """
+        return synthesis(
+            self._context,
+            self._catalog,
+            table,
+            method,
+            ways,
+            columns=columns,
+            weights=weights,
+            where=where,
+            rows=rows,
+            one_row_per=one_row_per,
+            order=order,
+            memory=memory,
+        )
 
     def online(
         self,

@@ -16,15 +16,17 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.one_rows import one_row_of_each
 from sfumato.curator.period_spending import by_period, charged
 from sfumato.curator.policy_account import account_name
+from sfumato.curator.selected_columns import selected_columns
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan import costs
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
-from sfumato.plan.building import Selection, selection, where as kept
+from sfumato.plan.building import selection, where as kept
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.dense_readings import MOST_CELLS, Marginals
@@ -32,8 +34,9 @@ from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.rows import Rows
 from sfumato.plan.words import enforced, many
-from sfumato.policy import Table
+from sfumato.policy import Domain, Table
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec
 from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown
@@ -148,6 +151,8 @@ class MarginalsProposal:
     limits: Limits
     condition: str = ""
     """Which rows count, as it was written; all where it is empty."""
+    selected: tuple[Domain, ...] = field(default=(), repr=False)
+    """Of a SELECT what is publicly known of its columns; of a table the policy says so."""
 
     @property
     def attributes(self) -> Attributes:
@@ -359,7 +364,7 @@ class MarginalsProposal:
         """Say what is released of a plan: the batch, on what is read."""
         table = self.query.plan.table
         own = plan, reading, batch, price, self._context.version, table, self.condition
-        return PublishDraw(*own, self._face(table))
+        return PublishDraw(*own, self.face(table))
 
     def in_one_table(self, rho: Fraction) -> tuple[Plan, Marginals]:
         """Find the best blocks for this ρ, where all columns are read together as one table of counts."""
@@ -367,9 +372,11 @@ class MarginalsProposal:
         whole = self._reading(plan)
         return plan, replace(whole, sets=(tuple(range(len(self.columns))),))
 
-    def _face(self, table: str) -> TableFace:
+    def face(self, table: str) -> TableFace:
         """Give what readers of the synopsis need to know of the policy."""
         declared = self._context.policy.tables[table]
+        if self.selected:  # what no row of the table can be says nothing of columns that were computed
+            return TableFace(self.selected, (), account_name(self._context.policy))
         domains = tuple(declared.columns[each.attribute.name] for each in self.columns)
         return TableFace(domains, declared.impossible, account_name(self._context.policy))
 
@@ -510,18 +517,39 @@ def marginals(
     where: str | None = None,
     columns: Sequence[str] | None = None,
     rows: int | None = None,
+    order: str | None = None,
 ) -> MarginalsProposal:
-    """Propose to measure marginals of a table; what cannot be measured is refused here, before anything is spent."""
+    """Propose to measure marginals of a table; what cannot be measured is refused here, before anything is spent.
+
+    With an ``order`` the first row of each unit alone counts.
+    """
     source = selection(catalog, table)
     declared = context.policy.tables[source.table.name]
     source = source if where is None else kept(source, where)
     names, wanted = _wanted(declared, ways, columns)
+    source = source if order is None else one_row_of_each(source, declared, order, names)
     found = coded(declared, names, source.rows.resolve)
     workload = Workload(wanted, _weights(wanted, names, weights))
     _check_cells(workload, found)
-    query, here = _restricted(source, found, context)
+    query, here = _restricted(source.rows, found, context)
     limits = _limits(declared, query, rows)
     return MarginalsProposal(here, query, tuple(found), workload, _objective(objective), limits, where or "")
+
+
+def marginals_of_select(
+    context: Context,
+    catalog: Catalog,
+    text: str,
+    columns: Sequence[str] | None = None,
+    rows: int | None = None,
+) -> MarginalsProposal:
+    """Propose to count each column of a SELECT that treats every row by itself."""
+    found = selected_columns(catalog, context.policy, text, columns)
+    workload = Workload(tuple((place,) for place in range(len(found.columns))), ())
+    _check_cells(workload, found.columns)
+    query, here = _restricted(found.rows, found.columns, context)
+    limits = _limits(context.policy.tables[found.rows.table.name], query, rows)
+    return MarginalsProposal(here, query, found.columns, workload, "total", limits, "", found.domains)
 
 
 def _wanted(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[list[str], tuple[Set, ...]]:
@@ -597,9 +625,9 @@ def _check_cells(workload: Workload, columns: Sequence[CodedColumn]) -> None:
         )
 
 
-def _restricted(source: Selection, columns: Sequence[CodedColumn], context: Context) -> tuple[Query, Context]:
+def _restricted(rows: Rows, columns: Sequence[CodedColumn], context: Context) -> tuple[Query, Context]:
     """Make the plan under which every row counts; where periods have accounts, those that are read pay."""
-    plan = Aggregate(source.rows.relation, tuple(each.key for each in columns), (Count(),))
+    plan = Aggregate(rows.relation, tuple(each.key for each in columns), (Count(),))
     costs.check(plan)
     held, where = by_period(plan, context)
     return Query(held, Finish(())), where

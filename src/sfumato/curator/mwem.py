@@ -388,7 +388,7 @@ def mwem(
     if (ways is None) == (queries is None):
         raise InvalidParameter("queries", queries, "given, or ways instead of them", fix="write ways=2")
     names = [each.name for each in coded.attributes]
-    sets = () if ways is None else tuple((each, None) for each in _sets(ways, names))
+    sets = () if ways is None else tuple((each, None) for each in sets_of(ways, names))
     asked = sets if queries is None else _queries(queries, coded.attributes)
     return MwemProposal(context, coded, asked, rounds, textbook)
 
@@ -428,7 +428,7 @@ def _cells(cells: object, attribute: Attribute) -> list[int]:
     return sorted({labels[each] for each in wanted})
 
 
-def _sets(ways: Sets, names: Sequence[str]) -> tuple[Set, ...]:
+def sets_of(ways: Sets, names: Sequence[str]) -> tuple[Set, ...]:
     """Find the marginals whose counts are chosen from."""
     if type(ways) is int:
         if not 1 <= ways <= len(names):

@@ -32,7 +32,7 @@ MOST_COLUMN_CELLS = 10**6
 """Of one column."""
 MOST_WEIGHT = 10**6
 """Of one candidate: with it a score of 2^62 steps is still compared exactly, in Python's whole numbers."""
-_KEPT_CELLS = 12 * 10**6
+KEPT_CELLS = 12 * 10**6
 """How many cells of marginals are kept once they were counted; which are is decided by sizes and order alone."""
 _EXACT = 1 << 53
 
@@ -53,7 +53,7 @@ class CodedRows:
         if places in self._kept:
             return self._kept[places]
         found = self._counted(places)
-        if sum(each.size for each in self._kept.values()) + found.size <= _KEPT_CELLS:
+        if sum(each.size for each in self._kept.values()) + found.size <= KEPT_CELLS:
             self._kept[places] = found
         return found
 
@@ -171,8 +171,10 @@ class SetMisfits:
     @property
     def moved(self) -> Fraction:
         """Bound how far one unit moves any score."""
-        own = zip(self.views, self.weights, strict=True)
-        return max(weight * view.sensitivity.total for view, weight in own)
+        heaviest: dict[bool, int] = {}  # what is moved depends on whether there is more than one cell alone
+        for view, weight in zip(self.views, self.weights, strict=True):
+            heaviest[view.size > 1] = max(weight, heaviest.get(view.size > 1, 0))
+        return max(weight * moved_in_cells(self.bounded, 1 + several).total for several, weight in heaviest.items())
 
     @property
     def spread(self) -> Fraction:

@@ -1,8 +1,8 @@
 """A coded column is a key of the plan: the value itself where values are listed, and else the number of its bin.
 
-Every row has one of the keys, or NULL where its value is missing or in no bin. Bins of one width are found by whole
-arithmetic; others by comparisons with their edges, halving the bins each time. So a value on an edge is where SQL says
-it is, and a real is compared as the double it is stored as.
+Values with cells of their own come before the bins. Every row has one of the keys, or NULL where its value is missing
+or in no cell. Bins of one width are found by whole arithmetic; others by comparisons with their edges, halving the bins
+each time. So a value on an edge is where SQL says it is, and a real is compared as the double it is stored as.
 """
 
 from __future__ import annotations
@@ -28,7 +28,17 @@ def coded_key(column: Column, coding: Coding | None) -> tuple[Expression, tuple[
     regular = coding.width is not None and column.domain.bounds is not None
     number = (_divided(column, coding) if regular else None) or _halved(column, coding.starts, 0, len(coding.starts))
     inside = call("AND", _compare(">=", column, coding.starts[0]), _compare("<=", column, coding.end))
-    return call("CASE", inside, number), tuple(range(len(coding.starts)))
+    count = len(coding.spikes)
+    if not count:
+        return call("CASE", inside, number), tuple(range(len(coding.starts)))
+    alone = [part for place, each in enumerate(coding.spikes) for part in _is(column, each, place)]
+    moved = call("+", number, literal(Type.INTEGER, count))
+    return call("CASE", *alone, inside, moved), tuple(range(count + len(coding.starts)))
+
+
+def _is(column: Column, value: Value, place: int) -> tuple[Expression, Expression]:
+    """Give a value that has a cell of its own, as a branch of a choice."""
+    return _compare("=", column, value), literal(Type.INTEGER, place)
 
 
 def listed(domain: Domain) -> tuple[Value, ...]:

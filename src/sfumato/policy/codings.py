@@ -1,8 +1,10 @@
 """A coding gives a column finitely many cells, so that its marginals can be published. Data never decide it.
 
 A column of listed values, or of true and false, has a cell for each of them. A number, a date or a time has bins: from
-one start to below the next, the last one up to an end that it includes. What is missing, or lies in no cell, has a cell
-of its own, so every row is in exactly one. Levels join cells to coarser ones: days to months, codes to chapters.
+one start to below the next, the last one up to an end that it includes. Single values that many rows have (``spikes``,
+such as an income of 0) have cells of their own before the bins, and are in no bin. What is missing, or lies in no cell,
+has a cell of its own, so every row is in exactly one. Levels join cells to coarser ones: days to months, codes to
+chapters.
 
 A real is compared with an edge as the double that is nearest to what is written, here as in SQL.
 """
@@ -13,7 +15,7 @@ import datetime as dt
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -27,6 +29,8 @@ MOST_BINS = 1_000
 PERIODS = ("day", "week", "month", "quarter", "year")
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _BINS = 'edges such as [0, 18, 30, 65], a number of equal bins such as 20, or of dates "month"'
+MOST_SPIKES = 100
+"""Single values of one column that have cells of their own."""
 _LEVELS = 'such as ["day", "month", "year"], [[0, 18, 65]], or lists within lists of the values'
 
 
@@ -51,6 +55,8 @@ class Coding:
     end: Value | None = None
     """The last value of the last bin."""
     levels: tuple[Level, ...] = ()
+    spikes: tuple[Value, ...] = ()
+    """Values that have cells of their own, before the bins, rising."""
 
     @property
     def width(self) -> int | None:
@@ -60,10 +66,13 @@ class Coding:
         return _width(self.starts, self.end) if self.starts else None
 
     def place(self, value: Any) -> int | None:
-        """Find the bin that holds a value; None where no bin does."""
+        """Find the cell that holds a value: of its own, or a bin; None where no cell does."""
+        alone = [_compared(each) for each in self.spikes]
+        if value is not None and _compared(value) in alone:
+            return alone.index(_compared(value))
         if value is None or _compared(value) < _compared(self.starts[0]) or _compared(value) > _compared(self.end):
             return None
-        return bisect_right(self.starts, _compared(value), key=_compared) - 1
+        return len(alone) + bisect_right(self.starts, _compared(value), key=_compared) - 1
 
 
 def cell_words(coding: Coding | None) -> list[str]:
@@ -76,6 +85,9 @@ def cell_words(coding: Coding | None) -> list[str]:
         named = ", ".join([*edges[:4], "…", *edges[4:]] if len(coding.starts) > 5 else edges)
         count = len(coding.starts)
         found.append(f"{count:,} {'bin' if count == 1 else 'bins'} with the edges {named}")
+    if coding.spikes:
+        listed = ", ".join(map(_shown, coding.spikes[:5])) + (", …" if len(coding.spikes) > 5 else "")
+        found.append(f"{len(coding.spikes):,} {'value' if len(coding.spikes) == 1 else 'values'} apart: {listed}")
     counts = [(max(level.parts) + 1, level.name or "part") for level in coding.levels]
     return [*found, *(f"joined to {count:,} {name}{'s' if count > 1 else ''}" for count, name in counts)]
 
@@ -89,8 +101,13 @@ def is_coded(domain: Domain, coding: Coding | None) -> bool:
     return domain.values is not None or domain.type is Type.BOOLEAN or (coding is not None and bool(coding.starts))
 
 
-def coding_of(domain: Domain, bins: Any, levels: Any) -> Coding:
-    """Read what a policy says of a column's bins and levels; each is None where it says nothing."""
+def coding_of(domain: Domain, bins: Any, levels: Any, spikes: Any = None) -> Coding:
+    """Read what a policy says of a column's bins, levels and spikes; each is None where it says nothing."""
+    if spikes is not None and (domain.type in (Type.TEXT, Type.BOOLEAN) or domain.values is not None):
+        raise InvalidParameter("spikes", spikes, "left out where values are listed: each of them is a cell")
+    if spikes is not None and bins is None and levels is None:
+        rule = "beside bins: these hold all other values"
+        raise InvalidParameter("spikes", spikes, rule, fix="add bins, such as bins = 20")
     if domain.type is Type.BOOLEAN or domain.values is not None:
         if bins is not None:
             raise InvalidParameter("bins", bins, "left out where values are listed: each of them is a cell")
@@ -98,7 +115,8 @@ def coding_of(domain: Domain, bins: Any, levels: Any) -> Coding:
     if domain.type is Type.TEXT:
         name, given = ("bins", bins) if bins is not None else ("levels", levels)
         raise InvalidParameter(name, given, "left out unless texts are listed", fix="list the texts as values")
-    return _binned(domain, bins, levels)
+    found = _binned(domain, bins, levels)
+    return found if spikes is None else _with_spikes(domain, found, spikes)
 
 
 def leaves(levels: object) -> list[object]:
@@ -136,6 +154,44 @@ def _binned(domain: Domain, bins: Any, levels: Any) -> Coding:
         found.append(Level(parts, each if isinstance(each, str) else ""))
         finer = joined
     return Coding(starts, end, tuple(found))
+
+
+def _with_spikes(domain: Domain, coding: Coding, written: Any) -> Coding:
+    """Give single values cells of their own. At a level, each is in the part of the bin that it lies in, or alone."""
+    listed = written if isinstance(written, (list, tuple)) else ()
+    if not 1 <= len(listed) <= MOST_SPIKES:
+        raise InvalidParameter("spikes", written, f"a list of 1 to {MOST_SPIKES} values, such as [0]")
+    values = sorted({as_value(domain.type, each, "spikes") for each in listed}, key=_compared)
+    low, high = domain.bounds or (coding.starts[0], coding.end)
+    if len({_compared(each) for each in values}) != len(listed):
+        raise InvalidParameter("spikes", written, "a list in which no value stands twice")
+    if _compared(values[0]) < _compared(low) or _compared(values[-1]) > _compared(high):
+        raise InvalidParameter("spikes", written, "values within the bounds", fix="widen the bounds, or leave it out")
+    _check_left(domain, coding, values)
+    places = [coding.place(each) for each in values]
+    levels = tuple(replace(each, parts=(*_own_parts(each.parts, places), *each.parts)) for each in coding.levels)
+    return replace(coding, spikes=tuple(values), levels=levels)
+
+
+def _own_parts(parts: Sequence[int], places: Sequence[int | None]) -> Iterator[int]:
+    after = max(parts) + 1
+    for place in places:
+        yield after if place is None else parts[place]
+        after += place is None
+
+
+def _check_left(domain: Domain, coding: Coding, values: Sequence[Any]) -> None:
+    """Refuse a bin of which spikes leave no value: a row could never be in it."""
+    if domain.type not in (Type.INTEGER, Type.DATE):
+        return
+    one = dt.timedelta(days=1) if domain.type is Type.DATE else 1
+    after: Any = coding.end + one if coding.end != dt.date.max else None  # type: ignore[operator]
+    for start, stop in pairwise([*coding.starts, after]):
+        inside = sum(start <= each and (stop is None or each < stop) for each in values)
+        last: Any = coding.end if stop is None else stop - one
+        if inside > (last - start) // one:
+            rule = "values that leave another one in every bin"
+            raise InvalidParameter("spikes", values, rule, fix=f"take wider bins than the one from {start}")
 
 
 def _nested(level: object) -> str:

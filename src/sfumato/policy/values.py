@@ -36,7 +36,7 @@ ID_TYPES = (Type.INTEGER, Type.TEXT)
 
 T = TypeVar("T")
 _SHARE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
-_CELLS = ("bins", "levels")
+_CELLS = ("bins", "levels", "spikes")
 _COLUMN = ("type", "bounds", "values", "grid", "nullable", "max_length", "other", "most_items", *_CELLS)
 MOST_IMPOSSIBLE = 1_000
 """Conditions that a table may declare impossible."""
@@ -130,7 +130,7 @@ class Table:
     lists: Mapping[str, ListColumn] = field(default_factory=dict)
     """The columns that are lists: those among ``columns`` that say how many of their items count (``most_items``)."""
     codings: Mapping[str, Coding] = field(default_factory=dict)
-    """How columns are cut into cells: of those among ``columns`` that have ``bins`` or ``levels``."""
+    """How columns are cut into cells: of those among ``columns`` that have ``bins``, ``levels`` or ``spikes``."""
     impossible: tuple[str, ...] = ()
     """Conditions that no row meets, over coded columns: public knowledge, compared with no row."""
     implies: Mapping[str, str] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class Table:
                 )
         for name in ("codings", "impossible", "implies"):
             if getattr(self, name):
-                what = "bins and levels" if name == "codings" else name
+                what = "bins, levels and spikes" if name == "codings" else name
                 raise InvalidPolicy(
                     "a public table is published already: its columns need no cells",
                     place=f"{place}.{'columns' if name == 'codings' else name}",
@@ -620,7 +620,9 @@ def _domain(value: object, place: str) -> Domain | ListColumn:
     declared = _with_leaves(value)
     most = declared.pop("most_items", None)
     if most is not None and any(name in value for name in _CELLS):
-        raise InvalidPolicy("a list column has no cells", place=f"{place}.most_items", fix="remove bins and levels")
+        raise InvalidPolicy(
+            "a list column has no cells", place=f"{place}.most_items", fix="remove bins, levels and spikes"
+        )
     kind = declared.pop("type", None) or implied(declared.get("values"))
     if kind is None:
         raise InvalidPolicy(
@@ -655,8 +657,8 @@ def _codings(columns: object, given: object, place: str) -> dict[str, Coding]:
         if isinstance(written, Mapping) and any(each in written for each in _CELLS):
             domain = _domain(written, f"{place}.{name}")
             assert isinstance(domain, Domain)
-            bins, levels = (written.get(each) for each in _CELLS)
-            found[name] = placed(f"{place}.{name}", lambda d=domain, b=bins, v=levels: coding_of(d, b, v))  # type: ignore[misc]
+            cells = [written.get(each) for each in _CELLS]
+            found[name] = placed(f"{place}.{name}", lambda d=domain, c=cells: coding_of(d, *c))  # type: ignore[misc]
     return found
 
 

@@ -107,9 +107,10 @@ def part_labels(attribute: Attribute, level: int) -> list[str | None]:
 
 
 def _part_name(cells: list[Cell]) -> str:
+    bins = [each for each in cells if isinstance(each, Range)]
+    if bins:  # a value with a cell of its own is joined to the bin that it lies in
+        return cell_name(Range(bins[0].low, bins[-1].high, bins[-1].closed))
     first, last = cells[0], cells[-1]
-    if isinstance(first, Range) and isinstance(last, Range):
-        return cell_name(Range(first.low, last.high, last.closed))
     return cell_name(first) if len(cells) == 1 else f"{cell_name(first)} … {cell_name(last)}"
 
 
@@ -149,15 +150,38 @@ def ask(
     return replace(made, basis={name: each for name, each in said.items() if name in made.intervals})
 
 
-def surely(face: Face, condition: str) -> tuple[Set, Bools]:
-    """Find the cells of which every row meets a condition, and the attributes it reads."""
-    query = sql.parse(f"SELECT COUNT(*) FILTER (WHERE {condition}) FROM {quoted(face.table)}", face.catalog)
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """This is a condition on one row: the attributes it reads, and what it may be in each combination of cells."""
+
+    expression: Expression
+    axes: Set
+    truths: Truths
+    columns: tuple[tuple[Reference, int, int | None], ...]
+    """The columns that it names: the place of each, and its level where it is one."""
+
+    @property
+    def surely(self) -> Bools:
+        """Tell of which cells every row meets it."""
+        return np.asarray(self.truths.true & ~self.truths.false & ~self.truths.null)
+
+
+def condition(face: Face, text: str) -> Condition:
+    """Read a condition and evaluate it on cells."""
+    query = sql.parse(f"SELECT COUNT(*) FILTER (WHERE {text}) FROM {quoted(face.table)}", face.catalog)
     (measure,) = query.plan.measures
     assert measure.where is not None
     asking = _Asking(face, replace(query, plan=replace(query.plan, measures=())), (), 0.05)
-    axes = asking.used([measure.where])
+    axes, sizes = asking.used([measure.where]), asking.sizes(asking.used([measure.where]))
     found = truths(asking.cells(measure.where, axes))
-    return axes, np.broadcast_to(found.true & ~found.false & ~found.null, asking.sizes(axes))
+    whole = Truths(*(np.broadcast_to(each, sizes) for each in (found.true, found.false, found.null)))
+    return Condition(measure.where, axes, whole, asking.named(measure.where))
+
+
+def surely(face: Face, text: str) -> tuple[Set, Bools]:
+    """Find the cells of which every row meets a condition, and the attributes it reads."""
+    found = condition(face, text)
+    return found.axes, found.surely
 
 
 def _check_finish(query: Query) -> None:
@@ -296,6 +320,10 @@ class _Asking:
         named = {reference for each in expressions for reference in columns(each)}
         return tuple(sorted({self._place(each)[0] for each in named}))
 
+    def named(self, expression: Expression) -> tuple[tuple[Reference, int, int | None], ...]:
+        """List the columns that an expression names, each with its attribute and level."""
+        return tuple((each, *self._place(each)) for each in columns(expression))
+
     def _place(self, reference: Reference) -> tuple[int, int | None]:
         """Find the attribute that a column is, and the level of it."""
         assert isinstance(reference, Field)
@@ -426,7 +454,7 @@ class _Asking:
             for each in made:
                 here = np.atleast_1d(each.cut.any(others))
                 cells = self.face.attributes[place].cells
-                if len(here) == len(cells) and isinstance(cells[0], Range):
+                if len(here) == len(cells) and any(isinstance(one, Range) for one in cells):
                     self.cuts.setdefault(place, set()).update(np.flatnonzero(here).tolist())
 
     # The answer

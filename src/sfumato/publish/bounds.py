@@ -107,7 +107,8 @@ def bounded(known: Known, weights: Weights, axes: Set, keys: Set) -> Bounded:
     lowers = [_one_sided(known, weights.low, axes, keys, each, np.minimum) for each in sets]
     if nonnegative:
         lowers += _conjunctions(known, weights.low, axes, keys, sets)
-    value = _grouped(weights.middle * model(known, axes, sets), axes, keys)
+    counts = model(known, axes, sets) if known.modelled is None else known.modelled(axes)
+    value = _grouped(weights.middle * counts, axes, keys)
     measured = np.zeros((1,) * len(axes), bool)
     return Bounded(value, tuple(lowers), tuple(uppers), measured, nonnegative)
 

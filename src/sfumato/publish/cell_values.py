@@ -13,7 +13,7 @@ import datetime as dt
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -109,18 +109,24 @@ def cells_of(attribute: Attribute, domain: Domain) -> Cells:
     if kind is Type.BOOLEAN:
         true, false = (np.array([each is truth for each in listed], bool) for truth in (True, False))
         return Truths(true, false, ~(true | false))
-    ends = [_ends(each, kind) for each in attribute.cells[:-1]] + [_outside(attribute, domain)]
+    alone = {point(each) for each in listed if each is not None}
+    ends = [_ends(each, kind, alone) for each in attribute.cells[:-1]] + [_outside(attribute, domain)]
     low, high = (np.array([each[place] for each in ends], float) for place in (0, 1))
     null = np.zeros(len(ends), bool)
     null[-1] = True
     return Spans(low, high, ~np.isnan(low), null)
 
 
-def _ends(cell: Any, kind: Type) -> tuple[float, float]:
+def _ends(cell: Any, kind: Type, alone: Container[tuple[float, float]]) -> tuple[float, float]:
+    """Give the least and the greatest value of a cell; values with cells of their own are not in a bin."""
     if isinstance(cell, Listed):
         return point(cell.value)
     low, high = point(cell.low)[0], point(cell.high)[1]
     if not cell.closed:
+        high = _beside(high, kind, -1)
+    while low < high and (low, low) in alone:
+        low = _beside(low, kind, 1)
+    while low < high and (high, high) in alone:
         high = _beside(high, kind, -1)
     return low, high
 

@@ -32,7 +32,7 @@ def attribute_of(name: str, domain: Domain, coding: Coding | None) -> Attribute:
         cells: list[Listed | Range | Other] = [Listed(each) for each in listed(domain)]
     else:
         assert coding.end is not None
-        cells = [Range(low, high) for low, high in pairwise(coding.starts)]
+        cells = [*map(Listed, coding.spikes), *(Range(low, high) for low, high in pairwise(coding.starts))]
         cells.append(Range(coding.starts[-1], coding.end, closed=True))
     levels = tuple((*each.parts, max(each.parts) + 1) for each in (coding.levels if coding else ()))
     return Attribute(name, domain.type, (*cells, Other()), levels)

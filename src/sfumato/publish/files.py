@@ -139,6 +139,10 @@ def load(path: str | os.PathLike[str]) -> tuple[Published, Receipt]:
 def read(content: bytes, place: str = "the file") -> tuple[Published, Receipt]:
     """Read what was published from the bytes of its file."""
     members = dict(members_of(content, place))
+    if list(members) == [MANIFEST, "potentials.arrow"]:
+        raise SynopsisDamaged(
+            "this file holds a model, and no synopsis", place=place, fix="ask it in SQL, or read it with sf.load(path)"
+        )
     if list(members) != [MANIFEST, BLOCKS] or zipped(members) != content:
         raise damaged(place, f"it is not the zip of {MANIFEST} and {BLOCKS} that was written")
     manifest = _read_manifest(members[MANIFEST], place)

@@ -9,7 +9,8 @@ cost little more than one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -19,7 +20,13 @@ from sfumato.publish.attributes import Attribute, Attributes
 from sfumato.publish.blocks import Block, Set
 from sfumato.publish.chains import Floats, along
 from sfumato.publish.estimating import Estimates
-from sfumato.publish.half_widths import LEAST_STEPS, adaptive_half_width, coarse_half_width, half_width
+from sfumato.publish.half_widths import (
+    LEAST_STEPS,
+    adaptive_half_width,
+    coarse_half_width,
+    half_width,
+    laplace_part_width,
+)
 from sfumato.publish.lifting import lifted
 
 _KEPT, _LARGEST_KEPT = 256, 10**6
@@ -65,6 +72,39 @@ class Adaptive:
 
 
 @dataclass(frozen=True, eq=False)
+class AdaptiveLaplace:
+    """This is Laplace noise of measurements of which the later may follow from the earlier: every block's part of each
+    measurement by itself, added.
+    """
+
+    norms: tuple[tuple[Floats, tuple[LaplaceShare, ...]], ...]
+    """‖q_B‖ of each block, and what its estimate takes from each measurement."""
+    sides: ClassVar[int] = 1
+
+    def width(self, beta: float, cells: int) -> Floats:
+        each = beta / (cells * max(1, len(self.norms)))
+        found = (norm * sum(share.width(each) for share in shares) for norm, shares in self.norms)
+        return np.asarray(sum(found, start=np.zeros(())))
+
+
+@dataclass(frozen=True)
+class LaplaceShare:
+    """This is what the estimate of a block takes from one measurement."""
+
+    turn: int
+    """Its place among all measurements, from 1 on."""
+    share: float
+    scale: float
+    """Of the noise, in rows,"""
+    cells: float
+    """and how many cells add up to one of the block."""
+
+    def width(self, beta: float) -> float:
+        """Bound its part of the error; the measurement of turn t has β/(t(t + 1))."""
+        return self.share * self.scale * laplace_part_width(self.cells, beta / (self.turn * (self.turn + 1)))
+
+
+@dataclass(frozen=True, eq=False)
 class LaplaceNoise:
     """This is Laplace noise: the coefficients decide, group by group; groups with the same weights have the same."""
 
@@ -101,13 +141,15 @@ class LaplaceNoise:
 @dataclass(frozen=True, eq=False)
 class Known:
     """This is what a synopsis knows: estimates, and for each block the precision that was fixed beforehand where
-    several releases were put together.
+    several releases were put together, or earlier noise decided what was measured.
     """
 
     estimates: Estimates
     sets: tuple[Set, ...]
     """The largest marginals within what was measured."""
     etas: Mapping[Block, float] | None = None
+    modelled: Callable[[Set], Floats] | None = None
+    """Gives the counts of any marginal in a model that was fitted to what was measured, where there is one."""
     _marginals: dict[Set, Floats] = field(default_factory=dict)
 
     @property
@@ -135,15 +177,27 @@ class Known:
         return values, self._spread(weights, axes, inside, keys)
 
     def _spread(self, weights: Floats, axes: Set, inside: Set, keys: Set) -> Spread:
-        if self.estimates.laplace:
+        if self.estimates.laplace and self.etas is None:
             return LaplaceNoise(self.estimates, weights, axes, inside, keys)
         squares = squared_norms(weights, axes, inside, keys, self.attributes)
+        if self.estimates.laplace:
+            return AdaptiveLaplace(tuple((np.sqrt(each), self._shares(block)) for block, each in squares))
         variances = self.estimates.variances
         if self.etas is None:
             total = sum((variances[block] * each for block, each in squares), start=np.zeros(()))
             return Normal(np.asarray(total), self.estimates.fewest_steps >= LEAST_STEPS)
         etas = self.etas
         return Adaptive(tuple((np.sqrt(each), 1 / variances[block], etas[block]) for block, each in squares))
+
+    def _shares(self, block: Block) -> tuple[LaplaceShare, ...]:
+        """Say what the estimate of a block takes from each measurement that has it."""
+        own, found = {place for place, _ in block}, []
+        for turn, each in enumerate(self.estimates.laplace, 1):
+            if own <= set(each.places):
+                cells = math.prod(self.attributes[place].size for place in each.places if place not in own)
+                share = self.estimates.variances[block] / (each.variance * cells)
+                found.append(LaplaceShare(turn, share, float(each.size * each.unit_value), cells))
+        return tuple(found)
 
 
 def squared_norms(

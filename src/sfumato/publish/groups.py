@@ -8,8 +8,10 @@ A key that some cell does not decide, because it tells rows of one bin apart, is
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -41,7 +43,7 @@ class GroupKeyCells:
 def key_cells(key: Expression, axes: Set, found: Cells, attribute: Attribute | None) -> GroupKeyCells:
     """Find which value a key has in each cell of its axes; ``attribute`` is what it is, where it is a column alone."""
     if attribute is not None:
-        values = [_label(each) for each in attribute.cells]
+        values = _labels(attribute)
         kept = len(values) if key.domain.nullable else len(values) - 1
         codes = np.where(np.arange(len(values)) < kept, np.arange(len(values)), -1)
         return GroupKeyCells(axes, codes.astype(np.int64), tuple(values), whole=True)
@@ -56,9 +58,23 @@ def key_cells(key: Expression, axes: Set, found: Cells, attribute: Attribute | N
     return GroupKeyCells(axes, codes.reshape(found.sure.shape), tuple(different))
 
 
-def _label(cell: Any) -> Any:
-    """Name a cell: by its value, or by where its bin starts."""
-    return cell.value if isinstance(cell, Listed) else cell.low if isinstance(cell, Range) else None
+def _labels(attribute: Attribute) -> list[Any]:
+    """Name cells: by their values, or by where their bins start; after a value there that has a cell of its own."""
+    alone = {each.value for each in attribute.cells if isinstance(each, Listed)}
+    found = []
+    for cell in attribute.cells:
+        start = cell.low if isinstance(cell, Range) else None
+        while isinstance(cell, Range) and start in alone and start is not None and start < cell.high:  # type: ignore[operator]
+            start = _after(start)
+        found.append(cell.value if isinstance(cell, Listed) else start)
+    return found
+
+
+def _after(value: Any) -> Any:
+    """Give the next value that a column of this type can hold."""
+    if isinstance(value, dt.date):
+        return value + (dt.timedelta.resolution if isinstance(value, dt.datetime) else dt.timedelta(days=1))
+    return value + 1 if isinstance(value, int) else Fraction(math.nextafter(float(value), math.inf))
 
 
 def _values(found: Cells, kind: Type) -> list[Any]:

@@ -20,12 +20,22 @@ sub-Gaussian with predictable variances that add up to ‖q_B‖²·V_B. Mixing 
 variance 1/(η‖q_B‖²) with η > 0 fixed beforehand gives a supermartingale, so by Ville's inequality, for all rounds at
 once, |error_B| ≤ ‖q_B‖·√((V_B + η)·ln((V_B + η)/(η·β²)))/V_B (de la Peña, Klass & Lai 2004). Each of k
 blocks has β/k, and their widths are added.
+
+*Laplace, adaptively.* Discrete Laplace noise of scale b has E exp(tZ) = (cosh a − 1)/(cosh a − cosh t) with a = 1/b,
+which is at most 1/(1 − b²t²), because (cosh x − 1)/x² rises. So for s ≤ 1/2 the sum Σ c_i Z_i/(b·max|c|) has
+ln E exp(s·) ≤ 1.2·s²·Σ(c_i/max|c|)², and |Σ c_i Z_i| ≤ b·max|c|·(1.2·s·n + ln(2/β)/s) with n = Σ(c_i/max|c|)². The
+t-th measurement was drawn afresh, whatever came before, and what a block takes from it is ‖q_B‖ in size with
+n = s_{A_t∖B}; so each holds with β/(t(t + 1)), all do with β, and errors add up by the shares that measurements have.
+
+*A whole marginal.* For any model M of counts m that were measured as y = m + Z, ‖m − M‖₁ is within ‖Z‖₁ of ‖y − M‖₁
+(triangle inequality), however M came about; P(‖Z‖₁ > w) ≤ exp(K·ln E exp(s|Z|) − s·w) for K cells (Chernoff).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -37,6 +47,8 @@ LEAST_STEPS = 4096
 """Every deviation has at least so many steps."""
 _NORMAL = NormalDist()
 _MOST_SIZES = 4096
+_MOST_TABLED = 1000
+"""Steps of a deviation or scale up to which the law of noise is added up step by step."""
 _UP = 1 + 1e-9
 """More than all rounding of a computed half-width."""
 
@@ -90,6 +102,40 @@ def adaptive_half_width(blocks: Iterable[tuple[float, float]], beta: float, eta:
         raise InvalidParameter("eta", eta, "a number > 0")
     each = _each(beta, cells * max(1, len(own)))
     return sum(norm * _mixture(precision, eta, each) for norm, precision in own)
+
+
+def laplace_part_width(cells: float, beta: float) -> float:
+    """Bound a sum of Laplace noises over b·max|c|, where Σ(c/max|c|)² is ``cells``.
+
+    >>> round(laplace_part_width(1, 0.05), 3)
+    7.978
+    """
+    log = math.log(2 / beta)
+    slope = min(0.5, math.sqrt(log / (1.2 * cells)))
+    return (1.2 * slope * cells + log / slope) * _UP
+
+
+def noise_size(cells: int, size: float, beta: float, *, laplace: bool = False) -> tuple[float, float]:
+    """Give the mean of the sum of so many noises without their signs, and what it exceeds with probability β at most;
+    in steps, as the deviation or the scale is.
+    """
+    tabled = min(size, float(_MOST_TABLED))
+    larger = size / tabled * (1 + 1e-5 if size > tabled else 1.0)  # such steps are as good as none: 1/size² is below it
+    mean, slopes, moments = _unsigned(tabled, laplace)
+    width = float(((cells * moments + math.log(1 / beta)) / slopes).min())
+    return cells * mean * larger, width * larger * _UP
+
+
+@lru_cache(maxsize=256)
+def _unsigned(size: float, laplace: bool) -> tuple[float, Floats, Floats]:
+    """Give the mean of one noise without its sign, and the logarithm of its moments at some slopes."""
+    reach = np.arange(math.ceil(size * (60 if laplace else 20)) + 2)
+    logs = -reach / size if laplace else -((reach / size) ** 2) / 2
+    logs[1:] += math.log(2)
+    total = float(np.exp(logs).sum())
+    slopes = np.geomspace(1e-4, 0.8 if laplace else 8.0, 100) / size
+    moments = np.array([np.log(np.exp(logs + slope * reach).sum() / total) for slope in slopes])
+    return float((np.exp(logs) * reach).sum() / total), slopes, moments
 
 
 def _mixture(precision: float, eta: float, beta: float) -> float:

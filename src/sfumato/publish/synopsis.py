@@ -310,7 +310,7 @@ def key_type(attribute: Attribute) -> Type:
 
 def cell_keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:
     """Name every cell of a marginal: by its values, its bins in words, and NULL for what is missing."""
-    labels = [[*(_label(cell, each.type) for cell in each.cells[:-1]), None] for each in attributes]
+    labels = [[*(_label(cell, key_type(each)) for cell in each.cells[:-1]), None] for each in attributes]
     grid = np.indices([len(each) for each in labels]).reshape(len(labels), -1)
     return list(
         zip(*([own[k] for k in places] for own, places in zip(labels, grid.tolist(), strict=True)), strict=True)
@@ -318,7 +318,7 @@ def cell_keys(attributes: Sequence[Attribute]) -> list[tuple[Any, ...]]:
 
 
 def _label(cell: Cell, kind: Type) -> Any:
-    if not isinstance(cell, Listed):
+    if not isinstance(cell, Listed) or kind is Type.TEXT:
         return answering.cell_name(cell)
     return float(cell.value) if kind is Type.REAL else cell.value  # type: ignore[arg-type]
 

@@ -19,7 +19,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Anchor, charged
 from sfumato.ledger.charged import Charged
-from sfumato.mechanisms import Gaussian, Laplace
+from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.privacy import codec
 from sfumato.publish.measuring import Published
 from sfumato.publish.planning import Plan
@@ -124,7 +124,24 @@ def _loaded(path: str | os.PathLike[str]) -> Anchor | dict[int, dict[str, Any]]:
         raise InvalidParameter("ledger", str(path), "an export of a ledger, or an anchor", fix=fix) from error
 
 
-def _in_ledger(published: Published, receipt: Receipt, known: Anchor | dict[int, dict[str, Any]]) -> list[Check]:
+def step_cost(step: Charged, *, pure: bool) -> Fraction | None:
+    """Compute what a step costs, as a fraction: ρ = Δ₂²/2σ² of noise and ε²/8 of a choice of bounded range, or where
+    the price is pure ε = Δ₁/b and ε; None for anything else.
+    """
+    mechanism = step.mechanism
+    if isinstance(mechanism, Exponential):
+        return step.times * (mechanism.epsilon if pure else mechanism.epsilon**2 / 8)
+    if isinstance(mechanism, Laplace if pure else Gaussian):
+        return exact_cost((step,))
+    return None
+
+
+def line_checks(receipt: Receipt, ledger: Anchor | str | os.PathLike[str]) -> list[Check]:
+    """Look up the line of a receipt in an export of the ledger, or in an anchor of it."""
+    return _line(receipt, ledger if isinstance(ledger, Anchor) else _loaded(ledger))
+
+
+def _line(receipt: Receipt, known: Anchor | dict[int, dict[str, Any]]) -> list[Check]:
     line, digest = receipt.line, receipt.hash
     if isinstance(known, Anchor):
         hashes = {known.number: known.hash, **dict(known.marks)}
@@ -134,14 +151,19 @@ def _in_ledger(published: Published, receipt: Receipt, known: Anchor | dict[int,
     row = known.get(line)
     if row is None or row.get("hash") != digest:
         return [Check("line", False, f"the ledger has no line {line} with this hash")]
-    paid = known.get(row.get("about") or line, {})
+    return [Check("line", True, f"line {line}, {digest[:16]}")]
+
+
+def _in_ledger(published: Published, receipt: Receipt, known: Anchor | dict[int, dict[str, Any]]) -> list[Check]:
+    found = _line(receipt, known)
+    if isinstance(known, Anchor) or not found[0].holds:
+        return found
+    row = known[receipt.line]
+    paid = known.get(row.get("about") or receipt.line, {})
     try:
         cost = exact_cost(charged.read(str(paid.get("parts") or "")))
     except (InvalidParameter, ValueError):
         cost = None
     wanted = exact_cost(parts(published.plan))
     said = "something that cannot be added up" if cost is None else f"{float(cost):.6g}"
-    return [
-        Check("line", True, f"line {line}, {digest[:16]}"),
-        Check("paid", cost == wanted, f"the line paid for {said}"),
-    ]
+    return [*found, Check("paid", cost == wanted, f"the line paid for {said}")]

@@ -1,0 +1,139 @@
+"""The command ``sfumato synthesize`` buys a model of a table once, and draws a synthetic table from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sfumato.cli import options
+from sfumato.cli.exit_codes import EXIT_CODES
+from sfumato.cli.progress import ProgressLines
+
+if TYPE_CHECKING:
+    from sfumato.publish.synthetic import Synthetic
+
+
+@click.command(short_help="Buy a model of a table, and draw synthetic rows.", epilog=EXIT_CODES)
+@options.policy
+@click.argument("table")
+@click.option("--method", type=click.Choice(["aim", "mst", "mwem", "independent"]), default="aim", show_default=True)
+@click.option("--ways", type=int, metavar="K", help="All sets of K columns are to be right.  [default: 3]")
+@click.option("--of", "sets", multiple=True, metavar="A,B", help="This set of columns instead; may be given again.")
+@click.option("--columns", metavar="A,B", help="These columns alone.  [default: all, and each must have cells]")
+@click.option("--weight", "weights", multiple=True, metavar="A=N", help="Column A counts N times; may be given again.")
+@click.option("--where", metavar="SQL", help="Only rows that meet this condition.")
+@click.option("--rows", type=int, metavar="N", help="At most so many rows of one unit count.")
+@click.option("--memory", metavar="SIZE", default="1 GiB", show_default=True, help="What the model may take.")
+@click.option("--epsilon", metavar="NUMBER", help="The price of all steps together.")
+@click.option("--delta", metavar="NUMBER", default="0", help="With --epsilon: (ε, δ)-private, Gaussian noise.")
+@click.option("--rho", metavar="NUMBER", help="The price in zero-concentrated terms, instead of --epsilon.")
+@click.option("--seconds", metavar="NUMBER", help="End after so long with the model so far; nothing is given back.")
+@options.analyst
+@options.ledger
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Where the rows go: .parquet or .csv.")  # fmt: skip
+@click.option("--model", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Where the model goes, such as people.sfu: ask it, or draw from it again, for nothing.")  # fmt: skip
+@click.option("--draw", metavar="N", help="How many rows are drawn.  [default: the noisy number of rows]")
+@click.option("--explain", is_flag=True, help="Only say what would be done, step by step. Spends nothing.")
+@click.option("--dry-run", is_flag=True, help="Run everything on invented rows: no row is read, nothing is spent.")
+@options.as_json
+@click.option("--receipt", is_flag=True, help="Print the whole receipt.")
+def command(
+    policy: Path,
+    table: str,
+    ways: int | None,
+    sets: tuple[str, ...],
+    columns: str | None,
+    weights: tuple[str, ...],
+    epsilon: str | None,
+    delta: str,
+    rho: str | None,
+    seconds: str | None,
+    analyst: str | None,
+    ledger: Path | None,
+    output: Path | None,
+    model: Path | None,
+    draw: str | None,
+    explain: bool,
+    dry_run: bool,
+    as_json: bool,
+    receipt: bool,
+    **asked: Any,
+) -> None:
+    """Buy a model of one TABLE of POLICY, step by step, and draw a synthetic table from it.
+
+    \b
+    Examples:
+      sfumato synthesize clinic.toml people --epsilon 1 --delta 1e-9 -o people.parquet --model people.sfu
+      sfumato synthesize clinic.toml people --epsilon 1 --delta 1e-9 --dry-run
+    """
+    if ways is not None and sets:
+        raise click.UsageError("give --ways or --of, not both")
+    if not explain and (epsilon is None) == (rho is None):
+        raise click.UsageError("name one price: --epsilon 1 or --rho 0.01; there is no default")
+    if not explain and not dry_run:
+        _check_files(output, model)
+    wanted = options.rows(draw)
+    from sfumato.curator import Curator
+
+    price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho}
+    asked["columns"] = None if columns is None else _names(columns)
+    asked["weights"] = dict(map(_weight, weights))
+    with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
+        asking = curator if analyst is None else curator.as_analyst(analyst)
+        proposal = asking.synthesize(table, ways=[_names(each) for each in sets] or ways or 3, **asked)
+        if explain:
+            said = proposal.explain(**price)
+            click.echo(said.to_json() if as_json else str(said))
+        elif dry_run:
+            made = proposal.rehearse(**price, progress=progress)
+            click.echo(f"{made!r}\n\nThese are invented rows. Nothing was spent, and no row was read.")
+        else:
+            with progress.until_shown():
+                made = proposal.release(**price, seconds=seconds, progress=progress)
+                _write(made, output, model, wanted, progress)
+                _say(made, output, model, as_json, receipt)
+
+
+def _write(made: Synthetic, output: Path | None, model: Path | None, rows: int | None, progress: Any) -> None:
+    """Write the model first: rows can be drawn from it again."""
+    if model is not None:
+        progress("writing the model")
+        made.save(model)
+    if output is not None:
+        made.write(output, rows, progress)
+
+
+def _say(made: Synthetic, output: Path | None, model: Path | None, as_json: bool, receipt: bool) -> None:
+    if as_json:
+        click.echo(made.receipt.to_json())
+        return
+    click.echo(f"{' and '.join(str(each) for each in (output, model) if each)}:\n{made!r}\n\n{made.quality()}")
+    click.secho(f"\n{made.receipt if receipt else made.receipt.short()}", dim=True)
+
+
+def _names(written: str) -> list[str]:
+    return [each.strip() for each in written.split(",")]
+
+
+def _weight(written: str) -> tuple[str, str]:
+    name, sign, weight = written.rpartition("=")
+    if not sign or not name:
+        raise click.UsageError(f"write a weight as income=3, not {written}")
+    return name.strip(), weight.strip()
+
+
+def _check_files(output: Path | None, model: Path | None) -> None:
+    """Refuse files that cannot be written before anything is spent."""
+    if output is None and model is None:
+        raise click.UsageError("name what to write: -o people.parquet for rows, --model people.sfu, or both")
+    if output is not None:
+        from sfumato.publish.synthetic import check_rows_file
+
+        check_rows_file(output)
+    for each in (output, model):
+        if each is not None and not each.parent.is_dir():
+            raise click.UsageError(f"there is no folder {each.parent}: make it, or name another")

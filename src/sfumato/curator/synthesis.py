@@ -1,0 +1,563 @@
+"""A synthetic table is a proposal: a model of the whole table is bought step by step, and rows are drawn from it for
+nothing.
+
+The price is held by a tab. The noisy number of rows is the first step, and every choice and every measurement is a step
+of its own: a complete release that is charged before it reads (``publish.synthesis``). What is not spent is free again.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+from sfumato.caching import cached_property
+from sfumato.curator.context import Context
+from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.marginals import MarginalsProposal, marginals, marginals_of_select
+from sfumato.curator.mwem import Sets, sets_of
+from sfumato.curator.selected_columns import is_select
+from sfumato.errors import InvalidParameter, Unanswered, Unsupported
+from sfumato.ledger import Charged, Tab
+from sfumato.mechanisms.additive import MOST_STEPS
+from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
+from sfumato.plan.canonical import digest
+from sfumato.plan.catalog import Catalog
+from sfumato.plan.cell_rows import MOST_COLUMN_CELLS, CellCounts, CellRows
+from sfumato.plan.limits import Strategy
+from sfumato.plan.readings import Reading
+from sfumato.plan.words import enforced, many
+from sfumato.policy import Table
+from sfumato.privacy import Neighbours
+from sfumato.privacy.calibration import least
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
+from sfumato.publish.attributes import Attributes
+from sfumato.publish.blocks import Set
+from sfumato.publish.coded_columns import coded_names
+from sfumato.publish.mwem import ReadOnce
+from sfumato.publish.synthesis.aim import aim
+from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
+from sfumato.publish.synthesis.candidates import BYTES_PER_CELL
+from sfumato.publish.synthesis.course import CLOSE, Course, Setting, Steps, Zeros
+from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast
+from sfumato.publish.synthesis.independent import independent
+from sfumato.publish.synthesis.invented import invented
+from sfumato.publish.synthesis.mst import mst
+from sfumato.publish.synthesis.mwem import mwem
+from sfumato.publish.synthesis.released import METHODS, ReleasedMarginal, Synthesized
+from sfumato.publish.synthesis.steps import MeasureStep, Outcome, Step
+from sfumato.publish.synthesis.zeros import check_zeros, zeros_of
+from sfumato.publish.synthetic import Synthetic
+from sfumato.release import releasing
+from sfumato.release.payers import OnTab
+from sfumato.release.prices import Price, rounded_up, warn_if_weak
+from sfumato.release.proposal import Call, receipt
+from sfumato.release.purchases import Purchase, purchase
+from sfumato.release.releasing import Asked, Progress, Released
+
+ColumnWeights = Mapping[str | tuple[str, ...], Number]
+"""How much columns, or sets of columns of the workload, count; 1 for all others."""
+
+_RUN: dict[str, Callable[[Course], Steps]] = {"aim": aim, "mst": mst, "mwem": mwem, "independent": independent}
+_MOST_BITS, _LEAST_BITS = 10, 4
+_REHEARSED_ROWS = 10_000
+_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_MEMORY = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
+_MOST_SETS = 200_000
+
+
+@dataclass(frozen=True)
+class SynthesisProposal:
+    """This is a proposal: only ``release`` spends."""
+
+    _context: Context = field(repr=False)
+    _coded: MarginalsProposal = field(repr=False)
+    method: str
+    workload: Mapping[Set, Fraction] = field(repr=False)
+    left_out: int = 0
+    """How many sets of so many columns were left out of the workload: their cells are more than a model may have."""
+    most_cells: int = 1 << 17
+    zeros: Zeros = field(default=(), repr=False)
+
+    @property
+    def attributes(self) -> Attributes:
+        """List the columns of the model with their cells."""
+        return tuple(each.flat for each in self._coded.attributes)
+
+    def __repr__(self) -> str:
+        told = f"{self.method} of {self._coded.query.plan.table}, {many(len(self.attributes), 'column')}"
+        return f"<{told}: .explain() .price() .forecast() .rehearse() are free, .release() spends>"
+
+    @cached_property
+    def question(self) -> str:
+        """Say in words what is asked, as the ledger keeps it."""
+        names = ", ".join(each.name for each in self.attributes)
+        held = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
+        sets = many(len(self.workload), "marginal")
+        return f"synthetic rows of {self._coded.query.plan.table}{held} by {self.method}: {sets} of {names[:4000]}"
+
+    @property
+    def identity(self) -> str:
+        """Give the hash of what is measured."""
+        workload = tuple((each, weight) for each, weight in self.workload.items())
+        return digest("synthesis", self._coded.identity, self.method, workload, self.most_cells)
+
+    # ── before it is bought ────────────────────────────────────────────────────────────────────
+
+    def explain(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+    ) -> Explanation:
+        """Say what is done at this price; at ρ = 1/2 when none is named. This is free."""
+        named = epsilon is not None or rho is not None
+        price = Price(epsilon, delta, rho) if named else Price(rho="0.5")
+        setting, sure = self.setting(price), exact(confidence, "confidence", CONFIDENCE)
+        return Explanation(self.question, str(price), self._operators(setting, sure), _REASON, ())
+
+    def _operators(self, setting: Setting, sure: Fraction) -> tuple[Operator, ...]:
+        bounded, columns = setting.reading.bounded, len(self.attributes)
+        cells = ", ".join(f"{each.name} {each.size:,}" for each in self.attributes)
+        first = self._first_width(setting, sure)
+        out = f"; {self.left_out:,} larger ones are left out" if self.left_out else ""
+        return (
+            *sources(self._coded.query, self._context.policy),
+            Operator("limit", enforced(bounded), bounded.strategy.value),
+            Operator("columns", cells, "cells, the one of what is missing or not listed counted"),
+            Operator("rows", "the noisy number of rows", "1/200 of the price, once"),
+            Operator("candidates", many(len(setting.candidates), "set") + f" of columns{out}", _CHOSEN[self.method]),
+            Operator("model", f"at most {self.most_cells:,} cells beside those of single columns", "largest clique"),
+            Operator("rounds", _ROUNDS[self.method].format(few=2 * columns, many=4 * columns, columns=columns), ""),
+            Operator("measure", "single columns", f"±{shown(first)} in each count, where they are measured first"),
+            Operator("rows drawn", "n̂ rows, or rows=4×n̂ for less noise of drawing", "free, as often as wanted"),
+        )
+
+    def _first_width(self, setting: Setting, sure: Fraction) -> float:
+        """Give the half-width of the counts of single columns, as noise starts."""
+        noise = setting.currency.noise(self._first(setting).measured, CellCounts(setting.reading, (0,)).sensitivity)
+        return float(noise.error(sure) * setting.unit_value)
+
+    def _first(self, setting: Setting) -> Amounts:
+        """Give what the first round costs where noise starts as for the most rounds there may be."""
+        rounds = 4 * len(self.attributes)
+        return Amounts.of_round(rounded(setting.currency.total * Fraction(199, 200) / rounds))
+
+    def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
+        """Find the least ε, beside this δ, at which counts of single columns are within this when they are measured
+        first. Free. How far the model is off elsewhere depends on the data, and nothing says so for free.
+        """
+        wanted, sure = float(exact(within, "within", POSITIVE)), exact(confidence, "confidence", CONFIDENCE)
+        pure = not Price(1, delta).delta
+
+        def enough(amount: Fraction) -> bool:
+            return self._first_width(self.setting(Price(amount) if pure else Price(rho=amount)), sure) <= wanted
+
+        found = least(enough, "within", Fraction(1, 2**14))
+        return float(rounded_up(found if pure else Fraction(Concentrated(found).hold(_ADDED).epsilon(delta))))
+
+    def rehearse(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        rows: int | None = None,
+        progress: Progress | None = None,
+    ) -> Synthetic:
+        """Run everything on invented rows, drawn from the cells that the policy declares. This is free: no row
+        is read, and what comes back says nothing of the table.
+        """
+        price = Price(epsilon, delta, rho)
+        course = self._rehearsed(self._checked(price), self._invented_rows(rows), progress or releasing.quietly)
+        return self._synthetic(self._synthesized(course, price, complete=True, bought=False), course)
+
+    def forecast(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        rows: int | None = None,
+    ) -> SynthesisForecast:
+        """Say how long this takes and how much memory, from a run on so many invented rows, as many as the policy says
+        there are units where none are named. This is free, and takes about as long itself.
+        """
+        price, count = Price(epsilon, delta, rho), self._invented_rows(rows)
+        setting = self._checked(price)
+        own = setting.currency.hold(self._context.policy.neighbours)
+        accepted = all(budget.affords(own) for budget in self._context.budgets)
+
+        def run() -> Course:
+            return self._rehearsed(setting, count, releasing.quietly)
+
+        return forecast(setting, count, run, str(price), accepted=accepted)
+
+    def _invented_rows(self, rows: int | None) -> int:
+        return whole(self._context.policy.size or _REHEARSED_ROWS if rows is None else rows, "rows", at_least=1)
+
+    def _rehearsed(self, setting: Setting, rows: int, progress: Progress) -> Course:
+        made, course = invented(setting, rows), Course(setting)
+
+        def read(reading: Reading[Any]) -> Any:  # noqa: ARG001
+            return made
+
+        def run(step: Step) -> Outcome:
+            progress(_phase(course, step))
+            return step.draw(read)
+
+        _run(_RUN[self.method](course), run)
+        course.fit(CLOSE)
+        return course
+
+    # ── what is bought ─────────────────────────────────────────────────────────────────────────
+
+    def release(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        seconds: Number | None = None,
+        progress: Progress | None = None,
+    ) -> Synthetic:
+        """Hold the price, spend it step by step, and give the model of what was released, from which rows are drawn.
+
+        Ctrl-C between two steps ends it there: what is unspent is free again, and the model so far is given. At the end
+        of its ``seconds`` the model so far is given too, but nothing is given back: a clock may depend on rows. A step
+        that is interrupted is spent, with all that was held.
+        """
+        price, here, call = Price(epsilon, delta, rho), self._context, Call(seconds=seconds, progress=progress)
+        here.require_one_account("a synthesis")
+        setting = self._checked(price)
+        warn_if_weak(price)
+        here.engine.check(setting.reading)
+        hold = here.account.cost(setting.currency.hold(here.policy.neighbours))
+        course = Course(setting)
+        tab = here.account.open_tab(hold, analyst=here.analyst, question=self.question)
+        with tab:
+            series = _Series(here, self.question, self.identity, course, tab, call)
+            complete = series.run(_RUN[self.method](course))
+        found = self._synthesized(course, price, complete=complete, bought=True)
+        return self._synthetic(found, course, tab, tuple(series.paid))
+
+    def _synthetic(
+        self, found: Synthesized, course: Course, tab: Tab | None = None, paid: tuple[Charged, ...] = ()
+    ) -> Synthetic:
+        """Put together what was released, the model and its receipt; a rehearsal has no line in the ledger."""
+        here = self._context
+        if tab is None:
+            line: Released[None] = Released(None, 0, datetime.now(UTC), "", free=True)
+        else:
+            line = Released(None, tab.opening.number, tab.opening.time, tab.opening.hash, free=False)
+        words = tuple(dict.fromkeys(each.mechanism.words() for each in paid))
+        told = receipt(line, found.purchase, words, question=self.question, here=here, confidence="0.95")
+        return Synthetic(found, course.model, told, paid)
+
+    def _synthesized(self, course: Course, price: Price, *, complete: bool, bought: bool) -> Synthesized:
+        here, coded = self._context, self._coded
+        terms = purchase([course.setting.reading.bounded], price, here.version) if bought else Purchase()
+        table = coded.query.plan.table
+        return Synthesized(
+            self.method,
+            self.attributes,
+            tuple(map(ReleasedMarginal.of, course.marginals)),
+            tuple(course.rounds),
+            course.total,
+            course.planned,
+            course.setting.unit_value,
+            table,
+            coded.condition,
+            terms,
+            price,
+            coded.face(table),
+            most_cells=self.most_cells,
+            complete=complete,
+        )
+
+    # ── what is run at a price ─────────────────────────────────────────────────────────────────
+
+    def setting(self, price: Price) -> Setting:
+        """Say all that is public before the first step."""
+        own = currency(price)
+        reading = CellRows(self._bounded(self._bits(own)), tuple(each.codes for each in self._coded.columns))
+        return Setting(reading, self.attributes, self.workload, own, self.most_cells, self.zeros)
+
+    def _checked(self, price: Price) -> Setting:
+        """Refuse a price that cannot buy the first steps, before anything is spent."""
+        setting = self.setting(price)
+        first = self._first(setting)
+        course = Course(setting)
+        releasing.rehearse(next(course.count_rows()))
+        setting.currency.noise(first.measured, CellCounts(setting.reading, (0,)).sensitivity)
+        if self.method != "independent":
+            next(course.choose({(0,): 1}, first.chosen, float))
+        return setting
+
+    def _bounded(self, fine: int) -> Bounded:
+        cells = min(10**7, math.prod(each.size for each in self.attributes))
+        found = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, fine)
+        return for_neighbours(found, self._context.policy.neighbours)
+
+    def _bits(self, own: Concentrated | Pure | Any) -> int:
+        """Weights of rows are multiples of 2^-bits: fewer bits where the noise would be too large to draw exactly."""
+        coarse = self._bounded(0)
+        if coarse.strategy is Strategy.WHOLE:
+            return 0
+        most = min(_MOST_BITS, self._bounded(_MOST_BITS).measures[0].bits)
+        spent = min(Fraction(1), own.total)
+        rows = coarse.measures[0].added.total * (400 + 16 * len(self.attributes)) / spent  # more than any noise
+        found = min(most, math.floor(math.log2(MOST_STEPS / rows)))
+        if found < _LEAST_BITS:
+            raise Unsupported(
+                "too-much-noise",
+                "noise is drawn exactly up to 1e12 steps, and this price needs more",
+                fix="give more, name fewer columns, or let fewer rows of a unit count with rows=",
+            )
+        return found
+
+
+_ADDED = Neighbours.ADD_REMOVE
+_REASON = "every choice and every measurement is a step that is charged by itself; the model and its rows cost nothing"
+_CHOSEN = {
+    "aim": "one is chosen in each round, by how far the model is off, less what noise would be",
+    "mwem": "one of the workload's own is chosen in each round",
+    "mst": "pairs alone are chosen from, until they connect all columns",
+    "independent": "none is chosen from: single columns alone are measured",
+}
+_ROUNDS = {
+    "aim": "noise starts as for {many} rounds, or {few} where counts are small beside it, and is halved when a round "
+    "taught nothing",
+    "mwem": "{columns}",
+    "mst": "{columns} columns, and one pair less",
+    "independent": "{columns} columns",
+}
+
+
+def _run(steps: Steps, release: Callable[[Step], Outcome]) -> None:
+    """Release every step that a method wants, and tell it what came out."""
+    step = next(steps, None)
+    while step is not None:
+        outcome = release(step)
+        try:
+            step = steps.send(outcome)
+        except StopIteration:
+            return
+
+
+def _phase(course: Course, step: Step) -> str:
+    """Name a step for who waits: rounds, never scores."""
+    if not course.marginals:
+        return "counting rows"
+    return f"round {len(course.rounds) + 1}: {'measuring' if isinstance(step, MeasureStep) else 'choosing'}"
+
+
+@dataclass
+class _Series:
+    """This runs the steps on a tab, one after the other."""
+
+    here: Context
+    question: str
+    identity: str
+    course: Course
+    tab: Tab
+    call: Call
+
+    def __post_init__(self) -> None:
+        self._engine = ReadOnce(self.here.engine)
+        self._done = 0
+        self.paid: list[Charged] = []
+        limit = self.call.limit(self.here.seconds)
+        self._end = None if limit is None else time.monotonic() + limit
+        self._progress = self.here.progress if self.call.progress is None else self.call.progress
+
+    def run(self, steps: Steps) -> bool:
+        """Run all steps; tell whether all of them were. What is given after an end before that is the model so far."""
+        try:
+            _run(steps, self._released)
+            self.course.fit(CLOSE)
+        except KeyboardInterrupt:  # between steps: every one was complete, and who stops knows what was released alone
+            self.tab.stop()
+        except _TimeIsUp:
+            self.tab.forfeit()
+        except Unanswered:
+            if self._left() is None or self._left() > 0 or not self.course.marginals:  # type: ignore[operator]
+                raise
+        else:
+            return True
+        if not self.course.marginals:
+            raise KeyboardInterrupt
+        return False
+
+    def _left(self) -> float | None:
+        return None if self._end is None else self._end - time.monotonic()
+
+    def _released(self, step: Step) -> Outcome:
+        here, left = self.here, self._left()
+        if left is not None and left <= 0 and self.course.marginals:
+            raise _TimeIsUp
+        self._progress(_phase(self.course, step))
+        self._done += 1
+        # the plan is this tab's alone, so that no later step finds the answer of this one as its own
+        plan = digest("synthesis", self.tab.opening.hash, self.identity, self._done)
+        what = _phase(self.course, step)
+        released: releasing.Released[Outcome] = releasing.release(
+            step,
+            Asked(f"{what}, for {self.question}", plan, here.engine.identity(), here.analyst),
+            payer=OnTab(here.account, self.tab),
+            engine=self._engine,
+            seconds=None if left is None else max(left, 1e-3),
+        )
+        self.paid += step.batch.charged
+        return released.value
+
+
+class _TimeIsUp(Exception):
+    """The seconds are over, between two steps."""
+
+
+# ── what is asked for ──────────────────────────────────────────────────────────────────────────
+
+
+def synthesis(
+    context: Context,
+    catalog: Catalog,
+    table: str,
+    method: str = "aim",
+    ways: Sets = 3,
+    *,
+    columns: Sequence[str] | None = None,
+    weights: ColumnWeights | None = None,
+    where: str | None = None,
+    rows: int | None = None,
+    one_row_per: str | None = None,
+    order: str | None = None,
+    memory: str | int = "1 GiB",
+) -> SynthesisProposal:
+    """Propose a synthetic table; what cannot be modelled is refused here, before anything is spent."""
+    if one_row_per not in (None, "unit") or (one_row_per is None) != (order is None):
+        fix = 'write one_row_per="unit", order="date", or order="date DESC" for the last row'
+        raise InvalidParameter("one_row_per", one_row_per, '"unit", beside an order, or left out with it', fix=fix)
+    if method not in METHODS:
+        raise InvalidParameter("method", method, f"one of {', '.join(METHODS)}")
+    most_cells = max(1, _bytes(memory) // BYTES_PER_CELL)
+    if isinstance(table, str) and is_select(table):
+        if where is not None or order is not None:
+            raise InvalidParameter("where", where, "left out beside a SELECT", fix="write WHERE or QUALIFY in it")
+        coded = marginals_of_select(context, catalog, table, columns, rows)
+    else:
+        declared = context.policy.tables.get(table)
+        if columns is None and declared is not None:
+            _check_all_coded(declared)
+        coded = marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order)
+    names, sizes = [each.name for each in coded.attributes], [each.size for each in coded.attributes]
+    _check_columns(names, sizes)
+    wanted, left_out = _workload(ways, names, sizes, most_cells)
+    workload = {each: _weight(each, names, weights or {}) for each in wanted}
+    _check_weights(weights or {}, names, wanted)
+    flat = tuple(each.flat for each in coded.attributes)
+    zeros = zeros_of(coded.query.plan.table, flat, coded.face(coded.query.plan.table))
+    check_zeros(zeros, sizes, most_cells)
+    return SynthesisProposal(context, coded, method, workload, left_out, most_cells, zeros)
+
+
+def _check_all_coded(table: Table) -> None:
+    """Refuse a table with a column that has no cells: it would be missing from the synthetic one without a word."""
+    known = {*coded_names(table)}
+    missing = [name for name in table.columns if name not in known and not _says_whose(table, name)]
+    if missing:
+        raise Unsupported(
+            "uncoded-column",
+            f"{', '.join(missing[:5])} of {table.name} {'have' if len(missing) > 1 else 'has'} no cells: a column is "
+            "coded when its values are listed, or it is boolean, or it has bins",
+            fix=f"add bins, such as bins = {_bins(table, missing[0])}, or values to {table.name}.{missing[0]} in the "
+            "policy, or leave it out with columns=",
+        )
+
+
+def _bins(table: Table, name: str) -> str:
+    """Write bins that would do: ten of equal width within the bounds."""
+    bounds = table.columns[name].bounds
+    ends = bounds if bounds and all(isinstance(each, int | Fraction) for each in bounds) else (0, 100)
+    low, high = (Fraction(each) for each in ends)  # type: ignore[arg-type]
+    cuts = sorted({round(low + (high - low) * part / 10) for part in range(11)})
+    return str(cuts if len(cuts) > 1 else [0, 1])
+
+
+def _says_whose(table: Table, name: str) -> bool:
+    return isinstance(table.id, str) and name.lower() == table.id.lower()
+
+
+def _check_columns(names: Sequence[str], sizes: Sequence[int]) -> None:
+    for name, size in zip(names, sizes, strict=True):
+        if size > MOST_COLUMN_CELLS:
+            raise Unsupported(
+                "too-many-cells",
+                f"a column of a synthetic table has at most {MOST_COLUMN_CELLS:,} cells; {name} has {size:,}",
+                fix=f"give {name} coarser bins, or leave it out with columns=",
+            )
+
+
+def _workload(ways: Sets, names: Sequence[str], sizes: Sequence[int], most_cells: int) -> tuple[list[Set], int]:
+    """Find the marginals that the model is to have right: named sets all, of so many columns those that can be held."""
+    if type(ways) is int and 1 <= ways <= len(names) and math.comb(len(names), ways) > _MOST_SETS:
+        rule = f"at most {_MOST_SETS:,} sets; of {len(names)} columns {ways} at a time there are more"
+        raise InvalidParameter("ways", ways, rule, fix="take fewer ways, or name the sets")
+    sets = sets_of(min(ways, len(names)) if type(ways) is int else ways, names)
+    most = sum(sizes) + most_cells
+    cells = {each: math.prod(sizes[place] for place in each) for each in sets}
+    fitting = [each for each in sets if cells[each] <= most or len(each) == 1]
+    if len(fitting) == len(sets) or (type(ways) is int and fitting):
+        return fitting, len(sets) - len(fitting)
+    largest = max(sets, key=lambda each: cells[each])
+    told = " and ".join(names[place] for place in largest)
+    need = -(-cells[largest] * BYTES_PER_CELL // (1 << 20))
+    raise Unsupported(
+        "too-many-cells",
+        f"a model has at most {most:,} cells in the memory that is allowed; {told} have {cells[largest]:,} together",
+        fix=f'write memory="{need:,} MiB"'.replace(",", "") + ", take coarser bins, or leave the set out",
+    )
+
+
+def _weight(places: Set, names: Sequence[str], weights: ColumnWeights) -> Fraction:
+    """Multiply the weights of the columns of a set, and the set's own."""
+    own = {names[place].lower() for place in places}
+    found = Fraction(1)
+    for named, weight in weights.items():
+        if _texts(named) == own if not isinstance(named, str) else named.lower() in own:
+            found *= exact(weight, "weights", POSITIVE)
+    return found
+
+
+def _check_weights(weights: ColumnWeights, names: Sequence[str], sets: Sequence[Set]) -> None:
+    if not isinstance(weights, Mapping):
+        raise InvalidParameter("weights", weights, 'weights by columns such as {"income": 3}')
+    known = {name.lower() for name in names}
+    asked = [{names[place].lower() for place in each} for each in sets]
+    for named, weight in weights.items():
+        exact(weight, "weights", POSITIVE)
+        fits = named.lower() in known if isinstance(named, str) else _texts(named) in asked
+        if not fits:
+            rule = f"columns among {', '.join(names)}, or sets of them that the workload has"
+            raise InvalidParameter("weights", named, rule)
+
+
+def _texts(names: object) -> set[str]:
+    return {str(each).lower() for each in names} if isinstance(names, (tuple, list, frozenset)) else set()
+
+
+def _bytes(memory: object) -> int:
+    """Read an amount of memory: whole bytes, or a text such as 1 GiB."""
+    if type(memory) is int and memory > 0:
+        return memory
+    found = _MEMORY.fullmatch(memory) if isinstance(memory, str) else None
+    if found is not None:
+        return max(1, math.floor(exact(found[1], "memory", POSITIVE) * _UNITS[found[2].lower()]))
+    raise InvalidParameter("memory", memory, 'an amount such as "1 GiB" or "500 MB"')

@@ -1,0 +1,241 @@
+"""Belief propagation turns potentials into the counts of every clique, in two passes over the junction tree.
+
+A model's joint table is total · Π exp(potential) / Z. The first pass adds each clique's product up to what it shares
+with its parent, children first; the second one rescales each clique to what its parent has there (Lauritzen &
+Spiegelhalter 1988; Koller & Friedman 2009, ch. 10). Both keep tables of numbers, not of logarithms: every potential and
+every message is scaled to a largest entry of 1, and products of numbers that are all above e^-600 neither overflow nor
+vanish. A clique where that is not sure is added up as logarithms, scaled separately for each cell of what it shares
+with its parent, so that nothing that matters is lost however extreme the potentials are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+from typing import Self
+
+import numpy as np
+
+from sfumato.errors import InvalidParameter
+from sfumato.publish.graph.tables import Floats, divided, joined, laid_out, laid_over, shape_of, summed
+from sfumato.publish.graph.trees import JunctionTree, Set, Sizes
+
+Tables = dict[Set, Floats]
+"""Tables by their places, laid out."""
+_FEW = 3
+"""How many parts of a clique are not multiplied out."""
+_DEEPEST = 600.0
+"""Products of numbers between e^-600 and 1 are ordinary numbers of 64 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """This is a potential or message, as logarithms of at most 0, with the depth of its least one that is not -∞."""
+
+    places: Set
+    logs: Floats
+    depth: float
+
+    @classmethod
+    def of(cls, places: Set, logs: Floats) -> Scaled | None:
+        """Scale logarithms to a largest one of 0; there is none where nothing is possible."""
+        largest = float(logs.max())
+        if largest == -np.inf:
+            return None
+        scaled = logs - largest
+        least = float(scaled.min())
+        return cls(places, scaled, -(least if least > -np.inf else float(scaled[scaled > -np.inf].min())))
+
+
+class Propagation:
+    """This is the order of work for one tree and the sets of its potentials; its tables are used again and again."""
+
+    def __init__(self, tree: JunctionTree, sizes: Sizes, sets: Sequence[Set]) -> None:
+        self.tree, self.axes = tree, tuple(laid_out(each, sizes) for each in tree.cliques)
+        self.sets = tuple(laid_out(each, sizes) for each in sets)
+        self._shared = tuple(laid_out(each, sizes) for each in tree.separators)
+        self._homes = tuple(_home(each, tree, sizes) for each in sets)
+        self._merged = tuple(Merging.of(axes, self._needed(index), sizes) for index, axes in enumerate(self.axes))
+        self._sizes = sizes
+
+    def tables(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
+        """Find the counts of every clique."""
+        products, _ = self._run(potentials, total)
+        return [merged.whole(product) for merged, product in zip(self._merged, products, strict=True)]
+
+    def counts(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
+        """Find the counts of each potential's set."""
+        _, sums = self._run(potentials, total)
+        pairs = zip(self.sets, self._homes, strict=True)
+        return [sums[home][places] for places, home in pairs]
+
+    def _needed(self, index: int) -> list[Set]:
+        """List the sets that a clique multiplies and adds up to: of potentials, of children, and of its parent."""
+        own = [places for places, home in zip(self.sets, self._homes, strict=True) if home == index]
+        below = [self._shared[child] for child, parent in enumerate(self.tree.parents) if parent == index]
+        return [*own, *below, self._shared[index]]
+
+    def _run(self, potentials: Sequence[Floats], total: float) -> tuple[list[Tables], list[Tables]]:
+        terms: list[list[Scaled]] = [[] for _ in self.axes]
+        for places, logs, home in zip(self.sets, potentials, self._homes, strict=True):
+            terms[home].append(_possible(Scaled.of(places, logs)))
+        products, sums = self._collect(terms)
+        return products, self._distribute(products, sums, total)
+
+    def _collect(self, terms: list[list[Scaled]]) -> tuple[list[Tables], list[Floats]]:
+        """Multiply the terms of each clique, and add them up to what it shares with its parent."""
+        products: list[Tables] = [{} for _ in self.axes]
+        sums = [np.empty(0)] * len(self.axes)
+        for index in reversed(range(len(self.axes))):
+            products[index], shift = self._multiplied(index, terms[index])
+            sums[index] = self._merged[index].sum_to(products[index], self._shared[index])
+            with np.errstate(divide="ignore"):
+                message = _possible(Scaled.of(self._shared[index], np.log(sums[index]) + shift))
+            if self.tree.parents[index] >= 0:
+                terms[self.tree.parents[index]].append(message)
+        return products, sums
+
+    def _multiplied(self, index: int, terms: list[Scaled]) -> tuple[Tables, Floats | float]:
+        """Multiply a clique's terms, and give the logarithm of what was divided by."""
+        if sum(each.depth for each in terms) > _DEEPEST:
+            axes, shared = self.axes[index], self._shared[index]
+            table = np.zeros(shape_of(axes, self._sizes))
+            shift = _added_logs(table, axes, shared, terms)
+            return {axes: table}, shift
+        return self._merged[index].multiplied([(each.places, np.exp(each.logs)) for each in terms]), 0.0
+
+    def _distribute(self, products: list[Tables], sums: list[Floats], total: float) -> list[Tables]:
+        """Scale each clique to what its parent has, and add it up to all its sets."""
+        found: list[Tables] = []
+        for index, parent in enumerate(self.tree.parents):
+            own = self._shared[index]
+            above = np.array(total) if parent < 0 else found[parent][own]
+            self._merged[index].rescale(products[index], own, divided(above, sums[index]))
+            found.append(self._merged[index].sums(products[index]))
+        return found
+
+
+@dataclass(frozen=True)
+class Merging:
+    """A clique's sets are joined two by two, the smallest unions first, as long as these are not the whole clique.
+
+    Products of terms go up this way to few parts of the clique, and sums go down it. Two or three parts are never
+    multiplied out: the sum of a product A·B·C to the places of A is A times the sum of B·C, which is a product of
+    matrices. Where there are more parts, or a term is of the whole clique, its table is the only part.
+    """
+
+    top: Set
+    parts: tuple[Set, ...]
+    above: Mapping[Set, Set]
+    """For each set, and each union, the larger one that it is joined into; first come those that are joined first."""
+    sizes: Sizes
+
+    @classmethod
+    def of(cls, top: Set, sets: Sequence[Set], sizes: Sizes) -> Self:
+        """Decide what is joined with what; of unions with equally many cells the one of fewer places is first."""
+        waiting = list(dict.fromkeys(sets))
+        above: dict[Set, Set] = {}
+        while len(waiting) > 1:
+            pairs = ((laid_out({*one, *other}, sizes), one, other) for one, other in combinations(waiting, 2))
+            union, *both = min(pairs, key=lambda pair: (_cells(pair[0], sizes), len(pair[0])))
+            if union == top and top not in waiting and len(waiting) <= _FEW:
+                return cls(top, tuple(waiting), above, sizes)
+            above |= {each: union for each in both if each != union}
+            waiting = [each for each in waiting if each not in both and each != union]
+            waiting.append(union)
+        above |= {each: top for each in waiting if each != top}
+        return cls(top, (top,), above, sizes)
+
+    def multiplied(self, terms: Sequence[tuple[Set, Floats]]) -> Tables:
+        """Multiply terms up to the parts."""
+        waiting: dict[Set, list[tuple[Set, Floats]]] = {}
+        for places, term in terms:
+            waiting.setdefault(places, []).append((places, term))
+        for places, union in self.above.items():
+            if places in waiting:
+                waiting.setdefault(union, []).append((places, _product(waiting.pop(places), places)))
+        return {part: self._filled(part, waiting.get(part, [])) for part in self.parts}
+
+    def _filled(self, part: Set, terms: list[tuple[Set, Floats]]) -> Floats:
+        table = np.ones(shape_of(part, self.sizes))
+        if len(terms) > 1:
+            np.multiply(laid_over(terms[0][1], terms[0][0], part), _product(terms[1:], part), out=table)
+        elif terms:
+            table *= laid_over(terms[0][1], terms[0][0], part)
+        return table
+
+    def rescale(self, products: Tables, places: Set, factors: Floats) -> None:
+        """Multiply by factors for the cells of one of the sets."""
+        part = self._part_of(places) if self.top not in products else self.top
+        products[part] *= laid_over(factors, places, part)
+
+    def whole(self, products: Tables) -> Floats:
+        """Multiply the parts out to the table of the whole clique."""
+        if self.top in products:
+            return products[self.top]
+        table = np.ones(shape_of(self.top, self.sizes))
+        for places, product in products.items():
+            table *= laid_over(product, places, self.top)
+        return table
+
+    def sums(self, products: Tables) -> Tables:
+        """Add a product up to every set."""
+        found = {part: self._sum_of_part(products, part) for part in self.parts}
+        for places, union in reversed(list(self.above.items())):
+            found[places] = summed(found[union], union, places)
+        return found
+
+    def sum_to(self, products: Tables, places: Set) -> Floats:
+        """Add a product up to one of the sets."""
+        if places not in self.above:
+            return self._sum_of_part(products, places)
+        return summed(self.sum_to(products, self.above[places]), self.above[places], places)
+
+    def _part_of(self, places: Set) -> Set:
+        while places in self.above:
+            places = self.above[places]
+        return places
+
+    def _sum_of_part(self, products: Tables, part: Set) -> Floats:
+        if self.top in products:
+            return summed(products[self.top], self.top, part)
+        (first, one), *rest = ((places, table) for places, table in products.items() if places != part)
+        kept = tuple(place for place in part if place in first or any(place in places for places, _ in rest))
+        others = joined(one, first, *rest[0][::-1], kept, self.sizes) if rest else summed(one, first, kept)
+        return products[part] * laid_over(others, kept, part)
+
+
+def _product(terms: Sequence[tuple[Set, Floats]], wider: Set) -> Floats:
+    return reduce(np.multiply, (laid_over(term, places, wider) for places, term in terms))
+
+
+def _added_logs(table: Floats, axes: Set, shared: Set, terms: list[Scaled]) -> Floats:
+    for each in terms:
+        table += laid_over(each.logs, each.places, axes)
+    largest = table.max(axis=tuple(at for at, place in enumerate(axes) if place not in shared))
+    largest = np.where(largest == -np.inf, 0.0, largest)
+    table -= laid_over(largest, shared, axes)
+    np.exp(table, out=table)
+    return np.asarray(largest)
+
+
+def _home(places: Set, tree: JunctionTree, sizes: Sizes) -> int:
+    """Find the clique with the fewest cells that holds these places."""
+    wanted = set(places)
+    holding = [index for index, clique in enumerate(tree.cliques) if wanted.issubset(clique)]
+    if not holding:
+        raise InvalidParameter("places", places, "a set that one clique of the tree holds")
+    return min(holding, key=lambda index: np.prod(shape_of(tree.cliques[index], sizes), dtype=float))
+
+
+def _possible(term: Scaled | None) -> Scaled:
+    if term is None:
+        raise InvalidParameter("zeros", "no cell is left", "cells of which at least one combination stays possible")
+    return term
+
+
+def _cells(places: Set, sizes: Sizes) -> int:
+    return math.prod(shape_of(places, sizes))

@@ -1,0 +1,193 @@
+"""A model is fitted to noisy marginals by mirror descent on its potentials.
+
+Sought is the table of counts p ≥ 0 with a given total that minimises L(p) = Σ_t ‖M_t p − y_t‖² / 2σ_t² over all
+combinations of cells; M_t adds up to the places that y_t was measured of. A step of mirror descent with the entropy as
+its mirror adds −η·(M_t p − y_t)/σ_t² to the potential of each t, so that p stays a graphical model on the junction tree
+of the measured sets, and no more than its cliques is ever computed (McKenna, Sheldon & Miklau 2019, "Graphical-model
+based estimation and inference for differential privacy"). Of all best tables the one with the largest entropy is found.
+Cells that are declared impossible are potentials of -∞: they stay 0 in every step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.publish.graph.calibrating import Propagation
+from sfumato.publish.graph.models import GraphModel, Potential
+from sfumato.publish.graph.tables import Floats, arranged, laid_out, shape_of
+from sfumato.publish.graph.trees import JunctionTree, Set, Sizes, checked_places
+
+_FIRST_STEP = 30.0
+"""How many of the steps that are surely short enough the first one is."""
+_FIRST_GROWTH, _LATER_GROWTH = 1.5, 1.05
+"""By how much a step is lengthened after it was good, before the first one that was not and after."""
+_IN_A_ROW = 5
+"""How many steps show whether it still gets better."""
+Zeros = tuple[Sequence[int], NDArray[np.bool_]]
+"""Places, and for each combination of their cells whether it is impossible."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """This is a noisy marginal, in rows."""
+
+    places: Set
+    values: Floats
+    """Its axes are in the order of the places."""
+    deviation: float
+    """The standard deviation of the noise of each number."""
+
+
+def fitted(
+    observations: Iterable[Observation],
+    sizes: Sequence[int],
+    total: float,
+    *,
+    zeros: Iterable[Zeros] = (),
+    start: GraphModel | None = None,
+    tolerance: float = 1e-3,
+    most_rounds: int = 1000,
+) -> GraphModel:
+    """Find the model with this total that is nearest to what was observed; a total below one row counts as one.
+
+    It starts from the potentials of another model where one is given, whatever tree that had. It ends where a round
+    lowers the loss by less than this part of it.
+    """
+    if not math.isfinite(total):
+        raise InvalidParameter("total", total, "a number")
+    own, rows = tuple(sizes), max(float(total), 1.0)
+    targets = _targets(observations, own, rows)
+    logs = _starting_logs(targets, zeros, start, own)
+    tree = JunctionTree.of(logs, own)
+    descent = _Descent(Propagation(tree, own, tuple(logs)), targets, tuple(logs.values()), rows)
+    found = descent.run(tolerance, most_rounds)
+    rising = [tuple(sorted(each)) for each in logs]
+    potentials = (Potential(to, arranged(each, of, to)) for of, to, each in zip(logs, rising, found, strict=True))
+    return GraphModel(own, tree, tuple(potentials), descent.total)
+
+
+def check_zeros(zeros: Iterable[Zeros], sizes: Sequence[int]) -> None:
+    """Refuse impossible cells that leave no combination possible. It needs nothing that was measured."""
+    fitted((), sizes, 1.0, zeros=zeros)
+
+
+@dataclass(frozen=True, eq=False)
+class _Target:
+    """This is what was observed of one set in all: the mean by precisions, and the sum of these."""
+
+    mean: Floats
+    precision: float
+
+
+def _targets(observations: Iterable[Observation], sizes: Sizes, total: float) -> dict[Set, _Target]:
+    """Join what was observed of equal sets, and move each evenly to the total: that moves no minimum."""
+    found: dict[Set, _Target] = {}
+    for each in observations:
+        values = np.asarray(each.values, float)
+        places = checked_places(tuple(each.places), len(sizes), "places")
+        if values.shape != shape_of(places, sizes) or not np.isfinite(values).all():
+            raise InvalidParameter("values", values.shape, f"numbers in a table of {shape_of(places, sizes)} cells")
+        if not 0 < each.deviation < math.inf:
+            raise InvalidParameter("deviation", each.deviation, "a number above 0")
+        own = laid_out(places, sizes)
+        new, precision = arranged(values + (total - values.sum()) / values.size, places, own), each.deviation**-2
+        known = found.get(own, _Target(new, 0.0))
+        weight = precision / (known.precision + precision)
+        found[own] = _Target(known.mean + weight * (new - known.mean), known.precision + precision)
+    return found
+
+
+def _starting_logs(
+    targets: dict[Set, _Target], zeros: Iterable[Zeros], start: GraphModel | None, sizes: Sizes
+) -> dict[Set, Floats]:
+    """Give each set a potential: the one it starts from, or an even one; and -∞ for what is impossible.
+
+    Without a model to start from, attributes are independent, each with the counts that were observed of it.
+    """
+    found = {places: np.zeros(shape_of(places, sizes)) for places in targets}
+    for places, target in targets.items() if start is None else ():
+        if len(places) == 1:
+            found[places] = np.log(np.maximum(target.mean, target.precision**-0.5 / 2))
+    for potential in start.potentials if start is not None else ():
+        own = laid_out(potential.places, sizes)
+        found[own] = found.get(own, 0.0) + arranged(potential.logs, potential.places, own)
+    for listed, impossible in zeros:
+        named, cells = checked_places(tuple(listed), len(sizes), "zeros"), np.asarray(impossible, bool)
+        if cells.shape != shape_of(named, sizes):
+            raise InvalidParameter("zeros", cells.shape, f"a table of {shape_of(named, sizes)} cells")
+        own = laid_out(named, sizes)
+        found[own] = found.get(own, 0.0) + arranged(np.where(cells, -np.inf, 0.0), named, own)
+    return found
+
+
+class _Descent:
+    """This is accelerated mirror descent on one tree.
+
+    Momentum is added to the potentials (Nesterov 1983) and dropped where the loss would rise (O'Donoghue & Candès
+    2015); where it rises without momentum too, the step is halved. A step of 1/(total · Σ 1/σ²) is always short enough,
+    as the entropy is 1/total-convex in the sum of absolute values, and that moves the slope of L in a cell by at most
+    Σ 1/σ² times as much. Most are far longer.
+    """
+
+    def __init__(
+        self, propagation: Propagation, targets: Mapping[Set, _Target], base: tuple[Floats, ...], total: float
+    ) -> None:
+        self.total, self._base, self._propagation = total, base, propagation
+        self._moved = [index for index, places in enumerate(propagation.sets) if places in targets]
+        own = [targets[propagation.sets[index]] for index in self._moved]
+        self._ends = np.cumsum([each.mean.size for each in own], dtype=int)
+        self._goal = _flat([each.mean for each in own])
+        self._precision = np.repeat([each.precision for each in own], [each.mean.size for each in own])
+        self._shortest = 1 / (total * (sum(each.precision for each in own) or 1.0))
+
+    def run(self, tolerance: float, most_rounds: int) -> list[Floats]:
+        """Take steps until a few of them in a row have lowered the loss by less than this part of it each."""
+        before = ahead = np.zeros(len(self._goal))
+        counts = self._counts(ahead)
+        losses, step, momentum, growth = [self._loss(counts)], self._shortest * _FIRST_STEP, 1.0, _FIRST_GROWTH
+        for _ in range(most_rounds):
+            plain = ahead - step * (counts - self._goal) * self._precision
+            next_momentum = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
+            tried = plain + (momentum - 1) / next_momentum * (plain - before)
+            counts_there = self._counts(tried)
+            loss = self._loss(counts_there)
+            if loss <= losses[-1]:
+                before, ahead, counts, momentum, step = plain, tried, counts_there, next_momentum, step * growth
+                losses.append(loss)
+                if _settled(losses, tolerance):
+                    break
+            elif momentum > 1:
+                before, momentum, growth = ahead, 1.0, _LATER_GROWTH
+            elif step <= self._shortest:
+                break
+            else:
+                step, growth = step / 2, _LATER_GROWTH
+        return self._logs(ahead)
+
+    def _logs(self, change: Floats) -> list[Floats]:
+        found = list(self._base)
+        for index, end in zip(self._moved, self._ends, strict=True):
+            own = self._base[index]
+            found[index] = own + change[end - own.size : end].reshape(own.shape)
+        return found
+
+    def _counts(self, change: Floats) -> Floats:
+        counts = self._propagation.counts(self._logs(change), self.total)
+        return _flat([counts[index] for index in self._moved])
+
+    def _loss(self, counts: Floats) -> float:
+        return float(np.dot(np.square(counts - self._goal), self._precision)) / 2
+
+
+def _settled(losses: list[float], tolerance: float) -> bool:
+    return len(losses) > _IN_A_ROW and losses[-1 - _IN_A_ROW] - losses[-1] <= _IN_A_ROW * tolerance * losses[-1]
+
+
+def _flat(tables: Sequence[Floats]) -> Floats:
+    return np.concatenate([np.empty(0), *(each.reshape(-1) for each in tables)])

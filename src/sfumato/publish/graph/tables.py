@@ -1,0 +1,135 @@
+"""Tables over attributes are arrays whose axes are in one order here: small attributes first, equal ones by place.
+
+With the long axes last, adding up along any axis runs over long stretches of memory, and a table over fewer attributes
+is laid over a larger one by its shape alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.publish.graph.trees import Set, Sizes
+
+Floats = NDArray[np.float64]
+_PLANS = 1 << 14
+"""How many plans for shapes are remembered: the same ones are used in every round."""
+_LONG = 16
+"""A stretch of memory that is worth a loop of its own."""
+
+
+def laid_out(places: Iterable[int], sizes: Sizes) -> Set:
+    """Sort places into the order of axes."""
+    return tuple(sorted(places, key=lambda place: (sizes[place], place)))
+
+
+def shape_of(places: Sequence[int], sizes: Sizes) -> tuple[int, ...]:
+    """Give the shape of a table with these axes."""
+    return tuple(sizes[place] for place in places)
+
+
+def arranged(table: Floats, places: Sequence[int], wanted: Sequence[int]) -> Floats:
+    """Turn a table's axes from the order of some places to that of others, the same in number."""
+    if tuple(places) == tuple(wanted):
+        return table
+    return np.ascontiguousarray(table.transpose([places.index(each) for each in wanted]))
+
+
+def laid_over(table: Floats, places: Set, wider: Set) -> Floats:
+    """Give a table the axes of a wider one, of length one where it has none; both are laid out."""
+    return table.reshape(_wider_shape(table.shape, places, wider))
+
+
+@lru_cache(maxsize=_PLANS)
+def _wider_shape(shape: tuple[int, ...], places: Set, wider: Set) -> tuple[int, ...]:
+    own = dict(zip(places, shape, strict=True))
+    return tuple(own.get(place, 1) for place in wider)
+
+
+def summed(table: Floats, places: Set, kept: Set) -> Floats:
+    """Add a table up to the places that are kept; both are laid out.
+
+    >>> summed(np.ones((2, 3, 4)), (0, 1, 2), (1,)).tolist()
+    [8.0, 8.0, 8.0]
+    """
+    if places == kept:
+        return table
+    steps, shape = _sum_steps(table.shape, places, kept)
+    for step in steps:
+        table = _without_middle(table.reshape(step))
+    return table.reshape(shape)
+
+
+@lru_cache(maxsize=_PLANS)
+def _sum_steps(
+    shape: tuple[int, ...], places: Set, kept: Set
+) -> tuple[tuple[tuple[int, int, int], ...], tuple[int, ...]]:
+    """Decide which neighbouring axes go first, the longest ones: the shapes whose middle goes, and what is left."""
+    held, lengths = set(kept), list(zip(places, shape, strict=True))
+    grouped = groupby(lengths, key=lambda pair: pair[0] in held)
+    runs = [(keep, math.prod(length for _, length in own)) for keep, own in grouped]
+    steps = []
+    while any(not keep for keep, _ in runs):
+        at = max((index for index, (keep, _) in enumerate(runs) if not keep), key=lambda index: runs[index][1])
+        before, after = (math.prod(length for _, length in part) for part in (runs[:at], runs[at + 1 :]))
+        steps.append((before, runs[at][1], after))
+        del runs[at]
+    return tuple(steps), tuple(length for place, length in lengths if place in held)
+
+
+def _without_middle(table: Floats) -> Floats:
+    """Add up along the middle one of three axes."""
+    before, length, after = table.shape
+    if after == 1:
+        return table.reshape(before, length) @ np.ones(length)
+    if after >= _LONG or before == 1:
+        return np.add.reduce(table, axis=1)
+    return np.matmul(np.ones((1, length)), table)
+
+
+def joined(left: Floats, left_places: Set, right: Floats, right_places: Set, kept: Set, sizes: Sizes) -> Floats:
+    """Multiply two tables and add up to the places that are kept, which both have together; all are laid out."""
+    plan = _join_plan(left_places, right_places, kept, sizes)
+    first = arranged(summed(left, left_places, plan.left), plan.left, plan.first).reshape(plan.first_shape)
+    second = arranged(summed(right, right_places, plan.right), plan.right, plan.second).reshape(plan.second_shape)
+    return arranged(np.matmul(first, second).reshape(plan.shape), plan.order, kept)
+
+
+class _JoinPlan(NamedTuple):
+    """A product of tables is one of matrices: a stack of them for what both have and is kept, which share the rest."""
+
+    left: Set
+    right: Set
+    first: Set
+    second: Set
+    first_shape: tuple[int, ...]
+    second_shape: tuple[int, ...]
+    order: Set
+    shape: tuple[int, ...]
+
+
+@lru_cache(maxsize=_PLANS)
+def _join_plan(left_places: Set, right_places: Set, kept: Set, sizes: Sizes) -> _JoinPlan:
+    held, both = set(kept), set(left_places) & set(right_places)
+    left = tuple(place for place in left_places if place in held or place in both)
+    right = tuple(place for place in right_places if place in held or place in both)
+    stack = tuple(place for place in kept if place in both)
+    shared = tuple(place for place in left if place not in held)
+    rows = tuple(place for place in left if place not in both)
+    columns = tuple(place for place in right if place not in both)
+    count, height, depth, width = (math.prod(shape_of(part, sizes)) for part in (stack, rows, shared, columns))
+    order = (*stack, *rows, *columns)
+    first, second = (*stack, *rows, *shared), (*stack, *shared, *columns)
+    shapes = (count, height, depth), (count, depth, width)
+    return _JoinPlan(left, right, first, second, *shapes, order, shape_of(order, sizes))
+
+
+def divided(table: Floats, by: Floats) -> Floats:
+    """Divide where there is something to divide by; nothing is left where there is not."""
+    return np.divide(table, by, out=np.zeros(np.broadcast_shapes(table.shape, by.shape)), where=by > 0)

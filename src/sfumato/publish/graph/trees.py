@@ -1,0 +1,195 @@
+"""A junction tree says which sets of attributes a model of measured marginals keeps tables for, and how they overlap.
+
+Attributes that are measured together are neighbours. Taking one attribute away after the other, each time joining its
+remaining neighbours, gives sets (cliques) that hold every measured set; those that no other holds form a forest with
+the running intersection property: what two cliques share is in every clique between them (Koller & Friedman 2009, ch.
+9 and 10). The order decides the size. Each step takes an attribute whose neighbours are neighbours of one another,
+which costs nothing, and where there is none the one whose table is the smallest; ties go to the first place, so that
+equal sets give equal trees.
+
+Sets of attributes are bits of whole numbers here, because the size of a tree is asked for hundreds of times a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+from sfumato.errors import InvalidParameter
+
+Set = tuple[int, ...]
+"""Places of attributes, rising."""
+Sizes = tuple[int, ...]
+"""How many cells each attribute has."""
+
+_CELL_BYTES = 8
+
+
+@dataclass(frozen=True)
+class JunctionTree:
+    """These are the cliques of a model, parents before children; every attribute is in one at least."""
+
+    cliques: tuple[Set, ...]
+    parents: tuple[int, ...]
+    """Which clique each hangs on, by its index; -1 for the first of each part that nothing connects with the others."""
+    separators: tuple[Set, ...]
+    """What each clique shares with its parent; nothing for the first of a part."""
+
+    @classmethod
+    def of(cls, sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> Self:
+        """Build the tree for the sets that are measured; an attribute in none of them is a clique by itself."""
+        cliques = _maximal(_eliminated(_neighbours(sets, len(sizes)), tuple(sizes)))
+        order = _ordered(cliques)
+        shared = [cliques[at] & cliques[parent] if parent >= 0 else 0 for at, parent in order]
+        new_index = {at: index for index, (at, _) in enumerate(order)}
+        return cls(
+            tuple(places_of(cliques[at]) for at, _ in order),
+            tuple(new_index.get(parent, -1) for _, parent in order),
+            tuple(places_of(each) for each in shared),
+        )
+
+    def cells(self, sizes: Sequence[int]) -> int:
+        """Count the cells of all cliques."""
+        return sum(_cells(mask_of(each), sizes) for each in self.cliques)
+
+    def holding(self, places: Sequence[int]) -> int | None:
+        """Find the smallest index of a clique that holds all these places, or None."""
+        wanted = set(places)
+        return next((index for index, clique in enumerate(self.cliques) if wanted.issubset(clique)), None)
+
+
+def predicted_cells(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
+    """Count the cells of all cliques of the tree for these sets, without building it."""
+    return _predicted(tuple(_neighbours(sets, len(sizes))), tuple(sizes))
+
+
+@lru_cache(maxsize=4096)
+def _predicted(neighbours: tuple[int, ...], sizes: Sizes) -> int:
+    return sum(_cells(each, sizes) for each in _maximal(_eliminated(list(neighbours), sizes)))
+
+
+def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
+    """Estimate the memory of fitting these sets: all cliques, the largest one twice more, what is measured 16 times.
+
+    For every measured cell there are its count and potential, what both were before, what is tried, and products.
+    """
+    own, asked = tuple(sizes), [tuple(each) for each in sets]
+    cliques = [_cells(each, own) for each in _maximal(_eliminated(_neighbours(asked, len(own)), own))]
+    measured = sum(_cells(each, own) for each in {mask_of(each) for each in asked})
+    return _CELL_BYTES * (sum(cliques) + 2 * max(cliques, default=0) + 16 * measured)
+
+
+def mask_of(places: Iterable[int]) -> int:
+    """Write a set as bits."""
+    found = 0
+    for place in places:
+        found |= 1 << place
+    return found
+
+
+def places_of(mask: int) -> Set:
+    """Read a set from its bits."""
+    return tuple(_bits(mask))
+
+
+def checked_places(places: object, count: int, name: str = "places") -> Set:
+    """Read different places of attributes, or refuse what is none."""
+    known = range(count)
+    if not isinstance(places, (tuple, list)) or any(type(each) is not int or each not in known for each in places):
+        raise InvalidParameter(name, places, f"places of attributes from 0 to {count - 1}")
+    if len(set(places)) != len(places):
+        raise InvalidParameter(name, places, "different places of attributes")
+    return tuple(places)
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def _cells(mask: int, sizes: Sequence[int]) -> int:
+    product = 1
+    while mask:
+        last = mask.bit_length() - 1
+        product *= sizes[last]
+        mask ^= 1 << last
+    return product
+
+
+def _neighbours(sets: Iterable[Sequence[int]], count: int) -> list[int]:
+    """Find for each attribute those that are measured with it, itself among them."""
+    found = [1 << place for place in range(count)]
+    for places in sets:
+        mask = mask_of(places)
+        for place in places:
+            found[place] |= mask
+    return found
+
+
+def _eliminated(neighbours: list[int], sizes: Sizes) -> list[int]:
+    """Take attributes away one by one, and list each with the neighbours it had then."""
+    left = unchecked = (1 << len(neighbours)) - 1
+    found = []
+    while left:
+        place, unchecked = _first_that_joins_nothing(unchecked, neighbours)
+        joins = place < 0
+        if joins:
+            place = min(_bits(left), key=lambda each: _cells(neighbours[each], sizes))
+        clique, own = neighbours[place], 1 << place
+        found.append(clique)
+        left ^= own
+        rest = clique ^ own
+        for other in _bits(rest):
+            # without a new pair of neighbours, nothing changes for those who were not neighbours of this one
+            unchecked |= neighbours[other] if joins else 0
+            neighbours[other] = (neighbours[other] | rest) & ~own
+        unchecked = (unchecked | rest) & left
+    return found
+
+
+def _first_that_joins_nothing(unchecked: int, neighbours: list[int]) -> tuple[int, int]:
+    """Find the first attribute whose neighbours are neighbours of one another, or -1, and what is left to check."""
+    while unchecked:
+        low = unchecked & -unchecked
+        unchecked ^= low
+        own = rest = neighbours[low.bit_length() - 1]
+        while rest:
+            last = rest.bit_length() - 1
+            if own & ~neighbours[last]:
+                break
+            rest ^= 1 << last
+        else:
+            return low.bit_length() - 1, unchecked
+    return -1, 0
+
+
+def _maximal(cliques: list[int]) -> list[int]:
+    """Keep what no other holds; of equal ones the first."""
+    kept: list[int] = []
+    for each in cliques:
+        # an eliminated attribute is in no later clique, so only an earlier one can hold this one
+        if not any(each & other == each for other in kept):
+            kept.append(each)
+    return kept
+
+
+def _ordered(cliques: list[int]) -> list[tuple[int, int]]:
+    """List the cliques with their parents, each hung on the one that it shares most with, from the first on.
+
+    A spanning tree that shares most in sum has the running intersection property (Jensen & Jensen 1994).
+    """
+    shared = dict.fromkeys(range(len(cliques)), (0, -1))
+    order = []
+    while shared:
+        best = max(shared, key=lambda index: (shared[index][0], -index))
+        parent = shared.pop(best)[1]
+        order.append((best, parent))
+        for index, (count, _) in shared.items():
+            overlap = (cliques[index] & cliques[best]).bit_count()
+            if overlap > count:
+                shared[index] = (overlap, best)
+    return order

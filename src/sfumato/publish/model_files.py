@@ -1,0 +1,224 @@
+"""A model is kept as one file, people.sfu: what was measured, and the potentials of the model that was fitted to it.
+
+``manifest.json`` holds what was released, the steps that were paid for, the receipt, the columns of every potential and
+the cliques of the tree; ``potentials.arrow`` the numbers of the potentials, one column, in that order. Files are
+written and read as those of synopses (``files``): sizes are checked before anything is made from them, then every byte;
+an edit anywhere is found, and nothing in a file is ever executed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from sfumato.errors import InvalidParameter, SynopsisDamaged
+from sfumato.ledger import Charged
+from sfumato.privacy import codec
+from sfumato.publish import zip_files
+from sfumato.publish.blocks import Set
+from sfumato.publish.chains import Floats
+from sfumato.publish.files import public
+from sfumato.publish.graph.models import GraphModel, Potential
+from sfumato.publish.graph.trees import JunctionTree
+from sfumato.publish.synthesis.released import Synthesized
+from sfumato.publish.zip_files import MANIFEST, damaged, digest, is_sealed, members_of, sealed, zipped
+from sfumato.release.receipts import Receipt
+
+FORMAT = 1
+POTENTIALS = "potentials.arrow"
+_LONGEST_MANIFEST = 1 << 30
+_MOST_CELLS = 1 << 27
+_OVERHEAD = 1 << 16
+"""Bytes of an Arrow file beside its numbers: far more than one column needs."""
+
+Kept = tuple[Synthesized, GraphModel, tuple[Charged, ...], Receipt]
+
+
+@codec.value("model-file")
+@dataclass(frozen=True, eq=False)
+class ModelManifest:
+    """A manifest says all of a model but the numbers of its potentials."""
+
+    format: int
+    members: Mapping[str, str] = field(metadata=codec.MAPPING)
+    """SHA-256 of each member; of the manifest itself, with an empty text in the place of its own."""
+    released: Synthesized
+    steps: tuple[Charged, ...]
+    """Every step that was paid for, in order."""
+    receipt: Receipt
+    potentials: tuple[Set, ...]
+    """The places of each potential,"""
+    cliques: tuple[Set, ...]
+    """and of each clique of the tree, parents before children,"""
+    parents: tuple[int, ...]
+    """and on which clique each hangs; -1 for the first of each part."""
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        for name, kind in {"released": Synthesized, "receipt": Receipt}.items():
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidParameter(name, getattr(self, name), f"of the kind {codec.kind(kind)}")
+        if not isinstance(self.steps, (tuple, list)) or not all(isinstance(each, Charged) for each in self.steps):
+            raise InvalidParameter("steps", self.steps, "the steps that were paid for")
+        if set(self.members) != {MANIFEST, POTENTIALS} or not all(isinstance(v, str) for v in self.members.values()):
+            raise InvalidParameter("members", self.members, f"hashes of {MANIFEST} and {POTENTIALS}")
+        object.__setattr__(self, "members", dict(self.members))
+        object.__setattr__(self, "steps", tuple(self.steps))
+        for name in ("potentials", "cliques"):
+            object.__setattr__(self, name, self._sets(getattr(self, name), name))
+        object.__setattr__(self, "parents", tuple(self.parents))
+        self._check_tree()
+
+    def _check_tree(self) -> None:
+        """Refuse what is no junction tree: what a clique shares with those before it is in its parent, and every column
+        and every potential is in a clique (Koller & Friedman 2009, ch. 10).
+        """
+        seen: set[int] = set()
+        fits = len(self.parents) == len(self.cliques)
+        for index, (clique, parent) in enumerate(zip(self.cliques, self.parents, strict=False)):
+            shared = seen & set(clique)
+            known = type(parent) is int and -1 <= parent < index
+            fits &= known and shared <= (set(self.cliques[parent]) if known and parent >= 0 else set())
+            seen |= set(clique)
+        cliques = [set(each) for each in self.cliques]
+        fits &= len(seen) == len(self.released.attributes)
+        fits &= all(any(set(each) <= clique for clique in cliques) for each in self.potentials)
+        if not fits:
+            raise InvalidParameter("cliques", self.cliques[:3], "those of a tree that holds every potential")
+
+    @property
+    def tree(self) -> JunctionTree:
+        """Give the tree; what a clique shares with its parent follows."""
+        pairs = zip(self.cliques, self.parents, strict=True)
+        shared = (tuple(p for p in clique if at >= 0 and p in self.cliques[at]) for clique, at in pairs)
+        return JunctionTree(self.cliques, self.parents, tuple(shared))
+
+    def _sets(self, written: Any, name: str) -> tuple[Set, ...]:
+        listed = isinstance(written, (tuple, list)) and all(isinstance(each, (tuple, list)) for each in written)
+        known = set(range(len(self.released.attributes)))
+        for each in written if listed else ():
+            if list(each) != sorted(known & {place for place in each if type(place) is int}):
+                raise InvalidParameter(name, each, "places of columns, rising")
+        if not listed or len({tuple(each) for each in written}) != len(written):
+            raise InvalidParameter(name, written, "sets of places, each once")
+        return tuple(tuple(each) for each in written)
+
+
+# ── writing ────────────────────────────────────────────────────────────────────────────────────
+
+
+def save(kept: Kept, path: str | os.PathLike[str]) -> None:
+    """Write a model beside its place, and rename: there is always a whole file under the name, or none."""
+    zip_files.save(written(kept), path)
+
+
+def written(kept: Kept) -> bytes:
+    """Give the bytes of the file of a model."""
+    released, model, steps, receipt = kept
+    numbers = np.concatenate([np.zeros(0), *(each.logs.reshape(-1) for each in model.potentials)])
+    arrow = _arrow(numbers)
+    hidden = replace(released, purchase=replace(released.purchase, salt=""))
+    sets = tuple(each.places for each in model.potentials), model.tree.cliques, model.tree.parents
+    members = {POTENTIALS: digest(arrow), MANIFEST: ""}
+    found = ModelManifest(FORMAT, members, hidden, steps, public(receipt), *sets)
+    return zipped({MANIFEST: sealed(codec.dumps(found)).encode(), POTENTIALS: arrow})
+
+
+def _schema() -> Any:
+    import pyarrow
+
+    return pyarrow.schema([pyarrow.field("logarithm", pyarrow.float64(), nullable=False)])
+
+
+def _arrow(numbers: Floats) -> bytes:
+    import pyarrow
+    from pyarrow import ipc
+
+    out = pyarrow.BufferOutputStream()
+    with ipc.new_file(out, _schema()) as file:
+        file.write_batch(pyarrow.record_batch([pyarrow.array(numbers, pyarrow.float64())], schema=_schema()))
+    return bytes(out.getvalue())
+
+
+# ── reading ────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_model(content: bytes) -> bool:
+    """Tell a model from a synopsis by the name of its second member."""
+    return POTENTIALS.encode() in content[-1024:]
+
+
+def read(content: bytes, place: str = "the file") -> Kept:
+    """Read a model from the bytes of its file; whatever was edited is refused."""
+    members = dict(members_of(content, place))
+    if list(members) != [MANIFEST, POTENTIALS] or zipped(members) != content:
+        raise damaged(place, f"it is not the zip of {MANIFEST} and {POTENTIALS} that was written")
+    manifest = _read_manifest(members[MANIFEST], place)
+    if digest(members[POTENTIALS]) != manifest.members[POTENTIALS]:
+        raise damaged(place, f"{POTENTIALS} does not have the hash that {MANIFEST} says")
+    return manifest.released, _read_model(manifest, members[POTENTIALS], place), manifest.steps, manifest.receipt
+
+
+def _read_manifest(content: bytes, place: str) -> ModelManifest:
+    if len(content) > _LONGEST_MANIFEST:
+        raise damaged(place, f"{MANIFEST} has more than {_LONGEST_MANIFEST:,} bytes")
+    try:
+        text = content.decode()
+        stated = json.loads(text, parse_float=str, parse_constant=str)
+        number, own = stated["format"], stated["members"][MANIFEST]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        raise damaged(place, f"{MANIFEST} is not the JSON text that was written") from None
+    if type(number) is int and number > FORMAT:
+        rule = f"this version reads models of format {FORMAT}; the file has format {number}"
+        raise SynopsisDamaged(rule, place=place, fix="install a newer sfumato")
+    if not is_sealed(text, own):
+        raise damaged(place, f"{MANIFEST} does not have the hash that it says")
+    try:
+        return codec.loads_as(ModelManifest, text, longest=_LONGEST_MANIFEST)
+    except InvalidParameter as error:
+        raise damaged(place, f"{MANIFEST} does not say what a model is ({error.rule})") from error
+
+
+def _read_model(manifest: ModelManifest, content: bytes, place: str) -> GraphModel:
+    """Build the model once its sizes fit: of the numbers that are there, and of the tables that are made of them."""
+    sizes = manifest.released.sizes
+    shapes = [tuple(sizes[each] for each in places) for places in manifest.potentials]
+    counts = [math.prod(shape) for shape in shapes]
+    if sum(counts) > _MOST_CELLS or manifest.tree.cells(sizes) > _MOST_CELLS:
+        raise damaged(place, f"its model has more than {_MOST_CELLS:,} cells")
+    numbers = _read_numbers(content, sum(counts), place)
+    parts = np.split(numbers, np.cumsum(counts)[:-1]) if counts else []
+    potentials = tuple(
+        Potential(places, part.reshape(shape))
+        for places, part, shape in zip(manifest.potentials, parts, shapes, strict=True)
+    )
+    return GraphModel(sizes, manifest.tree, potentials, manifest.released.total)
+
+
+def _read_numbers(content: bytes, count: int, place: str) -> Floats:
+    import pyarrow
+    from pyarrow import ipc
+
+    if not 0 <= len(content) - 8 * count <= _OVERHEAD:
+        raise damaged(place, f"{POTENTIALS} does not have the {count:,} numbers of the model")
+    try:
+        file = ipc.open_file(pyarrow.BufferReader(content))
+        if file.schema != _schema() or file.num_record_batches != 1:
+            raise damaged(place, f"{POTENTIALS} has other columns than one of numbers")
+        batch = file.get_batch(0)
+        batch.validate(full=True)
+        column = batch.column(0)
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise damaged(place, f"{POTENTIALS} is no Arrow file") from error
+    if len(column) != count or column.null_count:
+        raise damaged(place, f"{POTENTIALS} does not have the {count:,} numbers of the model")
+    found = np.frombuffer(column.buffers()[1], "<f8", count, 8 * column.offset).astype(np.float64)
+    if np.isnan(found).any() or (found == np.inf).any():
+        raise damaged(place, f"{POTENTIALS} has numbers that are no logarithms of weights")
+    return found

@@ -1,0 +1,62 @@
+"""Candidates are all sets of columns within the workload, weighed by how much of it they share; what would make the
+model too large is left out.
+
+Which are left out follows from the policy, from which sets were measured and from the share of the price that is spent:
+all of it is public or released (McKenna, Mullins, Sheldon & Miklau 2022, "AIM", section 4.2).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from sfumato.plan.cell_rows import MOST_WEIGHT
+from sfumato.publish.blocks import Set
+from sfumato.publish.graph.models import GraphModel
+from sfumato.publish.graph.trees import predicted_cells
+
+BYTES_PER_CELL = 1 << 13
+"""A model has at most one cell for so many bytes that are allowed: it is fitted, and asked for hundreds of marginals,
+in every round."""
+
+
+def closure(workload: Mapping[Set, Fraction]) -> dict[Set, int]:
+    """List every set within one of the workload with its weight, Σ of the weights times the columns that are shared, as
+    whole numbers; small sets come first.
+    """
+    sets = {
+        part for each in workload for count in range(1, len(each) + 1) for part in itertools.combinations(each, count)
+    }
+    per_column: dict[int, Fraction] = {}
+    for each, weight in workload.items():
+        for place in each:
+            per_column[place] = per_column.get(place, Fraction(0)) + weight
+    order = sorted(sets, key=lambda each: (len(each), each))
+    return whole_weights({each: sum((per_column[place] for place in each), start=Fraction(0)) for each in order})
+
+
+def whole_weights(exact: Mapping[Set, Fraction]) -> dict[Set, int]:
+    """Write weights as whole numbers: exactly where these are small, else as near as a millionth of the largest."""
+    common = math.lcm(*(each.denominator for each in exact.values()))
+    scaled = {each: int(weight * common) for each, weight in exact.items()}
+    shared = math.gcd(*scaled.values())
+    if max(scaled.values()) <= MOST_WEIGHT * shared:
+        return {each: weight // shared for each, weight in scaled.items()}
+    most = max(scaled.values())
+    return {each: max(1, weight * MOST_WEIGHT // most) for each, weight in scaled.items()}
+
+
+def affordable(candidates: Iterable[Set], model: GraphModel, measured: Sequence[Set], most_cells: float) -> list[Set]:
+    """Keep the candidates with which the model has at most so many cells, beside those of its columns; what is within
+    a clique already makes it no larger.
+    """
+    sizes, cliques = model.sizes, [set(each) for each in model.tree.cliques]
+    most = sum(sizes) + most_cells
+    return [
+        each
+        for each in candidates
+        if any(clique.issuperset(each) for clique in cliques)
+        or (math.prod(sizes[place] for place in each) <= most and predicted_cells((*measured, each), sizes) <= most)
+    ]

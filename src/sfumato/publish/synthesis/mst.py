@@ -1,0 +1,48 @@
+"""MST measures every column, chooses the pairs of columns that depend most on each other, as a tree, and measures them.
+
+McKenna, Miklau & Sheldon (2021), "Winning the NIST contest": a third of the price for the columns, a third for the
+choices, a third for the pairs.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from sfumato.publish.blocks import Set
+from sfumato.publish.synthesis.budget import rounded
+from sfumato.publish.synthesis.course import Course, Steps
+from sfumato.publish.synthesis.independent import independent
+
+
+def mst(course: Course) -> Steps:
+    """Measure columns, choose a tree of pairs one by one, and measure these."""
+    columns = len(course.setting.attributes)
+    if columns == 1:
+        return (yield from independent(course))
+    yield from course.count_rows()
+    course.planned = 2 * columns - 1
+    third = course.funds.left / 3
+    for place in range(columns):
+        yield from course.measure((place,), rounded(third / columns), "first", fit=False)
+    course.fit()
+    edges: list[Set] = []
+    while len(edges) < columns - 1:
+        joining = dict.fromkeys(_joining(edges, columns), 1)
+        amount = rounded(third / (columns - 1))
+        edges.append((yield from course.choose(joining, amount, _no_penalty)))
+    for index, each in enumerate(edges):
+        amount = rounded(course.funds.left / (len(edges) - index)) if index < len(edges) - 1 else course.funds.left
+        yield from course.measure(each, amount, "chosen")
+
+
+def _no_penalty(cells: int) -> float:  # noqa: ARG001
+    return 0.0
+
+
+def _joining(edges: list[Set], columns: int) -> list[Set]:
+    """List the pairs of columns that no path of edges connects."""
+    part = list(range(columns))
+    for one, other in edges:
+        old, new = part[one], part[other]
+        part = [new if each == old else each for each in part]
+    return [pair for pair in itertools.combinations(range(columns), 2) if part[pair[0]] != part[pair[1]]]

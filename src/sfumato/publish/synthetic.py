@@ -1,0 +1,359 @@
+"""A synthetic table is a model and the rows that are drawn from it: free, any number of them, at any time.
+
+What was paid for are noisy marginals; the model, its rows, its answers and its quality follow from them alone. Rows
+look like rows and are none of anybody's. A question about the people is better asked of the model than counted over
+invented rows: ``sql`` answers with a range for the truth, and says of every number whether it was measured or bounded.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.ledger import Anchor, Charged
+from sfumato.plan.parameters import Parameters
+from sfumato.plan.text_positions import quoted
+from sfumato.privacy import Curve, Neighbours
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, whole
+from sfumato.publish import answering, model_files, zip_files
+from sfumato.publish.answering import Condition
+from sfumato.publish.attributes import Attributes
+from sfumato.publish.blocks import Block, maximal
+from sfumato.publish.drawing import MOST_AT_ONCE, drawn
+from sfumato.publish.estimating import Estimates, least_squares
+from sfumato.publish.faces import BARE
+from sfumato.publish.graph.models import GraphModel
+from sfumato.publish.group_totals import Known
+from sfumato.publish.impossible_rows import mend
+from sfumato.publish.model_quality import Quality, model_quality
+from sfumato.publish.synopsis import Synopsis, synopsis
+from sfumato.publish.synthesis.released import SynthesisRound, Synthesized
+from sfumato.publish.typed_rows import Column, Rows
+from sfumato.publish.verifying import Check, Verification, line_checks, step_cost
+from sfumato.release.answers import Answer
+from sfumato.release.plotting import plot
+from sfumato.release.prices import Price
+from sfumato.release.receipts import Receipt
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+MOST_HELD = 20_000_000
+"""Rows that are held in memory; more are written to a file part by part."""
+MOST_WRITTEN = 10**11
+_PART = MOST_AT_ONCE
+_FILES = (".parquet", ".csv")
+
+
+@dataclass(frozen=True, eq=False)
+class Synthetic:
+    """This holds what was measured of a table and the model that was fitted to it, from which rows are drawn."""
+
+    released: Synthesized = field(repr=False)
+    model: GraphModel = field(repr=False)
+    receipt: Receipt = field(repr=False)
+    steps: tuple[Charged, ...] = field(default=(), repr=False)
+    """Every step that was paid for, in order."""
+
+    @property
+    def attributes(self) -> Attributes:
+        """List the columns of the model with their cells."""
+        return self.released.attributes
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """List the columns of the rows."""
+        return (*self.released.columns, *(each.attribute.name for each in self.released.implied))
+
+    @property
+    def guarantee(self) -> Price | None:
+        """Say what was promised for this release by itself: ε, (ε, δ) or ρ."""
+        return self.released.price
+
+    @property
+    def rounds(self) -> tuple[SynthesisRound, ...]:
+        """List the rounds: what was chosen, at what price, and what the model gained."""
+        return self.released.rounds
+
+    @property
+    def total(self) -> float:
+        """Give n̂, the noisy number of rows."""
+        return self.released.total
+
+    # ── rows ───────────────────────────────────────────────────────────────────────────────────
+
+    def table(self, rows: int | None = None) -> pyarrow.Table:
+        """Give rows as Arrow has them: always the same n̂ ones, or so many new ones where a number is named."""
+        return self._table if rows is None else self.sample(rows)
+
+    @cached_property
+    def _table(self) -> pyarrow.Table:
+        return self.sample(max(1, round(self.total)))
+
+    def sample(self, rows: int) -> pyarrow.Table:
+        """Draw so many new rows. This is free."""
+        wanted = _row_count(rows)
+        if wanted > MOST_HELD:
+            fix = f'write them to a file: synthetic.write("rows.parquet", rows={wanted}), or sfumato sample'
+            raise InvalidParameter("rows", wanted, f"at most {MOST_HELD:,} rows that are held in memory", fix=fix)
+        import pyarrow
+
+        return pyarrow.concat_tables(list(self._parts(wanted)))
+
+    def to_pandas(self, rows: int | None = None) -> pandas.DataFrame:
+        """Give the rows of ``table`` as a data frame: whole numbers and truths stay what they are where some are
+        missing, and days are days.
+        """
+        import pandas
+        import pyarrow
+
+        types = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.bool_(): pandas.BooleanDtype()}
+        kinds = {**types, pyarrow.date32(): pandas.ArrowDtype(pyarrow.date32())}
+        return self.table(rows).to_pandas(types_mapper=kinds.get)
+
+    def write(
+        self, path: str | os.PathLike[str], rows: int | None = None, progress: Callable[[str], None] | None = None
+    ) -> None:
+        """Write rows to a Parquet or a CSV file, part by part: any number of them, in little memory."""
+        target = check_rows_file(path)
+        wanted = round(max(1.0, self.total)) if rows is None else _row_count(rows)
+        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        try:
+            with _writer(partial, target.suffix.lower(), self._schema) as writer:
+                done = 0
+                for part in [self._table] if rows is None and wanted <= MOST_HELD else self._parts(wanted):
+                    writer.write_table(part)
+                    done += part.num_rows
+                    if progress is not None:
+                        progress(f"{done:,} of {wanted:,} rows")
+            partial.replace(target)
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            fix = "give the name of a file in a folder that is there, and can be written to"
+            raise InvalidParameter("path", str(target), f"a file that can be written ({reason})", fix=fix) from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _parts(self, rows: int) -> Iterator[pyarrow.Table]:
+        for start in range(0, rows, _PART):
+            yield self._drawn(min(_PART, rows - start))
+
+    def _drawn(self, rows: int) -> pyarrow.Table:
+        codes = np.zeros((rows, len(self._row_columns)), np.int32, order="F")
+        own = len(self.attributes)
+        codes[:, :own] = drawn(self._conditionals, rows, own)
+        for place, each in enumerate(self.released.implied, own):
+            codes[:, place] = np.array(each.cells, np.int32)[codes[:, each.by]]
+        found = Rows.of(self._row_columns, codes)
+        mend(found, self._conditions, self._row_face)
+        return found.to_arrow()
+
+    @cached_property
+    def _conditionals(self) -> Any:
+        return self.model.conditionals()
+
+    @cached_property
+    def _row_face(self) -> answering.Face:
+        """Give what conditions on whole rows see: implied columns too."""
+        implied = tuple(each.attribute for each in self.released.implied)
+        domains = (*self.released.face.known(self.attributes), *BARE.known(implied))
+        nothing: Any = None
+        return answering.Face(self.released.table or "rows", (*self.attributes, *implied), domains, nothing, nothing)
+
+    @cached_property
+    def _row_columns(self) -> tuple[Column, ...]:
+        return tuple(Column.of(*each) for each in zip(self._row_face.attributes, self._row_face.domains, strict=True))
+
+    @property
+    def _schema(self) -> pyarrow.Schema:
+        return Rows.of(self._row_columns, np.zeros((0, len(self._row_columns)), np.int32)).to_arrow().schema
+
+    @cached_property
+    def _conditions(self) -> tuple[Condition, ...]:
+        """Read what the policy says no row meets; conditions on columns that are not here say nothing of rows."""
+        found = []
+        for each in self.released.face.impossible:
+            try:
+                found.append(answering.condition(self._row_face, each))
+            except Unsupported:
+                continue
+        return tuple(found)
+
+    # ── questions ──────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        """Combine all that was measured."""
+        return least_squares(self.attributes, (), self.released.measured)
+
+    @cached_property
+    def _known(self) -> Known:
+        sets = maximal([(), *self.released.sets])
+        return Known(self.estimates, tuple(sets), self._etas(), lambda places: self.model.marginal(places))
+
+    def _etas(self) -> dict[Block, float] | None:
+        """Give a precision for every block that was fixed before its noise was known: that of the first measurement
+        after the number of rows, and for the total that of the number of rows. None where everything was planned.
+        """
+        measured = self.released.measured
+        if self.released.method == "independent" and self.released.complete:
+            return None
+        first = 1 / measured[min(1, len(measured) - 1)].variance
+        return {block: 1 / measured[0].variance if block == () else first for block in self.estimates.parts}
+
+    @cached_property
+    def face(self) -> answering.Face:
+        """Give what questions in SQL see of it."""
+        domains = self.released.face.known(self.attributes)
+        own = self.released.table or "rows", self.attributes, domains, self._known, self.receipt
+        return answering.Face(*own, self.released.where)
+
+    def sql(
+        self,
+        question: str,
+        parameters: Parameters | None = None,
+        *,
+        confidence: Number = "0.95",
+        together: bool = False,
+    ) -> Answer:
+        """Answer a question in SQL about the people, from what was measured: free, and as often as you like.
+
+        Each number says its basis: measured, with a range that holds although earlier noise decided what was measured,
+        or bounded, with the model's estimate inside. No row is drawn for it.
+        """
+        return answering.ask(self.face, question, parameters, confidence=confidence, together=together)
+
+    def quality(self, *, confidence: Number = "0.95") -> Quality:
+        """Say how far the model is from the truth, on every marginal that was measured. This is free and as public as
+        the model: it is computed from noisy numbers alone.
+        """
+        sure = exact(confidence, "confidence", CONFIDENCE)
+        _, noise = self._known.totals(np.ones(()), (), (), ())
+        middle, width = float(self._known.marginal(())), float(noise.width(1 - float(sure), 1))
+        ends = max(0.0, middle - width), middle + width
+        return model_quality(self.model, self.released.columns, self.released.measured, ends, sure)
+
+    def plot(self, path: str | None = None) -> Any:
+        """Draw the counts of each column with their ranges: an Altair chart, or a picture in a file (.svg, .png)."""
+        named = [each.name for each in self.attributes if self._known.covers((self.attributes.index(each),))]
+        table = quoted(self.face.table)
+        answers = [
+            self.sql(f"SELECT {quoted(name)}, COUNT(*) AS {_free(name)} FROM {table} GROUP BY 1") for name in named
+        ]
+        return plot([each.chart_data(each.columns[-1]) for each in answers], path)
+
+    # ── as other things ────────────────────────────────────────────────────────────────────────
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one file, from which ``sf.load(path)`` reads it without data, curator or ledger."""
+        model_files.save((self.released, self.model, self.steps, self.receipt), path)
+
+    def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> Verification:
+        """Check the charge, added up from the steps, against the promise; and the line in an export or an anchor of the
+        ledger.
+        """
+        checks = _checks(self.released, self.steps, self.receipt)
+        return Verification((*checks, *(() if ledger is None else line_checks(self.receipt, ledger))))
+
+    def __repr__(self) -> str:
+        """Say in a few lines what was released, and what was promised."""
+        own = self.released
+        ended = "" if own.complete else ", ended early"
+        lines = [
+            f"synthetic  {own.table}{f', where {own.where}' if own.where else ''}, by {own.method}",
+            f"columns    {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}",
+            f"measured   {len(own.sets):,} marginals in {len(own.rounds):,} rounds{ended}; n̂ = {self.total:,.0f} rows",
+            f"model      {self.model.tree.cells(self.model.sizes):,} cells in {len(self.model.tree.cliques):,} cliques",
+            f"promise    {self.guarantee}",
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        shown = self._table.slice(0, 5)
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in shown.column_names)
+        cells = (row.values() for row in shown.to_pylist())
+        body = "".join(f"<tr>{''.join(f'<td>{_told(cell)}</td>' for cell in row)}</tr>" for row in cells)
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        receipt = f"<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
+        return f"<pre>{html.escape(repr(self))}</pre><p>Drawn rows, nobody's:</p>{table}{receipt}"
+
+
+def _told(cell: object) -> str:
+    return "" if cell is None else html.escape(str(cell))
+
+
+def _free(name: str) -> str:
+    return "count_" if name.lower() == "count" else "count"
+
+
+def _row_count(rows: int) -> int:
+    found = whole(rows, "rows", at_least=1)
+    if found > MOST_WRITTEN:
+        raise InvalidParameter("rows", rows, f"at most {MOST_WRITTEN:,} rows")
+    return found
+
+
+def check_rows_file(path: str | os.PathLike[str]) -> Path:
+    """Refuse a file that rows cannot be written to, by its name."""
+    target = Path(path)
+    if target.suffix.lower() not in _FILES:
+        raise InvalidParameter("path", str(path), f"a file whose name ends in {' or '.join(_FILES)}")
+    return target
+
+
+def _writer(path: Path, kind: str, schema: pyarrow.Schema) -> Any:
+    """Open a file for tables that are written one after the other."""
+    if kind == ".parquet":
+        from pyarrow import parquet
+
+        return parquet.ParquetWriter(path, schema)
+    from pyarrow import csv
+
+    return csv.CSVWriter(path, schema)
+
+
+def load(path: str | os.PathLike[str]) -> Synthetic | Synopsis:
+    """Read a published file, whatever kind it is: no data, curator or ledger is needed, and what was edited is
+    refused.
+    """
+    content = zip_files.content_of(path)
+    if not model_files.is_model(content):
+        return synopsis(path)
+    released, model, steps, receipt = model_files.read(content, str(path))
+    return Synthetic(released, model, receipt, steps)
+
+
+# ── checking ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _checks(released: Synthesized, steps: tuple[Charged, ...], receipt: Receipt) -> list[Check]:
+    """Compute the charge again: Σρ of the steps under a price with δ or ρ, Σε under a pure one."""
+    price = released.price
+    if price is None or not steps:
+        return [Check("charge", None, "nothing was bought: it was a rehearsal on invented rows")]
+    costs = [step_cost(each, pure=not price.allows_gaussian) for each in steps]
+    if None in costs:
+        return [Check("charge", None, "a step is of a kind that cannot be added up")]
+    cost = sum((each for each in costs if each is not None), start=Fraction(0))
+    curve = (Curve.concentrated if price.allows_gaussian else Curve.pure)(cost, Neighbours(receipt.neighbours))
+    kept = price.kept_by(curve)
+    unit = "ρ" if price.allows_gaussian else "ε"
+    noises = [each.mechanism for each in steps if each.sensitivity is not None]
+    sizes = [getattr(each, "scale" if released.laplace else "sigma", None) for each in noises]
+    measured = sizes == [each.size for each in released.marginals]
+    same = receipt.guarantee == str(price) and released.purchase.price in ("", str(price))
+    return [
+        Check("charge", measured, f"{unit} = {float(cost):.6g}, from {len(steps):,} steps"),
+        Check("promise", kept, f"{price} is {'kept' if kept else 'NOT kept'} by that charge"),
+        Check("receipt", same, f"it promises {receipt.guarantee}"),
+    ]

@@ -1,0 +1,478 @@
+"""Synthetic tables as proposals: charges step by step, ends before the end, refusals for nothing, hostile tables."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from publish.synthesis.clinic import (
+    COLUMNS,
+    METHODS,
+    NAMES,
+    PRICES,
+    RELATIONS,
+    curator,
+    exact,
+    pairs,
+    people,
+    policy_of,
+    worlds,
+)
+from sfumato.curator.synthesis import _bytes, _check_columns
+from sfumato.ledger import Tab
+from sfumato.plan.cell_rows import CellCounts, CodedRows, SetMisfits
+from sfumato.privacy import codec
+from sfumato.publish.graph.fitting import Observation, fitted
+from sfumato.publish.synthesis.course import Course
+from sfumato.publish.synthesis.released import Synthesized
+from sfumato.release.prices import Price
+
+
+@pytest.mark.parametrize("price", PRICES, ids=str)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_ledger_has_every_step_and_nothing_else(
+    tmp_path: Path, method: str, relation: str, price: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    courses: list[Course] = []
+    begin = Course.__init__
+    monkeypatch.setattr(Course, "__init__", lambda own, setting: (courses.append(own), begin(own, setting))[1])
+    with curator(tmp_path, people(1, 40), relation=relation) as clinic:
+        found = clinic.synthesize("people", method, 2).release(**price).released
+        account, lines = clinic._context.account, list(clinic.history())
+        steps = [each for each in lines if each.kind == "step"]
+        costs = [account.recomputed(each) for each in steps]
+        for name, spent in account.spent.items():
+            paid = [each.amounts[name] for each in costs]
+            assert spent is None or spent == sum(filter(None, paid))
+        if price == {"epsilon": 2}:
+            assert account.spent["pure"] == 2 == courses[-1].funds.spent
+        elif "rho" in price:
+            claimed = courses[-1].funds.spent * account.budget.order  # the ledger's sums are rounded up
+            assert claimed * (1 - Fraction(1, 3)) < account.spent["renyi"] <= claimed * (1 + Fraction(1, 10**12))
+            assert courses[-1].funds.spent >= Fraction("0.4999999")
+        measured = [each for each in steps if "choosing" not in each.question]
+        assert len(measured) == len(found.marginals) == 1 + len(found.rounds)
+        assert found.complete
+        assert not account.open_tabs()
+
+
+@pytest.mark.parametrize("units", [False, True])
+def test_a_model_comes_close(tmp_path: Path, units: bool) -> None:
+    rows = people(2, 5000)
+    with curator(tmp_path, rows, units=units) as clinic:
+        found = clinic.synthesize("people", ways=2).release(rho=2).released
+    model = model_of(found)
+    truth = np.zeros((3, 4))
+    for _, sex, age, _ in rows:
+        truth["fm".index(sex), 0 if age < 3 else 1 if age < 5 else 2] += 1
+    assert np.abs(model.marginal((0, 1)) - truth).sum() < 300
+    assert abs(found.total - 5000) < 100
+    assert model.marginal((1, 2))[0, 1] < 50  # no young smokers
+
+
+def model_of(found: Synthesized, zeros: Any = ()) -> Any:
+    seen = [
+        Observation(each.places, each.values * float(each.unit_value), each.variance**0.5)
+        for each in found.measured
+        if each.places
+    ]
+    return fitted(seen, found.sizes, found.total, zeros=zeros, tolerance=1e-4)
+
+
+def test_impossible_cells_stay_empty(tmp_path: Path) -> None:
+    rule = "sex = 'f' AND smokes"
+    with curator(tmp_path, people(2, 500), impossible=(rule,)) as clinic:
+        proposal = clinic.synthesize("people", ways=2)
+        ((places, cells),) = proposal.zeros
+        assert (places, cells.sum()) == ((0, 2), 1)
+        found = proposal.release(rho=1).released
+    assert found.face.impossible == (rule,)
+    assert model_of(found, proposal.zeros).marginal((0, 2))[cells].max() == 0
+
+
+@pytest.mark.parametrize("value", [0, 1, 2, 3, 4, 5, 6, 7])
+def test_a_charge_outlives_kill_9_at_each_step(tmp_path: Path, value: int) -> None:
+    """The process dies right after the charge of a step: what was charged and what was held are spent."""
+    child = multiprocessing.get_context("fork").Process(target=_killed, args=(tmp_path, value))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    with curator(tmp_path, people(1, 40)) as clinic:
+        account = clinic._context.account
+        steps = [each for each in clinic.history() if each.kind == "step"]
+        assert len(steps) == value + 1
+        (tab,) = account.open_tabs()
+        account.abandon(tab.number, reason="its process was killed")
+        assert account.spent["pure"] == 2
+
+
+def _killed(folder: Path, step: int) -> None:
+    charge, seen = Tab.step, []
+
+    def dying(tab: Tab, entry: Any) -> Any:
+        line = charge(tab, entry)
+        seen.append(line)
+        if len(seen) > step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return line
+
+    Tab.step = dying  # type: ignore[method-assign]
+    with curator(folder, people(1, 40)) as clinic:
+        clinic.synthesize("people", "mst", 2).release(epsilon=2)
+
+
+@pytest.mark.parametrize("after", [1, 2, 4, 5, 7])
+def test_an_interrupt_between_steps_gives_the_rest_back(tmp_path: Path, after: int) -> None:
+    told: list[str] = []
+
+    def progress(phase: str) -> None:
+        told.append(phase)
+        if len(told) > after:
+            raise KeyboardInterrupt
+
+    with curator(tmp_path, people(1, 40)) as clinic:
+        found = clinic.synthesize("people", "mst", 2).release(epsilon=2, progress=progress).released
+        account = clinic._context.account
+        steps = [each for each in clinic.history() if each.kind == "step"]
+        assert len(steps) == after
+        assert account.spent["pure"] == sum(account.recomputed(each).amounts["pure"] or 0 for each in steps) < 2
+        assert not account.open_tabs()
+        assert len(found.marginals) == len([each for each in steps if "choosing" not in each.question])
+        assert not found.complete
+
+
+def test_an_interrupt_while_the_model_is_fitted_keeps_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit, seen = Course.fit, []
+
+    def interrupted(course: Course, *given: Any) -> None:
+        seen.append(course)
+        if len(seen) > 2:
+            raise KeyboardInterrupt
+        fit(course, *given)
+
+    monkeypatch.setattr(Course, "fit", interrupted)
+    with curator(tmp_path, people(1, 40)) as clinic:
+        found = clinic.synthesize("people", "mst", 2).release(epsilon=2).released
+        steps = [each for each in clinic.history() if each.kind == "step"]
+        assert len(found.marginals) == len([each for each in steps if "choosing" not in each.question])
+        assert clinic._context.account.spent["pure"] < 2
+
+
+def test_an_interrupt_within_a_step_spends_what_was_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with curator(tmp_path, people(1, 40)) as clinic:
+        monkeypatch.setattr(SetMisfits, "of", interrupted)
+        with pytest.raises(sf.errors.Unanswered):
+            clinic.synthesize("people").release(epsilon=1)
+        assert clinic._context.account.spent["pure"] == 1
+        assert not clinic._context.account.open_tabs()
+
+
+def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("sfumato.curator.synthesis.time.monotonic", lambda: now[0])
+
+    def progress(_: str) -> None:
+        now[0] += 10.0
+
+    with curator(tmp_path, people(1, 40)) as clinic:
+        found = clinic.synthesize("people", "independent").release(epsilon=1, seconds=25, progress=progress).released
+        account = clinic._context.account
+        assert account.spent["pure"] == 1
+        assert not account.open_tabs()
+    assert not found.complete
+    assert 1 <= len(found.marginals) <= 3
+
+
+def test_each_step_is_charged_before_it_reads_and_rows_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    step, count, score = Tab.step, CodedRows.marginal, SetMisfits.of
+    monkeypatch.setattr(Tab, "step", lambda tab, entry: (order.append("charge"), step(tab, entry))[1])
+    monkeypatch.setattr(CodedRows, "marginal", lambda own, places: (order.append("count"), count(own, places))[1])
+    monkeypatch.setattr(SetMisfits, "of", lambda own, exact: (order.append("choose"), score(own, exact))[1])
+    with curator(tmp_path, people(1, 40)) as clinic:
+        clinic.synthesize("people", "mst", 2).release(epsilon=2)
+    told = "".join({"charge": "$", "count": "c", "choose": "s"}[each] for each in order)
+    assert told == "$c" * 4 + "$sccc" + "$scc" + "$c" * 2
+
+
+@pytest.mark.parametrize("method", ["independent", "mst", "mwem"])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_neighbours_look_alike_but_for_noise(tmp_path: Path, method: str, relation: str) -> None:
+    """The same messages, phases, charges and shapes, whatever a unit's rows are."""
+    seen = []
+    tables = [people(1, 40), [*people(1, 39), (39, None, None, None)]]
+    tables += [people(1, 39)] if relation == "add-remove" else []
+    for index, rows in enumerate(tables):
+        phases: list[str] = []
+        (tmp_path / str(index)).mkdir()
+        with curator(tmp_path / str(index), rows, relation=relation) as clinic:
+            proposal = clinic.synthesize("people", method, [["sex", "age"]] if method == "mwem" else 2)
+            found = proposal.release(epsilon=2, progress=phases.append).released
+            charges = [(each.kind, str(each.spent)) for each in clinic.history()]
+            shapes = [(each.places, each.size) for each in found.marginals] if method == "independent" else []
+            told = str(proposal.explain(epsilon=2)), repr(proposal), proposal.question
+        seen.append((phases, charges, shapes, told, found.columns, found.planned))
+    assert all(each == seen[0] for each in seen[1:])
+
+
+def test_the_number_of_rows_is_never_exact_and_rests_on_what_was_released(tmp_path: Path) -> None:
+    """Of forty noisy counts of scales above 100 not all are exact: the chance of that is below 1e-80."""
+    found = []
+    for index in range(3):
+        (tmp_path / str(index)).mkdir()
+        with curator(tmp_path / str(index), people(1, 40)) as clinic:
+            found.append(clinic.synthesize("people", "independent").release(epsilon="0.1").released)
+    _, truth = exact(policy_of(people(1, 40)), Price(2))
+    for each in found:
+        assert any((own.values.ravel() != truth.marginal(own.places)).mean() > 0.5 for own in each.measured)
+    assert len({each.total for each in found}) > 1
+    assert len({int(each.measured[0].values) for each in found}) > 1
+    proposal, _ = exact(policy_of(people(1, 40)), Price("0.1"), method="independent")
+    again = Course(proposal.setting(Price("0.1")))
+    again.released = [(own, told) for own, told in zip(found[0].measured, (None, *found[0].rounds), strict=True)]  # type: ignore[misc]
+    assert again.total == found[0].total
+
+
+@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "rows",
+    [[], [(1, "f", 1, True)] * 30, [(each, None, None, None) for each in range(30)], [(7, "m", 99, True)] * 200],
+    ids=["empty", "one value", "all NULL", "one unit has every row"],
+)
+def test_hostile_tables_have_a_model(tmp_path: Path, rows: Any, method: str, units: bool) -> None:
+    with curator(tmp_path, rows, units=units) as clinic:
+        found = clinic.synthesize("people", method, 2).release(epsilon=1, delta="1e-9").released
+        assert clinic._context.account.spent["failure"] == 0
+    assert found.total >= 0.0009
+    assert np.isfinite(model_of(found).marginal((0, 1, 2))).all()
+    written = codec.dumps(found)
+    again = codec.loads(written, longest=len(written))
+    assert codec.dumps(again) == written
+    assert [each.values.tolist() for each in again.measured] == [each.values.tolist() for each in found.measured]
+
+
+MORE = {
+    "height": {"type": "real", "bounds": [0, 3]},
+    "code": {"type": "integer", "bounds": [0, 5000], "bins": 1000},
+    "zip": {"type": "integer", "bounds": [0, 1000], "bins": 1000},
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"columns": None}, "height.*has no cells|height.*have no cells"),
+        ({"columns": ["sex", "height"]}, "no cells"),
+        ({"columns": ["sex", "weight"]}, "weight"),
+        ({"columns": ["sex", "sex"]}, "twice"),
+        ({"columns": []}, "columns"),
+        ({"columns": ["code", "zip"], "ways": [["code", "zip"]]}, "memory"),
+        ({"columns": ["code", "zip"], "ways": 2}, "memory"),
+        ({"ways": 0}, "ways"),
+        ({"ways": []}, "ways"),
+        ({"ways": [["sex", "weight"]]}, "weight"),
+        ({"method": "magic"}, "method"),
+        ({"rows": 0}, "rows"),
+        ({"rows": 2}, "every row"),
+        ({"weights": {"weight": 2}}, "weight"),
+        ({"weights": {"sex": 0}}, "weights"),
+        ({"weights": {("sex", "age", "smokes"): 2}}, "weights"),
+        ({"memory": "much"}, "memory"),
+        ({"memory": 0}, "memory"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_modelled_is_refused_for_nothing(tmp_path: Path, given: dict[str, Any], word: str) -> None:
+    rows = pa.table({name: pa.array([1] if name != "sex" else ["f"]) for name in (*NAMES, *MORE)})
+    rows = rows.set_column(2, "smokes", pa.array([True]))
+    own = sf.Table("people", rows, COLUMNS | MORE, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
+    with sf.Curator(policy, tmp_path / "people.ledger") as clinic:
+        with pytest.raises(sf.SfumatoError, match=word):
+            clinic.synthesize("people", **{"columns": NAMES, "ways": 2, **given})
+        assert clinic._context.account.spent["pure"] == 0
+
+
+def test_a_column_has_at_most_a_million_cells() -> None:
+    _check_columns(["code"], [10**6])
+    with pytest.raises(sf.SfumatoError, match="code has 1,000,001"):
+        _check_columns(["code"], [10**6 + 1])
+
+
+def test_contradictory_zeros_are_refused(tmp_path: Path) -> None:
+    rules = ("sex = 'f'", "sex = 'm'", "sex IS NULL")
+    with (
+        curator(tmp_path, people(1, 5), impossible=rules) as clinic,
+        pytest.raises(sf.SfumatoError, match="leave none"),
+    ):
+        clinic.synthesize("people")
+
+
+def test_what_is_free_spends_nothing_and_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with curator(tmp_path, people(1, 40), units=True) as clinic:
+        monkeypatch.setattr(type(clinic._context.engine), "read", lambda *_: pytest.fail("rows were read"))
+        proposal = clinic.synthesize("people", weights={"sex": 3}, rows=2)
+        told = str(proposal.explain(epsilon=1, delta="1e-9"))
+        assert "12 rounds, or 6" in told
+        assert "sex 3, age 4, smokes 3" in told
+        wide = proposal.price(20)
+        assert proposal.price(10) > wide > proposal.price(100, delta="1e-9") > 0
+        phases: list[str] = []
+        found = proposal.rehearse(epsilon=1, rows=500, progress=phases.append).released
+        assert phases[0] == "counting rows"
+        assert found.purchase.price == ""
+        told = proposal.forecast(epsilon=1, rows=500)
+        assert told.seconds > 0
+        assert told.memory > 500
+        assert told.accepted
+        assert not proposal.forecast(epsilon=60, rows=5).accepted
+        assert codec.loads(codec.dumps(told)) == told
+        assert "for 500 rows" in str(told)
+        assert clinic._context.account.spent["pure"] == 0
+        with pytest.raises(sf.Overspent), pytest.warns(sf.WeakPrivacy):
+            proposal.release(epsilon=51)
+        assert list(proposal.workload.values()) == [3]
+        assert clinic._context.account.spent["pure"] == 0
+
+
+ROWS = [
+    (1, "f", 1, True),
+    (1, "m", 5, False),
+    (2, "m", 2, None),
+    (2, "f", 2, None),
+    (3, "m", 7, True),
+    (3, "m", 8, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("order", "where", "truth"),
+    [
+        ("age", None, {("f", 1, True), ("f", 2, None), ("m", 7, True)}),
+        ("age DESC", None, {("m", 5, False), ("f", 2, None), ("m", 8, None)}),
+        ("AGE desc", "age < 8", {("m", 5, False), ("f", 2, None), ("m", 7, True)}),
+    ],
+)
+def test_one_row_of_each_unit_stands_for_it_whatever_the_order_of_rows(order: str, where: Any, truth: Any) -> None:
+    """Rows that tie are told apart by what is read of them: the second unit's f comes before its m."""
+    for rows in (ROWS, ROWS[::-1]):
+        given = {"one_row_per": "unit", "order": order, "where": where}
+        proposal, read = exact(policy_of(rows, units=True), Price(2), **given)
+        assert proposal.setting(Price(2)).most_rows == 1
+        cells = {tuple(int(each[row]) for each in read.codes) for row in range(len(read.totals))}
+        bins = {1: 0, 2: 0, 5: 2, 7: 2, 8: 2}
+        smoking = {False: 0, True: 1, None: 2}
+        assert cells == {("fm".index(sex), bins[age], smoking[smokes]) for sex, age, smokes in truth}
+        assert read.totals.sum() == 3
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_where_one_row_stands_for_a_unit_all_its_rows_move_as_one(relation: str) -> None:
+    given = {"one_row_per": "unit", "order": "age DESC"}
+    found = [
+        exact(policy_of(each, units=True, relation=relation), Price(2), **given) for each in worlds(relation, True)
+    ]
+    view = CellCounts(found[0][0].setting(Price(2)).reading, (0, 1, 2))
+    moved = [np.abs(view.of(one) - view.of(other)).sum() for (_, one), (_, other) in pairs(relation, found)]
+    assert max(moved) == view.sensitivity.total == (1 if relation == "add-remove" else 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"one_row_per": "unit"}, "beside an order"),
+        ({"order": "age"}, "beside an order"),
+        ({"one_row_per": "person", "order": "age"}, "unit"),
+        ({"one_row_per": "unit", "order": "weight"}, "order"),
+        ({"one_row_per": "unit", "order": "age, sex"}, "order"),
+        ({"one_row_per": "unit", "order": 3}, "order"),
+    ],
+    ids=str,
+)
+def test_an_order_that_is_none_is_refused(given: dict[str, Any], word: str) -> None:
+    with pytest.raises(sf.InvalidParameter, match=word):
+        exact(policy_of(ROWS, units=True), Price(2), **given)
+
+
+SELECT = (
+    "SELECT who, sex, age, age > 4 AS old, CASE WHEN smokes THEN 'yes' ELSE 'no' END AS smoker, age // 3 AS third "
+    "FROM people WHERE age < 8"
+)
+
+
+def test_a_select_that_treats_every_row_by_itself_is_a_source() -> None:
+    """The one who says whose row it is never leaves; bins are those of the column, computed ones list their values."""
+    rows = people(3, 60)
+    proposal, read = exact(policy_of(rows, units=True), Price(2), SELECT)
+    assert [each.name for each in proposal.attributes] == ["sex", "age", "old", "smoker", "third"]
+    assert [each.size for each in proposal.attributes] == [3, 4, 3, 3, 5]
+    one = int(1 / proposal.setting(Price(2)).unit_value)
+    kept = [(sex, age, smokes) for _, sex, age, smokes in rows if age < 8]
+    truth = [sum(sex == each for sex, *_ in kept) for each in "fm"]
+    assert read.marginal((0,)).tolist() == [each * one for each in (*truth, 0)]
+    assert read.marginal((2,)).tolist() == [
+        one * sum((age > 4) is each for _, age, _ in kept) for each in (False, True)
+    ] + [0]
+    assert read.marginal((4,)).tolist() == [one * sum(age // 3 == each for _, age, _ in kept) for each in range(4)] + [
+        0
+    ]
+    assert read.marginal((3, 4)).sum() == one * len(kept)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_units_move_the_rows_of_a_select_within_their_bound(relation: str) -> None:
+    policies = [policy_of(each, units=True, relation=relation) for each in worlds(relation, True)]
+    text = "SELECT sex, age // 3 AS third FROM people"
+    found = [exact(each, Price(2), text) for each in policies]
+    view = CellCounts(found[0][0].setting(Price(2)).reading, (0, 1))
+    moved = [np.abs(view.of(one) - view.of(other)).sum() for (_, one), (_, other) in pairs(relation, found)]
+    assert max(moved) == view.sensitivity.total
+
+
+def test_a_select_is_released_with_its_own_columns(tmp_path: Path) -> None:
+    with curator(tmp_path, people(3, 300), units=True, impossible=("sex = 'f' AND smokes",)) as clinic:
+        found = clinic.synthesize(SELECT, "independent", columns=["old", "SEX"]).release(rho=1)
+    assert found.table().column_names == ["old", "sex"]
+    assert found.released.face.impossible == ()  # said of the table's columns, not of these
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "word"),
+    [
+        ("SELECT age * 1.5 AS longer FROM people", {}, "longer has no cells"),
+        ("SELECT COUNT(*) AS n FROM people", {}, "unit|person|who"),
+        ("SELECT sex FROM people LIMIT 3", {}, "row"),
+        ("SELECT who FROM people", {}, "columns"),
+        ("SELECT sex FROM people", {"columns": ["age"]}, "age"),
+        ("SELECT sex FROM people", {"where": "age < 3"}, "WHERE"),
+        ("SELECT sex FROM nothing", {}, "nothing"),
+        ("SELECT", {}, "SELECT"),
+    ],
+)
+def test_a_select_that_cannot_be_a_source_is_refused(text: str, given: Any, word: str) -> None:
+    with pytest.raises(sf.SfumatoError, match=word):
+        exact(policy_of(people(1, 9), units=True), Price(2), text, **given)
+
+
+def test_memory_is_read_as_people_write_it() -> None:
+    assert [_bytes(each) for each in ("1 GiB", "500MB", "1.5 kib", 7)] == [2**30, 5 * 10**8, 1536, 7]

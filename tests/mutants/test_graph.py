@@ -1,0 +1,142 @@
+"""Seeded bugs in graphical models: wrong marginals, cells that are not impossible any more, fits that are not best."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_TREES = ("publish/graph/test_trees.py",)
+_MODELS = ("publish/graph/test_models.py",)
+_FITTING = ("publish/graph/test_fitting.py",)
+
+MUTANTS = (
+    Mutant(
+        "cliques hang on any that they share something with",
+        Kind.SAMPLING,
+        "publish/graph/trees.py",
+        "            if overlap > count:\n",
+        "            if overlap > 0 and count == 0:\n",
+        _TREES,
+    ),
+    Mutant(
+        "neighbours of an attribute that is taken away are not joined",
+        Kind.SAMPLING,
+        "publish/graph/trees.py",
+        "(neighbours[other] | rest) & ~own",
+        "neighbours[other] & ~own",
+        _TREES,
+    ),
+    Mutant(
+        "the attribute with the largest table is taken away first",
+        Kind.LIMITS,
+        "publish/graph/trees.py",
+        "place = min(_bits(left)",
+        "place = max(_bits(left)",
+        _TREES,
+    ),
+    Mutant(
+        "cliques that others hold are kept",
+        Kind.LIMITS,
+        "publish/graph/trees.py",
+        "if not any(each & other == each for other in kept):",
+        "if each not in kept:",
+        _TREES,
+    ),
+    Mutant(
+        "what is shared is counted twice outside cliques",
+        Kind.SAMPLING,
+        "publish/graph/models.py",
+        "found = divided(message, laid_over(self.sum_of(index, shared), shared, places)), places",
+        "found = message, places",
+        _MODELS,
+    ),
+    Mutant(
+        "unconnected parts are multiplied without dividing by the total",
+        Kind.SAMPLING,
+        "publish/graph/models.py",
+        "divided(counts, np.array(self._total))",
+        "counts",
+        _MODELS,
+    ),
+    Mutant(
+        "extreme potentials vanish",
+        Kind.NAN,
+        "publish/graph/calibrating.py",
+        "_DEEPEST = 600.0",
+        "_DEEPEST = 1e9",
+        _MODELS,
+    ),
+    Mutant(
+        "messages lose the scale of their logarithms",
+        Kind.SAMPLING,
+        "publish/graph/calibrating.py",
+        "np.log(sums[index]) + shift",
+        "np.log(sums[index])",
+        _MODELS,
+    ),
+    Mutant(
+        "a clique is not rescaled to its parent",
+        Kind.SAMPLING,
+        "publish/graph/calibrating.py",
+        "divided(above, sums[index])",
+        "divided(above, above)",
+        _MODELS,
+    ),
+    Mutant(
+        "axes are not turned back",
+        Kind.SAMPLING,
+        "publish/graph/models.py",
+        "arranged(found[frozenset(each)], laid[frozenset(each)], each)",
+        "found[frozenset(each)]",
+        _MODELS,
+    ),
+    Mutant(
+        "a noisier observation counts more",
+        Kind.SAMPLING,
+        "publish/graph/fitting.py",
+        "each.deviation**-2",
+        "each.deviation**2",
+        _FITTING,
+    ),
+    Mutant(
+        "the second observation of a set replaces the first",
+        Kind.REUSE,
+        "publish/graph/fitting.py",
+        "known.mean + weight * (new - known.mean)",
+        "new",
+        _FITTING,
+    ),
+    Mutant(
+        "impossible cells are forgotten",
+        Kind.KEYS,
+        "publish/graph/fitting.py",
+        "np.where(cells, -np.inf, 0.0)",
+        "np.where(cells, -5.0, 0.0)",
+        _FITTING,
+    ),
+    Mutant(
+        "a start is forgotten",
+        Kind.REUSE,
+        "publish/graph/fitting.py",
+        "found.get(own, 0.0) + arranged(potential.logs, potential.places, own)",
+        "found.get(own, 0.0) + 0 * potential.logs.transpose()",
+        _FITTING,
+    ),
+    Mutant(
+        "a total below one row is not one row",
+        Kind.NAN,
+        "publish/graph/fitting.py",
+        "max(float(total), 1.0)",
+        "max(float(total), 1e-12)",
+        _FITTING,
+    ),
+    Mutant(
+        "fitting stops after a few steps whatever they brought",
+        Kind.ROUNDING,
+        "publish/graph/fitting.py",
+        "_IN_A_ROW * tolerance * losses[-1]",
+        "losses[-1]",
+        _FITTING,
+    ),
+)
+
+test_the_tests_of_graphs_notice = suite(MUTANTS)

@@ -1,0 +1,162 @@
+"""Seeded bugs where rows are drawn from a model, typed, answered from and written to files."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_DRAWN = ("publish/test_drawing.py",)
+_TYPED = ("publish/test_typed_rows.py",)
+_FILES = ("publish/test_model_files.py",)
+_CELLS = ("publish/test_coded_columns.py::test_a_row_is_in_the_cell_that_sql_says",)
+_SPIKES = ("policy/test_codings.py",)
+_RANGES = ("publish/test_synthetic.py::test_ranges_are_wider_where_noise_decided_what_was_measured",)
+_ROWS = ("publish/test_synthetic.py",)
+
+MUTANTS = (
+    Mutant(
+        "rows of one parent have their strata in the order of rows",
+        Kind.SAMPLING,
+        "publish/drawing.py",
+        "    keys = bits.words(len(parents)) >> np.uint64(parent_bits)",
+        "    keys = np.zeros(len(parents), np.uint64)",
+        _DRAWN,
+    ),
+    Mutant(
+        "the point of a stratum is its middle",
+        Kind.SAMPLING,
+        "publish/drawing.py",
+        "    strata += points[np.minimum(strata, rows - 1)] < (ends - whole) * 2.0**32",
+        "    strata += 2.0**31 < (ends - whole) * 2.0**32",
+        _DRAWN,
+    ),
+    Mutant(
+        "cells are drawn as they come, and not by their weights",
+        Kind.SAMPLING,
+        "publish/drawing.py",
+        "    summed = np.cumsum(scaled, axis=1)",
+        "    summed = np.cumsum(scaled > 0, axis=1)",
+        _DRAWN,
+    ),
+    Mutant(
+        "a value with a cell of its own is also drawn from the bin around it",
+        Kind.SAMPLING,
+        "publish/typed_rows.py",
+        "            steps += (codes == cell) & (steps >= left_out)",
+        "            steps += 0 * left_out * cell",
+        _TYPED,
+    ),
+    Mutant(
+        "the end of a bin of reals is drawn from it",
+        Kind.ROUNDING,
+        "publish/typed_rows.py",
+        "        high = math.ceil(_number(cell.high) / step) - 1",
+        "        high = math.floor(_number(cell.high) / step)",
+        _TYPED,
+    ),
+    Mutant(
+        "what is missing is drawn as a value",
+        Kind.NAN,
+        "publish/typed_rows.py",
+        "        return pyarrow.array(values, mask=self.missing(place)).cast(kind)",
+        "        return pyarrow.array(values).cast(kind)",
+        _TYPED,
+    ),
+    Mutant(
+        "rows that meet an impossible condition are left where chance does not help",
+        Kind.KEYS,
+        "publish/impossible_rows.py",
+        "        _replace(rows, bad, used)",
+        "        bad.sort()",
+        _TYPED,
+    ),
+    Mutant(
+        "conditions are not looked at where they cut cells",
+        Kind.KEYS,
+        "publish/impossible_rows.py",
+        "        here = np.flatnonzero(each.truths.true[tuple(rows.codes[among, place] for place in each.axes)])",
+        "        here = np.flatnonzero(each.surely[tuple(rows.codes[among, place] for place in each.axes)])",
+        _TYPED,
+    ),
+    Mutant(
+        "a spike is in its bin too",
+        Kind.KEYS,
+        "plan/coded_keys.py",
+        '    return call("CASE", *alone, inside, moved), tuple(range(count + len(coding.starts)))',
+        '    return call("CASE", inside, moved, *alone), tuple(range(count + len(coding.starts)))',
+        _CELLS,
+    ),
+    Mutant(
+        "spikes may leave a bin that no row can be in",
+        Kind.KEYS,
+        "policy/codings.py",
+        "        if inside > (last - start) // one:",
+        "        if inside > (last - start) // one + 1:",
+        _SPIKES,
+    ),
+    Mutant(
+        "ranges take adaptive noise for planned noise",
+        Kind.SAMPLING,
+        "publish/synthetic.py",
+        '        if self.released.method == "independent" and self.released.complete:',
+        '        if self.released.method != "independent":',
+        _RANGES,
+    ),
+    Mutant(
+        "the number of rows is told without its noise's range",
+        Kind.SAMPLING,
+        "publish/synthetic.py",
+        "        ends = max(0.0, middle - width), middle + width",
+        "        ends = middle + 100 * width, middle + 101 * width",
+        _ROWS,
+    ),
+    Mutant(
+        "a charge leaves choices out",
+        Kind.CHARGE_ORDER,
+        "publish/verifying.py",
+        "        return step.times * (mechanism.epsilon if pure else mechanism.epsilon**2 / 8)",
+        "        return Fraction(0)",
+        _FILES,
+    ),
+    Mutant(
+        "a choice of bounded range is charged half",
+        Kind.FACTOR_TWO,
+        "publish/verifying.py",
+        "mechanism.epsilon**2 / 8)",
+        "mechanism.epsilon**2 / 16)",
+        _FILES,
+    ),
+    Mutant(
+        "noise that is not what was measured is not noticed",
+        Kind.CHARGE_ORDER,
+        "publish/synthetic.py",
+        "    measured = sizes == [each.size for each in released.marginals]",
+        "    measured = len(sizes) <= len(released.marginals)",
+        _FILES,
+    ),
+    Mutant(
+        "a file tells what is left and who bought it",
+        Kind.REUSE,
+        "publish/model_files.py",
+        "    found = ModelManifest(FORMAT, members, hidden, steps, public(receipt), *sets)",
+        "    found = ModelManifest(FORMAT, members, hidden, steps, receipt, *sets)",
+        _FILES,
+    ),
+    Mutant(
+        "a file keeps the salt of its line",
+        Kind.REUSE,
+        "publish/model_files.py",
+        '    hidden = replace(released, purchase=replace(released.purchase, salt=""))',
+        "    hidden = released",
+        _FILES,
+    ),
+    Mutant(
+        "numbers are read before their count is known to fit",
+        Kind.WRAP,
+        "publish/model_files.py",
+        "    if sum(counts) > _MOST_CELLS or manifest.tree.cells(sizes) > _MOST_CELLS:",
+        "    if sum(counts) < 0:",
+        _FILES,
+    ),
+)
+
+test_the_tests_of_rows_notice = suite(MUTANTS)

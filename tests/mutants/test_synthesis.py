@@ -1,0 +1,135 @@
+"""Seeded bugs where a synthetic table is bought: what one unit moves, what steps cost, and what is never shown."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_MOVES = ("publish/synthesis/test_scores.py::test_one_unit_moves_every_score_and_count_within_its_bound",)
+_MONOTONE = (
+    "publish/synthesis/test_scores.py::test_scores_are_never_chosen_as_if_they_were_monotone_or_moved_less",
+    "publish/synthesis/test_scores.py::test_a_choice_is_as_likely_on_neighbours_as_its_price_says",
+)
+_COSTS = (
+    "publish/synthesis/test_budget.py::test_all_steps_together_cost_what_was_claimed_and_no_more_than_the_price",
+    "publish/synthesis/test_budget.py::test_noise_and_choices_never_cost_more_than_is_meant_for_them",
+)
+_LEDGER = ("curator/test_synthesis.py::test_the_ledger_has_every_step_and_nothing_else",)
+_ROWS = ("curator/test_synthesis.py::test_the_number_of_rows_is_never_exact_and_rests_on_what_was_released",)
+
+MUTANTS = (
+    Mutant(
+        "a weight does not count in how far a score moves",
+        Kind.SENSITIVITY,
+        "plan/cell_rows.py",
+        "return max(weight * moved_in_cells(",
+        "return max(1 * moved_in_cells(",
+        _MOVES,
+    ),
+    Mutant(
+        "scores of sets are taken as monotone",
+        Kind.SENSITIVITY,
+        "plan/cell_rows.py",
+        "        return 2 * self.moved",
+        "        return self.moved",
+        _MONOTONE,
+    ),
+    Mutant(
+        "scores need not be whole",
+        Kind.SENSITIVITY,
+        "plan/cell_rows.py",
+        "if any(values.dtype != np.int64 for values in self.predicted):",
+        "if any(values.dtype == object for values in self.predicted):",
+        ("publish/synthesis/test_scores.py::test_scores_are_whole_numbers_or_refused",),
+    ),
+    Mutant(
+        "a replaced unit moves counts of coded rows as an added one",
+        Kind.NEIGHBOURS,
+        "plan/cell_rows.py",
+        "return moved_in_cells(self.bounded, self.size)",
+        "return moved_in_cells(self.bounded, 1)",
+        _MOVES,
+    ),
+    Mutant(
+        "the exact number of rows is released",
+        Kind.REUSE,
+        "publish/synthesis/steps.py",
+        "return NoisyCells(packed(only.draw(self.view.of(read(self.view.reading)))))",
+        "return NoisyCells(packed(self.view.of(read(self.view.reading)) + 0 * bool(only)))",
+        _ROWS,
+    ),
+    Mutant(
+        "a choice costs nothing",
+        Kind.CHARGE_ORDER,
+        "publish/synthesis/budget.py",
+        "        return choice.epsilon**2 / 8",
+        "        return choice.epsilon**2 / 80",
+        _COSTS,
+    ),
+    Mutant(
+        "Gaussian noise costs half",
+        Kind.CHARGE_ORDER,
+        "publish/synthesis/budget.py",
+        "return Gaussian(_held(_root_above(moved.squares / (2 * amount))))",
+        "return Gaussian(_held(_root_above(moved.squares / (4 * amount))))",
+        _COSTS,
+    ),
+    Mutant(
+        "a choice is free",
+        Kind.CHARGE_ORDER,
+        "curator/synthesis.py",
+        "            _run(steps, self._released)\n",
+        "            _run(steps, lambda s: self._released(s) if isinstance(s, MeasureStep) else s.draw(lambda r: "
+        "self._engine.read(r, 1)))\n",
+        _LEDGER,
+    ),
+    Mutant(
+        "more is spent than there is",
+        Kind.CHARGE_ORDER,
+        "publish/synthesis/budget.py",
+        "        if cost > self.left:",
+        "        if cost > 2 * self.left:",
+        ("publish/synthesis/test_budget.py::test_what_is_spent_never_passes_what_there_is",),
+    ),
+    Mutant(
+        "a promise in ε and δ is kept by continuous Gaussian noise alone",
+        Kind.CHARGE_ORDER,
+        "publish/synthesis/budget.py",
+        "meets(Curve.concentrated(1 / size), promise)",
+        "meets(Curve.gaussian(size / 2, 1), promise)",
+        ("publish/synthesis/test_budget.py::test_a_promise_in_epsilon_and_delta_is_kept_by_all_of_rho",),
+    ),
+    Mutant(
+        "an interrupt gives nothing back",
+        Kind.CHARGE_ORDER,
+        "curator/synthesis.py",
+        "            self.tab.stop()\n",
+        "            self.tab.forfeit()\n",
+        ("curator/test_synthesis.py::test_an_interrupt_between_steps_gives_the_rest_back",),
+    ),
+    Mutant(
+        "a clock gives back",
+        Kind.CHARGE_ORDER,
+        "curator/synthesis.py",
+        "            self.tab.forfeit()\n",
+        "            self.tab.stop()\n",
+        ("curator/test_synthesis.py::test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back",),
+    ),
+    Mutant(
+        "the last round leaves some of the price",
+        Kind.CHARGE_ORDER,
+        "publish/synthesis/aim.py",
+        "course.funds.left if last else amounts.measured",
+        "amounts.measured / 2 if last else amounts.measured",
+        _COSTS,
+    ),
+    Mutant(
+        "impossible cells are measured and modelled like others",
+        Kind.REUSE,
+        "publish/synthesis/zeros.py",
+        "        if places and cells.any():",
+        "        if places and cells.all():",
+        ("curator/test_synthesis.py::test_impossible_cells_stay_empty",),
+    ),
+)
+
+test_the_tests_of_synthesis_notice = suite(MUTANTS)

@@ -1,0 +1,86 @@
+"""Junction trees hold every set, connect what they share, and are as large as predicted."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, strategies as st
+
+from publish.graph.worlds import sizes_and_sets
+from sfumato.errors import InvalidParameter
+from sfumato.publish.graph.trees import (
+    JunctionTree,
+    checked_places,
+    mask_of,
+    places_of,
+    predicted_bytes,
+    predicted_cells,
+)
+
+
+@given(sizes_and_sets(9))
+def test_every_set_is_in_a_clique_and_what_cliques_share_is_between_them(
+    world: tuple[tuple[int, ...], list[tuple[int, ...]]],
+) -> None:
+    sizes, sets = world
+    tree = JunctionTree.of(sets, sizes)
+    assert all(tree.holding(each) is not None for each in sets)
+    assert set().union(*map(set, tree.cliques)) == set(range(len(sizes)))
+    assert not any(set(one) <= set(other) for one, other in itertools.permutations(tree.cliques, 2))
+    for index, (parent, shared) in enumerate(zip(tree.parents, tree.separators, strict=True)):
+        assert parent < index
+        assert set(shared) == (set(tree.cliques[index]) & set(tree.cliques[parent]) if parent >= 0 else set())
+        # running intersection: what a clique shares with all before it, it shares with its parent
+        before = set().union(*map(set, tree.cliques[:index]))
+        assert set(tree.cliques[index]) & before == set(shared)
+
+
+@given(sizes_and_sets(9))
+def test_the_predicted_size_is_that_of_the_tree(world: tuple[tuple[int, ...], list[tuple[int, ...]]]) -> None:
+    sizes, sets = world
+    tree = JunctionTree.of(sets, sizes)
+    cells = sum(math.prod(sizes[place] for place in clique) for clique in tree.cliques)
+    assert predicted_cells(sets, sizes) == tree.cells(sizes) == cells
+    assert predicted_bytes(sets, sizes) >= 8 * cells
+
+
+@given(sizes_and_sets(9), st.randoms())
+def test_the_tree_does_not_depend_on_the_order_or_repetition_of_sets(
+    world: tuple[tuple[int, ...], list[tuple[int, ...]]], random: object
+) -> None:
+    sizes, sets = world
+    again = [*sets, *sets]
+    random.shuffle(again)  # type: ignore[attr-defined]
+    assert JunctionTree.of(again, sizes) == JunctionTree.of(sets, sizes)
+
+
+def test_a_ring_is_cut_where_the_tables_are_smallest() -> None:
+    sizes = (2, 50, 3, 40)
+    ring = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    tree = JunctionTree.of(ring, sizes)
+    assert set(tree.cliques) == {(0, 1, 2), (0, 2, 3)}
+    assert predicted_cells(ring, sizes) == 2 * 50 * 3 + 2 * 3 * 40
+
+
+def test_a_tree_of_sets_costs_nothing_beyond_them() -> None:
+    sizes = (100, 90, 80, 70, 60)
+    sets = [(0, 1), (1, 2), (1, 3), (3, 4)]
+    assert predicted_cells(sets, sizes) == 100 * 90 + 90 * 80 + 90 * 70 + 70 * 60
+
+
+def test_nothing_measured_leaves_every_attribute_by_itself() -> None:
+    tree = JunctionTree.of([], (3, 1, 2))
+    assert tree == JunctionTree(((0,), (1,), (2,)), (-1, -1, -1), ((), (), ()))
+
+
+def test_sets_are_bits() -> None:
+    assert mask_of((0, 3)) == 0b1001
+    assert places_of(0b1001) == (0, 3)
+
+
+@pytest.mark.parametrize("places", [(3,), (-1,), (0, 0), "01", (True,), 1])
+def test_places_that_are_none_are_refused(places: object) -> None:
+    with pytest.raises(InvalidParameter):
+        checked_places(places, 3)

@@ -1,0 +1,107 @@
+"""How a price is split: exact costs, nothing left over, and promises that the whole of all steps keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+import sfumato as sf
+from publish.synthesis.clinic import PRICES, RELATIONS, exact, people, policy_of
+from sfumato.privacy import Curve, Sensitivity
+from sfumato.publish.synthesis.aim import aim
+from sfumato.publish.synthesis.budget import Amounts, Concentrated, Funds, Pure, currency, rounded
+from sfumato.publish.synthesis.course import Course
+from sfumato.publish.synthesis.independent import independent
+from sfumato.publish.synthesis.mst import mst
+from sfumato.publish.synthesis.mwem import mwem
+from sfumato.publish.synthesis.steps import ChooseStep, MeasureStep
+from sfumato.release.prices import Price
+
+RUN = {"aim": aim, "mst": mst, "mwem": mwem, "independent": independent}
+
+
+def steps_of(method: str, price: Price, **more: Any) -> Iterator[tuple[Course, Any]]:
+    """All steps of a run, each drawn from the rows without a ledger."""
+    proposal, rows = exact(policy_of(people(1, 40), **more), price, method=method)
+    course = Course(proposal.setting(price))
+    steps = RUN[method](course)
+    step = next(steps)
+    while True:
+        yield course, step
+        try:
+            step = steps.send(step.draw(lambda _: rows))
+        except StopIteration:
+            return
+
+
+@pytest.mark.parametrize("price", PRICES, ids=str)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("method", RUN)
+def test_all_steps_together_cost_what_was_claimed_and_no_more_than_the_price(
+    method: str, units: bool, relation: str, price: dict[str, Any]
+) -> None:
+    costs, found = [], list(steps_of(method, Price(**price), units=units, relation=relation))
+    course = found[-1][0]
+    for _, step in found:
+        if isinstance(step, MeasureStep):
+            moved, pure = step.view.sensitivity, "scale" in vars(step.noise)
+            size = step.noise.scale if pure else step.noise.sigma  # type: ignore[attr-defined]
+            costs.append(moved.total / size if pure else moved.squares / (2 * size**2))
+        else:
+            assert isinstance(step, ChooseStep)
+            assert step.mechanism.sensitivity >= step.scores.moved
+            pure = Price(**price).delta == 0 and Price(**price).rho is None
+            costs.append(step.mechanism.epsilon if pure else step.mechanism.epsilon**2 / 8)
+    own = currency(Price(**price))
+    assert sum(costs) == course.funds.spent
+    if isinstance(own, Pure):
+        assert course.funds.spent == Price(**price).epsilon
+    else:
+        assert own.rho * (1 - Fraction(1, 10**8)) <= course.funds.spent <= own.rho
+    assert course.marginals[0].places == ()
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**5))
+def test_noise_and_choices_never_cost_more_than_is_meant_for_them(amount: int, moved: int) -> None:
+    given_amount, change = Fraction(amount, 10**6), Sensitivity(1, moved)
+    for own in (Concentrated(Fraction(1)), Pure(Fraction(1))):
+        cost = own.noise_cost(own.noise(given_amount, change), change)
+        assert given_amount * (1 - Fraction(1, 10**6)) <= cost <= given_amount
+
+
+def test_half_the_noise_costs_four_times_in_rho_and_twice_in_epsilon() -> None:
+    one = Sensitivity(1, 1)
+    for own, factor in ((Concentrated(Fraction(1)), 4), (Pure(Fraction(1)), 2)):
+        amounts = Amounts.of_round(Fraction(1, 1000))
+        sizes = [own.noise(each.measured, one).error("0.95") for each in (amounts, amounts.halved(own))]
+        assert amounts.halved(own).whole == factor * amounts.whole
+        assert float(sizes[1] / sizes[0]) == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("0.1", "1e-9"), (1, "1e-9"), (10, "1e-6")])
+def test_a_promise_in_epsilon_and_delta_is_kept_by_all_of_rho(epsilon: Any, delta: str) -> None:
+    """By any release that is ρ-zCDP: steps are chosen adaptively, so nothing tighter may be used."""
+    own = currency(Price(epsilon, delta))
+    assert isinstance(own, Concentrated)
+    assert Price(epsilon, delta).kept_by(Curve.concentrated(own.rho))
+    assert not Price(epsilon, delta).kept_by(Curve.concentrated(own.rho * Fraction(101, 100)))
+
+
+def test_what_is_spent_never_passes_what_there_is() -> None:
+    funds = Funds(Pure(Fraction(1)))
+    with pytest.raises(sf.InvalidParameter):
+        funds.after(Fraction(11, 10))
+    assert funds.after(Fraction(1)).left == 0
+    assert rounded(Fraction(1, 3)) == Fraction(333333333333333, 10**15)
+
+
+@pytest.mark.parametrize("price", [{"epsilon": "1e-9"}, {"rho": "1e-22"}])
+def test_a_price_that_cannot_buy_the_columns_is_refused(price: dict[str, Any]) -> None:
+    proposal, _ = exact(policy_of(people(1, 9)), Price(2))
+    with pytest.raises(sf.InvalidParameter):
+        proposal._checked(Price(**price))

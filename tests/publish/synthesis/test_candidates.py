@@ -1,0 +1,43 @@
+"""Which sets of columns may be chosen, and how much they count."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.plan.cell_rows import MOST_WEIGHT
+from sfumato.publish.graph.models import GraphModel, Potential
+from sfumato.publish.synthesis.candidates import affordable, closure, whole_weights
+
+
+def test_a_set_counts_by_what_it_shares_with_the_workload() -> None:
+    workload = {(0, 1, 2): Fraction(1), (1, 2, 3): Fraction(1, 2)}
+    found = closure(workload)
+    assert list(found) == sorted(found, key=lambda each: (len(each), each))
+    assert set(found) == {
+        *((place,) for place in range(4)),
+        *[(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)],
+        *workload,
+    }
+    for each, weight in found.items():
+        shared = sum(own * len(set(each) & set(other)) for other, own in workload.items())
+        assert weight == 2 * shared
+
+
+def test_weights_that_are_not_small_whole_numbers_stay_within_a_millionth() -> None:
+    exact = {(0,): Fraction(1, 999_983), (1,): Fraction(7, 3), (2,): Fraction(1, 10**12)}
+    found = whole_weights(exact)
+    assert all(type(each) is int and 1 <= each <= MOST_WEIGHT for each in found.values())
+    assert found[(1,)] == MOST_WEIGHT
+    assert abs(found[(0,)] - MOST_WEIGHT * exact[(0,)] / exact[(1,)]) <= 1
+
+
+def test_what_makes_the_model_too_large_is_left_out_and_what_is_within_it_never() -> None:
+    sizes = (10, 10, 10, 2)
+    model = GraphModel.of(sizes, [Potential((0, 1), np.zeros((10, 10)))], 1.0)
+    sets = [(0,), (0, 1), (1, 2), (0, 1, 2), (2, 3)]
+    assert affordable(sets, model, [(0, 1)], 0) == [(0,), (0, 1)]
+    assert affordable(sets, model, [(0, 1)], 100) == [(0,), (0, 1), (2, 3)]
+    assert affordable(sets, model, [(0, 1)], 300) == [(0,), (0, 1), (1, 2), (2, 3)]
+    assert affordable(sets, model, [(0, 1)], 1000) == sets

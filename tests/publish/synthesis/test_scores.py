@@ -1,0 +1,123 @@
+"""What one unit moves in scores and counts of coded rows, exactly, and what a choice may be made with."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from publish.synthesis.clinic import RELATIONS, exact, pairs, people, policy_of, worlds
+from sfumato.mechanisms import Exponential
+from sfumato.plan.cell_rows import CellCounts, CellRows, CodedRows, SetMisfits
+from sfumato.release.measurement import Measurement
+from sfumato.release.prices import Price
+
+SETS = [places for count in (0, 1, 2, 3) for places in itertools.combinations(range(3), count)]
+
+
+def misfits(reading: CellRows, guess: Any, weights: Any = None, penalties: Any = None) -> SetMisfits:
+    views = tuple(CellCounts(reading, each) for each in SETS[1:])
+    return SetMisfits(
+        views,
+        tuple(np.asarray(guess(view), np.int64) for view in views),
+        tuple(weights or range(1, len(views) + 1)),
+        tuple(penalties or range(0, 3 * len(views), 3)),
+    )
+
+
+@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_one_unit_moves_every_score_and_count_within_its_bound(relation: str, units: bool) -> None:
+    """On neighbours, exactly: with models of every kind the bounds hold, and some neighbour attains them."""
+    found = [exact(policy_of(each, units=units, relation=relation), Price(2)) for each in worlds(relation, units)]
+    reading = found[0][0].setting(Price(2)).reading
+    generator, furthest = np.random.default_rng(1), 0.0
+    guesses = [lambda view, top=scale: generator.integers(0, top + 1, view.size) for scale in (0, 1, 50, 5000)]
+    guesses += [lambda view, own=world: view.of(own) for _, world in found]  # a model that knows all but one unit
+    for guess in guesses:
+        scores = misfits(reading, guess)
+        for (_, one), (_, other) in pairs(relation, found):
+            moved = np.abs(scores.of(one) - scores.of(other)).max()
+            assert moved <= scores.moved
+            furthest = max(furthest, moved / float(scores.moved))
+    assert furthest == 1
+    for view in (CellCounts(reading, each) for each in SETS):
+        for (_, one), (_, other) in pairs(relation, found):
+            moved = np.abs(view.of(one) - view.of(other))
+            assert moved.sum() <= view.sensitivity.total
+            assert (moved**2).sum() <= view.sensitivity.squares
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_choice_is_as_likely_on_neighbours_as_its_price_says(relation: str) -> None:
+    """The exact law of the exponential mechanism: its loss spans at most ε, and comes near that."""
+    tables = [exact(policy_of(each, relation=relation), Price(2)) for each in worlds(relation, False)]
+    reading = tables[0][0].setting(Price(2)).reading
+    generator, widest = np.random.default_rng(3), 0.0
+    for _ in range(60):
+        scores = misfits(reading, lambda view: generator.integers(0, 9, view.size), [5] * 7, [0] * 7)
+        choice = Exponential(1, scores.moved, neighbours=relation, grid=1)
+        laws = [_law(scores.of(each), choice) for _, each in tables]
+        for one, other in pairs(relation, laws):
+            losses = one - other
+            widest = max(widest, float(np.abs(losses).max()), float(losses.max() - losses.min()))
+    assert 1 / 3 < widest <= 1 + 1e-9
+
+
+def _law(scores: Any, choice: Exponential) -> Any:
+    logs = scores.astype(float) * float(choice.rate)
+    return logs - np.logaddexp.reduce(logs)
+
+
+def test_scores_are_never_chosen_as_if_they_were_monotone_or_moved_less() -> None:
+    proposal, _ = exact(policy_of(people(1, 9)), Price(2))
+    scores = misfits(proposal.setting(Price(2)).reading, lambda view: np.zeros(view.size))
+    Measurement(scores, Exponential(1, scores.moved, grid=1))
+    lighter = misfits(proposal.setting(Price(2)).reading, lambda view: np.zeros(view.size), [1] * 7)
+    for wrong in (
+        Exponential(1, scores.moved, monotone=True, grid=1),
+        Exponential(1, lighter.moved, grid=1),
+        Exponential(1, scores.moved, neighbours="replace", grid=1),
+        Exponential(1, scores.moved, grid=2),
+    ):
+        with pytest.raises(sf.InvalidParameter):
+            Measurement(scores, wrong)
+
+
+def test_scores_are_whole_numbers_or_refused() -> None:
+    """A score with a fraction would be rounded by the data's own digits."""
+    proposal, rows = exact(policy_of(people(1, 9)), Price(2))
+    view = CellCounts(proposal.setting(Price(2)).reading, (0,))
+    good = np.zeros(view.size, np.int64)
+    assert SetMisfits((view,), (good,), (3,), (2,)).of(rows).tolist() == [3 * (9 - 2)]
+    for predicted, weight, penalty in (
+        (good + 0.5, 1, 0),
+        (good, 0.5, 0),
+        (good, 1, 0.5),
+        (good, 0, 0),
+        (good[1:], 1, 0),
+    ):
+        with pytest.raises(sf.InvalidParameter):
+            SetMisfits((view,), (predicted,), (weight,), (penalty,))
+    with pytest.raises(sf.InvalidParameter):
+        SetMisfits((), (), (), ())
+
+
+@pytest.mark.parametrize("units", [False, True])
+def test_marginals_of_coded_rows_are_those_of_the_rows(units: bool) -> None:
+    proposal, rows = exact(policy_of(people(5, 200), units=units), Price(2))
+    one = int(1 / proposal.setting(Price(2)).unit_value)
+    whole = rows.marginal((0, 1, 2)).reshape(rows.sizes)
+    assert whole.sum() == 200 * one
+    for places in SETS:
+        left = tuple(axis for axis in range(3) if axis not in places)
+        assert rows.marginal(places).tolist() == whole.sum(axis=left).ravel().tolist()
+    assert [each.dtype for each in rows.codes] == [np.uint8] * 3
+
+
+def test_totals_beyond_what_a_float_holds_are_added_exactly() -> None:
+    rows = CodedRows((2,), (np.array([0, 0, 1], np.uint8),), np.array([2**53, 1, 5], np.int64))
+    assert rows.marginal((0,)).tolist() == [2**53 + 1, 5]
