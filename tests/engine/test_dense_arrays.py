@@ -117,7 +117,7 @@ def test_rows_are_counted_as_they_arrive_where_combinations_are_many(
 ) -> None:
     found = rows(5)
     added_up = {strategy: read(found, strategy) for strategy in (Strategy.WHOLE, Strategy.REWEIGHT)}
-    monkeypatch.setattr("sfumato.engine.lowering._MOST_GROUPED", 1)
+    monkeypatch.setattr("sfumato.plan.dense_readings._MOST_GROUPED", 1)
     monkeypatch.setattr(dense_arrays, "KEYED_BATCH", batch)
     statements: list[str] = []
     stream = Sources.stream

@@ -72,9 +72,9 @@ MUTANTS = (
     Mutant(
         "rows that have weights are counted as they arrive",
         Kind.LIMITS,
-        "engine/lowering.py",
-        "plain_rows = reading.bounded.strategy is Strategy.WHOLE and rows.ones == set(rows.values)",
-        "plain_rows = rows.ones == set(rows.values)",
+        "plan/dense_readings.py",
+        "return self.bounded.strategy is Strategy.WHOLE and combinations > _MOST_GROUPED",
+        "return combinations > _MOST_GROUPED",
         ("engine/test_dense_arrays.py::test_rows_are_counted_as_they_arrive_where_combinations_are_many",),
     ),
     Mutant(

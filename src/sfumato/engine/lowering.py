@@ -61,8 +61,6 @@ from sfumato.policy.values import MOST_ROWS
 
 _LARGEST = 2**61
 """A unit's own total is cut here before it is scaled: two of them together fit 64 bits."""
-_MOST_GROUPED = 1 << 16
-"""Combinations of cells up to this many are added up by the engine."""
 _MOST_CODES = 256
 """A key of more texts than these is grouped by as it is: its list would be longer than what it saves."""
 
@@ -104,15 +102,9 @@ def found(reading: FoundTotals, key: int) -> Statement:
 
 
 def marginals(reading: Marginals | CellRows, key: int) -> Statement:
-    """Add up the total of every combination of cells that some row is in, of 64 bits.
-
-    Where combinations are many and every row counts as one, rows are counted as they arrive: adding them up here
-    would hold each combination with its keys, and leave nearly as many rows.
-    """
-    relations = RelationLowering(key)
-    rows = counted_rows(reading.bounded, relations)
-    plain_rows = reading.bounded.strategy is Strategy.WHOLE and rows.ones == set(rows.values)
-    if plain_rows and reading.combinations > _MOST_GROUPED:
+    """Add up the total of every combination of cells that some row is in, of 64 bits; or give the rows themselves."""
+    rows = counted_rows(reading.bounded, relations := RelationLowering(key))
+    if reading.by_row and rows.ones == {*rows.values}:
         return Statement(tuple(relations.stages), Select(same((*rows.keys, *rows.values)), rows.select))
     totals = _limited(reading.bounded, rows, relations, key)
     return _held(rows, Statement((*relations.stages, *totals.stages), totals.result))

@@ -93,9 +93,9 @@ class CellRows(Reading[CodedRows]):
         return tuple(len(each) + 1 for each in self.cells)
 
     @property
-    def combinations(self) -> int:
-        """Count the combinations of cells of all keys: rows can be in no more."""
-        return math.prod(self.sizes)
+    def by_row(self) -> bool:
+        """Tell whether rows are kept as they arrive, and not added up before."""
+        return Marginals(self.bounded, self.cells, ((),)).by_row
 
     def kept(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> CodedRows:
         """Keep parts of the rows as they arrive: for each key the places of their cells, in little memory, and the

@@ -31,6 +31,8 @@ from sfumato.privacy import Neighbours, Sensitivity
 
 MOST_CELLS = 10**7
 """Of all marginals of one reading together."""
+_MOST_GROUPED = 1 << 16
+"""Combinations of cells up to this many are added up by the engine."""
 
 Places = NDArray[np.intp]
 
@@ -70,9 +72,12 @@ class Marginals(Reading[tuple[Integers, ...]]):
         return tuple(len(self.cells[place]) + 1 for place in attributes)
 
     @property
-    def combinations(self) -> int:
-        """Count the combinations of cells of all keys: rows can be in no more."""
-        return math.prod(len(each) + 1 for each in self.cells)
+    def by_row(self) -> bool:
+        """Tell whether rows are counted as they arrive: each counts as it is, and combinations of cells are so many
+        that adding up rows before would hold each of them with its keys, and leave nearly as many.
+        """
+        combinations = math.prod(len(each) + 1 for each in self.cells)
+        return self.bounded.strategy is Strategy.WHOLE and combinations > _MOST_GROUPED
 
     def counted(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> tuple[Integers, ...]:
         """Count every marginal, from parts of the rows: for each key the places of their cells, and their totals."""
