@@ -16,7 +16,8 @@ from click.testing import CliRunner
 import sfumato as sf
 from sfumato.cli import main
 from sfumato.curator import bought_synopses
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
+from sfumato.ledger import Publication
 
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"], "nullable": True},
@@ -259,6 +260,21 @@ def test_rows_are_not_read_and_a_long_ledger_is_not_searched(
     assert "SEARCH lines USING INDEX by_plan (account=? AND plan>? AND plan<?)" in plans
     assert "SEARCH lines USING INTEGER PRIMARY KEY (rowid=?)" in plans
     assert not any(each.startswith("SCAN") for each in plans)
+
+
+def test_a_lost_synopsis_hinders_no_question(curator: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file beside the ledger that holds its numbers is gone: a question can still be priced and bought."""
+    curator.marginals("people", SETS).release(rho=1)
+
+    def lost(publication: Publication) -> None:
+        raise LedgerDamaged(publication.number, "the file that holds its answer is missing")
+
+    monkeypatch.setattr(Publication, "read", lost)
+    question = curator.sql("SELECT COUNT(*) AS n FROM people")
+    assert question.error(epsilon=1).free == ""
+    assert not question.release(epsilon=1).receipt.free
+    with pytest.raises(Unsupported, match="the file that holds its answer is missing"):
+        question.release(free=True)
 
 
 def test_the_command_takes_it(tmp_path: Path) -> None:

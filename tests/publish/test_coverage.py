@@ -80,6 +80,7 @@ def allowed(draws: int) -> float:
     return BETA + 4 * math.sqrt(BETA * (1 - BETA) / draws)
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("epsilon", [None, 1])
 def test_bounds_outside_hold_for_the_real_sampler(epsilon: int | None, long: bool) -> None:
     draws, count = contract(long)
@@ -108,6 +109,7 @@ def test_bounds_that_are_taken_for_known_miss() -> None:
     assert missed / draws > 2 * allowed(draws)
 
 
+@pytest.mark.timeout(3600)
 def test_ranges_hold_where_earlier_noise_decides_when_to_stop(long: bool) -> None:
     """An optional stopper buys the same synopsis again and again, until the interval of a fixed plan misses."""
     draws, count = contract(long)

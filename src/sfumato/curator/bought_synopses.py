@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.curator.context import Context
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 from sfumato.plan.canonical import digest
 from sfumato.plan.limits import Limits
@@ -123,6 +123,8 @@ def _answers(asked: Asked, context: Context) -> tuple[list[FreeAnswer], list[str
             answers.append(_asked(_face(each, asked.limits, context), asked, _weighted(table, asked.limits, context)))
         except Unsupported as refusal:
             refusals.append(refusal.rule.removesuffix(f" [{refusal.code}]"))
+        except LedgerDamaged as lost:  # the file with its numbers: others may be whole, and a question can be bought
+            refusals.append(lost.rule)
     return answers, refusals
 
 
