@@ -16,8 +16,10 @@ from sfumato.privacy import codec
 from sfumato.publish.graph.trees import predicted_bytes
 from sfumato.publish.synthesis.course import Course, Setting
 
-_PER_STEP = 0.02
+_PER_STEP = 0.01
 """Seconds that a ledger takes to write a step and its answer down, on a disk of its own."""
+_ENGINE = 1 << 24
+"""Bytes that an engine takes to read, whatever it reads."""
 
 
 @codec.value("synthesis-forecast")
@@ -74,4 +76,11 @@ def predicted_memory(setting: Setting, course: Course, rows: int) -> int:
     coded = rows * (8 + sum(1 if size <= 256 else 2 if size <= 65536 else 4 for size in sizes))
     arriving = rows * 16 * len(sizes)  # the engine's columns, and their places, until they are coded
     kept = 8 * min(KEPT_CELLS, scored)
-    return coded + arriving + kept + 2 * 8 * scored + predicted_bytes([each.places for each in course.marginals], sizes)
+    return (
+        _ENGINE
+        + coded
+        + arriving
+        + kept
+        + 2 * 8 * scored
+        + predicted_bytes([each.places for each in course.marginals], sizes)
+    )

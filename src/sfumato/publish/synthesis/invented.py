@@ -9,7 +9,7 @@ from sfumato.mechanisms import bits
 from sfumato.plan.cell_rows import CodedRows
 from sfumato.publish.synthesis.course import Setting
 
-_FOLLOWING = 3
+_FOLLOWING = 2
 """In how many of four rows a column follows the one before it, so that there is something to learn."""
 
 
