@@ -11,6 +11,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -256,6 +257,9 @@ class SynthesisProposal:
     ) -> Synthetic:
         """Put together what was released, the model and its receipt; a rehearsal has no line in the ledger."""
         here = self._context
+        if not found.complete:
+            with suppress(KeyboardInterrupt):  # the model of before is given then
+                course.fit(CLOSE)  # what was measured last may not be in it yet
         if tab is None:
             line: Released[None] = Released(None, 0, datetime.now(UTC), "", free=True)
         else:

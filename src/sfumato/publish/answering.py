@@ -515,7 +515,8 @@ class _Asking:
             yield f"{name}: a key is where a bin starts, and stands for all of it"
         for axes in sorted(self.outside):
             names = " and ".join(self.face.attributes[place].name for place in axes)
-            yield f"{names} were not published together: such numbers are bounded, and the one inside is a model's"
+            told = "were not published together" if len(axes) > 1 else "was not published"
+            yield f"{names} {told}: such numbers are bounded, and the one inside is a model's"
         for place, cells in sorted(self.cuts.items()):
             if cells:
                 attribute = self.face.attributes[place]
