@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
+import sfumato as sf
 from publish.models import COLUMNS, RECEIPT, synthetic, table
 from publish.synthesis.clinic import exact, people, policy_of
 from sfumato.errors import InvalidParameter
@@ -142,7 +143,7 @@ def test_ranges_are_wider_where_noise_decided_what_was_measured(laplace: bool) -
     made = synthetic(laplace=laplace)
     one = made.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f'").intervals["n"][0]
     planned = made._known.estimates.half_width(np.array([1.0, 0, 0]), (0,), 0.05)
-    assert (one[1] - one[0]) / 2 > planned
+    assert (one[1] - one[0]) / 2 > 1.1 * planned
 
 
 @pytest.mark.parametrize("price", [Price(rho=2), Price(4)], ids=str)
@@ -212,3 +213,25 @@ def test_rows_of_times_are_whole_seconds_within_their_bounds(made: Synthetic) ->
     seen = [each for each in made.sample(500).column("seen").to_pylist() if each is not None]
     assert all(each.microsecond == 0 and each.year == 2024 for each in seen)
     assert min(seen) >= dt.datetime(2024, 1, 1)
+
+
+def test_a_column_that_another_decides_leaves_the_model_and_comes_back(tmp_path: Path) -> None:
+    rows = {"city": ["Oslo", "Bergen", "Rome", None] * 50, "region": ["north", "north", "south", None] * 50}
+    cities = {"levels": {"north": ["Oslo", "Bergen"], "south": ["Rome"]}}
+    columns = {"city": cities, "region": {"values": ["south", "north"]}}
+    own = sf.Table("t", pa.table(rows), columns, id="row", implies={"city": "region"})
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(50, "1e-6"), {"t": own})
+    with sf.Curator(policy, tmp_path / "t.ledger") as curator:
+        made = curator.synthesize("t", ways=1).release(rho=5)
+        named = curator.synthesize("t", ways=[["region"]])
+    assert [each.name for each in made.attributes] == ["city"]
+    assert made.columns == ("city", "region")
+    assert [each.name for each in named.attributes] == ["city", "region"]  # it is asked for
+    wanted = {"Oslo": "north", "Bergen": "north", "Rome": "south", None: None}
+    assert all(wanted[each["city"]] == each["region"] for each in made.sample(500).to_pylist())
+    answer = made.sql("SELECT region, COUNT(*) AS n FROM t WHERE region <> 'x' GROUP BY region")
+    assert answer.basis == {"n": ("measured", "measured")}
+    truth = {"north": 100, "south": 50}
+    assert all(abs(n - truth[key]) < 20 for key, n in answer.rows)
+    made.save(tmp_path / "t.sfu")
+    assert sf.load(tmp_path / "t.sfu").sample(3).schema == made.table().schema  # type: ignore[union-attr]

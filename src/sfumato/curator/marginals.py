@@ -550,7 +550,8 @@ def marginals_of_select(
     _check_cells(workload, found.columns)
     query, here = _restricted(found.rows, found.columns, context)
     limits = _limits(context.policy.tables[found.rows.table.name], query, rows)
-    return MarginalsProposal(here, query, found.columns, workload, "total", limits, "", found.domains)
+    held = f"a row is one of {' '.join(text.split())}"
+    return MarginalsProposal(here, query, found.columns, workload, "total", limits, held, found.domains)
 
 
 def _wanted(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[list[str], tuple[Set, ...]]:

@@ -11,6 +11,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -39,6 +40,7 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, 
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.coded_columns import coded_names
+from sfumato.publish.implied_columns import implied_columns, implied_of
 from sfumato.publish.mwem import ReadOnce
 from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
@@ -49,7 +51,7 @@ from sfumato.publish.synthesis.independent import independent
 from sfumato.publish.synthesis.invented import invented
 from sfumato.publish.synthesis.mst import mst
 from sfumato.publish.synthesis.mwem import mwem
-from sfumato.publish.synthesis.released import METHODS, ReleasedMarginal, Synthesized
+from sfumato.publish.synthesis.released import METHODS, Implied, ReleasedMarginal, Synthesized
 from sfumato.publish.synthesis.steps import MeasureStep, Outcome, Step
 from sfumato.publish.synthesis.zeros import check_zeros, zeros_of
 from sfumato.publish.synthetic import Synthetic
@@ -83,6 +85,8 @@ class SynthesisProposal:
     """How many sets of so many columns were left out of the workload: their cells are more than a model may have."""
     most_cells: int = 1 << 17
     zeros: Zeros = field(default=(), repr=False)
+    implied: tuple[Implied, ...] = field(default=(), repr=False)
+    """Columns that others decide: they are not in the model, and put back into rows."""
 
     @property
     def attributes(self) -> Attributes:
@@ -253,6 +257,9 @@ class SynthesisProposal:
     ) -> Synthetic:
         """Put together what was released, the model and its receipt; a rehearsal has no line in the ledger."""
         here = self._context
+        if not found.complete:
+            with suppress(KeyboardInterrupt):  # the model of before is given then
+                course.fit(CLOSE)  # what was measured last may not be in it yet
         if tab is None:
             line: Released[None] = Released(None, 0, datetime.now(UTC), "", free=True)
         else:
@@ -278,6 +285,7 @@ class SynthesisProposal:
             terms,
             price,
             coded.face,
+            implied=self.implied,
             most_cells=self.most_cells,
             complete=complete,
         )
@@ -448,6 +456,7 @@ def synthesis(
     if method not in METHODS:
         raise InvalidParameter("method", method, f"one of {', '.join(METHODS)}")
     most_cells = max(1, _bytes(memory) // BYTES_PER_CELL)
+    implied: tuple[Implied, ...] = ()
     if isinstance(table, str) and is_select(table):
         if where is not None or order is not None:
             raise InvalidParameter("where", where, "left out beside a SELECT", fix="write WHERE or QUALIFY in it")
@@ -456,7 +465,13 @@ def synthesis(
         declared = context.policy.tables.get(table)
         if columns is None and declared is not None:
             _check_all_coded(declared)
+        decided = {} if declared is None else _decided(declared, columns, ways)
+        if declared is not None and decided:
+            columns = [name for name in columns or coded_names(declared) if name not in decided]
         coded = marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order)
+        if declared is not None:
+            places = {each.name: place for place, each in enumerate(coded.attributes)}
+            implied = tuple(implied_of(declared, name, places[by], own) for name, (by, own) in decided.items())
     names, sizes = [each.name for each in coded.attributes], [each.size for each in coded.attributes]
     _check_columns(names, sizes)
     wanted, left_out = _workload(ways, names, sizes, most_cells)
@@ -465,7 +480,15 @@ def synthesis(
     flat = tuple(each.flat for each in coded.attributes)
     zeros = zeros_of(coded.query.plan.table, flat, coded.face)
     check_zeros(zeros, sizes, most_cells)
-    return SynthesisProposal(context, coded, method, workload, left_out, most_cells, zeros)
+    return SynthesisProposal(context, coded, method, workload, left_out, most_cells, zeros, implied)
+
+
+def _decided(table: Table, columns: Sequence[str] | None, ways: Sets) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Find the columns that others decide, but for those that the workload names: they are to be measured."""
+    listed = columns is None or (isinstance(columns, (list, tuple)) and all(isinstance(each, str) for each in columns))
+    wanted = set() if isinstance(ways, int) else {str(name).lower() for each in ways for name in each}
+    found = implied_columns(table, list(columns or coded_names(table))) if listed else {}
+    return {name: each for name, each in found.items() if name.lower() not in wanted}
 
 
 def _check_all_coded(table: Table) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypeVar
 
@@ -48,6 +48,8 @@ _MOST_WORK = 10**8
 _NAMED = 5
 _WEAKER = (MEASURED, BOUGHT, HYPOTHESIS, BOUNDED, UNVERIFIED)
 """What numbers rest on; one that is made of several rests on the last of theirs."""
+DECIDED = -1
+"""The level of a column that another one decides."""
 
 N = TypeVar("N", np.float64, np.int64)
 
@@ -62,6 +64,8 @@ class Face:
     known: Known
     receipt: Receipt
     where: str = ""
+    decided: Mapping[str, tuple[int, tuple[str | None, ...]]] = field(default_factory=dict)
+    """Columns that another one decides: its place, and the text that goes with each of its cells."""
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -70,6 +74,9 @@ class Face:
         for name, (place, level) in self.level_columns.items():
             labels = tuple(dict.fromkeys(filter(None, self._labels(place, level))))
             named[name] = Domain(Type.TEXT, values=labels, nullable=self.domains[place].nullable)
+        for name, (place, texts) in self.decided.items():
+            values = tuple(dict.fromkeys(filter(None, texts)))
+            named[name] = Domain(Type.TEXT, values=values, nullable=self.domains[place].nullable)
         return Catalog({self.table: Described(self.table, named, public=False)}, _no_joins)
 
     def _labels(self, place: int, level: int) -> list[str | None]:
@@ -375,6 +382,8 @@ class _Asking:
     def _place(self, reference: Reference) -> tuple[int, int | None]:
         """Find the attribute that a column is, and the level of it."""
         assert isinstance(reference, Field)
+        if reference.name in self.face.decided:
+            return self.face.decided[reference.name][0], DECIDED
         levels = self.face.level_columns
         if reference.name in levels:
             return levels[reference.name]
@@ -392,7 +401,8 @@ class _Asking:
             found = self.face.cells[place]
         else:
             labels = np.empty(attribute.size, dtype=object)
-            labels[:] = part_labels(attribute, level)
+            decided = isinstance(reference, Field) and level == DECIDED
+            labels[:] = self.face.decided[reference.name][1] if decided else part_labels(attribute, level)  # type: ignore[union-attr]
             found = Texts(labels, np.zeros(attribute.size, bool))
         shape = tuple(attribute.size if each == place else 1 for each in axes)
         return type(found)(*(getattr(found, name).reshape(shape) for name in found.__dataclass_fields__))
@@ -559,7 +569,8 @@ class _Asking:
             yield f"{name}: a key is where a bin starts, and stands for all of it"
         for axes in sorted(self.outside):
             names = " and ".join(self.face.attributes[place].name for place in axes)
-            yield f"{names} were not published together: such numbers are bounded, and the one inside is a model's"
+            told = "were not published together" if len(axes) > 1 else "was not published"
+            yield f"{names} {told}: such numbers are bounded, and the one inside is a model's"
         for place, cells in sorted(self.cuts.items()):
             if cells:
                 attribute = self.face.attributes[place]

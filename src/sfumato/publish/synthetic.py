@@ -26,7 +26,7 @@ from sfumato.privacy import Curve, Neighbours
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, whole
 from sfumato.publish import answering, model_files
 from sfumato.publish.answering import Condition
-from sfumato.publish.attributes import Attributes
+from sfumato.publish.attributes import Attributes, Listed
 from sfumato.publish.blocks import Block, maximal
 from sfumato.publish.drawing import MOST_AT_ONCE, drawn
 from sfumato.publish.estimating import Estimates, least_squares
@@ -35,7 +35,7 @@ from sfumato.publish.graph.models import GraphModel
 from sfumato.publish.group_totals import Known
 from sfumato.publish.impossible_rows import mend
 from sfumato.publish.model_quality import Quality, model_quality
-from sfumato.publish.synthesis.released import SynthesisRound, Synthesized
+from sfumato.publish.synthesis.released import Implied, SynthesisRound, Synthesized
 from sfumato.publish.typed_rows import Column, Rows
 from sfumato.publish.verifying import Check, Verification, line_checks, step_cost
 from sfumato.release.answers import Answer
@@ -215,7 +215,8 @@ class Synthetic:
         """Give what questions in SQL see of it."""
         domains = self.released.face.known(self.attributes)
         own = self.released.table or "rows", self.attributes, domains, self._known, self.receipt
-        return answering.Face(*own, self.released.where)
+        decided = {each.attribute.name: (each.by, _texts(each)) for each in self.released.implied}
+        return answering.Face(*own, self.released.where, decided)
 
     def sql(
         self,
@@ -295,6 +296,12 @@ class Synthetic:
 
 def _told(cell: object) -> str:
     return "" if cell is None else html.escape(str(cell))
+
+
+def _texts(implied: Implied) -> tuple[str | None, ...]:
+    """Give the text of an implied column for each cell of the one that decides it."""
+    named = [str(each.value) if isinstance(each, Listed) else None for each in implied.attribute.cells]
+    return tuple(named[cell] for cell in implied.cells)
 
 
 def _free(name: str) -> str:
