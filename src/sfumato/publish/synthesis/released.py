@@ -113,7 +113,7 @@ class Synthesized:
     price: Price | None = None
     face: TableFace = BARE
     implied: tuple[Implied, ...] = ()
-    most_cells: int = 1 << 17
+    most_cells: int = 1 << 18
     """How many cells the model may have."""
     complete: bool = True
     """Whether all that was planned was measured, or it was ended before."""
