@@ -118,7 +118,7 @@ MUTANTS = (
         "limits are forgotten when more is added",
         Kind.LIMITS,
         "curator/tables.py",
-        "return replace(self, text=statement.text, query=statement.query, _statement=statement)",
+        "return replace(_question(self._context, statement), limits=self.limits, strategy=self.strategy)",
         "return _question(self._context, statement)",
         ("curator/test_tables.py::test_limits_stay_when_more_is_added",),
     ),

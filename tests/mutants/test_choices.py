@@ -53,18 +53,16 @@ MUTANTS = (
         "a missing value is on the first step",
         Kind.NAN,
         "curator/private_bounds.py",
-        "plan = Aggregate(cut(there), ",
-        "plan = Aggregate(cut(scan), ",
+        "return Aggregate(cut(there), ",
+        "return Aggregate(cut(scan), ",
         (f"{_BOUNDS}test_rows_that_are_units_all_count",),
     ),
     Mutant(
         "every row of a unit counts",
         Kind.LIMITS,
         "curator/private_bounds.py",
-        "plan = Aggregate(cut(there), (self.ladder.place(value),), (Count(),))\n        (whole,) = boundings",
-        "plan = Aggregate(cut(there), (self.ladder.place(value),), (Count(),))\n"
-        "        plan = Aggregate(Filter(Scan(declared.name, True, 0, {own: domain}, ONE_ROW), there.predicate), "
-        "plan.keys, plan.measures)\n        (whole,) = boundings",
+        "return Aggregate(cut(there), ",
+        "return Aggregate(Filter(Scan(declared.name, True, 0, {own: domain}, ONE_ROW), there.predicate), ",
         (f"{_BOUNDS}test_rows_beyond_every_limit_are_one_unit_still",),
     ),
     Mutant(

@@ -20,20 +20,20 @@ MUTANTS = (
         "blocks and marginals of one shape share their noise",
         Kind.REUSE,
         "publish/measuring.py",
-        "return self._published(tuple(packed(each.draw(each.reading.of(exact))) for each in self.batch.measurements))",
+        "return self._published(\n            self.plan, tuple(packed(each.draw(each.reading.of(exact))) for each in self.batch.measurements)\n        )",
         "drawn: dict[object, Any] = {}\n"
         "        own = [(each, each.reading.of(exact)) for each in self.batch.measurements]\n"
         "        noise = [drawn.setdefault(cells.shape, each.draw(0 * cells)) for each, cells in own]\n"
         "        cells = (packed(cells + one) for (_, cells), one in zip(own, noise, strict=True))\n"
-        "        return self._published(tuple(cells))",
+        "        return self._published(self.plan, tuple(cells))",
         (f"{_KINDS}[synopses]", f"{_KINDS}[pure_synopses]"),
     ),
     Mutant(
         "the counts that a session buys share their noise",
         Kind.REUSE,
         "publish/online.py",
-        "found = np.asarray(self._batch.noise.apply(own), np.int64)",
-        "found = own + np.asarray(self._batch.noise.apply(0 * own.ravel()[:1]), np.int64)[0]",
+        "found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)",
+        "found = own + np.asarray(self._batch.noise_for(reach).apply(0 * own.ravel()[:1]), np.int64)[0]",
         (f"{_TESTS}::test_every_number_that_a_session_buys_is_drawn_for_itself",),
     ),
     Mutant(

@@ -125,15 +125,15 @@ MUTANTS = (
         "plan/sql_noisy.py",
         "    if noises(made):",
         "    if noises(made) > 10:",
-        ("plan/test_grouping.py::test_a_question_means_what_is_written_below_it",),
+        ("plan/test_sql.py::test_a_question_means_what_is_written_below_it",),
     ),
     Mutant(
         "rows of units are taken for noisy rows",
         Kind.KEYS,
         "plan/outer.py",
-        "if below is None or _of_units(below, catalog):",
-        "if below is None:",
-        ("plan/test_grouping.py::test_a_question_means_what_is_written_below_it",),
+        'if level.args.get("group") and _of_units(',
+        'if level.args.get("group") is None and _of_units(',
+        ("plan/test_sql.py::test_a_question_means_what_is_written_below_it",),
     ),
 )
 

@@ -33,7 +33,7 @@ MUTANTS = (
         _MOVES,
     ),
     Mutant(
-        "a choice is free",
+        "a choice of a count is free",
         Kind.CHARGE_ORDER,
         "curator/mwem.py",
         '        chosen = self._released(ChoiceStep(scores, self.steps.choice), "a choice")\n',
@@ -57,7 +57,7 @@ MUTANTS = (
         ("publish/test_mwem.py::test_what_is_measured_has_noise",),
     ),
     Mutant(
-        "an interrupt gives nothing back",
+        "an interrupt of multiplicative weights gives nothing back",
         Kind.CHARGE_ORDER,
         "curator/mwem.py",
         "            self.tab.stop()\n",

@@ -71,8 +71,8 @@ MUTANTS = (
         "counts are not cut",
         Kind.WRAP,
         "publish/blocks.py",
-        "    values = np.clip(values, -most, most)\n",
-        "",
+        "        values = np.clip(values, -most, most)\n",
+        "        pass\n",
         (f"{_BLOCKS}test_the_largest_counts_do_not_wrap",),
     ),
     Mutant(

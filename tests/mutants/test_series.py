@@ -54,11 +54,19 @@ MUTANTS = (
         ("release/test_series.py::test_a_snapshot_begun_before_a_change_is_refused_for_free",),
     ),
     Mutant(
-        "rows that are missing or not listed are in no cell",
+        "rows that are missing or not listed are in the first cell",
         Kind.KEYS,
         "engine/duckdb/dense_arrays.py",
-        "self._known.get(told(key), len(self._known))",
-        "self._known.get(told(key), 0)",
+        "self._known.get(told(key), len(self._known)) for key",
+        "self._known.get(told(key), 0) for key",
+        ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
+    ),
+    Mutant(
+        "whole numbers that are missing or not listed are in the first cell",
+        Kind.KEYS,
+        "engine/duckdb/dense_arrays.py",
+        "table = np.full(high - low + 3, len(cells), np.int32)",
+        "table = np.full(high - low + 3, 0, np.int32)",
         ("engine/test_dense_arrays.py::test_every_marginal_counts_every_row_in_one_cell",),
     ),
     Mutant(
@@ -97,8 +105,8 @@ MUTANTS = (
         "values of rows that the sample drops are counted",
         Kind.LIMITS,
         "engine/lowering.py",
-        "totals = _corrected(bounded, by_value, (heavy,), _dropped(by_value, ranked, kept))",
-        "totals = _whole(bounded, by_value)",
+        "totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))",
+        "totals = _whole(rows)",
         ("engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
     ),
     Mutant(

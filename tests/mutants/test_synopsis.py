@@ -78,8 +78,8 @@ MUTANTS = (
         "a bin holds its upper edge",
         Kind.ROUNDING,
         "publish/cell_values.py",
-        "        high = _beside(high, kind, -1)\n",
-        "        high = high + 0\n",
+        "    if not cell.closed:\n        high = _beside(high, kind, -1)\n",
+        "    if not cell.closed:\n        high = high + 0\n",
         _SURE,
     ),
     Mutant(

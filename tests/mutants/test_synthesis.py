@@ -74,7 +74,7 @@ MUTANTS = (
         _COSTS,
     ),
     Mutant(
-        "a choice is free",
+        "a choice of what to measure next is free",
         Kind.CHARGE_ORDER,
         "curator/synthesis.py",
         "            _run(steps, self._released)\n",
@@ -99,7 +99,7 @@ MUTANTS = (
         ("publish/synthesis/test_budget.py::test_a_promise_in_epsilon_and_delta_is_kept_by_all_of_rho",),
     ),
     Mutant(
-        "an interrupt gives nothing back",
+        "an interrupt of a synthesis gives nothing back",
         Kind.CHARGE_ORDER,
         "curator/synthesis.py",
         "            self.tab.stop()\n",

@@ -136,8 +136,8 @@ MUTANTS = (
         "finer keys than the period are one row of a unit",
         Kind.SENSITIVITY,
         "plan/per_unit.py",
-        "single = bool(keys) and self.inside.periods.issuperset(self.keys)",
-        "single = bool(keys) and not self.inside.periods.isdisjoint(self.keys)",
+        "single = bool(keys) and self.inside.single.issuperset(self.keys)",
+        "single = bool(keys) and not self.inside.single.isdisjoint(self.keys)",
         (f"{_JOINS}::test_one_row_for_each_person_and_day",),
     ),
     Mutant(

@@ -184,7 +184,7 @@ MUTANTS = (
         "one row for each unit and key is taken for one row of each unit",
         Kind.LIMITS,
         "plan/nodes.py",
-        "return self.input.most_rows if self.keys else 1",
+        "return self.input.most_rows if self.keys and not self.single else 1",
         "return 1",
         _NODES,
     ),

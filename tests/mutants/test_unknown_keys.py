@@ -28,8 +28,8 @@ MUTANTS = (
         "groups are counted before they are crossed",
         Kind.LIMITS,
         "engine/lowering.py",
-        'places.append(("a", Rank((Reference("u"),), (Reference("s"), *keys), dense=True)))',
-        'places.append(("a", Rank((Reference("u"),), (Reference("k0"),), dense=True)))',
+        'places.append(("a", Rank((Reference("u"),), (Reference("s"), *keys), place=Place.DENSE_RANK)))',
+        'places.append(("a", Rank((Reference("u"),), (Reference("k0"),), place=Place.DENSE_RANK)))',
         (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
     ),
     Mutant(
@@ -72,8 +72,8 @@ MUTANTS = (
         "keys are ordered by who holds them",
         Kind.KEYS,
         "release/found_groups.py",
-        "key=lambda place: sorting(names[place]))[: most_keys(self.reading)]",
-        "key=lambda place: -found.holders[kept[place]])[: most_keys(self.reading)]",
+        "key=lambda place: sorting(names[place]))[: self._most]",
+        "key=lambda place: -found.holders[kept[place]])[: self._most]",
         ("safety/test_unknown_keys.py::test_as_many_keys_as_fit_are_the_first_by_value",),
     ),
     Mutant(

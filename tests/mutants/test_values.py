@@ -55,8 +55,8 @@ MUTANTS = (
         "rows of a unit are counted, not its different ones",
         Kind.LIMITS,
         "engine/lowering.py",
-        "rows = _pairs(rows, relations) if once else _computed_once(bounded, rows, relations)",
-        "rows = _computed_once(bounded, rows, relations)",
+        "rows = _pairs(rows, relations) if once else computed_once(bounded, rows, relations)",
+        "rows = computed_once(bounded, rows, relations)",
         _PAIRS,
     ),
     Mutant(
