@@ -83,7 +83,7 @@ class SynthesisProposal:
     workload: Mapping[Set, Fraction] = field(repr=False)
     left_out: int = 0
     """How many sets of so many columns were left out of the workload: their cells are more than a model may have."""
-    most_cells: int = 1 << 17
+    most_cells: int = 1 << 18
     zeros: Zeros = field(default=(), repr=False)
     implied: tuple[Implied, ...] = field(default=(), repr=False)
     """Columns that others decide: they are not in the model, and put back into rows."""

@@ -17,7 +17,7 @@ from sfumato.publish.blocks import Set
 from sfumato.publish.graph.models import GraphModel
 from sfumato.publish.graph.trees import predicted_cells
 
-BYTES_PER_CELL = 1 << 13
+BYTES_PER_CELL = 1 << 12
 """A model has at most one cell for so many bytes that are allowed: it is fitted, and asked for hundreds of marginals,
 in every round."""
 

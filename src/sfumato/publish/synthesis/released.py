@@ -1,4 +1,4 @@
-"""All that a synthesis released is kept as one value: noisy marginals, round by round, and the terms of the purchase.
+"""One value holds everything that a synthesis released: noisy marginals, round by round, and the terms of the purchase.
 
 The model is not part of it: it is fitted to these numbers alone, always in the same way, for nothing.
 """
@@ -112,7 +112,7 @@ class Synthesized:
     price: Price | None = None
     face: TableFace = BARE
     implied: tuple[Implied, ...] = ()
-    most_cells: int = 1 << 17
+    most_cells: int = 1 << 18
     """How many cells the model may have."""
     complete: bool = True
     """Whether all that was planned was measured, or it was ended before."""
