@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from publish.synthesis.clinic import (
 from sfumato.curator.synthesis import _bytes, _check_columns
 from sfumato.ledger import Tab
 from sfumato.plan.cell_rows import CellCounts, CodedRows, SetMisfits
-from sfumato.privacy import Curve, codec
+from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fitted
 from sfumato.publish.synthesis.course import Course
 from sfumato.publish.synthesis.released import Synthesized
@@ -138,27 +137,6 @@ def _killed(folder: Path, step: int) -> None:
     Tab.step = dying  # type: ignore[method-assign]
     with curator(folder, people(1, 40)) as clinic:
         clinic.synthesize("people", "mst", 2).release(epsilon=2)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("epsilon", "rho"), [(50, "0.000001"), (10**6, "0.001")])
-def test_what_the_ledger_rounds_up_is_held_too(tmp_path: Path, epsilon: int, rho: str, method: str) -> None:
-    """An account rounds every charge up, by more where its order is near 1: the last step is afforded all the same."""
-    policy = replace(policy_of(people(3, 300)), budget=sf.Budget(epsilon, "1e-6"))
-    with sf.Curator(policy, tmp_path / "people.ledger") as clinic:
-        found = clinic.synthesize("people", method, 2).release(rho=rho)
-        assert found.released.complete
-        assert len(found.steps) <= 16 * 3
-        held = clinic._context.account.cost(Curve.concentrated(Fraction(rho))).renyi
-        assert 0.999 * held <= clinic._context.account.spent["renyi"] * 10**30 <= held
-
-
-def test_a_price_below_what_the_ledger_rounds_up_is_refused_for_nothing(tmp_path: Path) -> None:
-    policy = replace(policy_of(people(3, 300)), budget=sf.Budget(10**6, "1e-6"))
-    with sf.Curator(policy, tmp_path / "people.ledger") as clinic:
-        with pytest.raises(sf.InvalidParameter, match="rounding"):
-            clinic.synthesize("people", "aim", 2).release(rho="1e-10")
-        assert clinic._context.account.spent["renyi"] == 0
 
 
 @pytest.mark.parametrize("after", [1, 2, 4, 5, 7])

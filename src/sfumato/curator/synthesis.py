@@ -36,7 +36,6 @@ from sfumato.plan.words import enforced, many
 from sfumato.policy import Table
 from sfumato.privacy import Cost, Neighbours
 from sfumato.privacy.calibration import least
-from sfumato.privacy.curve import rounded_by
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
@@ -69,8 +68,6 @@ ColumnWeights = Mapping[str | tuple[str, ...], Number]
 _RUN: dict[str, Callable[[Course], Steps]] = {"aim": aim, "mst": mst, "mwem": mwem, "independent": independent}
 _MOST_BITS, _LEAST_BITS = 10, 4
 _REHEARSED_ROWS = 10_000
-_MOST_STEPS = 16
-"""For each column: no method has as many."""
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _MEMORY = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
 _MOST_SETS = 200_000
@@ -295,15 +292,15 @@ class SynthesisProposal:
 
     # ── what is run at a price ─────────────────────────────────────────────────────────────────
 
-    def setting(self, price: Price, unspent: Fraction = Fraction(0)) -> Setting:
+    def setting(self, price: Price) -> Setting:
         """Say all that is public before the first step."""
-        own = currency(price, unspent)
+        own = currency(price)
         reading = CellRows(self._bounded(self._bits(own)), tuple(each.codes for each in self._coded.columns))
         return Setting(reading, self.attributes, self.workload, own, self.most_cells, self.zeros)
 
     def _checked(self, price: Price) -> Setting:
         """Refuse a price that cannot buy the first steps, before anything is spent."""
-        setting = self.setting(price, self._unspent)
+        setting = self.setting(price)
         first = self._first(setting)
         course = Course(setting)
         releasing.rehearse(next(course.count_rows()))
@@ -311,12 +308,6 @@ class SynthesisProposal:
         if self.method != "independent":
             next(course.choose({(0,): 1}, first.chosen, float))
         return setting
-
-    @property
-    def _unspent(self) -> Fraction:
-        """Bound in ρ what the account rounds the charges of all steps up by: the hold covers that too."""
-        order = self._context.budgets[0].order
-        return Fraction(0) if order is None else _MOST_STEPS * len(self.attributes) * rounded_by(order) / order
 
     def _bounded(self, fine: int) -> Bounded:
         cells = min(10**7, math.prod(each.size for each in self.attributes))

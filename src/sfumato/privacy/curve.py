@@ -244,7 +244,7 @@ class Curve:
         value = max(composition.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
         if not math.isfinite(value):
             return Fraction(10**300)  # more than any account holds
-        margin = float(rounded_by(order)) if self._rough else 0.0
+        margin = 2.0**-45 / float(order - 1) if self._rough else 0.0
         return Fraction(value * (1 + 2.0**-41) + margin)
 
     @cached_property
@@ -332,11 +332,6 @@ class Curve:
         inside = ", ".join(f"{loss!r} × {count}" for loss, count in self.parts[:3])
         more = f", … {len(self.parts) - 3} more" if len(self.parts) > 3 else ""
         return f"<Curve {self.neighbours.value}: {inside + more or 'nothing'}>"
-
-
-def rounded_by(order: Fraction) -> Fraction:
-    """Bound by how much ``renyi_above`` is above what it is told, beside a share of 2^-41."""
-    return Fraction(2.0**-45 / float(order - 1))
 
 
 def _pure(loss: Loss) -> float | Fraction:

@@ -68,18 +68,11 @@ class Concentrated:
     """This is ρ."""
 
     rho: Fraction
-    unspent: Fraction = Fraction(0)
-    """What is left for the ledger to round charges up by, beside a billionth."""
     halved: ClassVar[int] = 4
-
-    def __post_init__(self) -> None:
-        if 2 * self.unspent > self.rho:
-            rule = "one of which the ledger's own rounding, step by step, is less than half"
-            raise InvalidParameter("price", float(self.rho), rule, fix="give more, or name fewer columns")
 
     @property
     def total(self) -> Fraction:
-        return self.rho * _SHORT - self.unspent
+        return self.rho * _SHORT
 
     def noise(self, amount: Fraction, moved: Sensitivity) -> Gaussian:
         return Gaussian(_held(_root_above(moved.squares / (2 * amount))))
@@ -130,19 +123,18 @@ class Pure:
         return float(self.epsilon) * math.sqrt(0.05625 / columns)
 
 
-def currency(price: Price, unspent: Fraction = Fraction(0)) -> Currency:
-    """Find the currency of a price: ρ where it allows Gaussian noise, of which so much is left unspent, else ε.
+def currency(price: Price) -> Currency:
+    """Find the currency of a price: ρ where it allows Gaussian noise, else ε.
 
     Of (ε, δ) it is the largest ρ of which every ρ-zCDP release keeps the promise (Canonne, Kamath & Steinke 2020).
     """
     if price.rho is not None:
-        return Concentrated(price.rho, unspent)
+        return Concentrated(price.rho)
     assert price.epsilon is not None
     if not price.delta:
         return Pure(price.epsilon)
     promise = Guarantee(price.epsilon, price.delta)
-    rho = 1 / least(lambda size: meets(Curve.concentrated(1 / size), promise), str(price))
-    return Concentrated(rho, unspent)
+    return Concentrated(1 / least(lambda size: meets(Curve.concentrated(1 / size), promise), str(price)))
 
 
 @dataclass(frozen=True)
