@@ -138,6 +138,49 @@ MUTANTS = (
         "        if least > most:\n            return None\n",
         _INSIDE,
     ),
+    Mutant(
+        "what was read of one ledger answers for the same line of another",
+        Kind.REUSE,
+        "curator/bought_synopses.py",
+        "        found = _kept.pop(bought.hash, None)\n"
+        "    if found is None:\n"
+        "        found = _read(bought, context)\n"
+        "    with _keeping:\n"
+        "        _kept[bought.hash] = found",
+        "        found = _kept.pop(str(bought.number), None)\n"
+        "    if found is None:\n"
+        "        found = _read(bought, context)\n"
+        "    with _keeping:\n"
+        "        _kept[str(bought.number)] = found",
+        (f"{_FREE}test_a_free_answer_is_what_the_curator_would_say",),
+    ),
+    Mutant(
+        "groups of a free answer are those of the synopsis",
+        Kind.KEYS,
+        "curator/bought_synopses.py",
+        '"together": asked.joint, "groups": asked.groups}',
+        '"together": asked.joint}',
+        (
+            f"{_FREE}test_a_free_answer_is_what_the_curator_would_say",
+            f"{_FREE}test_what_means_something_else_there_is_not_answered",
+        ),
+    ),
+    Mutant(
+        "the synopsis of one table answers for another",
+        Kind.KEYS,
+        "curator/bought_synopses.py",
+        "digest(context.declared, table)[:32]",
+        "digest(context.declared, '')[:32]",
+        (f"{_FREE}test_other_accounts_have_their_own",),
+    ),
+    Mutant(
+        "a free answer has the receipt of its first reading",
+        Kind.CHARGE_ORDER,
+        "curator/bought_synopses.py",
+        "return replace(found[1].face, receipt=_receipt(found[0], context))",
+        "return found[1].face",
+        (f"{_FREE}test_an_analyst_may_use_what_the_account_published",),
+    ),
 )
 
 test_the_tests_of_bought_synopses_notice = suite(MUTANTS)

@@ -127,6 +127,56 @@ MUTANTS = (
         "found = np.asarray(own, np.int64)",
         (f"{_TESTS}::test_what_is_bought_has_noise",),
     ),
+    Mutant(
+        "one answer more is bought than was paid for",
+        Kind.LIMITS,
+        "publish/online.py",
+        "self._left = batch.rounds\n",
+        "self._left = batch.rounds + 1\n",
+        (f"{_TESTS}::test_gates_end_after_their_rounds_and_forget",),
+    ),
+    Mutant(
+        "a mean moves as its first total does",
+        Kind.SENSITIVITY,
+        "publish/online.py",
+        "for part in self.parts for weights in part.weights]",
+        "for part in self.parts[:1] for weights in part.weights]",
+        (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
+    ),
+    Mutant(
+        "answers are charged for a unit that is added, whatever the neighbours are",
+        Kind.NEIGHBOURS,
+        "publish/online.py",
+        "moved = Marginal(self.reading, 0).sensitivity\n",
+        "moved = self.bounded.measures[0].added\n",
+        (f"{_TESTS}::test_all_is_charged_at_the_opening_and_nothing_by_a_question",),
+    ),
+    Mutant(
+        "sums that a session buys share their noise",
+        Kind.REUSE,
+        "publish/online.py",
+        "found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)",
+        "found = np.asarray(self._batch.noise_for(reach).apply(own), np.int64)\n"
+        "        if reach > 1:\n"
+        "            found = own + (found - own)[:1]",
+        ("safety/test_drawn_apart.py::test_every_number_that_a_session_buys_is_drawn_for_itself",),
+    ),
+    Mutant(
+        "a gate is asked again after its answer",
+        Kind.REUSE,
+        "publish/online.py",
+        "            self._gate = self._batch.gate.start()\n        else",
+        "            self._left += 0\n        else",
+        (f"{_TESTS}::test_gates_end_after_their_rounds_and_forget",),
+    ),
+    Mutant(
+        "a gate for the other neighbours is taken",
+        Kind.NEIGHBOURS,
+        "publish/online.py",
+        "if not enough or self.gate.neighbours is not scaled.sensitivity.neighbours:",
+        "if not enough:",
+        (f"{_TESTS}::test_a_gate_for_less_than_a_unit_moves_is_refused",),
+    ),
 )
 
 test_the_tests_of_online_sessions_notice = suite(MUTANTS)

@@ -81,6 +81,47 @@ MUTANTS = (
         'digest("score", self._coded.identity, self.k,',
         ("publish/test_scoring.py::test_a_score_is_stored_for_its_candidate_alone",),
     ),
+    Mutant(
+        "large counts wrap around before they are compared",
+        Kind.WRAP,
+        "publish/scoring.py",
+        "counts = np.minimum(CellCounts(self.reading, places).of(exact), most) * self.grid",
+        "counts = np.minimum(CellCounts(self.reading, places).of(exact), 2 * most) * self.grid",
+        ("publish/test_scoring.py::test_numbers_near_the_ends_are_added_up_exactly",),
+    ),
+    Mutant(
+        "a score is bounded for a unit that is added, whatever the neighbours are",
+        Kind.NEIGHBOURS,
+        "curator/scores.py",
+        "return for_neighbours(found, self._context.policy.neighbours)",
+        "return found",
+        _MOVES,
+    ),
+    Mutant(
+        "both numbers of a score share their noise",
+        Kind.REUSE,
+        "publish/scoring.py",
+        "return self._score(total, int(Measurement(view, self.noise).draw(view.of(found))[0]))",
+        "noise = (total - int(self._rows.of(found)[0])) * self.view.grid * len(self.view.sets)\n"
+        "        return self._score(total, int(view.of(found)[0]) + noise)",
+        _DRAWN,
+    ),
+    Mutant(
+        "a stored score answers for a candidate with other counts in the same cells",
+        Kind.REUSE,
+        "publish/scoring.py",
+        "for each in (*rows.codes, rows.totals):",
+        "for each in rows.codes:",
+        ("publish/test_scoring.py::test_a_score_is_stored_for_its_candidate_alone",),
+    ),
+    Mutant(
+        "a condition leaves the number of rows public",
+        Kind.NEIGHBOURS,
+        "curator/scores.py",
+        "return Fraction(size or 0) if exactly and has_fixed_total(self._bounded(0)) else None",
+        "return Fraction(size or 0) if exactly else None",
+        _LAW,
+    ),
 )
 
 test_the_tests_of_scoring_notice = suite(MUTANTS)

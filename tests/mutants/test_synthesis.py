@@ -130,6 +130,74 @@ MUTANTS = (
         "        if places and cells.all():",
         ("curator/test_synthesis.py::test_impossible_cells_stay_empty",),
     ),
+    Mutant(
+        "cells of one marginal share their noise",
+        Kind.REUSE,
+        "publish/synthesis/steps.py",
+        "return NoisyCells(packed(only.draw(self.view.of(read(self.view.reading)))))",
+        "own = self.view.of(read(self.view.reading))\n        return NoisyCells(packed(own + only.draw(0 * own[:1])))",
+        ("safety/test_drawn_apart.py::test_every_number_is_drawn_for_itself[synthetic_tables]",),
+    ),
+    Mutant(
+        "empty cells have no noise",
+        Kind.KEYS,
+        "publish/synthesis/steps.py",
+        "return NoisyCells(packed(only.draw(self.view.of(read(self.view.reading)))))",
+        "own = self.view.of(read(self.view.reading))\n"
+        "        return NoisyCells(packed(np.where(own == 0, 0, only.draw(own))))",
+        ("safety/test_drawn_apart.py::test_every_number_is_drawn_for_itself[synthetic_tables]",),
+    ),
+    Mutant(
+        "the largest score is chosen",
+        Kind.REUSE,
+        "publish/synthesis/steps.py",
+        "return Choice(int(only.draw(self.scores.of(read(self.readings[0])))))",
+        "return Choice(int(np.argmax(self.scores.of(read(self.readings[0])))) + 0 * bool(only))",
+        ("publish/synthesis/test_scores.py::test_a_choice_is_drawn_and_not_the_largest_score",),
+    ),
+    Mutant(
+        "a synthesis is bounded for a unit that is added, whatever the neighbours are",
+        Kind.NEIGHBOURS,
+        "curator/synthesis.py",
+        "return for_neighbours(found, self._context.policy.neighbours)",
+        "return found",
+        _MOVES,
+    ),
+    Mutant(
+        "rows of a synthesis are read before its first charge",
+        Kind.CHARGE_ORDER,
+        "curator/synthesis.py",
+        "        self._engine = ReadOnce(self.here.engine)\n",
+        "        self._engine = ReadOnce(self.here.engine)\n"
+        "        self._engine.read(self.course.setting.reading, 1)\n",
+        ("curator/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),
+    ),
+    Mutant(
+        "a later synthesis finds the steps of an earlier one",
+        Kind.REUSE,
+        "curator/synthesis.py",
+        'digest("synthesis", self.tab.opening.hash, self.identity, self._done)',
+        'digest("synthesis", self.identity, self._done)',
+        ("curator/test_synthesis.py::test_equal_syntheses_draw_and_are_charged_each_for_itself",),
+    ),
+    Mutant(
+        "marginals are kept by their shapes",
+        Kind.REUSE,
+        "plan/cell_rows.py",
+        "        if places in self._kept:\n            return self._kept[places]\n",
+        "        alike = {tuple(self.sizes[one] for one in key): kept for key, kept in self._kept.items()}\n"
+        "        if (shape := tuple(self.sizes[one] for one in places)) in alike:\n"
+        "            return alike[shape]\n",
+        ("publish/synthesis/test_scores.py::test_marginals_of_coded_rows_are_those_of_the_rows",),
+    ),
+    Mutant(
+        "a score that is too large to be a number ends a synthesis",
+        Kind.WRAP,
+        "plan/cell_rows.py",
+        "return np.array([max(-LARGEST_INTEGER, min(LARGEST_INTEGER, each)) for each in found], np.int64)",
+        "return np.array(found, np.int64)",
+        ("publish/synthesis/test_scores.py::test_scores_beyond_what_a_number_holds_are_cut",),
+    ),
 )
 
 test_the_tests_of_synthesis_notice = suite(MUTANTS)

@@ -295,11 +295,11 @@ def test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says(relation
     tables = [np.bincount(np.array(each, int), minlength=cells).reshape(shape) for each in units]
     draw, furthest = np.random.default_rng(3), 0.0
     for low in (0, -4):
-        for shared in (0, 1, 1):
+        for shared, parts in itertools.product((0, 1, 1), (1, 2)):  # a mean has two parts
             each = draw.integers(low, 8, (2, *shape)).astype(float)
             each[1] *= shared  # one group alone, or two that share rows
             weights = tuple(Weights(one, one) for one in each)
-            asked = Weighed((replace(only, weights=weights),), 1)
+            asked = Weighed((replace(only, weights=weights), replace(only, weights=weights[::-1]))[:parts], 1)
             totals = np.array([asked.of(each) for each in tables])
             base = totals[totals[:, 0].argmin()] if relation == "replace" else totals[0]
             for guess in (base, base + 1, base - asked.reach, base * 0):

@@ -278,6 +278,7 @@ def test_a_score_is_stored_for_its_candidate_alone(tmp_path: Path) -> None:
         assert again == first
         assert codec.loads(first.to_json()) == first
         assert not opened.score(ONE_CELL, k=2).release(epsilon=1).receipt.free
+        assert not opened.score(pa.concat_tables([CANDIDATE, ONE_CELL]), k=2).release(epsilon=1).receipt.free
         assert not opened.score(CANDIDATE, k=2, worst=True).release(epsilon=1).receipt.free
         assert not opened.score(CANDIDATE, k=2, total=40).release(epsilon=1).receipt.free
         assert not opened.score(CANDIDATE, k=2, where="age > 3").release(epsilon=1).receipt.free

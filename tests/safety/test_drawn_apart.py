@@ -167,11 +167,12 @@ def test_every_number_is_drawn_for_itself(empty: sf.Curator, kind: str) -> None:
     assert not repeats(noise)
 
 
-def test_every_number_that_a_session_buys_is_drawn_for_itself(sides: sf.Curator) -> None:
+@pytest.mark.parametrize("measure", ["COUNT(*)", "SUM(side)"])
+def test_every_number_that_a_session_buys_is_drawn_for_itself(sides: sf.Curator, measure: str) -> None:
     found: list[float] = []
-    with sides.online("people", ["code", "side"], ways=1, rounds=2).release(rho="0.5") as session:
+    with sides.online("people", ["code", "side"], ways=1, rounds=2).release(rho="0.01") as session:
         for _ in range(2):
-            answer = session.sql("SELECT code, side, COUNT(*) AS n FROM people GROUP BY code, side")
+            answer = session.sql(f"SELECT code, side, {measure} AS n FROM people GROUP BY code, side")
             if answer.basis is None or "bought now" not in answer.basis["n"]:
                 continue  # the second time it is close
             found += [float(row[2]) for row in answer.rows if row[0] not in (1, 2)]

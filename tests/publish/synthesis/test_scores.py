@@ -12,6 +12,8 @@ import sfumato as sf
 from publish.synthesis.clinic import RELATIONS, exact, pairs, people, policy_of, worlds
 from sfumato.mechanisms import Exponential
 from sfumato.plan.cell_rows import CellCounts, CellRows, CodedRows, SetMisfits
+from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.publish.synthesis.steps import ChooseStep
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
 
@@ -67,6 +69,15 @@ def test_a_choice_is_as_likely_on_neighbours_as_its_price_says(relation: str) ->
     assert 1 / 3 < widest <= 1 + 1e-9
 
 
+def test_a_choice_is_drawn_and_not_the_largest_score() -> None:
+    proposal, rows = exact(policy_of(people(1, 9)), Price(2))
+    scores = misfits(proposal.setting(Price(2)).reading, lambda view: np.zeros(view.size), [1] * 7)
+    assert len({*scores.of(rows).tolist()}) > 1
+    step = ChooseStep(scores, Exponential("0.001", scores.moved, grid=1))
+    drawn = [step.draw(lambda _: rows).place for _ in range(200)]
+    assert {*drawn} == {*range(7)}  # 7·(6/7)^200 < 1e-12
+
+
 def _law(scores: Any, choice: Exponential) -> Any:
     logs = scores.astype(float) * float(choice.rate)
     return logs - np.logaddexp.reduce(logs)
@@ -116,6 +127,16 @@ def test_marginals_of_coded_rows_are_those_of_the_rows(units: bool) -> None:
         left = tuple(axis for axis in range(3) if axis not in places)
         assert rows.marginal(places).tolist() == whole.sum(axis=left).ravel().tolist()
     assert [each.dtype for each in rows.codes] == [np.uint8] * 3
+
+
+def test_scores_beyond_what_a_number_holds_are_cut() -> None:
+    """Whatever rows there are, a choice is made: no score is too large to be one."""
+    proposal, rows = exact(policy_of(people(1, 9)), Price(2))
+    view = CellCounts(proposal.setting(Price(2)).reading, (0,))
+    many = CodedRows(rows.sizes, rows.codes, rows.totals << 50)
+    none = np.zeros(view.size, np.int64)
+    assert SetMisfits((view,), (none,), (10**6,), (0,)).of(many).tolist() == [LARGEST_INTEGER]
+    assert SetMisfits((view,), (none,), (10**6,), (1 << 60,)).of(many).tolist() == [-LARGEST_INTEGER]
 
 
 def test_totals_beyond_what_a_float_holds_are_added_exactly() -> None:
