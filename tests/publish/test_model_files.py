@@ -14,7 +14,7 @@ import sfumato as sf
 from publish.models import synthetic
 from sfumato.errors import SynopsisDamaged
 from sfumato.publish import model_files
-from sfumato.publish.synthetic import Synthetic, load
+from sfumato.publish.synthetic import Synthetic
 from sfumato.publish.zip_files import MANIFEST, digest, members_of, sealed, zipped
 
 GOLDEN = Path(__file__).parent / "model.sfu"
@@ -44,7 +44,7 @@ def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
 
 
 def test_the_golden_file_is_read_as_ever() -> None:
-    found = load(GOLDEN)
+    found = sf.synopsis(GOLDEN)
     assert isinstance(found, Synthetic)
     assert found.columns == ("sex", "smokes")
     assert content(found) == GOLDEN.read_bytes()
@@ -72,7 +72,8 @@ def rewritten(change: Any, potentials: Any = None) -> bytes:
     members = dict(members_of(content(small()), ""))
     manifest = json.loads(members[MANIFEST])
     change(manifest)
-    numbers = members["potentials.arrow"] if potentials is None else model_files._arrow(np.array(potentials, float))
+    written = model_files._POTENTIALS.written
+    numbers = members["potentials.arrow"] if potentials is None else written(np.array(potentials, float))
     manifest["members"] = {"potentials.arrow": digest(numbers), MANIFEST: ""}
     text = sealed(json.dumps(manifest, separators=(",", ":")))
     return zipped({MANIFEST: text.encode(), "potentials.arrow": numbers})
@@ -101,7 +102,8 @@ def test_files_that_say_nonsense_are_refused_before_anything_is_made(name: str) 
 
 
 def test_sizes_are_checked_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_files, "_read_numbers", lambda *_: pytest.fail("numbers are read after sizes are known"))
+    unread = lambda *_: pytest.fail("numbers are read after sizes are known")  # noqa: E731
+    monkeypatch.setattr("sfumato.publish.sealed_files.NumberMember.read", unread)
     monkeypatch.setattr(model_files, "_MOST_CELLS", 8)
     with pytest.raises(SynopsisDamaged, match="more than 8 cells"):
         model_files.read(content(small()))
