@@ -217,9 +217,21 @@ def test_each_step_is_charged_before_it_reads_and_rows_are_read_once(
     monkeypatch.setattr(CodedRows, "marginal", lambda own, places: (order.append("count"), count(own, places))[1])
     monkeypatch.setattr(SetMisfits, "of", lambda own, exact: (order.append("choose"), score(own, exact))[1])
     with curator(tmp_path, people(1, 40)) as clinic:
+        engine = type(clinic._context.engine)
+        read = engine.read
+        monkeypatch.setattr(engine, "read", lambda own, *given: (order.append("read"), read(own, *given))[1])
         clinic.synthesize("people", "mst", 2).release(epsilon=2)
-    told = "".join({"charge": "$", "count": "c", "choose": "s"}[each] for each in order)
-    assert told == "$c" * 4 + "$sccc" + "$scc" + "$c" * 2
+    told = "".join({"charge": "$", "read": "r", "count": "c", "choose": "s"}[each] for each in order)
+    assert told == "$rc" + "$c" * 3 + "$sccc" + "$scc" + "$c" * 2
+
+
+def test_equal_syntheses_draw_and_are_charged_each_for_itself(tmp_path: Path) -> None:
+    with curator(tmp_path, people(1, 40)) as clinic:
+        ask = clinic.synthesize("people", "independent", 1)
+        first, again = ask.release(rho="0.01"), ask.release(rho="0.01")
+        assert clinic._context.account.spent["renyi"] > 1.99 * clinic._context.account.budget.order * Fraction("0.01")
+    pairs_of_noise = zip(first.released.marginals, again.released.marginals, strict=True)
+    assert sum(one.values != other.values for one, other in pairs_of_noise) > 1
 
 
 @pytest.mark.parametrize("method", ["independent", "mst", "mwem"])

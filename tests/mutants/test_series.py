@@ -105,8 +105,8 @@ MUTANTS = (
         "values of rows that the sample drops are counted",
         Kind.LIMITS,
         "engine/lowering.py",
-        "totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))",
-        "totals = _whole(rows)",
+        "both = Union((light, Select(wanted, ranked, where=(*there, kept))))",
+        "both = Union((light, Select(wanted, ranked, where=there)))",
         ("engine/test_dense_arrays.py::test_one_unit_moves_no_more_values_than_its_limits_allow",),
     ),
     Mutant(

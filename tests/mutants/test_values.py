@@ -52,6 +52,14 @@ MUTANTS = (
         _LAW,
     ),
     Mutant(
+        "pairs beyond a limit are counted",
+        Kind.LIMITS,
+        "engine/lowering.py",
+        "totals = _corrected(bounded, rows, (heavy,), _dropped(rows, ranked, kept))",
+        "totals = _whole(rows)",
+        _PAIRS,
+    ),
+    Mutant(
         "rows of a unit are counted, not its different ones",
         Kind.LIMITS,
         "engine/lowering.py",

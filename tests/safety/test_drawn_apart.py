@@ -123,6 +123,17 @@ def models(curator: sf.Curator) -> list[float]:
     return [each for found in model.rounds for each in found.counts]
 
 
+def synthetic_tables(curator: sf.Curator) -> list[float]:
+    """Two of the marginals have one shape; empty cells have noise as others have."""
+    found = curator.synthesize("people", "independent", 1, columns=["code", "shop", "kind"]).release(rho="0.001")
+    return [float(each) for part in found.released.measured for each in part.values.ravel()]
+
+
+def pure_synthetic_tables(curator: sf.Curator) -> list[float]:
+    found = curator.synthesize("people", "independent", 1, columns=["code", "shop", "kind"]).release(epsilon="0.1")
+    return [float(each) for part in found.released.measured for each in part.values.ravel()]
+
+
 def bounds(curator: sf.Curator) -> list[float]:
     found = [curator.bounds("people", "free").release(epsilon="0.1", fresh=True) for _ in range(12)]
     return [float(each) for one in found for each in one.steps.counts]
@@ -140,6 +151,8 @@ KINDS: dict[str, Callable[[sf.Curator], list[float]]] = {
         pure_synopses,
         running_totals,
         models,
+        synthetic_tables,
+        pure_synthetic_tables,
         bounds,
     )
 }
