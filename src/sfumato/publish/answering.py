@@ -335,8 +335,9 @@ class Settled:
         return np.full(len(self.values), _WEAKER.index(self.basis))
 
 
-Settle = Callable[[tuple[Quantity, ...]], tuple[Settled, ...] | None]
+Settle = Callable[[tuple[Quantity, ...], float], tuple[Settled, ...] | None]
 """Finds the totals that one measure is made of, where the synopsis can only bound them; None leaves them as they are.
+The number is its part of all totals of the question: of a chance to miss that all share, it has no more.
 """
 
 
@@ -358,12 +359,13 @@ class _Asking:
 
     def settle(self, settle: Settle) -> None:
         """Let measures be settled that the synopsis only bounds, unless rows of one cell count differently."""
+        every = sum(len(own) for found in self.quantities for own in found)
         for found in self.quantities:
             for place, own in enumerate(found):
                 asked = tuple(each for each in own if isinstance(each, Quantity))
                 if all(each.measured.all() for each in asked) or any(each.cut for each in asked):
                     continue
-                settled = settle(asked)
+                settled = settle(asked, len(asked) / every)
                 found[place] = own if settled is None else settled
         left = (each for found in self.quantities for own in found for each in own if isinstance(each, Quantity))
         self.outside &= {each.axes for each in left}
