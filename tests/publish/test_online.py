@@ -540,7 +540,8 @@ def test_gates_share_the_chance_to_miss_with_all_that_holds_at_once(
             return max(high - low for low, high in found.intervals["a"])
 
         alone = {sure: width(f"{filtered('< 3')} AS a", sure) for sure in ("0.95", "0.99")}
-        several = ", ".join(f"{filtered(ages)} AS {'abcd'[at]}" for at, ages in enumerate(("< 3", "< 5", ">= 3", ">= 5")))
+        named = {"a": "< 3", "b": "< 5", "c": ">= 3", "d": ">= 5"}
+        several = ", ".join(f"{filtered(ages)} AS {name}" for name, ages in named.items())
         assert width(several, "0.95") == alone["0.95"]  # each by itself
         assert width(several, "0.96", " ORDER BY a LIMIT 1") >= alone["0.99"]
         assert width(f"{filtered('< 3')} - {filtered('< 5')} AS a", "0.98") >= 2 * alone["0.99"]
