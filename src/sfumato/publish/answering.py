@@ -177,7 +177,7 @@ def answered(
     if settle is not None:
         asking.settle(settle)
     finished = finish(query, asking.rows, asking.estimates, joint=together)
-    receipt = replace(face.receipt, question=text, free=True, confidence=written(sure))
+    receipt = replace(face.receipt, question=text, free=True, confidence=written(sure), joint=together)
     basis = asking.basis(finished.shown.tolist())
     made = answer(query, finished, receipt, tuple(asking.notes()))
     return replace(made, basis={name: each for name, each in basis.items() if name in made.intervals})
