@@ -14,7 +14,7 @@ import sfumato as sf
 from publish.models import synthetic
 from sfumato.errors import SynopsisDamaged
 from sfumato.publish import model_files
-from sfumato.publish.synthetic import Synthetic, load
+from sfumato.publish.synthetic import Synthetic
 from sfumato.publish.zip_files import MANIFEST, digest, members_of, sealed, zipped
 
 GOLDEN = Path(__file__).parent / "model.sfu"
@@ -44,7 +44,7 @@ def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
 
 
 def test_the_golden_file_is_read_as_ever() -> None:
-    found = load(GOLDEN)
+    found = sf.synopsis(GOLDEN)
     assert isinstance(found, Synthetic)
     assert found.columns == ("sex", "smokes")
     assert content(found) == GOLDEN.read_bytes()
