@@ -81,6 +81,7 @@ def rewritten(change: Any, potentials: Any = None) -> bytes:
 
 CHANGES = {
     "newer": lambda m: m.update(format=2),
+    "never written": lambda m: m.update(format=0),
     "no tree": lambda m: m.update(cliques=[[0]], parents=[-1]),
     "a loop": lambda m: m.update(cliques=[[0, 1]], parents=[0]),
     "parents": lambda m: m.update(parents=[-1, -1]),

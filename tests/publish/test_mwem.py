@@ -537,3 +537,14 @@ def test_the_least_price_gives_the_error_that_was_wanted(tmp_path: Path, given: 
         proposal = clinic.mwem("people", NAMES, 2, rounds=3)
         found = proposal.price(40, **given)
         assert proposal.error(epsilon=str(found), **given) <= 40 < proposal.error(epsilon=str(found * 0.98), **given)
+
+
+def test_noise_is_told_in_rows(tmp_path: Path) -> None:
+    """Where units have several rows, noise is drawn in parts of a row: 1.96 deviations are still the half-width."""
+    with sf.Curator(policy_of(people(1, 20), units=True), tmp_path / "people.ledger") as opened:
+        ask = opened.mwem("people", NAMES, 2, rounds=2)
+        assert ".release() fits it" in repr(ask)
+        told = next(each.what for each in ask.explain(rho="0.5").operators if each.name == "measure")
+        width = ask.error(rho="0.5")
+    deviation = float(told.removeprefix("Gaussian, σ ").partition(", ")[0].replace(",", ""))
+    assert width == pytest.approx(1.96 * deviation, rel=0.01)

@@ -207,6 +207,8 @@ class Curator:
         self, table: str, columns: Sequence[str], *, where: str | None = None, rows: int | None = None
     ) -> MarginalsProposal:
         """Propose to count the rows in every cell of these columns together. This is free."""
+        if isinstance(columns, (str, bytes)) or not isinstance(columns, Sequence) or not columns:
+            raise InvalidParameter("columns", columns, 'a list of names such as ["sex", "age"]')
         return marginals(self._context, self._catalog, table, [columns], where=where, rows=rows)
 
     def mwem(

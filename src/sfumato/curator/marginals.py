@@ -216,8 +216,15 @@ class MarginalsProposal:
             *self._plan_table(draw.plan, sure),
             *charged(self._context),
         )
-        reason = f"{kind}, for the least {'sum of variances' if self.objective == 'total' else 'largest variance'}"
-        return Explanation(self.question, str(draw.total), operators, reason, ())
+        return Explanation(self.question, str(draw.total), operators, f"{kind}, for {self._aim(draw.plan)}", ())
+
+    def _aim(self, plan: Plan) -> str:
+        """Say what the plan makes least: of columns with levels sums over ranges count, and not single cells."""
+        if self.objective == "worst":
+            return "the least largest variance"
+        ranged = " and ".join(self._named(() if plan.marginals else self._ranged.ranges))
+        more = f", over all ranges of {ranged}: a single cell of these has more noise" if ranged else ""
+        return f"the least sum of variances{more}"
 
     def _plan_table(self, plan: Plan, confidence: float) -> list[Operator]:
         """Show what is measured, what it costs, how wrong it is, and how wrong noise on each marginal would be."""
@@ -561,7 +568,8 @@ def _wanted(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[li
         _check_once(names, "columns")
         if not 1 <= ways <= len(names):
             rule = f"a whole number between 1 and {len(names)}, the number of columns that have cells"
-            raise InvalidParameter("ways", ways, rule, fix="add bins or values to more columns in the policy")
+            fix = "add bins or values to more columns in the policy" if ways > 1 and columns is None else ""
+            raise InvalidParameter("ways", ways, rule, fix=fix)
         return names, tuple(itertools.combinations(range(len(names)), ways))
     if columns is not None:
         raise InvalidParameter("columns", columns, "left out where sets of columns are written")

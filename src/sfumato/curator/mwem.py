@@ -97,6 +97,9 @@ class MwemProposal:
     rounds: int
     textbook: bool = False
 
+    def __repr__(self) -> str:
+        return f"<{self.question}: .explain() .error() .price() are free, .release() fits it>"
+
     @property
     def attributes(self) -> Attributes:
         return self._coded.attributes
@@ -142,11 +145,11 @@ class MwemProposal:
             *sources(self._coded.query, self._context.policy),
             Operator("limit", enforced(bounded), bounded.strategy.value),
             Operator("model", f"{many(self.cells, 'cell')} of {many(len(self.attributes), 'column')}", "a weight each"),
-            Operator("rows", steps.rows.noise.words(), f"±{self._wide(steps.rows.noise, step, sure)}, once"),
+            Operator("rows", steps.rows.noise.words(step), f"±{self._wide(steps.rows.noise, step, sure)}, once"),
             Operator("choose", f"one of {among}, {many(self.rounds, 'time')}", f"misses at most {shown(lost)} rows"),
             Operator(
                 "measure",
-                f"{steps.noise.words()}, {many(self.rounds, 'time')}",
+                f"{steps.noise.words(step)}, {many(self.rounds, 'time')}",
                 f"±{self._wide(steps.noise, step, sure)} in each count",
             ),
         )
@@ -212,7 +215,8 @@ class MwemProposal:
         here, bounded = self._context, self._reading(price).bounded
         line = tab.opening
         opened = Released(None, line.number, line.time, line.hash, free=False)
-        words = (steps.rows.noise.words(), steps.choice.words(), steps.noise.words())
+        step = bounded.measures[0].unit_value
+        words = (steps.rows.noise.words(step), steps.choice.words(), steps.noise.words(step))
         terms = purchase([bounded], price, here.version)
         told = receipt(opened, terms, words, question=self.question, here=here, confidence="0.95")
         fit = Fit(
@@ -220,7 +224,7 @@ class MwemProposal:
             self._coded.face,
             self._coded.query.plan.table,
             self._coded.condition,
-            bounded.measures[0].unit_value,
+            step,
             tuple(places for places, cells in self.asked if cells is None),
             model.measured,
             steps.rows.noise,

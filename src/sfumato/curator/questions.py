@@ -397,7 +397,8 @@ class Question:
             said = (*said, *notes(measured.selection, shown, self._most_groups, together=together))
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
         chosen = by_column(self.query, promises(measured, confidence))
-        return replace(answer(self.query, finished, paper, said), ranks=ranks, chosen=chosen)
+        said_of = answer(self.query, finished, replace(paper, joint=joint), said)
+        return replace(said_of, ranks=ranks, chosen=chosen)
 
     def _prepared(self, request: Request) -> Prepared:
         """Prepare the release at the price that is named, or at the least that is accurate enough."""

@@ -107,8 +107,12 @@ def _no_joins(table: str, *_: object) -> int:
 
 
 def part_labels(attribute: Attribute, level: int) -> list[str | None]:
-    """Name the part of every cell at a level by its first and its last cell; None for what is missing."""
+    """Name the part of every cell at a level as the policy does, or by its first and its last cell; None for what is
+    missing.
+    """
     parts = attribute.levels[level]
+    if attribute.labels and attribute.labels[level]:
+        return [*(attribute.labels[level][part] for part in parts[:-1]), None]
     members: dict[int, list[Cell]] = {}
     for part, cell in zip(parts[:-1], attribute.cells[:-1], strict=True):
         members.setdefault(part, []).append(cell)
@@ -173,7 +177,7 @@ def answered(
     if settle is not None:
         asking.settle(settle)
     finished = finish(query, asking.rows, asking.estimates, joint=together)
-    receipt = replace(face.receipt, question=text, free=True, confidence=written(sure))
+    receipt = replace(face.receipt, question=text, free=True, confidence=written(sure), joint=together)
     basis = asking.basis(finished.shown.tolist())
     made = answer(query, finished, receipt, tuple(asking.notes()))
     return replace(made, basis={name: each for name, each in basis.items() if name in made.intervals})

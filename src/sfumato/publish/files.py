@@ -60,6 +60,8 @@ class Manifest:
     def __post_init__(self) -> None:
         codec.check_fields(self)
         object.__setattr__(self, "charge", exact(self.charge, "charge", NONNEGATIVE))
+        if self.format != FORMAT:
+            raise InvalidParameter("format", self.format, f"{FORMAT}")
         kinds = {"plan": Plan, "purchase": Purchase, "price": Price, "face": TableFace, "receipt": Receipt}
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):

@@ -59,6 +59,8 @@ class ModelManifest:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
+        if self.format != FORMAT:
+            raise InvalidParameter("format", self.format, f"{FORMAT}")
         for name, kind in {"released": Synthesized, "receipt": Receipt}.items():
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(name, getattr(self, name), f"of the kind {codec.kind(kind)}")

@@ -163,7 +163,9 @@ class Synopsis:
         sure = exact(confidence, "confidence", CONFIDENCE)
         values, noise = self._known.totals(np.ones((1,) * len(places)), places, places, places)
         widths = np.broadcast_to(noise.width(1 - float(sure), values.size if together else 1), values.shape)
-        return self._marginal(asked, (values, widths), self._consistent.marginal(places) if consistent else None, sure)
+        near = self._consistent.marginal(places) if consistent else None
+        found = self._marginal(asked, (values, widths), near, sure)
+        return replace(found, receipt=replace(found.receipt, joint=together))
 
     def _marginal(
         self, asked: Sequence[int], found: tuple[Floats, Floats], near: Floats | None, confidence: Any
@@ -299,7 +301,8 @@ class Synopsis:
         for each in parts[1:]:
             _check_same(parts[0], each)
         if len({each.receipt.line for each in parts}) != len(parts):
-            raise InvalidParameter("other", other, "another release: adding one to itself says nothing more")
+            rule = "another release: adding one to itself says nothing more"
+            raise InvalidParameter("other", "the same release", rule, fix="add what another release gave")
         ordered = sorted(parts, key=lambda each: each.receipt.line)
         Several.of([each.published for each in ordered])
         return Synopsis(ordered[-1].published, ordered[-1].receipt, tuple(ordered[:-1]))
@@ -312,7 +315,7 @@ class Synopsis:
             f"synopsis   {self.table}{where}",
             f"columns    {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}",
             f"marginals  {len(self.sets):,}, from {cells:,} noisy numbers",
-            f"promise    {self.guarantee}",
+            *(f"promise    {each.guarantee}" for each in self.releases),
         ]
         return "\n".join(lines)
 
