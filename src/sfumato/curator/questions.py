@@ -41,7 +41,7 @@ from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, promises, rank_errors
 from sfumato.release.other_parts import other_part
-from sfumato.release.parts import Family, OtherPart
+from sfumato.release.parts import Family, Noise, OtherPart
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
@@ -234,7 +234,7 @@ class Question:
         rho: Number | None = None,
         within: Within | None = None,
         confidence: Number = "0.95",
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         weights: Weights | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Explanation:
@@ -250,7 +250,8 @@ class Question:
         free = self._bought(confidence)
         offered = () if free is None else (Operator("free", "a synopsis that was bought", free.words),)
         operators = (*found.operators, *charged(self._context), *offered)
-        return replace(found, operators=operators, warnings=self.warnings)
+        idle = (prepared.idle,) if prepared.idle else ()
+        return replace(found, operators=operators, warnings=(*self.warnings, *idle))
 
     def error(
         self,
@@ -260,7 +261,7 @@ class Question:
         rho: Number | None = None,
         within: Within | None = None,
         confidence: Number = "0.95",
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         weights: Weights | None = None,
         fresh: bool = False,
         range: str | None = None,  # noqa: A002 - it is called what it is
@@ -300,7 +301,7 @@ class Question:
         rho: Number | None = None,
         within: Within | None = None,
         confidence: Number = "0.95",
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         weights: Weights | None = None,
         fresh: bool = False,
         request_id: str | None = None,
@@ -338,7 +339,7 @@ class Question:
         )
         if not answer.receipt.free:
             self._rehearsed[shown] = prepared
-        return answer
+        return replace(answer, warnings=(*answer.warnings, prepared.idle)) if prepared.idle else answer
 
     def _require_free(self, request: Request, *, fresh: bool, request_id: str | None) -> None:
         """Refuse what has no meaning where nothing is bought."""
@@ -419,7 +420,7 @@ class Question:
 
     def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)
-        asked, family = Weighed(self.shared.made, self._weights(request)), request.mechanism
+        asked, family = Weighed(self.shared.made, self._weights(request)), request.family
         around = request.around(self._ranges(request.joint))
         others = tuple(each.with_ranges(around) for each in self.others)
         if price.allows_gaussian:  # what the account would rather keep open has a say
@@ -463,6 +464,7 @@ class Question:
             said = (*said, *notes(prepared.selection, 1, self._most_groups + 1, together=adds_up(self.query)))
         ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared.made, confidence)))
         said_of = self._chosen(prepared, confidence, widths)
+        said = (*said, *([prepared.idle] if prepared.idle else []))
         level, price = exact(confidence, "confidence"), priced(prepared.price, self._context)
         return Forecast(widths, level, price, accepted, said, ranks=ranks, chosen=said_of)
 
