@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, Self, cast
 
 from sfumato.caching import cached_property
+from sfumato.curator.advising import Advice, Tip, advise
 from sfumato.curator.bought_synopses import Asked, FreeAnswer, best, taken
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, explain
@@ -224,7 +225,48 @@ class Question:
                 raise InvalidParameter("strategy", strategy, f"one of {names}") from None
         plan = self.query.plan
         largest = plan.largest_limits if self.limits == plan.limits else self.limits
-        return replace(self, limits=self.limits.tighten(rows, groups, rows_per_group, largest), strategy=chosen)
+        limits = self.limits.tighten(rows, groups, rows_per_group, largest)
+        return replace(self._again(self.query, limits), strategy=chosen)
+
+    def _again(self, query: Query, limits: Limits) -> Self:
+        """Make the same question with other limits, or other measures of the same groups, which are not listed anew."""
+        made = replace(self, query=query, limits=limits)
+        made.__dict__.update({name: self.__dict__[name] for name in ("found", "groups") if name in self.__dict__})
+        return made
+
+    def advise(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        within: Within | None = None,
+        confidence: Number = "0.95",
+        mechanism: Noise | None = None,
+        weights: Weights | None = None,
+    ) -> Advice:
+        """Say which limit or bound makes most of the error, and what a tighter one would give; at ε = 1 when no price
+        is named. From the policy alone, and free.
+        """
+        request = self._named(Request(epsilon, delta, rho, within, confidence, mechanism, weights))
+        prepared = self._prepared(request)
+        return Advice(self.text, str(prepared.price), self._tips(request, prepared))
+
+    def _tips(self, request: Request, prepared: Prepared) -> tuple[Tip, ...]:
+        price = request.price if request.within is None else prepared.price
+
+        def again(query: Query, limits: Limits) -> Mapping[str, Width]:
+            other = self._again(query, limits)
+            return other.forecast(other.prepared_at(price, request), request.confidence).columns
+
+        ranks = by_column(self.query, forecast_ranks(prepared, self.shared.made, request.confidence))
+        return advise(self.query, self.limits, every_row=self.table.every_row, again=again, ranks=ranks)
+
+    def _named(self, request: Request) -> Request:
+        """Name the price ε = 1 where none is, with a small δ where one is needed."""
+        if request.named:
+            return request
+        return replace(request, epsilon=1, delta=request.delta or _SMALL_DELTA if self.found else request.delta)
 
     def explain(
         self,
@@ -241,9 +283,7 @@ class Question:
         """Explain operator by operator what happens and what it costs; at ε = 1 when no price is named. This is
         free.
         """
-        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range)
-        if not request.named:
-            request = replace(request, epsilon=1, delta=request.delta or _SMALL_DELTA if self.found else request.delta)
+        request = self._named(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range))
         prepared, policy = self._prepared(request), self._context.policy
         keys = (names(self.query, self.found), self._without_delta) if self.found else None
         found = explain(self.text, self.query, policy, self.groups, self._most_groups, prepared, confidence, keys)
@@ -251,7 +291,8 @@ class Question:
         offered = () if free is None else (Operator("free", "a synopsis that was bought", free.words),)
         operators = (*found.operators, *charged(self._context), *offered)
         idle = (prepared.idle,) if prepared.idle else ()
-        return replace(found, operators=operators, warnings=(*self.warnings, *idle))
+        tips = self._tips(request, prepared)[:1]
+        return replace(found, operators=operators, warnings=(*self.warnings, *idle), advice="".join(map(str, tips)))
 
     def error(
         self,
@@ -380,7 +421,8 @@ class Question:
 
     def __repr__(self) -> str:
         shown = " ".join(self.text.split())
-        return f"<Question {shorten(shown, 100)}: .explain() .error() .price() .limit() are free, .release() asks>"
+        free = ".explain() .error() .price() .advise() .limit() are free"
+        return f"<Question {shorten(shown, 100)}: {free}, .release() asks>"
 
     def answered(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
         """Show what was drawn for it."""
