@@ -25,10 +25,10 @@ from sfumato.policy import Type, Value
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import percent, shown, text
 
-_TIGHTER = 4
-"""How many times tighter the limit or bound is that is tried."""
+_FEWER, _NARROWER = 4, 2
+"""How many times tighter the limit is that is tried, and the bound."""
 _WORTH = Fraction(1, 2)
-"""The share of the error that a limit or bound must make to be spoken of."""
+"""The share of the error that a limit must make to be spoken of."""
 _LEFT = 0.75
 """At most this part of the error may be left for a change to be worth telling."""
 _BIAS = "What a tighter limit or bound leaves out of the data is bias, which no ± shows."
@@ -112,8 +112,8 @@ class _Tried:
     widths: Widths
 
     def helps(self, now: Widths) -> bool:
-        """Tell whether it is worth telling: the limit or bound makes most of the error, and the change mends it."""
-        return self.share >= _WORTH and min(_ratios(now, self.widths).values(), default=1.0) <= _LEFT
+        """Tell whether it is worth telling: whether much of the error would be gone."""
+        return min(_ratios(now, self.widths).values(), default=1.0) <= _LEFT
 
     def tip(self, now: Widths, ranks: Collection[str]) -> Tip:
         """Tell of the column that gains most."""
@@ -164,11 +164,13 @@ def _tightenable(query: Query, limits: Limits) -> Iterator[str]:
         yield "rows_per_group"
 
 
-def _of_limit(name: str, query: Query, limits: Limits, now: Widths, again: Again) -> _Tried:
+def _of_limit(name: str, query: Query, limits: Limits, now: Widths, again: Again) -> _Tried | None:
     most: int = getattr(limits, name)
-    to = ladder(max(1, most // _TIGHTER))[-1]
+    to = ladder(max(1, most // _FEWER))[-1]
     least, tighter = (_tried(query, _tightened(limits, name, value), again) for value in (1, to))
     share = _gone(now, least)
+    if share < _WORTH:
+        return None
     called = _POLICY[name] if getattr(query.plan.limits, name) == most else name
     return _Tried(f"{called} {most:,} makes {percent(share)} of this error", share, f".limit({name}={to})", tighter)
 
@@ -202,7 +204,7 @@ def _narrower(measure: Sum | Mean) -> tuple[str, Value, Value] | None:
     low, high = (Fraction(each) for each in domain.range)  # type: ignore[arg-type]
     upper = isinstance(measure, Mean) or abs(high) >= abs(low)
     base, end = low if isinstance(measure, Mean) else Fraction(0), high if upper else low
-    to = _rounded(base + (end - base) / _TIGHTER, whole=domain.type is Type.INTEGER)
+    to = _rounded(base + (end - base) / _NARROWER, whole=domain.type is Type.INTEGER)
     if not low < to < high:
         return None
     ends: list[Value] = [int(each) if domain.type is Type.INTEGER else each for each in (end, to)]

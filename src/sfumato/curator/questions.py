@@ -50,7 +50,7 @@ from sfumato.release.releasing import Kind, Progress, Released, limited
 from sfumato.release.requests import Request, Weights, Within
 from sfumato.release.shares import Weighed
 
-_SMALL_DELTA = Fraction(1, 10**9)
+SMALL_DELTA = Fraction(1, 10**9)
 """Of a price that nobody named, where one needs a δ."""
 
 
@@ -266,7 +266,7 @@ class Question:
         """Name the price ε = 1 where none is, with a small δ where one is needed."""
         if request.named:
             return request
-        return replace(request, epsilon=1, delta=request.delta or _SMALL_DELTA if self.found else request.delta)
+        return replace(request, epsilon=1, delta=request.delta or SMALL_DELTA if self.found else request.delta)
 
     def explain(
         self,
