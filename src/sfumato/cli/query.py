@@ -222,11 +222,6 @@ def _price(given: dict[str, Any]) -> dict[str, Any]:
     """Read the price as the library takes it."""
     if len([name for name in _PRICES if given[name]]) > 1:
         raise click.UsageError(_ONE_PRICE)
-    kind = given["mechanism"]
-    if kind is not None:
-        from sfumato import mechanisms
-
-        given["mechanism"] = {"laplace": mechanisms.Laplace, "gaussian": mechanisms.Gaussian}[kind]
     return {**given, "within": _within(given["within"]), "weights": _weights(given["weights"])}
 
 

@@ -13,6 +13,7 @@ from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context
 from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.degrees import DegreeHistogram, degree_histogram
+from sfumato.curator.describing import Tables, describe
 from sfumato.curator.listings import Listing, listed
 from sfumato.curator.marginals import MarginalsProposal, Ways, Weights, marginals
 from sfumato.curator.mwem import MwemProposal, Queries, mwem
@@ -393,9 +394,13 @@ class Curator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def tables(self) -> Tables:
+        """Say what there is to ask, table by table, from the policy alone, with questions to copy and their errors."""
+        return describe(self.policy, self._catalog, self._question)
+
     def __repr__(self) -> str:
-        tables = ", ".join(self.policy.tables)
-        return f"<Curator of {self.name}: {tables}; {self.budget!r}>"
+        return describe(self.policy, self._catalog).brief()
 
 
 def open(policy: str | os.PathLike[str], ledger: str | os.PathLike[str] | None = None) -> Curator:

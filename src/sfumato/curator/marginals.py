@@ -24,7 +24,6 @@ from sfumato.curator.selected_columns import selected_columns
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS
-from sfumato.mechanisms.protocols import Additive
 from sfumato.plan import costs
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
 from sfumato.plan.building import selection, where as kept
@@ -68,11 +67,11 @@ from sfumato.publish.planning import (
 )
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.measurement import Batch
+from sfumato.release.parts import Family, Noise, noise_family
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Progress, Released
 
-Family = type[Additive]
 Ways = int | Sequence[Sequence[str]]
 Weights = Sequence[Number] | Mapping[tuple[str, ...], Number] | None
 
@@ -197,7 +196,7 @@ class MarginalsProposal:
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
     ) -> Explanation:
         """Say what is done at this price, with the plan as a table; at ρ = 1/2 when none is named. This is free."""
         named = epsilon is not None or rho is not None
@@ -261,7 +260,7 @@ class MarginalsProposal:
         rho: Number | None = None,
         confidence: Number = "0.95",
         joint: bool = False,
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         fresh: bool = False,
     ) -> MarginalsForecast:
         """Give the half-width of every cell of each marginal at this price. This is free."""
@@ -322,7 +321,7 @@ class MarginalsProposal:
         epsilon: Number | None = None,
         delta: Number = 0,
         rho: Number | None = None,
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         fresh: bool = False,
         request_id: str | None = None,
         seconds: Number | None = None,
@@ -350,7 +349,8 @@ class MarginalsProposal:
 
     # ── what is measured at a price ────────────────────────────────────────────────────────────
 
-    def _draw(self, price: Price, family: Family | None) -> PublishDraw:
+    def _draw(self, price: Price, named: Noise | None) -> PublishDraw:
+        family = noise_family(named)
         price = _paid(price, family)
         if price not in self._drawn:
             self._drawn[price] = self._prepared(price)
@@ -498,8 +498,6 @@ def _pure(price: Price) -> Fraction:
 
 def _paid(price: Price, family: Family | None) -> Price:
     """Say which price is spent with a kind of noise: a pure one where that is Laplace."""
-    if family not in (None, Laplace, Gaussian):
-        raise InvalidParameter("mechanism", family, "sf.Laplace or sf.Gaussian, the classes themselves")
     if family is Gaussian and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
     if family is Laplace and price.rho is not None:
