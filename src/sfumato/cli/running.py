@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only say what it costs and how wrong it will be. Spends nothing.")
 @options.as_json
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with two columns more for the range of each number.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a line with a band: .svg, .png or .html.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a line with a band: .svg, .png or .html."
+)
 @click.option("--receipt", is_flag=True, help="Print the whole receipt below the table.")
 def command(
     policy: Path,

@@ -49,7 +49,7 @@ from sfumato.plan.sql import parse
 from sfumato.plan.text import listing, written
 from sfumato.policy import Policy
 from sfumato.privacy import Budget
-from sfumato.privacy.budget_pictures import Moment
+from sfumato.privacy.budget_pictures import History, Moment
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.releasing import Progress, quietly
 
@@ -104,7 +104,7 @@ class Curator:
         """Say what may be spent and what has been: of the account, or of the share of the analyst who asks. Where every
         period has an account of its own, it is that of a period of which nothing was asked yet.
         """
-        return self._context.budgets[-1].told_by(self._charges)
+        return self._context.budgets[-1].told_by(History(self._charges))
 
     def _charges(self) -> list[Moment]:
         """List when something was charged to the account, or to the analyst's share of it, and what was spent then."""

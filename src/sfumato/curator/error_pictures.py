@@ -40,8 +40,10 @@ def draw_errors(
     ratio = (math.log(float(most)) - math.log(float(least))) / _STEPS
     epsilons = [Fraction(f"{float(least) * math.exp(ratio * step):.6g}") for step in range(_STEPS + 1)]
     found: dict[str, list[float | None]] = {}
-    for place, epsilon in enumerate(epsilons):
-        for column, half in _each(widths(epsilon)):
+    every = [widths(epsilon) for epsilon in epsilons]
+    sizes = {name: tuple(width) for each in every for name, width in each.items() if isinstance(width, Mapping)}
+    for place, halves in enumerate(every):
+        for column, half in _each(halves, sizes):
             found.setdefault(column, [None] * len(epsilons))[place] = half if 0 < half < math.inf else None
     lines = [_line(column, epsilons, halves) for column, halves in found.items()]
     drawn = [each for each in lines if any(value is not None for value in each.values)]
@@ -53,14 +55,12 @@ def draw_errors(
     return framed(below([panel(drawn, of, 340.0)]), f"How wrong: {name}", terms, more)
 
 
-def _each(widths: Mapping[str, Width]) -> list[tuple[str, float]]:
+def _each(widths: Mapping[str, Width], sizes: Mapping[str, tuple[int, ...]]) -> list[tuple[str, float]]:
     """Give each line by its name: of a mean there is one for each size of a group."""
     found = []
     for name, width in widths.items():
-        if isinstance(width, Mapping):
-            found += [(f"{name}, group of {size:,}", half) for size, half in width.items()]
-        else:
-            found.append((name, width))
+        every = width if isinstance(width, Mapping) else dict.fromkeys(sizes.get(name, (0,)), width)
+        found += [(f"{name}, group of {size:,}" if size else name, half) for size, half in every.items()]
     return found
 
 

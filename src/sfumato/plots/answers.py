@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,6 @@ from sfumato.plots.lines import MOST_LINES, Line, Panel, numbers_room, panel
 from sfumato.plots.panels import several
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import Scale, TimeScale, seconds
-from sfumato.plots.whiskers import NOISY, SAMPLED
 
 _FEW, _LEAST = 5, 3
 """Lines that are told apart at a glance; numbers that a line has at least."""
@@ -53,12 +52,13 @@ class Key:
         return seconds(value) if isinstance(value, dt.date) else float(value)
 
 
-def draw(columns: Sequence[ChartData], keys: Sequence[Key], foot: Sequence[str] = ()) -> Picture:
-    """Draw the columns of an answer in the way that suits its keys."""
+def draw(
+    columns: Sequence[ChartData], keys: Sequence[Key], foot: Sequence[str] = (), notes: Sequence[str] = ()
+) -> Picture:
+    """Draw the columns of an answer in the way that suits its keys, with ``notes`` on how to read its marks."""
     require_numbers(columns)
     drawing, said = _drawing(columns, keys)
-    notes = [*said, *reading(columns)]
-    return framed(drawing, title(columns, keys), foot, notes)
+    return framed(drawing, title(columns, keys), foot, [*said, *notes])
 
 
 def require_numbers(columns: Sequence[ChartData]) -> None:
@@ -73,33 +73,35 @@ def title(columns: Sequence[ChartData], keys: Sequence[Key]) -> str:
     return ", ".join(each.name for each in columns) + (f" by {by}" if by else "")
 
 
-def reading(columns: Sequence[ChartData]) -> list[str]:
-    """Say how marks are read that are not plain: of numbers that are too noisy, and of sampling."""
-    noisy = any(any(each.noisy) for each in columns)
-    return [*([NOISY] if noisy else []), *([SAMPLED] if any(each.sampling for each in columns) else [])]
-
-
-def draw_panels(columns: Sequence[ChartData], name: str, foot: Sequence[str] = ()) -> Picture:
+def draw_panels(
+    columns: Sequence[ChartData], name: str, foot: Sequence[str] = (), notes: Sequence[str] = ()
+) -> Picture:
     """Draw columns that have labels of their own: a small panel for each."""
     require_numbers(columns)
     if len(columns) == 1:
-        return framed(bars.aligned(columns), name, foot, bars.left_out(columns))
+        return framed(bars.aligned(columns), name, foot, [*bars.left_out(columns), *notes])
     drawing, said = several(columns)
-    return framed(drawing, name, foot, [*said, *reading(columns)])
+    return framed(drawing, name, foot, [*said, *notes])
 
 
-def draw_lines(columns: Sequence[ChartData], along: Key, others: Sequence[Key], foot: Sequence[str] = ()) -> Picture:
+def draw_lines(
+    columns: Sequence[ChartData],
+    along: Key,
+    others: Sequence[Key],
+    foot: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Picture:
     """Draw a line for each combination of the other keys, along this one."""
     require_numbers(columns)
     drawing, said = _lines(columns, along, others)
-    return framed(drawing, title(columns, [along, *others]), foot, [*said, *reading(columns)])
+    return framed(drawing, title(columns, [along, *others]), foot, [*said, *notes])
 
 
 def _drawing(columns: Sequence[ChartData], keys: Sequence[Key]) -> tuple[Drawing, list[str]]:
     if len(keys) == 1:
         bins = edges(keys[0].labels)
         if bins is not None:
-            most = columns[: max(_PANELS)]
+            most = _named(columns[: max(_PANELS)])
             return below([histogram(each, bins, _PANELS[len(most)]) for each in most]), _fewer(columns)
         if _goes_along(keys[0]):
             return _lines(columns, keys[0], ())
@@ -109,6 +111,11 @@ def _drawing(columns: Sequence[ChartData], keys: Sequence[Key]) -> tuple[Drawing
                 return _lines(columns, along, (other,))
         return _maps(columns, keys)
     return bars.aligned(columns), bars.left_out(columns)
+
+
+def _named(columns: Sequence[ChartData]) -> Sequence[ChartData]:
+    """Leave out the name above a panel that is alone: the title says it."""
+    return columns if len(columns) > 1 else [replace(columns[0], name="")]
 
 
 def _places(key: Key) -> int:
@@ -137,7 +144,7 @@ def _fewer(columns: Sequence[ChartData]) -> list[str]:
 
 def _lines(columns: Sequence[ChartData], along: Key, others: Sequence[Key]) -> tuple[Drawing, list[str]]:
     """Draw a panel for each column, below each other, with a line for each combination of the other keys."""
-    drawn = columns[: max(_PANELS)]
+    drawn = _named(columns[: max(_PANELS)])
     high = _PANELS[len(drawn)]
     named = [" · ".join(each.labels[row] for each in others) for row in range(len(along.values))]
     each_column = [_series(data, along, named) for data in drawn]
@@ -153,7 +160,7 @@ def _lines(columns: Sequence[ChartData], along: Key, others: Sequence[Key]) -> t
     missing = [row for row, each in enumerate(along.values) if each is None]
     said += [
         f"{along.name} NULL{f', {named[row]}' if named[row] else ''}: "
-        + ", ".join(f"{each.name} {each.cells[row]}" for each in drawn if each.cells)
+        + ", ".join(f"{each.name} {each.cells[row]}".strip() for each in drawn if each.cells)
         for row in missing[:3]
     ]
     return below(pictures, 16), said
@@ -190,7 +197,7 @@ def _maps(columns: Sequence[ChartData], keys: Sequence[Key]) -> tuple[Drawing, l
     if len(across) > len(rows):
         keys, rows, across = keys[::-1], across, rows
     most = 1 if len(rows) > 18 else 2 if len(rows) > 9 else 3
-    grids = [_grid(data, keys, rows, across) for data in columns[:most]]
+    grids = [_grid(data, keys, rows, across) for data in _named(columns[:most])]
     said = [f"drawn are the first {most} of {len(columns)} columns"] if len(columns) > most else []
     return below([heat_map(each, high=800 / len(grids)) for each in grids]), [*said, *heat_maps.left_out(grids[0])]
 

@@ -13,8 +13,8 @@ from sfumato.plots.marks import BAR, PAPER, QUIET, RANGE, box, label
 from sfumato.plots.scales import Scale, reach
 from sfumato.plots.whiskers import drawn
 
-_STEP, _LEAST, _ROWS = 22.0, 15.5, 50
-"""Pixels of a row at most and at least, and how many have room below each other."""
+_STEP, _HIGH, _ROWS = 22.0, 830.0, 50
+"""Pixels of a row at most, and of all of them, and how many have room below each other."""
 _PANELS, _BLOCKS = 6, 4
 """Panels that have room beside each other, and blocks of rows."""
 _HEAD = 24.0
@@ -43,30 +43,38 @@ def aligned(columns: Sequence[ChartData], wide: float = INSIDE) -> Drawing:
     panels, rows = shown(columns)
     blocks = math.ceil(rows / _ROWS)
     high = math.ceil(rows / blocks)
-    step = max(_LEAST, min(_STEP, 900 / high))
+    step = min(_STEP, _HIGH / high)
     scales = [reach(each.values[:rows], each.intervals[:rows], zero=True) for each in columns[:panels]]
     room = (wide - 26 * (blocks - 1)) / blocks
+    left = _labels_room(columns[0], rows, room, blocks > 1 or panels < 3)
     parts = [
-        _block(columns[:panels], range(start, min(rows, start + high)), scales, room, step, bare=blocks > 1)
+        _block(columns[:panels], range(start, min(rows, start + high)), scales, (left, room), step, bare=blocks > 1)
         for start in range(0, rows, high)
     ]
     return beside(parts, 26)
+
+
+def _labels_room(data: ChartData, rows: int, wide: float, much: bool) -> float:
+    """Say how much room labels take, which is less than half where bars are beside them."""
+    longest = max(width(each[:60]) for each in (*data.labels[:rows], data.by))
+    return min(longest, wide * (0.48 if much else 0.26)) + 8
 
 
 def _block(
     columns: Sequence[ChartData],
     rows: range,
     scales: Sequence[tuple[float, float]],
-    wide: float,
+    size: tuple[float, float],
     step: float,
     *,
     bare: bool,
 ) -> Drawing:
-    """Draw some rows: their labels once, on the left, and a panel for each column."""
+    """Draw some rows: their labels once, on the left, and a panel for each column; ``size`` is the room of labels, and
+    of all.
+    """
+    left, wide = size
     labels = columns[0].labels
-    longest = max((width(labels[row][:60]) for row in rows), default=0.0)
     by = columns[0].by
-    left = min(max(longest, width(by) if by else 0.0), wide * (0.42 if bare or len(columns) < 3 else 0.26)) + 8
     parts = [heading(left - 8, 12, by, left - 8, "end")] if by else []
     for place, row in enumerate(rows):
         y = _HEAD + (place + 0.5) * step + 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sfumato.plots.axes import SMALL, heading
@@ -48,13 +47,15 @@ def heat_map(grid: Grid, wide: float = INSIDE, high: float = 800.0) -> Drawing:
     left = min(max([width(each[:60]) for each in (*rows, grid.by[0])], default=0.0), 0.3 * wide) + 10
     broad = min(90.0, (wide - left) / max(1, len(columns)))
     turned = any(width(each[:60], SMALL) > broad - 6 for each in columns)
-    head = 22.0 + (min(110.0, max(width(each[:60], SMALL) for each in columns)) + 10 if turned else 20.0)
+    head = (22.0 if grid.name else 0.0) + (
+        min(110.0, max(width(each[:60], SMALL) for each in columns)) + 10 if turned else 20.0
+    )
     head += 16.0 if grid.by[1] else 0.0
     deep = max(15.0, min(30.0, (high - head - 50) / max(1, len(rows))))
     top = _top(grid)
-    parts = [heading(0, 12, grid.name, wide)]
+    parts = [heading(0, 12, grid.name, wide)] if grid.name else []
     parts += [] if not grid.by[0] else [heading(left - 8, head - 8, grid.by[0], left - 10, "end")]
-    parts += [] if not grid.by[1] else [heading(left, 34, grid.by[1], wide - left)]
+    parts += [] if not grid.by[1] else [heading(left, 34 if grid.name else 12, grid.by[1], wide - left)]
     parts += [_above(left + (place + 0.5) * broad, head - 6, each, broad, turned) for place, each in enumerate(columns)]
     for row, name in enumerate(rows):
         y = head + row * deep
@@ -91,7 +92,8 @@ def _cell(grid: Grid, row: int, column: int, where: tuple[float, float, float, f
     drawn = box(x, y, broad - 1, deep - 1, colour(share, signed=grid.signed), say=said)
     ink = PAPER if abs(share) > 0.5 and (share > 0 or grid.signed) else INK
     if hollow:
-        drawn += path([f"M{digits(x + 1)} {digits(y + deep - 2)}L{digits(x + broad - 2)} {digits(y + 1)}"], ink, 0.8)
+        dashed = f' stroke="{ink}" stroke-dasharray="3 2"'
+        drawn += box(x + 2, y + 2, broad - 5, deep - 5, "none", more=dashed)
     for each in (text, short(value)):
         if each and width(each, SMALL) <= broad - 6:
             at, through = (x + broad / 2 - 0.5, y + deep / 2 + 3.5), ' pointer-events="none"'

@@ -33,12 +33,13 @@ def edges(labels: Sequence[str]) -> list[tuple[float, float]] | None:
 
 def histogram(data: ChartData, bins: Sequence[tuple[float, float]], high: float = 300.0) -> Drawing:
     """Draw the bars of all bins with their ranges."""
-    foot, top = high - BELOW - (16 if data.by else 0), 24.0
+    foot, top = high - BELOW - (16 if data.by else 0), 24.0 if data.name else 8.0
     y = Scale(*reach(data.values, data.intervals, zero=True), foot, top)
     ticks = fitting(y, SMALL, wide=False)
     start = left_room(ticks)
     x = Scale(bins[0][0], bins[-1][1], start + 2, INSIDE - 12)
-    parts = [heading(0, 12, data.name, INSIDE), *left(y, ticks, start, INSIDE - 10), *bottom(x, foot, foot, zero=False)]
+    parts = [heading(0, 12, data.name, INSIDE)] if data.name else []
+    parts += [*left(y, ticks, start, INSIDE - 10), *bottom(x, foot, foot, zero=False)]
     zero = y(0.0)
     for row, (low, upper) in enumerate(bins):
         value = data.values[row]

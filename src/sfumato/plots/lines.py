@@ -28,7 +28,7 @@ class Line:
     ranges: tuple[Interval, ...] = ()
     noisy: tuple[bool, ...] = ()
     said: tuple[str, ...] = ()
-    """What is told of each number."""
+    """What is told of each number, which then has a dot; empty where lines are drawn without."""
     stepped: bool = False
     """Whether a number holds until the next."""
 
@@ -59,13 +59,14 @@ def panel(
     drawn = lines[:MOST_LINES]
     along = [each for line in drawn for each in line.at]
     ends = of.ends or heights(drawn, log=of.y is LogScale, zero=of.zero)
-    right = max((min(150.0, width(each.name, SMALL)) for each in drawn), default=0.0) + 14 if len(drawn) > 1 else 10.0
-    top, foot = 24.0, high - BELOW - (16 if of.across else 0)
+    right = max((min(170.0, width(each.name, SMALL)) for each in drawn), default=0.0) + 14 if len(drawn) > 1 else 10.0
+    top, foot = 24.0 if of.name else 8.0, high - BELOW - (16 if of.across else 0)
     y = of.y(*ends, foot, top)
     ticks = fitting(y, SMALL, wide=False)
     start = max(left_room(ticks), beside)
     x = of.x(min(along, default=0.0), max(along, default=1.0), start + 6, wide - right)
-    parts = [heading(0, 12, of.name, wide), *left(y, ticks, start, wide - right), *bottom(x, foot, foot, zero=False)]
+    parts = [heading(0, 12, of.name, wide)] if of.name else []
+    parts += [*left(y, ticks, start, wide - right), *bottom(x, foot, foot, zero=False)]
     parts += [_marked(x, place, word, top, foot) for place, word in of.marked if x.low <= place <= x.high]
     for place, line in enumerate(drawn):
         parts += _line(line, x, y, LINES[place], DASHES[place])
@@ -106,7 +107,7 @@ def _marked(x: Scale, place: float, word: str, top: float, foot: float) -> str:
     near = at > (x.start + x.end) / 2
     word_at = at - 5 if near else at + 5
     anchor = "end" if near else "start"
-    words = label(word_at, top + 8, word, anchor=anchor, size=SMALL, fill=QUIET, room=abs(x.end - x.start) / 2)
+    words = label(word_at, top + 13, word, anchor=anchor, size=SMALL, fill=QUIET, room=abs(x.end - x.start) / 2)
     return path([upright(at, top, foot)], QUIET, 1, ' stroke-dasharray="4 3"') + words
 
 
@@ -116,7 +117,7 @@ def _line(line: Line, x: Scale, y: Scale, colour: str, dash: str) -> Iterator[st
             yield area(_band(line, run, x, y), colour, 0.18)
         more = f' stroke-linejoin="round"{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}'
         yield path(_steps(line, run, x, y), colour, 2, more)
-    if len(line.at) <= _DOTS and not line.stepped:
+    if line.said and len(line.at) <= _DOTS:
         for place in (each for run in runs(line) for each in run):
             yield _dot(line, place, x, y, colour)
 
@@ -127,12 +128,13 @@ def _dot(line: Line, place: int, x: Scale, y: Scale, colour: str) -> str:
     value = line.values[place]
     assert value is not None
     where = f'cx="{digits(x(line.at[place]))}" cy="{digits(y(value))}" r="3"'
-    return f"<circle {where} {look}>{told(line.said[place])}</circle>" if line.said else f"<circle {where} {look}/>"
+    return f"<circle {where} {look}>{told(line.said[place])}</circle>"
 
 
 def runs(line: Line) -> list[range]:
     """Find the places between numbers that are missing: no line is drawn across those."""
-    found, start = [], None
+    found: list[range] = []
+    start = None
     for place, value in enumerate((*line.values, None)):
         if value is None or not math.isfinite(value):
             found += [] if start is None else [range(start, place)]

@@ -72,9 +72,9 @@ class TimeScale(Scale):
         for months, seconds, form in _STEPS:
             if (self.high - self.low) / (seconds or months * 30.4 * _DAY) <= max(1, most - 1):
                 found = self._months(months) if months else self._seconds(seconds)
-                if len(found) <= most:
+                if 1 < len(found) <= most:
                     return [(each, _moment(each).strftime(form)) for each in found]
-        return [(each, str(_moment(each).year)) for each in (self.low, self.high)]
+        return [(self.low, _moment(self.low).strftime("%Y-%m-%d %H:%M"))]
 
     def _seconds(self, step: int) -> list[float]:
         first, last = math.ceil(self.low / step), math.floor(self.high / step)
@@ -90,8 +90,8 @@ class TimeScale(Scale):
 _HOUR, _DAY = 3600, 86400
 _STEPS = (
     *((0, each, "%H:%M:%S") for each in (1, 5, 15, 30)),
-    *((0, each, "%H:%M") for each in (60, 300, 900, 1800, _HOUR, 2 * _HOUR, 6 * _HOUR)),
-    *((0, each, "%b %d") for each in (_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY)),
+    *((0, each, "%d %b %H:%M") for each in (60, 300, 900, 1800, _HOUR, 2 * _HOUR, 6 * _HOUR)),
+    *((0, each, "%d %b %Y") for each in (_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY)),
     *((each, 0, "%b %Y") for each in (1, 2, 3, 6)),
     *((12 * each, 0, "%Y") for each in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
 )

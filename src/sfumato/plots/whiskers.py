@@ -9,9 +9,6 @@ from sfumato.plots.chart_data import ChartData, Interval
 from sfumato.plots.marks import RANGE, SAMPLE, digits, path
 from sfumato.plots.scales import Scale
 
-NOISY = "hollow: the range is wider than half of the number on one side, too noisy to print"
-SAMPLED = "orange: sampling error, about, since the rows are a sample; dark: noise"
-
 
 def drawn(
     data: ChartData, rows: range, scale: Scale, places: Sequence[float], cap: float, *, standing: bool = False

@@ -16,7 +16,7 @@ M_j, so P(S) ≤ e^ε·Q(S) + 0 + (δ − reserve) + reserve. ∎
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -25,7 +25,7 @@ from typing import ClassVar
 from sfumato.errors import InvalidParameter, NeighboursDiffer, Overspent
 from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import codec
-from sfumato.privacy.budget_pictures import Moment, draw_budget
+from sfumato.privacy.budget_pictures import History, draw_budget
 from sfumato.privacy.calibration import Noise, leaked, least
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
@@ -145,8 +145,8 @@ class Budget:
     spent_failure: int
     allowances: Cost = field(init=False, repr=False, compare=False)
     """What the account was opened with, in units rounded down."""
-    _moments: ClassVar[Callable[[], Sequence[Moment]]] = staticmethod(tuple)
-    """Where its history is read, which is no part of it (``told_by``)."""
+    _history: ClassVar[History | None] = None
+    """Where what was spent over time is read, which is no part of it (``told_by``)."""
 
     def __init__(
         self,
@@ -302,10 +302,10 @@ class Budget:
             low, high = (middle, high) if self.affords(Curve.pure(middle, self.neighbours)) else (low, middle)
         return low
 
-    def told_by(self, moments: Callable[[], Sequence[Moment]]) -> Budget:
+    def told_by(self, history: History) -> Budget:
         """Give the same budget, which knows where its history is read when it is drawn; in all else they are equal."""
         told = _with_spent(self, self.allowances, self.totals)
-        object.__setattr__(told, "_moments", moments)
+        object.__setattr__(told, "_history", history)
         return told
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
@@ -313,7 +313,7 @@ class Budget:
         has no ledger, as it is now. With a path (.svg, .png, .html) the picture is saved, too.
         """
         promise = f"for life: ε = {text(self.epsilon)}, δ = {text(self.delta)}"
-        moments = [*self._moments()]
+        moments = () if self._history is None else self._history.moments()
         return saved(draw_budget(moments, self.spent, self.allowances.amounts, datetime.now(UTC), promise), path)
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -24,6 +24,13 @@ class Moment:
     spent: Mapping[str, Fraction | None]
 
 
+@dataclass(frozen=True)
+class History:
+    """A history is read when somebody wants to see it, not before."""
+
+    moments: Callable[[], Sequence[Moment]]
+
+
 def draw_budget(
     moments: Sequence[Moment],
     spent: Mapping[str, Fraction | None],
@@ -42,14 +49,16 @@ def draw_budget(
         shares = [None if each is None else 100 * float(each / whole) for each in parts]
         over = over or any(each is None or each > 100 for each in shares)
         kept = tuple(None if each is None else min(each, 110.0) for each in shares)
-        lines.append(Line(f"{WORDS.get(name, name)}: {_now(shares[-1])}", at, kept, stepped=True))
+        lines.append(Line(f"{WORDS.get(name, name)} {_now(shares[-1])}", at, kept, stepped=True))
     notes = ["a line that ends, or lies at the top, is of a currency that is closed"] if over else []
     count = f"{len(moments):,} charges" if len(moments) != 1 else "1 charge"
     marked = ((seconds(moments[-1].time), "last charge"),) if moments else ()
-    of = Panel("per cent of the budget that is spent", "", TimeScale, ends=(0.0, 110.0 if over else 100.0), marked=marked)
+    of = Panel(
+        "per cent of the budget that is spent", "", TimeScale, ends=(0.0, 110.0 if over else 100.0), marked=marked
+    )
     foot = [promise, count, f"until {now.strftime('%Y-%m-%d')}"]
     return framed(panel(lines, of, 300.0), "Budget over time", foot, notes)
 
 
 def _now(share: float | None) -> str:
-    return "closed" if share is None or share > 100 else f"{share:.0f} % spent"
+    return "closed" if share is None or share > 100 else f"{share:.0f} %"

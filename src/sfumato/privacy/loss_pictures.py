@@ -31,10 +31,16 @@ def _profile(at: Sequence[float], deltas: Sequence[float]) -> Drawing:
     shown = tuple(None if each < _LEAST else each for each in deltas)
     known = [each for each in shown if each is not None]
     if not known:
-        return panel([Line("δ", tuple(at), tuple(deltas))], Panel("δ at each ε: none is needed", "ε", ends=(0.0, 1.0)), 240)
+        return panel(
+            [Line("δ", tuple(at), tuple(deltas))], Panel("δ at each ε: none is needed", "ε", ends=(0.0, 1.0)), 240
+        )
     low = max(_LEAST, 10.0 ** math.floor(math.log10(min(known)) - 1e-9))
     ends = (low, max(known[0], 2 * low))
-    return panel([Line("δ", tuple(at), shown)], Panel("δ at each ε: the chance of losing more", "ε", Scale, LogScale, ends=ends), 260)
+    return panel(
+        [Line("δ", tuple(at), shown)],
+        Panel("δ at each ε: the chance of losing more", "ε", Scale, LogScale, ends=ends),
+        260,
+    )
 
 
 def _tradeoff(at: Sequence[float], deltas: Sequence[float], wide: float) -> Drawing:
@@ -50,7 +56,7 @@ def _tradeoff(at: Sequence[float], deltas: Sequence[float], wide: float) -> Draw
 
     own = Line("this release", rates, tuple(map(least, rates)))
     blind = Line("guessing", (0.0, 1.0), (1.0, 0.0))
-    name = "What a test for one unit can reach"
+    name = "What a test for one unit must miss"
     return panel([own, blind], Panel(name, "false alarms", ends=(0.0, 1.0)), 280, wide)
 
 

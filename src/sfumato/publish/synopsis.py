@@ -33,7 +33,7 @@ from sfumato.publish.implied import Implied, implied
 from sfumato.publish.measuring import Published, shapes_of
 from sfumato.publish.planning import Plan
 from sfumato.publish.several_releases import Several
-from sfumato.release.answer_pictures import foot
+from sfumato.release.answer_pictures import foot, notes
 from sfumato.release.answers import MEASURED, Answer
 from sfumato.release.prices import Price
 from sfumato.release.receipts import Receipt
@@ -279,7 +279,7 @@ class Synopsis:
         single = [name for place, name in enumerate(self.columns) if self._known.covers((place,))]
         charts = [self.marginal([name], consistent=False) for name in single]
         drawn = [each.chart_data(each.columns[-1]) for each in charts]
-        return saved(draw_panels(drawn, "Counts of each column", foot(self.receipt)), path)
+        return saved(draw_panels(drawn, "Counts of each column", foot(self.receipt), notes(drawn)), path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file, from which ``sf.synopsis(path)`` reads it without data, curator or ledger."""

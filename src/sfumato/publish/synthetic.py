@@ -40,8 +40,8 @@ from sfumato.publish.model_quality import Quality, model_quality
 from sfumato.publish.synthesis.released import Implied, SynthesisRound, Synthesized
 from sfumato.publish.typed_rows import Column, Rows
 from sfumato.publish.verifying import Check, Verification, line_checks, step_cost
+from sfumato.release.answer_pictures import foot, notes
 from sfumato.release.answers import Answer
-from sfumato.release.answer_pictures import foot
 from sfumato.release.prices import Price
 from sfumato.release.receipts import Receipt
 
@@ -255,7 +255,7 @@ class Synthetic:
             self.sql(f"SELECT {quoted(name)}, COUNT(*) AS {_free(name)} FROM {table} GROUP BY 1") for name in named
         ]
         charts = [each.chart_data(each.columns[-1]) for each in answers]
-        return saved(draw_panels(charts, "Counts of each column", foot(self.receipt)), path)
+        return saved(draw_panels(charts, "Counts of each column", foot(self.receipt), notes(charts)), path)
 
     # ── as other things ────────────────────────────────────────────────────────────────────────
 

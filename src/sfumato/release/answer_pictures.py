@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.plots.answers import Key
-from sfumato.plots.chart_data import Interval
+from sfumato.plots.chart_data import ChartData, Interval
 from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, text
 from sfumato.release.formatting import key
 from sfumato.release.receipts import Receipt
@@ -23,7 +23,9 @@ otherwise."""
 
 def foot(receipt: Receipt) -> list[str]:
     """Give what stands below a picture, in words."""
-    sure = f"ranges hold with {percent(receipt.confidence)} confidence, for the noise alone" if receipt.confidence else ""
+    sure = (
+        f"ranges hold with {percent(receipt.confidence)} confidence, for the noise alone" if receipt.confidence else ""
+    )
     price = f"{receipt.guarantee} for this answer" if receipt.guarantee else ""
     day = datetime.fromisoformat(receipt.time).strftime("%Y-%m-%d")
     return [f"protects {receipt.unit}", price, sure, day]
@@ -46,7 +48,21 @@ def too_noisy(value: Any, interval: Interval, above: Fraction = HALF) -> bool:
     return max(value - interval[0], interval[1] - value) > float(above) * abs(value)
 
 
+def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
+    """Say how the marks of a picture are read that are not plain: of numbers that are too noisy, and of sampling."""
+    noisy = any(any(each.noisy) for each in charts)
+    sampled = any(each.sampling for each in charts)
+    return [
+        *([f"hollow or dashed: {_reaching(Fraction(above) if above else HALF)}"] if noisy else []),
+        *(["orange: sampling error, about, since the rows are a sample; dark: noise"] if sampled else []),
+    ]
+
+
+def _reaching(above: Fraction) -> str:
+    much = f"{percent(above)} of the number" if above <= 1 else f"{text(above)} times the number"
+    return f"too noisy to print, since its range reaches further than {much}"
+
+
 def explained(above: Fraction) -> str:
     """Say what the mark means."""
-    much = f"{percent(above)} of the number" if above <= 1 else f"{text(above)} times the number"
-    return f"{MARK} too noisy to print: its range reaches further than {much}"
+    return f"{MARK} {_reaching(above)}"

@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter, SfumatoError, installing
 from sfumato.plan.expressions import Column, Reference, Result
 from sfumato.plan.nodes import Query
+from sfumato.plots.answers import Key, draw
+from sfumato.plots.chart_data import ChartData, Interval
 from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, percent
-from sfumato.plots.answers import Key, draw
-from sfumato.plots.chart_data import ChartData, Interval
-from sfumato.release.finishing import Finished
 from sfumato.release import sampling_errors
 from sfumato.release.altair_charts import bar_chart
-from sfumato.release.answer_pictures import HALF, MARK, explained, foot, keyed, threshold, too_noisy
+from sfumato.release.answer_pictures import HALF, MARK, explained, foot, keyed, notes, threshold, too_noisy
+from sfumato.release.finishing import Finished
 from sfumato.release.formatting import between, bounded, cell, key, outward, short_width
 from sfumato.release.noisy_columns import Keys, Numbers, Truths
 from sfumato.release.receipts import Receipt
@@ -278,7 +278,8 @@ class Answer:
         """Draw the answer: bars for a few groups, lines with bands for dates and ordered keys, a heat map for two keys,
         a histogram for bins. The picture shows itself in a notebook; with a path (.svg, .png, .html) it is saved, too.
         """
-        return saved(draw(self._charts(), self._drawn_keys(), foot(self.receipt)), path)
+        charts = self._charts()
+        return saved(draw(charts, self._drawn_keys(), foot(self.receipt), notes(charts, self.above)), path)
 
     def to_altair(self) -> Any:
         """Give bars with their ranges as an Altair chart, to go on drawing with."""

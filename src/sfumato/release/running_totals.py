@@ -20,15 +20,15 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.mechanisms.weighted_sums import continuous_widths, gaussian_widths, laplace_widths
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings import GroupTotals, Integers
+from sfumato.plots.answers import draw_lines
+from sfumato.plots.chart_data import ChartData
+from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
 from sfumato.release.altair_charts import line_chart
-from sfumato.release.answer_pictures import foot, keyed
+from sfumato.release.answer_pictures import foot, keyed, notes
 from sfumato.release.answers import Answer
-from sfumato.plots.answers import draw_lines
-from sfumato.plots.chart_data import ChartData
-from sfumato.plots.picture import Picture, saved
 from sfumato.release.group_keys import ONE_GROUP, GroupKeys
 from sfumato.release.measurement import Batch
 from sfumato.release.one_reading import OneReading
@@ -157,7 +157,8 @@ class RunningAnswer(Answer):
         (column,) = self.intervals
         others = [keyed(name, self.column(name)) for name in self.keys if name != self.period]
         along = keyed(self.period, self.column(self.period))
-        return saved(draw_lines([self.chart_data(column)], along, others, foot(self.receipt)), path)
+        charts = [self.chart_data(column)]
+        return saved(draw_lines(charts, along, others, foot(self.receipt), notes(charts, self.above)), path)
 
     def to_altair(self) -> Any:
         """Give the lines and their bands as an Altair chart, to go on drawing with."""

@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import at_least, at_most
 from sfumato.mechanisms.response import Response
-from sfumato.privacy.numbers import percent, shown
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.chart_data import ChartData
 from sfumato.plots.picture import Picture, saved
+from sfumato.privacy.numbers import percent, shown
 from sfumato.surveys.encodings import Chances, chances, supports
 
 if TYPE_CHECKING:
