@@ -323,8 +323,8 @@ class Question:
         ``free`` takes the answer of a synopsis that was bought, ``within`` what is wanted if that is said, and spends
         nothing: where there is none it is refused.
 
-        ``sample_of`` says that the units are a sample, by the share that was drawn or the size of the population: counts
-        and means then show sampling error beside noise, about (``sampling_errors``).
+        ``sample_of`` says that the units are a sample, by the share that was drawn or the size of the population:
+        counts and means then show sampling error beside noise, about (``sampling_errors``).
         """
         request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
         share = None if sample_of is None else sampled_share(sample_of, self._context.policy.size)
@@ -362,8 +362,8 @@ class Question:
     def plot(
         self, *, delta: Number = 0, confidence: Number = "0.95", least: Number = "0.01", most: Number = 10
     ) -> Picture:
-        """Draw how wrong the answer will be against ε, from ``least`` to ``most``, beside this δ: what the account would
-        still accept is marked. Free: nothing is spent, and no row is read.
+        """Draw how wrong the answer will be against ε, from ``least`` to ``most``, beside this δ: what the account
+        would still accept is marked. Free: nothing is spent, and no row is read.
         """
         self._require_delta(Price(1, delta))
 

@@ -5,6 +5,7 @@ letters, marks   how wide a text is; elements of SVG, every text escaped
 scales, axes     where numbers and times stand, and which of them are written
 whiskers         ranges
 bars, panels     rows of bars in line; small pictures with labels of their own
+paired_bars      two bars for each label
 lines            lines with bands, along dates, numbers or a curve
 heat_maps        a number for every pair of two keys
 histograms       a bar over each bin

@@ -30,6 +30,8 @@ def bottom(scale: Scale, top: float, y: float, *, zero: bool = True) -> list[str
 def _anchor(scale: Scale, tick: Tick) -> str:
     """Let no number at an end stand out further than the room beside an axis."""
     half = width(tick[1], SMALL) / 2
+    if scale(tick[0]) - half < min(scale.start, scale.end) - 30:
+        return "start"
     return "end" if scale(tick[0]) + half > max(scale.start, scale.end) + 14 else "middle"
 
 

@@ -78,7 +78,7 @@ def _block(
     parts = [heading(left - 8, 12, by, left - 8, "end")] if by else []
     for place, row in enumerate(rows):
         y = _HEAD + (place + 0.5) * step + 4
-        parts.append(label(left - 8, y, labels[row], anchor="end", room=left - 10))
+        parts.append(label(left - 8, y, labels[row], anchor="end", room=left - 8))
     room = (wide - left - 18 * (len(columns) - 1)) / len(columns)
     panels = [
         _panel(data, rows, ends, room, step, texts=not bare and len(columns) <= 3)

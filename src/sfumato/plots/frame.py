@@ -53,6 +53,11 @@ def page(parts: Sequence[str], wide: float, high: float, title: str = "") -> Pic
     return Picture(text, wide, high, title)
 
 
+def bare(drawing: Drawing, title: str = "") -> Picture:
+    """Make a picture without a frame, for a page that says around it what it is."""
+    return page([moved(4, 4, drawing.parts)], drawing.wide + 8, drawing.high + 8, title)
+
+
 def below(drawings: Sequence[Drawing], gap: float = 26.0) -> Drawing:
     """Put drawings below each other."""
     parts, y = [], 0.0

@@ -44,7 +44,7 @@ def left_out(grid: Grid) -> list[str]:
 def heat_map(grid: Grid, wide: float = INSIDE, high: float = 800.0) -> Drawing:
     """Draw cells from white to blue, or to brown below zero, with what the colours mean below them."""
     rows, columns = grid.rows[:MOST_ROWS], grid.columns[:MOST_COLUMNS]
-    left = min(max([width(each[:60]) for each in (*rows, grid.by[0])], default=0.0), 0.3 * wide) + 10
+    left = min(max([width(each[:60]) for each in (*rows, grid.by[0])], default=0.0), 0.3 * wide) + 8
     broad = min(90.0, (wide - left) / max(1, len(columns)))
     turned = any(width(each[:60], SMALL) > broad - 6 for each in columns)
     head = (22.0 if grid.name else 0.0) + (
@@ -54,12 +54,12 @@ def heat_map(grid: Grid, wide: float = INSIDE, high: float = 800.0) -> Drawing:
     deep = max(15.0, min(30.0, (high - head - 50) / max(1, len(rows))))
     top = _top(grid)
     parts = [heading(0, 12, grid.name, wide)] if grid.name else []
-    parts += [] if not grid.by[0] else [heading(left - 8, head - 8, grid.by[0], left - 10, "end")]
+    parts += [] if not grid.by[0] else [heading(left - 8, head - 8, grid.by[0], left - 8, "end")]
     parts += [] if not grid.by[1] else [heading(left, 34 if grid.name else 12, grid.by[1], wide - left)]
     parts += [_above(left + (place + 0.5) * broad, head - 6, each, broad, turned) for place, each in enumerate(columns)]
     for row, name in enumerate(rows):
         y = head + row * deep
-        parts.append(label(left - 8, y + deep / 2 + 4, name, anchor="end", room=left - 10))
+        parts.append(label(left - 8, y + deep / 2 + 4, name, anchor="end", room=left - 8))
         parts += [
             _cell(grid, row, column, (left + column * broad, y, broad, deep), top) for column in range(len(columns))
         ]
@@ -95,7 +95,7 @@ def _cell(grid: Grid, row: int, column: int, where: tuple[float, float, float, f
         dashed = f' stroke="{ink}" stroke-dasharray="3 2"'
         drawn += box(x + 2, y + 2, broad - 5, deep - 5, "none", more=dashed)
     for each in (text, short(value)):
-        if each and width(each, SMALL) <= broad - 6:
+        if each and width(each, SMALL) <= broad - 3:
             at, through = (x + broad / 2 - 0.5, y + deep / 2 + 3.5), ' pointer-events="none"'
             return drawn + label(*at, each, anchor="middle", size=SMALL, fill=ink, more=through)
     return drawn

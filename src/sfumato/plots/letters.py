@@ -12,6 +12,7 @@ SIZE = 12.0
 _MOST = 200
 """Letters of a text that is drawn, however narrow they are: marks above letters have no width, and may be many."""
 _NARROW = dict.fromkeys("ijl.,:;'|!I", 0.3) | dict.fromkeys('ftr()[]{}/\\-" `', 0.37)
+_NARROW |= dict.fromkeys("−±–", 0.6)
 _BROAD = dict.fromkeys("mwMW@%…", 0.98) | dict.fromkeys("ABCDEGHKNOPQRSTUVXY&+=<>~", 0.76)
 
 
@@ -33,7 +34,7 @@ def width(text: str, size: float = SIZE) -> float:
 def cut(text: str, room: float, size: float = SIZE) -> str:
     """Cut a text to the room that it has, with "…" where something is left out; nothing in it moves a cursor."""
     shown = printable(text[: _MOST + 1])
-    if len(shown) <= _MOST and width(shown, size) <= room:
+    if len(shown) <= _MOST and width(shown, size) <= room + 0.5:
         return shown
     left = room - size
     kept = 0

@@ -9,7 +9,7 @@ from sfumato.plots.bars import aligned
 from sfumato.plots.chart_data import ChartData
 from sfumato.plots.frame import INSIDE, Drawing, below, beside
 
-_ROWS, _ACROSS = 12, 2
+_ROWS, _ACROSS = 10, 2
 """Bars of a small panel, and panels beside each other."""
 _MOST = 6
 """Panels on a page."""

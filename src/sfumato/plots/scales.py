@@ -14,7 +14,8 @@ Tick = tuple[float, str]
 """A number, and how it is written."""
 FURTHEST = 1e300
 """No number is drawn further from zero than this: their differences must be numbers, too."""
-_UNITS = ((1e9, "bn"), (1e6, "M"), (1e3, "k"))
+_UNITS = ((1e9, 1e9, "bn"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
+"""From where on a number is written in which unit, and its name."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,8 @@ def written(number: float, step: float) -> str:
         return "0"
     if not 1e-4 <= size < 1e12:
         return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e").replace("-", "−")
-    for unit, name in _UNITS:
-        if abs(step) >= unit / 10 and abs(number) >= 10 * unit:
+    for least, unit, name in _UNITS:
+        if abs(number) >= least:
             return f"{number / unit:,.6g}{name}".replace("-", "−")
     after = max(0, min(6, -math.floor(math.log10(abs(step) or size) + 1e-9)))
     short = f"{number:,.{after}f}"

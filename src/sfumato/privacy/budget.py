@@ -309,8 +309,8 @@ class Budget:
         return told
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
-        """Draw the part of each currency that was spent over time, as the ledger of a curator tells it; of a budget that
-        has no ledger, as it is now. With a path (.svg, .png, .html) the picture is saved, too.
+        """Draw the part of each currency that was spent over time, as the ledger of a curator tells it; of a budget
+        that has no ledger, as it is now. With a path (.svg, .png, .html) the picture is saved, too.
         """
         promise = f"for life: ε = {text(self.epsilon)}, δ = {text(self.delta)}"
         moments = () if self._history is None else self._history.moments()

@@ -300,9 +300,9 @@ class Curve:
         spread. With a path (.svg, .png, .html) the picture is saved, too.
         """
         floor = float(self.failure) + (1 - float(self.failure)) * 1e-9
-        most = min(700.0, self.epsilon(floor)) if floor < 1 else 1.0
+        most = min(600.0, self.epsilon(floor)) if floor < 1 else 1.0
         foot = [f"neighbours: {self.neighbours.value}", "upper bounds of δ, lower bounds of what a test misses"]
-        return saved(draw_loss(self.delta, self.loss().tail, most or 1.0, foot), path)
+        return saved(draw_loss(self.delta, self.loss().tail, 1.15 * most or 1.0, foot), path)
 
     def loss(self) -> PrivacyLoss:
         """Give the privacy-loss random variable of the dominating pair, in the worse direction: mean, tail, quantiles.
