@@ -138,7 +138,7 @@ def command(
     text = "" if sql is None else _text(sql)
     asked = _price(price)
     if plot is not None:
-        from sfumato.release.plotting import check_picture
+        from sfumato.plots import check_picture
 
         check_picture(plot)
     from sfumato.curator import Curator

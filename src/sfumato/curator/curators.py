@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import accumulate
+from operator import add
 from typing import Any, Self
 
 from sfumato.curator.checking import CheckReport, check
@@ -48,6 +50,7 @@ from sfumato.plan.sql import parse
 from sfumato.plan.text import listing, written
 from sfumato.policy import Policy
 from sfumato.privacy import Budget
+from sfumato.privacy.budget_pictures import History, Moment
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.releasing import Progress, quietly
 
@@ -102,7 +105,15 @@ class Curator:
         """Say what may be spent and what has been: of the account, or of the share of the analyst who asks. Where every
         period has an account of its own, it is that of a period of which nothing was asked yet.
         """
-        return self._context.budgets[-1]
+        return self._context.budgets[-1].told_by(History(self._charges))
+
+    def _charges(self) -> list[Moment]:
+        """List when something was charged to the account, or to the analyst's share of it, and what was spent then."""
+        lines = [each for each in self.history() if not each.cost.nothing]
+        if self._context.analyst is None:
+            return [Moment(each.time, each.spent.amounts) for each in lines]
+        totals = accumulate((each.cost for each in lines), add)
+        return [Moment(each.time, total.amounts) for each, total in zip(lines, totals, strict=True)]
 
     def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
         """Understand a question in SQL, without asking it yet. This is free.

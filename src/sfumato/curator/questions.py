@@ -13,6 +13,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.advising import Advice, Tip, advise
 from sfumato.curator.bought_synopses import Asked, FreeAnswer, best, taken
 from sfumato.curator.context import Context
+from sfumato.curator.error_pictures import draw_errors, draw_terms
 from sfumato.curator.explaining import Explanation, Operator, explain
 from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths, supposed
 from sfumato.curator.period_spending import by_period, charged, priced
@@ -32,6 +33,7 @@ from sfumato.plan.value_measures import DistinctValues
 from sfumato.plan.value_readings import pair_limits
 from sfumato.plan.warnings import undeclared
 from sfumato.plan.words import words
+from sfumato.plots.picture import Picture
 from sfumato.policy import Table, Value
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
@@ -48,6 +50,7 @@ from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Kind, Progress, Released, limited
 from sfumato.release.requests import Request, Weights, Within
+from sfumato.release.sampling_errors import half_widths as half_widths_of_samples, sampled_share
 from sfumato.release.shares import Weighed
 
 SMALL_DELTA = Fraction(1, 10**9)
@@ -351,6 +354,7 @@ class Question:
         progress: Progress | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
         free: bool = False,
+        sample_of: Number | None = None,
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read.
 
@@ -360,11 +364,15 @@ class Question:
 
         ``free`` takes the answer of a synopsis that was bought, ``within`` what is wanted if that is said, and spends
         nothing: where there is none it is refused.
+
+        ``sample_of`` says that the units are a sample, by the share that was drawn or the size of the population:
+        counts and means then show sampling error beside noise, about (``sampling_errors``).
         """
         request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        share = None if sample_of is None else sampled_share(sample_of, self._context.policy.size)
         if free:
             self._require_free(request, fresh=fresh, request_id=request_id)
-            return taken(self._asked(confidence, joint), self._context, within)
+            return self._sampled(taken(self._asked(confidence, joint), self._context, within), share, confidence)
         call = Call(fresh, request_id, seconds, progress)
         prepared = self._prepared(request)
         shown = exact(confidence, "confidence"), joint
@@ -380,7 +388,34 @@ class Question:
         )
         if not answer.receipt.free:
             self._rehearsed[shown] = prepared
-        return replace(answer, warnings=(*answer.warnings, prepared.idle)) if prepared.idle else answer
+        told = replace(answer, warnings=(*answer.warnings, prepared.idle)) if prepared.idle else answer
+        return self._sampled(told, share, confidence)
+
+    def _sampled(self, answer: Answer, share: Fraction | None, confidence: Number) -> Answer:
+        """Add how far a sample of this share may be off."""
+        if share is None:
+            return answer
+        rows = 1 if self.table.every_row else self.limits.rows_per_group
+        values = {name: answer.column(name) for name in answer.intervals}
+        found = half_widths_of_samples(
+            self.query, values, answer.intervals, rows=rows, share=share, confidence=confidence
+        )
+        return replace(answer, sampling=found)
+
+    def plot(
+        self, *, delta: Number = 0, confidence: Number = "0.95", least: Number = "0.01", most: Number = 10
+    ) -> Picture:
+        """Draw how wrong the answer will be against ε, from ``least`` to ``most``, beside this δ: what the account
+        would still accept is marked. Free: nothing is spent, and no row is read.
+        """
+        self._require_delta(Price(1, delta))
+
+        def widths(epsilon: Fraction) -> Mapping[str, Width]:
+            return self._widths(self._at(Price(epsilon, delta), Request(epsilon, delta)), confidence)
+
+        left = min(budget.largest_pure() for budget in self._context.budgets)
+        terms = draw_terms(self._context.policy.unit, delta, confidence)
+        return draw_errors(" ".join(self.text.split()), widths, (least, most), left, terms)
 
     def _require_free(self, request: Request, *, fresh: bool, request_id: str | None) -> None:
         """Refuse what has no meaning where nothing is bought."""

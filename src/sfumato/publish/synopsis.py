@@ -18,6 +18,8 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.parameters import Parameters
+from sfumato.plots.answers import draw_panels
+from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Type
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text
 from sfumato.publish import answering, blocks as block_algebra, files
@@ -31,6 +33,7 @@ from sfumato.publish.implied import Implied, implied
 from sfumato.publish.measuring import Published, shapes_of
 from sfumato.publish.planning import Plan
 from sfumato.publish.several_releases import Several
+from sfumato.release.answer_pictures import foot, notes
 from sfumato.release.answers import MEASURED, Answer
 from sfumato.release.prices import Price
 from sfumato.release.receipts import Receipt
@@ -271,13 +274,14 @@ class Synopsis:
 
         return pandas.concat(frames, ignore_index=True)
 
-    def plot(self, path: str | None = None) -> Any:
-        """Draw the counts of each column with their ranges: an Altair chart, or a picture in a file (.svg, .png)."""
+    def plot(self, path: str | None = None) -> Picture:
+        """Draw the counts of each column with their ranges; with a path (.svg, .png, .html) the picture is saved,
+        too.
+        """
         single = [name for place, name in enumerate(self.columns) if self._known.covers((place,))]
         charts = [self.marginal([name], consistent=False) for name in single]
-        from sfumato.release.plotting import plot
-
-        return plot([each.chart_data(each.columns[-1]) for each in charts], path)
+        drawn = [each.chart_data(each.columns[-1]) for each in charts]
+        return saved(draw_panels(drawn, "Counts of each column", foot(self.receipt), notes(drawn)), path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file, from which ``sf.synopsis(path)`` reads it without data, curator or ledger."""
