@@ -74,6 +74,16 @@ def test_charges_that_the_ledger_rounds_up_fit_what_is_held(tmp_path: Path, meth
         assert not clinic._context.account.open_tabs()
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("order", ["1.0001", "1.001", "30"])
+def test_at_every_order_of_the_account_what_is_held_covers_all_steps(tmp_path: Path, method: str, order: str) -> None:
+    """Near order 1 a charge is rounded up most: there it was refused in the middle of what was bought."""
+    own = policy_of(people(1, 40))
+    budget = sf.Budget(10**7, "1e-6", order=order)
+    with sf.Curator(sf.Policy(own.unit, budget, own.tables, size=100), tmp_path / "people.ledger") as clinic:
+        assert clinic.synthesize("people", method, 2).release(rho="1e-10").released.complete
+
+
 @pytest.mark.parametrize("units", [False, True])
 def test_a_model_comes_close(tmp_path: Path, units: bool) -> None:
     rows = people(2, 5000)

@@ -189,6 +189,20 @@ def test_the_charge_is_that_of_all_steps_and_nothing_is_left_over(
         assert not account.open_tabs()
 
 
+@pytest.mark.parametrize(
+    "price", [{"rho": "1e-10"}, {"epsilon": "0.01", "delta": "1e-9"}, {"epsilon": "1e-4"}], ids=str
+)
+@pytest.mark.parametrize("order", ["1.0001", "30"])
+def test_small_charges_that_the_ledger_rounds_up_fit_what_is_held(
+    tmp_path: Path, order: str, price: dict[str, Any]
+) -> None:
+    own = policy_of(people(1, 40))
+    budget = sf.Budget(10**7, "1e-6", order=order)
+    with sf.Curator(sf.Policy(own.unit, budget, own.tables, size=100), tmp_path / "people.ledger") as clinic:
+        assert len(clinic.mwem("people", ways=2, rounds=12).release(**price).fit.rounds) == 12
+        assert not clinic._context.account.open_tabs()
+
+
 @pytest.mark.parametrize("price", PRICES, ids=str)
 def test_a_model_comes_close_and_closer_than_it_began(tmp_path: Path, price: dict[str, Any]) -> None:
     rows = people(2, 5000)

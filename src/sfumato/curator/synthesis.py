@@ -24,7 +24,7 @@ from sfumato.curator.marginals import MarginalsProposal, marginals, marginals_of
 from sfumato.curator.mwem import Sets, sets_of
 from sfumato.curator.selected_columns import is_select
 from sfumato.errors import InvalidParameter, Unanswered, Unsupported
-from sfumato.ledger import Charged, Tab
+from sfumato.ledger import Account, Charged, Tab
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
@@ -34,9 +34,10 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import Reading
 from sfumato.plan.words import enforced, many
 from sfumato.policy import Table
-from sfumato.privacy import Cost, Neighbours
+from sfumato.privacy import Cost, Curve, Neighbours
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
+from sfumato.privacy.curve import ROUNDED_UP
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, charge_units, exact, shown, whole
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.coded_columns import coded_names
@@ -243,7 +244,7 @@ class SynthesisProposal:
         setting = self._checked(price)
         warn_if_weak(price)
         here.engine.check(setting.reading)
-        hold = _held(here.account.cost(setting.currency.hold(here.policy.neighbours)), len(self.attributes))
+        hold = _held(here.account, setting.currency.hold(here.policy.neighbours), len(self.attributes))
         course = Course(setting)
         tab = here.account.open_tab(hold, analyst=here.analyst, question=self.question)
         with tab:
@@ -349,13 +350,17 @@ _ROUNDS = {
 }
 
 
-def _held(cost: Cost, columns: int) -> Cost:
-    """Hold a little more than all steps leak: the ledger rounds every charge up, by up to 1e-13 where it is small. What
-    is promised rests on the exact sum of all steps, and what is not spent is free again.
+def _held(account: Account, leaked: Curve, columns: int) -> Cost:
+    """Hold a little more than all steps leak: the ledger rounds the charge of every step up, by far more than it leaks
+    where that is small, and most at orders near 1. What is promised rests on the exact sum of all steps, and what is
+    not spent is free again.
     """
-    if cost.renyi is None:
+    cost, order = account.cost(leaked), account.budget.order
+    if cost.renyi is None or order is None:
         return cost
-    return replace(cost, renyi=cost.renyi + cost.renyi // 10**6 + 20 * (columns + 1) * 10**18)
+    steps = 10 * (columns + 1)  # more than any method takes
+    rounded_up = steps * 2 * Fraction(ROUNDED_UP) / (order - 1)
+    return replace(cost, renyi=cost.renyi + cost.renyi // 10**6 + charge_units(rounded_up))
 
 
 def _run(steps: Steps, release: Callable[[Step], Outcome]) -> None:

@@ -50,6 +50,8 @@ from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 Part = tuple[Loss, int]
 
 _FROM_ONE = Range("a number in [1, 1e12], or infinity", Fraction(1), Fraction(10**12))
+ROUNDED_UP = 2.0**-45
+"""By so much, divided by α − 1, a divergence of order α is charged more than it was computed."""
 
 
 @codec.value("curve")
@@ -247,7 +249,7 @@ class Curve:
         value = max(composition.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
         if not math.isfinite(value):
             return Fraction(10**300)  # more than any account holds
-        margin = 2.0**-45 / float(order - 1) if self._rough else 0.0
+        margin = ROUNDED_UP / float(order - 1) if self._rough else 0.0
         return Fraction(value * (1 + 2.0**-41) + margin)
 
     @cached_property
