@@ -200,6 +200,49 @@ def test_an_interrupt_within_a_step_spends_what_was_held(tmp_path: Path, monkeyp
         assert not clinic._context.account.open_tabs()
 
 
+@pytest.mark.parametrize("part", ["measuring", "choosing"])
+def test_a_ctrl_c_within_a_step_waits_for_its_end(tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step is answered and kept, the rest is free again, and the handler of before is back."""
+    told: list[str] = []
+    interrupt_in(part, monkeypatch, times=1)
+    with curator(tmp_path, people(1, 40)) as clinic:
+        found = clinic.synthesize("people", "mst", 2).release(epsilon=2, progress=told.append).released
+        account = clinic._context.account
+        steps = [each for each in clinic.history() if each.kind == "step"]
+        assert account.spent["pure"] == sum(account.recomputed(each).amounts["pure"] or 0 for each in steps) < 2
+        assert not account.open_tabs()
+    assert len(found.marginals) == len([each for each in steps if "choosing" not in each.question]) > 0
+    assert not found.complete
+    assert "Ctrl-C again" in told[-1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("part", ["measuring", "choosing"])
+def test_a_second_ctrl_c_ends_the_step_and_spends_what_was_held(
+    tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_in(part, monkeypatch, times=2)
+    with curator(tmp_path, people(1, 40)) as clinic:
+        with pytest.raises(sf.errors.Unanswered):
+            clinic.synthesize("people", "mst", 2).release(epsilon=2)
+        assert clinic._context.account.spent["pure"] == 2
+        assert not clinic._context.account.open_tabs()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def interrupt_in(part: str, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Send a signal from within the first step of a kind."""
+    owner, name = (CodedRows, "marginal") if part == "measuring" else (SetMisfits, "of")
+    whole, sent = getattr(owner, name), []
+
+    def interrupted(*given: Any) -> Any:
+        while len(sent) < times:
+            sent.append(os.kill(os.getpid(), signal.SIGINT))
+        return whole(*given)
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
 def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -302,6 +304,23 @@ def test_an_interrupt_within_a_step_spends_what_was_held(tmp_path: Path, monkeyp
             clinic.mwem("people", NAMES, 2, rounds=2).release(epsilon=1)
         assert clinic._context.account.spent["pure"] == 1
         assert not clinic._context.account.open_tabs()
+
+
+def test_a_ctrl_c_within_a_step_waits_for_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    score, sent = Misfits.of, []
+
+    def interrupted(*given: Any) -> Any:
+        sent.append(os.kill(os.getpid(), signal.SIGINT) if len(sent) == 1 else None)
+        return score(*given)
+
+    with curator(tmp_path, people(1, 40)) as clinic:
+        monkeypatch.setattr(Misfits, "of", interrupted)
+        found = clinic.mwem("people", NAMES, 2, rounds=4).release(epsilon=4)
+        account = clinic._context.account
+        assert account.spent["pure"] == Fraction("0.2") + Fraction("0.475") * 3
+        assert not account.open_tabs()
+    assert len(found.rounds) == 1
+    assert len(sent) == 2
 
 
 def test_each_step_is_charged_before_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

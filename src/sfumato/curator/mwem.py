@@ -18,6 +18,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.interrupts import Interrupts
 from sfumato.curator.marginals import MarginalsProposal, marginals, rho_of
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Tab
@@ -191,8 +192,8 @@ class MwemProposal:
     ) -> FittedModel:
         """Hold the price, spend it step by step, and give the model.
 
-        Ctrl-C between two steps ends it there: what is unspent is free again, and the model so far is given. Within a
-        step it is refused like any release that was interrupted, and all that was held is spent.
+        Ctrl-C ends it after the step that runs: what is unspent is free again, and the model so far is given. A second
+        one within that step is refused like any release that was interrupted, and all that was held is spent.
         """
         price, here = Price(epsilon, delta, rho), self._context
         steps = self._steps(price)
@@ -328,6 +329,8 @@ class _Series:
     def __post_init__(self) -> None:
         self._engine = ReadOnce(self.here.engine)
         self._done = 0
+        self._progress = self.here.progress if self.call.progress is None else self.call.progress
+        self._interrupts = Interrupts(self._progress)
 
     def run(self) -> Model:
         """Run all rounds. Ctrl-C between steps ends them there, and frees what is unspent: every step was complete, and
@@ -352,17 +355,19 @@ class _Series:
         return Round(view, self._released(CountStep(view, self.steps.noise), "a measurement").values)
 
     def _released(self, kind: Kind[T], what: str) -> T:
+        self._interrupts.between()
         here, self._done = self.here, self._done + 1
         # the plan is this tab's alone, so that no later step finds the answer of this one as its own
         plan = digest("mwem", self.tab.opening.hash, self.identity, self._done)
-        return releasing.release(
-            kind,
-            Asked(f"{what} for the {self.question}", plan, here.engine.identity(), here.analyst),
-            payer=OnTab(here.account, self.tab),
-            engine=self._engine,
-            seconds=self.call.limit(here.seconds),
-            progress=here.progress if self.call.progress is None else self.call.progress,
-        ).value
+        with self._interrupts.held_back():
+            return releasing.release(
+                kind,
+                Asked(f"{what} for the {self.question}", plan, here.engine.identity(), here.analyst),
+                payer=OnTab(here.account, self.tab),
+                engine=self._engine,
+                seconds=self.call.limit(here.seconds),
+                progress=self._progress,
+            ).value
 
 
 def _hold(here: Context, steps: Steps) -> Cost:

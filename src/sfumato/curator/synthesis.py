@@ -20,6 +20,7 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.interrupts import Interrupts
 from sfumato.curator.marginals import MarginalsProposal, marginals, marginals_of_select
 from sfumato.curator.mwem import Sets, sets_of
 from sfumato.curator.selected_columns import is_select
@@ -235,9 +236,9 @@ class SynthesisProposal:
     ) -> Synthetic:
         """Hold the price, spend it step by step, and give the model of what was released, from which rows are drawn.
 
-        Ctrl-C between two steps ends it there: what is unspent is free again, and the model so far is given. At the end
-        of its ``seconds`` the model so far is given too, but nothing is given back: a clock may depend on rows. A step
-        that is interrupted is spent, with all that was held.
+        Ctrl-C ends it after the step that runs: what is unspent is free again, and the model so far is given. When its
+        ``seconds`` are over the model so far is given too, but nothing is given back: a clock may depend on rows. A
+        step that a second Ctrl-C interrupts is spent, with all that was held.
         """
         price, here, call = Price(epsilon, delta, rho), self._context, Call(seconds=seconds, progress=progress)
         here.require_one_account("a synthesis")
@@ -399,6 +400,7 @@ class _Series:
         limit = self.call.limit(self.here.seconds)
         self._end = None if limit is None else time.monotonic() + limit
         self._progress = self.here.progress if self.call.progress is None else self.call.progress
+        self._interrupts = Interrupts(self._progress)
 
     def run(self, steps: Steps) -> bool:
         """Run all steps; tell whether all of them were. What is given after an end before that is the model so far."""
@@ -423,6 +425,7 @@ class _Series:
 
     def _released(self, step: Step) -> Outcome:
         here, left = self.here, self._left()
+        self._interrupts.between()
         if left is not None and left <= 0 and self.course.marginals:
             raise _TimeIsUp
         self._progress(_phase(self.course, step))
@@ -430,13 +433,14 @@ class _Series:
         # the plan is this tab's alone, so that no later step finds the answer of this one as its own
         plan = digest("synthesis", self.tab.opening.hash, self.identity, self._done)
         what = _phase(self.course, step)
-        released: releasing.Released[Outcome] = releasing.release(
-            step,
-            Asked(f"{what}, for {self.question}", plan, here.engine.identity(), here.analyst),
-            payer=OnTab(here.account, self.tab),
-            engine=self._engine,
-            seconds=None if left is None else max(left, 1e-3),
-        )
+        with self._interrupts.held_back():
+            released: releasing.Released[Outcome] = releasing.release(
+                step,
+                Asked(f"{what}, for {self.question}", plan, here.engine.identity(), here.analyst),
+                payer=OnTab(here.account, self.tab),
+                engine=self._engine,
+                seconds=None if left is None else max(left, 1e-3),
+            )
         self.paid += step.batch.charged
         return released.value
 
