@@ -69,6 +69,9 @@ def test_before_spending_it_says_what_it_costs(people: Path) -> None:
         (("--epsilon", "1"), "-o people.sfu"),
         (("--epsilon", "1", "-o", "nowhere/people.sfu"), "no folder"),
         (("-o", "people.sfu"), "name one price"),
+        (("--epsilon", "1", "-o", "/proc/people.sfu"), "cannot be written"),
+        (("--epsilon", "1", "--for", "sex", "-o", "people.sfu"), "--within"),
+        (("--of", "sex", "--of", "age", "--weights", "1,0", "--epsilon", "1", "-o", "people.sfu"), "> 0"),
         (("--epsilon", "1", "--rho", "1", "-o", "people.sfu"), "name one price"),
         (("--ways", "2", "--of", "sex", "--epsilon", "1", "-o", "people.sfu"), "not both"),
         (("--of", "sex,who", "--epsilon", "1", "-o", "people.sfu"), "says whose row it is"),
@@ -86,3 +89,13 @@ def test_mistakes_cost_nothing(
     assert told in done.stderr
     assert charges(people) == 0
     assert not people.with_name("people.sfu").exists()
+
+
+def test_weights_and_confidence_change_what_is_forecast(people: Path) -> None:
+    asked = ("publish", people, "people", "--of", "sex", "--of", "age", *PRICE, "--dry-run", "--json")
+    plain, weighted, surer = (
+        json.loads(run(*asked, *more).stdout)["widths"]
+        for more in ((), ("--weights", "9,1"), ("--confidence", "0.999"))
+    )
+    assert weighted[0] < plain[0] < surer[0]
+    assert plain[1] < weighted[1]

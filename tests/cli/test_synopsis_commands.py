@@ -56,6 +56,7 @@ def test_a_file_is_shown_verified_and_tabulated(tmp_path: Path) -> None:
     assert "ρ = 0.5" in shown.output
     verified = run("synopsis", "verify", FILE)
     assert verified.exit_code == 0
+    assert "holds    file" in verified.output
     assert "no check can show" in verified.output
     made = run("synopsis", "marginal", FILE, "sex", "age")
     assert "0 to below 18" in made.output

@@ -119,7 +119,7 @@ def test_a_view_shows_its_steps_and_its_columns(flights: sf.Curator) -> None:
         "  join airlines on carrier",
         "  group by name",
         "  measure n = count(), hours = mean(hours, where distance > 100)",
-        "  .explain() .error() .price() .limit() are free, .release() asks",
+        "  .explain() .error() .price() .advise() .limit() are free, .release() asks",
     ]
 
 

@@ -37,7 +37,7 @@ def test_every_cost_is_counted(kind: str, tmp_path: Path) -> None:
     assert (found.rows, found.units, found.exceeding) == (8, 3, 1)
     assert (found.dropped, found.lost) == (1 / 8, 2 / 7)
     costs = {name: tuple(round(share * 7) for share in vars(cost).values()) for name, cost in found.columns.items()}
-    assert costs == {"age": (2, 0, 1), "ward": (0, 2, 1), "cost": (2, 1, 0), "code": (2, 2, 1)}
+    assert costs == {"age": (2, 0, 1, 1, 1), "ward": (0, 2, 1, 0, 0), "cost": (2, 1, 0, 1, 1), "code": (2, 2, 1, 0, 1)}
 
 
 def test_rows_as_units_lose_none() -> None:

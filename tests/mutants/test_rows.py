@@ -137,8 +137,8 @@ MUTANTS = (
         "a file tells what is left and who bought it",
         Kind.REUSE,
         "publish/model_files.py",
-        "    found = ModelManifest(FORMAT, members, hidden, steps, public(receipt), *sets)",
-        "    found = ModelManifest(FORMAT, members, hidden, steps, receipt, *sets)",
+        "hidden, steps, public(receipt), *sets)",
+        "hidden, steps, receipt, *sets)",
         _FILES,
     ),
     Mutant(

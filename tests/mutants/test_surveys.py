@@ -134,9 +134,9 @@ MUTANTS = (
     Mutant(
         "a form is not compared with its hash",
         Kind.AUDIT,
-        "surveys/forms.py",
-        "if found.format != _FORMAT or not is_sealed(text, found.members[MANIFEST]) or written(found.form) != content:",
-        "if found.format != _FORMAT:",
+        "publish/sealed_files.py",
+        "if not is_sealed(text, own):",
+        "if not own:",
         (f"{_FORMS}careful_edits_of_a_file_are_found",),
     ),
 )

@@ -23,6 +23,7 @@ TIMES = Range(dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 12))
         *leveled(),
         Attribute("on", "date", (*DATES, Other()), ((0, 0, 1),)),
         Attribute("at", "timestamp", (TIMES, Other())),
+        Attribute("code", "integer", (Listed(1), Listed(2), Other()), ((0, 1, 2), (0, 0, 1)), ((), ("all",))),
         Attribute("share", "real", (Range(Fraction(1, 3), Fraction(1, 2)), Listed(2), Other())),
         Attribute("yes", "boolean", (Listed(True), Listed(False), Other())),
         Attribute("nothing", "text", (Other(),)),
@@ -32,7 +33,7 @@ def test_attributes_read_back(own: Attribute) -> None:
     again = codec.loads_as(Attribute, codec.dumps(own))
     assert again == own
     assert hash(again) == hash(own)
-    assert again.flat.levels == ()
+    assert again.flat.levels == again.flat.labels == ()
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,12 @@ def test_attributes_read_back(own: Attribute) -> None:
 def test_wrong_cells_and_levels_are_refused(cells: object, levels: object) -> None:
     with pytest.raises(InvalidParameter):
         Attribute("a", "integer", cells, levels)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("labels", [7, ("ab",), ((1, 2),), (("x", "x"),), (("x",),), (("x", ""),), (("x", "y"), ())])
+def test_wrong_names_of_parts_are_refused(labels: object) -> None:
+    with pytest.raises(InvalidParameter):
+        Attribute("a", "integer", (Listed(1), Listed(2), Other()), ((0, 1, 2),), labels)  # type: ignore[arg-type]
 
 
 def test_texts_have_no_ranges() -> None:

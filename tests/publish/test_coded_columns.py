@@ -27,6 +27,7 @@ from sfumato.plan.nodes import Aggregate
 from sfumato.plan.rows import rows
 from sfumato.plan.text import select
 from sfumato.policy import Domain, Table
+from sfumato.publish.answering import part_labels
 from sfumato.publish.attributes import Listed, Other, Range
 from sfumato.publish.coded_columns import attribute_of, coded, coded_names
 
@@ -192,3 +193,14 @@ def test_cells_are_told_and_part_of_what_is_declared() -> None:
     ways = [plain, table, replace(table, impossible=("age < 3",)), table_of("age", [1], impossible=("age < 4",))]
     versions = {Context(policy_of(each), None, None, print, "").declared for each in ways}  # type: ignore[arg-type]
     assert len(versions) == len(ways)
+
+
+def test_parts_of_levels_have_the_names_of_the_policy() -> None:
+    named = {"A": {"A0": ["A00", "A01"], "A1": ["A10"]}, "B": {"B0": ["B00"]}}
+    twice = {"A": {"x": ["A00", "A01"]}, "B": {"x": ["B00"]}}
+    bare = [["A00", "A01"], ["B00"]]
+    tables = [Table("t", "t.parquet", {"icd": {"levels": each}}, id="row") for each in (named, twice, bare)]
+    found = [attribute_of("icd", each.columns["icd"], each.codings["icd"]) for each in tables]
+    assert [each.labels for each in found] == [(("A0", "A1", "B0"), ("A", "B")), ((), ("A", "B")), ()]
+    assert part_labels(found[0], 1) == ["A", "A", "A", "B", None]
+    assert part_labels(found[1], 0) == ["A00 … A01", "A00 … A01", "B00", None]

@@ -587,3 +587,25 @@ def test_a_proposal_says_what_is_free(tmp_path: Path) -> None:
     assert re.fullmatch(
         r"<\d marginals of people: .explain\(\) .error\(\) .price\(\) are free, .release\(\) publishes>", said
     )
+
+
+def test_a_plan_says_what_it_makes_least(tmp_path: Path) -> None:
+    with curator(policy_of(rows(1), units=True), tmp_path) as opened:
+        said = [
+            str(opened.marginals("people", sets, objective=objective).explain(**price))
+            for sets, objective, price in (
+                ([["sex", "age"]], "total", {}),
+                ([["sex", "day"]], "total", {}),
+                ([["sex", "day"]], "worst", {}),
+                ([["sex", "day"]], "total", {"epsilon": 1}),
+            )
+        ]
+    assert ["all ranges of day" in each for each in said] == [False, True, False, False]
+    assert ["least sum" in each for each in said] == [True, True, False, True]
+
+
+def test_a_histogram_names_its_own_parameter(tmp_path: Path) -> None:
+    with curator(policy_of(rows(1), units=True), tmp_path) as opened:
+        for columns in ("sex", [], 3):
+            with pytest.raises(sf.InvalidParameter, match="columns must be a list of names"):
+                opened.histogram("people", columns)  # type: ignore[arg-type]

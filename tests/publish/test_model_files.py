@@ -72,7 +72,8 @@ def rewritten(change: Any, potentials: Any = None) -> bytes:
     members = dict(members_of(content(small()), ""))
     manifest = json.loads(members[MANIFEST])
     change(manifest)
-    numbers = members["potentials.arrow"] if potentials is None else model_files._arrow(np.array(potentials, float))
+    written = model_files._POTENTIALS.written
+    numbers = members["potentials.arrow"] if potentials is None else written(np.array(potentials, float))
     manifest["members"] = {"potentials.arrow": digest(numbers), MANIFEST: ""}
     text = sealed(json.dumps(manifest, separators=(",", ":")))
     return zipped({MANIFEST: text.encode(), "potentials.arrow": numbers})
@@ -80,6 +81,7 @@ def rewritten(change: Any, potentials: Any = None) -> bytes:
 
 CHANGES = {
     "newer": lambda m: m.update(format=2),
+    "never written": lambda m: m.update(format=0),
     "no tree": lambda m: m.update(cliques=[[0]], parents=[-1]),
     "a loop": lambda m: m.update(cliques=[[0, 1]], parents=[0]),
     "parents": lambda m: m.update(parents=[-1, -1]),
@@ -101,7 +103,8 @@ def test_files_that_say_nonsense_are_refused_before_anything_is_made(name: str) 
 
 
 def test_sizes_are_checked_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_files, "_read_numbers", lambda *_: pytest.fail("numbers are read after sizes are known"))
+    unread = lambda *_: pytest.fail("numbers are read after sizes are known")  # noqa: E731
+    monkeypatch.setattr("sfumato.publish.sealed_files.NumberMember.read", unread)
     monkeypatch.setattr(model_files, "_MOST_CELLS", 8)
     with pytest.raises(SynopsisDamaged, match="more than 8 cells"):
         model_files.read(content(small()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -189,6 +191,20 @@ def test_the_charge_is_that_of_all_steps_and_nothing_is_left_over(
         assert not account.open_tabs()
 
 
+@pytest.mark.parametrize(
+    "price", [{"rho": "1e-10"}, {"epsilon": "0.01", "delta": "1e-9"}, {"epsilon": "1e-4"}], ids=str
+)
+@pytest.mark.parametrize("order", ["1.0001", "30"])
+def test_small_charges_that_the_ledger_rounds_up_fit_what_is_held(
+    tmp_path: Path, order: str, price: dict[str, Any]
+) -> None:
+    own = policy_of(people(1, 40))
+    budget = sf.Budget(10**7, "1e-6", order=order)
+    with sf.Curator(sf.Policy(own.unit, budget, own.tables, size=100), tmp_path / "people.ledger") as clinic:
+        assert len(clinic.mwem("people", ways=2, rounds=12).release(**price).fit.rounds) == 12
+        assert not clinic._context.account.open_tabs()
+
+
 @pytest.mark.parametrize("price", PRICES, ids=str)
 def test_a_model_comes_close_and_closer_than_it_began(tmp_path: Path, price: dict[str, Any]) -> None:
     rows = people(2, 5000)
@@ -288,6 +304,23 @@ def test_an_interrupt_within_a_step_spends_what_was_held(tmp_path: Path, monkeyp
             clinic.mwem("people", NAMES, 2, rounds=2).release(epsilon=1)
         assert clinic._context.account.spent["pure"] == 1
         assert not clinic._context.account.open_tabs()
+
+
+def test_a_ctrl_c_within_a_step_waits_for_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    score, sent = Misfits.of, []
+
+    def interrupted(*given: Any) -> Any:
+        sent.append(os.kill(os.getpid(), signal.SIGINT) if len(sent) == 1 else None)
+        return score(*given)
+
+    with curator(tmp_path, people(1, 40)) as clinic:
+        monkeypatch.setattr(Misfits, "of", interrupted)
+        found = clinic.mwem("people", NAMES, 2, rounds=4).release(epsilon=4)
+        account = clinic._context.account
+        assert account.spent["pure"] == Fraction("0.2") + Fraction("0.475") * 3
+        assert not account.open_tabs()
+    assert len(found.rounds) == 1
+    assert len(sent) == 2
 
 
 def test_each_step_is_charged_before_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -537,3 +570,14 @@ def test_the_least_price_gives_the_error_that_was_wanted(tmp_path: Path, given: 
         proposal = clinic.mwem("people", NAMES, 2, rounds=3)
         found = proposal.price(40, **given)
         assert proposal.error(epsilon=str(found), **given) <= 40 < proposal.error(epsilon=str(found * 0.98), **given)
+
+
+def test_noise_is_told_in_rows(tmp_path: Path) -> None:
+    """Where units have several rows, noise is drawn in parts of a row: 1.96 deviations are still the half-width."""
+    with sf.Curator(policy_of(people(1, 20), units=True), tmp_path / "people.ledger") as opened:
+        ask = opened.mwem("people", NAMES, 2, rounds=2)
+        assert ".release() fits it" in repr(ask)
+        told = next(each.what for each in ask.explain(rho="0.5").operators if each.name == "measure")
+        width = ask.error(rho="0.5")
+    deviation = float(told.removeprefix("Gaussian, σ ").partition(", ")[0].replace(",", ""))
+    assert width == pytest.approx(1.96 * deviation, rel=0.01)

@@ -520,3 +520,30 @@ def test_what_is_bought_has_noise() -> None:
     errors = np.concatenate([each - truth for each in bought if each is not None])
     assert len(errors) == 64
     assert 1 < errors.std() < 10  # a deviation of 4
+
+
+def test_gates_share_the_chance_to_miss_with_all_that_holds_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where k numbers hold together each misses with β/k: of k gates every one draws noise of its own."""
+    monkeypatch.setattr(Gates, "ask", lambda *_: None)
+    monkeypatch.setattr("sfumato.curator.online._bounds", lambda _: lambda *_: (np.array(-np.inf), np.array(np.inf)))
+
+    def filtered(ages: str) -> str:
+        return f"COUNT(*) FILTER (WHERE age {ages} AND smokes AND sex = 'f')"
+
+    with opened(tmp_path, rows(1)) as session:
+
+        def width(outputs: str, confidence: str, after: str = "") -> float:
+            found = session.sql(f"SELECT {outputs} FROM people{after}", confidence=confidence)
+            assert found.basis["a"] == ("hypothesis",)
+            return max(high - low for low, high in found.intervals["a"])
+
+        alone = {sure: width(f"{filtered('< 3')} AS a", sure) for sure in ("0.95", "0.99")}
+        named = {"a": "< 3", "b": "< 5", "c": ">= 3", "d": ">= 5"}
+        several = ", ".join(f"{filtered(ages)} AS {name}" for name, ages in named.items())
+        assert width(several, "0.95") == alone["0.95"]  # each by itself
+        assert width(several, "0.96", " ORDER BY a LIMIT 1") >= alone["0.99"]
+        assert width(f"{filtered('< 3')} - {filtered('< 5')} AS a", "0.98") >= 2 * alone["0.99"]
+        beside = session.sql("SELECT COUNT(*) AS n FROM people", confidence="0.99").intervals["n"][0]
+        assert width(f"{filtered('< 3')} - COUNT(*) AS a", "0.98") >= alone["0.99"] + beside[1] - beside[0]

@@ -69,6 +69,7 @@ def test_raw_counts_are_what_sql_says() -> None:
     assert np.allclose(made.intervals["count"], asked.intervals["n"])
     wide = GAUSSIAN.marginal(["smokes"], consistent=False, together=True, confidence="0.99")
     assert wide.intervals["count"][0][0] < made.intervals["count"][0][0]  # type: ignore[index]
+    assert (made.receipt.joint, wide.receipt.joint) == (False, True)
 
 
 def test_declared_zeros_are_kept() -> None:
@@ -185,6 +186,7 @@ def test_a_manifest_with_another_hash_is_refused() -> None:
 
 
 CAREFUL = {
+    "a format that never was": lambda m: m.update(format=0),
     "a lower charge": lambda m: m.update(charge="0.1"),
     "less noise than was paid for": lambda m: m["plan"]["blocks"][0].update(deviation="4096"),
     "a block that the plan has not": lambda m: m["plan"]["blocks"].pop(),
@@ -220,7 +222,7 @@ def test_sizes_are_checked_before_anything_is_made(monkeypatch: pytest.MonkeyPat
         raise AssertionError("something was allocated")
 
     monkeypatch.setattr("pyarrow.ipc.open_file", refuse)
-    with pytest.raises(SynopsisDamaged, match="numbers of the plan"):
+    with pytest.raises(SynopsisDamaged, match="numbers that belong to it"):
         read(_rewritten(grow))
 
 
@@ -326,6 +328,7 @@ def test_two_of_one_table_are_combined_by_precision(tmp_path: Path) -> None:
         assert 1 / most[block] == pytest.approx(1 / one[block] + 1 / other[block])
     assert both.sql("SELECT COUNT(*) AS n FROM people").basis == {"n": ("measured",)}
     assert both.verify().holds
+    assert repr(both).count("promise") == 2
     pair = published(planned([["a"]], attributes=_cells((3,))), TABLE.sum((1, 2, 3, 4, 5)), line=11)
     with pytest.raises(InvalidParameter, match="same"):
         replace(pair, receipt=replace(pair.receipt, data="8" * 64)) + both

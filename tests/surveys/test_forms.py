@@ -354,3 +354,9 @@ def test_careful_edits_of_a_file_are_found() -> None:
     for change, right in hostile:
         with pytest.raises(sf.errors.SynopsisDamaged):
             forms.read(edited(change, right=right))
+
+
+@pytest.mark.parametrize("answers", [["x", "x"], {"bins": [3, 1]}, {"bins": [1, 1]}, {"bins": [0, 18, 18]}])
+def test_refused_answers_are_named_by_their_question(answers: Any) -> None:
+    with pytest.raises(sf.InvalidParameter, match="smokes must be"):
+        sf.collect({"smokes": answers}, 1)

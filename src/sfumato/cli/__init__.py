@@ -17,6 +17,7 @@ _ORDER = (
     "demo",
     "init",
     "check",
+    "describe",
     "query",
     "publish",
     "synthesize",
@@ -108,16 +109,27 @@ def init(data: Path, output: Path, relation: str | None, bounds_epsilon: str | N
 @main.command(short_help="Validate a policy, for its owner.", epilog=EXIT_CODES)
 @click.argument("policy", type=click.Path(path_type=Path))
 @click.option("--public", is_flag=True, help="Only validate: print nothing that is private.")
-def check(policy: Path, public: bool) -> None:
+@click.option(
+    "--lossy",
+    metavar="TABLE.COLUMN",
+    multiple=True,
+    help="Acknowledge that most values of this column are made NULL, which is an error otherwise. Repeatable.",
+)
+def check(policy: Path, public: bool, lossy: tuple[str, ...]) -> None:
     """Validate POLICY and its sources, and tell you, the owner, what bounds and limits cost.
 
     The figures marked PRIVATE are exact and protected by no noise: never log, share or publish them. They are printed
-    and kept nowhere.
+    and kept nowhere. So is the exit code: it is 1 when more than half of a column's values are made NULL. What is
+    marked SAFE TO SHARE is computed from the policy alone; with --public nothing else is printed or decides the code.
 
     \b
-    Example:
+    Examples:
       sfumato check clinic.toml
+      sfumato check clinic.toml --lossy visits.ward
+      sfumato check clinic.toml --public
     """
     from sfumato.cli.check import report
 
-    report(policy, private=not public)
+    if public and lossy:
+        raise click.UsageError("leave out --lossy with --public, which looks at no values")
+    report(policy, private=not public, lossy=lossy)

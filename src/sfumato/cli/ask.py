@@ -45,7 +45,7 @@ def command(
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     if plot is not None:
-        from sfumato.release.plotting import check_picture
+        from sfumato.plots import check_picture
 
         check_picture(plot)
     from sfumato.cli.answers import show

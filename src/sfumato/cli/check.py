@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -10,9 +12,12 @@ from sfumato.curator.checking import CheckedTable, CheckReport, check
 from sfumato.safe_text import printable
 
 _PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."
+_SHARED = "SAFE TO SHARE: what makes the noise of typical questions, from the policy alone."
+_MOST_LIMITS = 11
+"""Limits of which one table of losses tells."""
 
 
-def report(path: Path, *, private: bool) -> None:
+def report(path: Path, *, private: bool, lossy: Sequence[str] = ()) -> None:
     """Print every table in turn: what is public first, then what only its owner may see."""
     found = check(path, private=private)
     for name, line in found.misquoted:
@@ -24,8 +29,10 @@ def report(path: Path, *, private: bool) -> None:
     click.echo(f"  {found.promise}")
     for table in found.tables:
         _describe(table)
+    _advise(found)
     if private:
         _show_costs(found)
+        found.require_kept(lossy)
 
 
 def _describe(found: CheckedTable) -> None:
@@ -38,6 +45,21 @@ def _describe(found: CheckedTable) -> None:
         click.echo(f"  no row has           {printable(condition)}")
     for column, decided in found.table.implies.items():
         click.echo(f"  {column:<20} decides {decided}")
+
+
+def _advise(found: CheckReport) -> None:
+    """Print each question with what makes its error; questions that are told the same stand together."""
+    if not found.advice:
+        return
+    click.secho(f"\n{_SHARED}", fg="green", bold=True)
+    for price, group in groupby(found.advice, key=lambda each: each.price):
+        click.echo(f"At {price}:")
+        for each in group:
+            click.echo(f"  {each.question}")
+            for line in map(str, each.tips):
+                click.echo(f"    {line}")
+            if not each.tips:
+                click.echo("    no limit or bound of one unit makes most of its error")
 
 
 def _show_costs(found: CheckReport) -> None:
@@ -58,6 +80,21 @@ def _show_cost(found: CheckedTable, *, periods: bool) -> None:
         units = "1 unit exceeds" if costs.exceeding == 1 else f"{costs.exceeding:,} units exceed"
         exceeding = f"{units} it, {costs.lost:.2%} of rows are beyond it"
         click.echo(f"  max_rows = {found.table.max_rows}: {exceeding}")
-    click.echo(f"  {'column':<20} {'clamped':>9} {'made NULL':>10} {'missing':>9}")
+        _show_losses("max_rows", {"rows beyond it": costs.by_rows})
+        _show_losses("max_groups", {f"groups by {name}": each for name, each in costs.by_groups.items()})
+    click.echo(f"  {'column':<20} {'below':>9} {'above':>9} {'clamped':>9} {'made NULL':>10} {'missing':>9}")
     for column, cost in costs.columns.items():
-        click.echo(f"  {column:<20} {cost.clamped:>9.2%} {cost.nulled:>10.2%} {cost.missing:>9.2%}")
+        ends = f"{cost.low:>9.2%} {cost.high:>9.2%} {cost.clamped:>9.2%}"
+        mark = "  more than half is lost" if f"{name}.{column}" in found.emptied else ""
+        click.echo(f"  {column:<20} {ends} {cost.nulled:>10.2%} {cost.missing:>9.2%}{mark}")
+
+
+def _show_losses(limit: str, lost: Mapping[str, Mapping[int, float]]) -> None:
+    """Print a small table: what each limit would leave out, up to the first that leaves out nothing."""
+    if not lost:
+        return
+    needed = max(sum(share > 0 for share in each.values()) for each in lost.values())
+    limits = list(next(iter(lost.values())))[: needed + 1][-_MOST_LIMITS:]
+    click.echo(f"  {limit:<20} " + " ".join(f"{each:>7,}" for each in limits))
+    for name, shares in lost.items():
+        click.echo(f"  {name:<20} " + " ".join(f"{shares[each]:>7.1%}" for each in limits))

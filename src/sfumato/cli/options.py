@@ -21,7 +21,10 @@ as_csv = click.option(
     "--csv", "as_csv", is_flag=True, help="Print CSV, with two columns more for the range of each number."
 )
 plot = click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw bars with error bars: .svg or .png."
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the answer with its ranges: .svg, .png or .html.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

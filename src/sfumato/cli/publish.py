@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 @click.option(
     "--rows", type=int, metavar="N", help="At most so many rows of one unit count: fewer than the policy says."
 )
-@click.option("--objective", type=click.Choice(["total", "worst"]), default="total", show_default=True)
+@click.option("--weights", metavar="4,1", help="How much each set counts, in their order.  [default: every cell alike]")
+@click.option(
+    "--objective",
+    type=click.Choice(["total", "worst"]),
+    default="total",
+    show_default=True,
+    help="Make the sum of the variances of all cells least, or the largest one.",
+)
 @click.option("--epsilon", metavar="NUMBER", help="The price of all marginals together.")
 @click.option(
     "--delta", metavar="NUMBER", default="0", help="With --epsilon or --within: (ε, δ)-private, Gaussian noise."
@@ -33,6 +40,9 @@ if TYPE_CHECKING:
 @click.option("--rho", metavar="NUMBER", help="The price in zero-concentrated terms, instead of --epsilon.")
 @click.option("--within", metavar="NUMBER", help="Find the least ε at which every count is within this, and pay it.")
 @click.option("--for", "for_", metavar="A,B", help="With --within: the counts of this marginal.  [default: of all]")
+@click.option(
+    "--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of --within and of what is forecast."
+)
 @click.option("--fresh", is_flag=True, help="Buy a new draw even if the same marginals are stored, which are free.")
 @options.analyst
 @options.ledger
@@ -49,6 +59,7 @@ def command(
     ways: int | None,
     sets: tuple[str, ...],
     columns: str | None,
+    weights: str | None,
     within: str | None,
     for_: str | None,
     analyst: str | None,
@@ -62,6 +73,7 @@ def command(
     epsilon: str | None,
     delta: str,
     rho: str | None,
+    confidence: str,
     **asked: Any,
 ) -> None:
     """Measure marginals of one TABLE of POLICY, and write them to a file that anyone may ask afterwards, for nothing.
@@ -75,21 +87,25 @@ def command(
         raise click.UsageError("give --ways or --of, not both")
     if not explain and sum(each is not None for each in (epsilon, rho, within)) != 1:
         raise click.UsageError("name one price: --epsilon 1, --rho 0.01 or --within 50; there is no default")
+    if for_ is not None and within is None:
+        raise click.UsageError("--for says which counts --within is about: give both, or leave it out")
     target = None if explain or dry_run else _checked(output)
     from sfumato.curator import Curator
 
     with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
         asking = curator if analyst is None else curator.as_analyst(analyst)
         wanted: Any = [_names(each) for each in sets] or (2 if ways is None else ways)
-        proposal = asking.marginals(table, wanted, columns=None if columns is None else _names(columns), **asked)
+        asked |= {name: _names(each) for name, each in (("columns", columns), ("weights", weights)) if each is not None}
+        proposal = asking.marginals(table, wanted, **asked)
         if within is not None:
-            epsilon = str(proposal.price(within, None if for_ is None else _names(for_), delta=delta))
+            counts = None if for_ is None else _names(for_)
+            epsilon = str(proposal.price(within, counts, delta=delta, confidence=confidence))
         price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho}
         if explain:
-            said = proposal.explain(**price)
+            said = proposal.explain(**price, confidence=confidence)
             click.echo(said.to_json() if as_json else str(said))
         elif target is None:
-            _forecast(proposal, {**price, "fresh": fresh}, as_json)
+            _forecast(proposal, {**price, "fresh": fresh, "confidence": confidence}, as_json)
         else:
             with progress.until_shown():
                 made = proposal.release(**price, fresh=fresh)
@@ -110,6 +126,9 @@ def _checked(output: Path | None) -> Path:
         raise click.UsageError("name the file to write: -o people.sfu")
     if not output.parent.is_dir():
         raise click.UsageError(f"there is no folder {output.parent}: make it, or name another")
+    from sfumato.publish.zip_files import check_place
+
+    check_place(output)
     return output
 
 

@@ -138,7 +138,7 @@ def command(
     text = "" if sql is None else _text(sql)
     asked = _price(price)
     if plot is not None:
-        from sfumato.release.plotting import check_picture
+        from sfumato.plots import check_picture
 
         check_picture(plot)
     from sfumato.curator import Curator
@@ -222,11 +222,6 @@ def _price(given: dict[str, Any]) -> dict[str, Any]:
     """Read the price as the library takes it."""
     if len([name for name in _PRICES if given[name]]) > 1:
         raise click.UsageError(_ONE_PRICE)
-    kind = given["mechanism"]
-    if kind is not None:
-        from sfumato import mechanisms
-
-        given["mechanism"] = {"laplace": mechanisms.Laplace, "gaussian": mechanisms.Gaussian}[kind]
     return {**given, "within": _within(given["within"]), "weights": _weights(given["weights"])}
 
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only say what it costs and how wrong it will be. Spends nothing.")
 @options.as_json
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with two columns more for the range of each number.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a line with a band: .svg or .png.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a line with a band: .svg, .png or .html."
+)
 @click.option("--receipt", is_flag=True, help="Print the whole receipt below the table.")
 def command(
     policy: Path,
@@ -59,7 +61,7 @@ def command(
     if not explain and (price["epsilon"] is None) == (price["rho"] is None):
         raise click.UsageError("name one price: --epsilon 0.5 or --rho 0.01; there is no default")
     if plot is not None:
-        from sfumato.release.plotting import check_picture
+        from sfumato.plots import check_picture
 
         check_picture(plot)
     from sfumato.curator import Curator

@@ -99,7 +99,7 @@ def estimate(
 ) -> None:
     """Count the answers to FORM from REPORTS, one in each line ("-" reads them from stdin)."""
     if plot is not None:
-        from sfumato.release.plotting import check_picture
+        from sfumato.plots import check_picture
 
         check_picture(plot)
     from sfumato.surveys import form as read

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -48,6 +49,7 @@ def verify(file: Path, ledger: Path | None) -> None:
     from sfumato.errors import InvalidParameter
     from sfumato.publish.fitted_models import FittedModel
     from sfumato.publish.published_files import synopsis
+    from sfumato.publish.verifying import Check
 
     published = synopsis(file)
     if isinstance(published, FittedModel):
@@ -55,6 +57,7 @@ def verify(file: Path, ledger: Path | None) -> None:
             "file", str(file), "a synopsis or a synthetic table: what MWEM fitted is not verified yet"
         )
     found = published.verify(ledger)
+    found = replace(found, checks=(Check("file", True, "format 1; every byte is as its hashes say"), *found.checks))
     click.secho(str(found), fg="green" if found.holds else "red", err=not found.holds)
     if not found.holds:
         sys.exit(REFUSED)

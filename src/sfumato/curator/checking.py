@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
+from sfumato.curator.advising import Advice
+from sfumato.curator.describing import domain_words, suggestions
 from sfumato.curator.policy_account import PathOrText, read_policy
+from sfumato.curator.policy_alone import PolicyAlone, policy_alone
 from sfumato.engine.opening import misquoted_lines, open_inspector
 from sfumato.engine.seam import Inspection, Inspector
-from sfumato.errors import InvalidPolicy
-from sfumato.plan.words import many
+from sfumato.errors import InvalidPolicy, SfumatoError
+from sfumato.plan.catalog import Described
 from sfumato.policy import Domain, Policy, Table
 from sfumato.policy.codings import cell_words
 from sfumato.privacy import Guarantee
-from sfumato.privacy.numbers import text
 from sfumato.release.promises import promise
-from sfumato.safe_text import printable
 
-_LONGEST = 60
-"""Letters that the values of one column may take on a line."""
+MOST_LOST = 0.5
+"""The share of a column's values that may be made NULL before its owner has to say that this is meant."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,13 @@ class CheckedTable:
     def declared(self) -> dict[str, str]:
         """Say what the policy declares of each column that questions may name, in words."""
         cells = {name: cell_words(self.table.codings.get(name)) for name in self.columns}
-        return {name: "; ".join([_words(domain), *cells[name]]) for name, domain in self.columns.items()}
+        return {name: "; ".join([domain_words(domain), *cells[name]]) for name, domain in self.columns.items()}
+
+    @property
+    def emptied(self) -> dict[str, float]:
+        """Name the columns more than half of whose values are made NULL, with the share of them. PRIVATE."""
+        costs = {} if self.costs is None else self.costs.columns
+        return {f"{self.table.name}.{name}": each.lost for name, each in costs.items() if each.lost > MOST_LOST}
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ class CheckReport:
     refusal: InvalidPolicy | None = None
     misquoted: tuple[tuple[str, int], ...] = ()
     """Files with the first line that is not one record: why a source may have been refused. PRIVATE."""
+    advice: tuple[Advice, ...] = ()
+    """What makes the noise of typical questions: from the policy alone, so it is safe to share."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -70,6 +78,25 @@ class CheckReport:
         """Say in words what the policy promises: for life, or of each unit in its period."""
         return promise(self.policy) or f"{self.guarantee} for life"
 
+    def require_kept(self, acknowledged: Collection[str] = ()) -> None:
+        """Refuse a policy that makes most values of a column NULL, unless its owner has acknowledged that column, such
+        as "visits.ward". Whether it is refused depends on the data: it is for the owner alone.
+        """
+        emptied = {name: share for table in self.tables for name, share in table.emptied.items()}
+        known = [f"{each.table.name}.{name}" for each in self.tables for name in each.columns]
+        for name in acknowledged:
+            if name not in known:
+                fix = f"name one of {', '.join(known)}"
+                raise InvalidPolicy(f"{name[:130]} is no column of this policy", place="acknowledged", fix=fix)
+        for name, share in emptied.items():
+            if name not in acknowledged:
+                raise InvalidPolicy(
+                    f"PRIVATE: {share:.1%} of the values of {name} are made NULL: they are not of the declared type, "
+                    "or not among the declared values",
+                    place=f"tables.{name.replace('.', '.columns.', 1)}",
+                    fix=f"correct its type or values; or, if this is meant, run check with --lossy {name}",
+                )
+
 
 def check(policy: Policy | PathOrText, *, private: bool = True) -> CheckReport:
     """Open a policy's sources and compare them with what it declares; ``private`` adds exact figures for the owner.
@@ -80,42 +107,33 @@ def check(policy: Policy | PathOrText, *, private: bool = True) -> CheckReport:
     declared = read_policy(policy)
     try:
         with open_inspector(declared) as sources:
-            return CheckReport(declared, tuple(_checked(sources, each, private) for each in declared.tables.values()))
+            tables = tuple(_checked(sources, each, private) for each in declared.tables.values())
     except InvalidPolicy as refusal:
         return CheckReport(declared, (), refusal, tuple(misquoted_lines(declared)) if private else ())
+    return CheckReport(declared, tables, advice=typical_advice(declared))
+
+
+def typical_advice(policy: Policy) -> tuple[Advice, ...]:
+    """Say for typical questions which limit or bound makes their noise, and what a tighter one would gain.
+
+    No source is opened: the questions are put to the policy alone, over empty tables.
+    """
+    with policy_alone(policy) as alone:
+        private = [each for each in alone.catalog.tables.values() if not each.public]
+        return tuple(each for table in private for each in _advised(alone, table))
+
+
+def _advised(alone: PolicyAlone, table: Described) -> list[Advice]:
+    found = []
+    for each in suggestions(alone.context.policy, table):
+        try:
+            found.append(alone.question(each.sql).advise(epsilon=1, delta=each.delta))
+        except SfumatoError:  # what the policy does not allow is no typical question
+            continue
+    return found
 
 
 def _checked(sources: Inspector, table: Table, private: bool) -> CheckedTable:
     content = sources.fingerprint(table.name)[:16] if table.public or private else None
     costs = sources.inspect(table.name) if private and not table.public else None
     return CheckedTable(table, sources.columns(table.name), content, costs)
-
-
-def _words(domain: Domain) -> str:
-    """Say in words what may be in a column, and what happens to anything else."""
-    kind = domain.type.value
-    if domain.values is not None:
-        kind += f": {_listed(domain.values)}"
-    elif domain.bounds is not None:
-        kind += " from {} to {}".format(*map(_value, domain.bounds))
-    parts = [
-        "" if domain.grid is None else f"in steps of {text(domain.grid)}",
-        "" if domain.max_length is None else f"cut at {many(domain.max_length, 'letter')}",
-        "" if domain.other is None else f"anything else counts as {_value(domain.other)}",
-        "a missing value is a group of its own" if domain.nullable else "",
-    ]
-    return "; ".join([kind, *filter(None, parts)])
-
-
-def _listed(values: tuple[object, ...]) -> str:
-    """Name as many values as fit on a line, and say how many more there are."""
-    words = [_value(each) for each in values[:_LONGEST]]
-    while len(", ".join(words)) > _LONGEST and len(words) > 1:
-        words.pop()
-    more = len(values) - len(words)
-    return ", ".join(words) + (f" and {more:,} more" if more else "")
-
-
-def _value(value: object) -> str:
-    words = text(value) if isinstance(value, Fraction) else printable(str(value))
-    return words if len(words) <= _LONGEST // 2 else words[: _LONGEST // 2 - 1] + "…"

@@ -7,12 +7,15 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import accumulate
+from operator import add
 from typing import Any, Self
 
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context
 from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.degrees import DegreeHistogram, degree_histogram
+from sfumato.curator.describing import Tables, describe
 from sfumato.curator.listings import Listing, listed
 from sfumato.curator.marginals import MarginalsProposal, Ways, Weights, marginals
 from sfumato.curator.mwem import MwemProposal, Queries, mwem
@@ -47,6 +50,7 @@ from sfumato.plan.sql import parse
 from sfumato.plan.text import listing, written
 from sfumato.policy import Policy
 from sfumato.privacy import Budget
+from sfumato.privacy.budget_pictures import History, Moment
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.releasing import Progress, quietly
 
@@ -101,7 +105,15 @@ class Curator:
         """Say what may be spent and what has been: of the account, or of the share of the analyst who asks. Where every
         period has an account of its own, it is that of a period of which nothing was asked yet.
         """
-        return self._context.budgets[-1]
+        return self._context.budgets[-1].told_by(History(self._charges))
+
+    def _charges(self) -> list[Moment]:
+        """List when something was charged to the account, or to the analyst's share of it, and what was spent then."""
+        lines = [each for each in self.history() if not each.cost.nothing]
+        if self._context.analyst is None:
+            return [Moment(each.time, each.spent.amounts) for each in lines]
+        totals = accumulate((each.cost for each in lines), add)
+        return [Moment(each.time, total.amounts) for each, total in zip(lines, totals, strict=True)]
 
     def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
         """Understand a question in SQL, without asking it yet. This is free.
@@ -207,6 +219,8 @@ class Curator:
         self, table: str, columns: Sequence[str], *, where: str | None = None, rows: int | None = None
     ) -> MarginalsProposal:
         """Propose to count the rows in every cell of these columns together. This is free."""
+        if isinstance(columns, (str, bytes)) or not isinstance(columns, Sequence) or not columns:
+            raise InvalidParameter("columns", columns, 'a list of names such as ["sex", "age"]')
         return marginals(self._context, self._catalog, table, [columns], where=where, rows=rows)
 
     def mwem(
@@ -391,9 +405,13 @@ class Curator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def tables(self) -> Tables:
+        """Say what there is to ask, table by table, from the policy alone, with questions to copy and their errors."""
+        return describe(self.policy, self._catalog, self._question)
+
     def __repr__(self) -> str:
-        tables = ", ".join(self.policy.tables)
-        return f"<Curator of {self.name}: {tables}; {self.budget!r}>"
+        return describe(self.policy, self._catalog).brief()
 
 
 def open(policy: str | os.PathLike[str], ledger: str | os.PathLike[str] | None = None) -> Curator:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sfumato.caching import cached_property
+from sfumato.curator.advising import Advice
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.forecasts import Forecast
 from sfumato.curator.questions import Question
@@ -50,6 +51,10 @@ class DeclaredValues(Question):
     def error(self, *, confidence: Number = "0.95", **price: Any) -> Forecast:  # noqa: ARG002
         """There is no noise. Free."""
         return Forecast({}, exact(confidence, "confidence", CONFIDENCE), _FREE, True, self.warnings)
+
+    def advise(self, **price: Any) -> Advice:  # noqa: ARG002
+        """There is no noise, and nothing to advise. Free."""
+        return Advice(self.text, _FREE, ())
 
     def price(self, within: Any = None, **terms: Any) -> float:  # noqa: ARG002
         """Say that it costs nothing."""

@@ -62,6 +62,8 @@ class Explanation:
     reason: str
     warnings: tuple[str, ...]
     """What the answer may miss because nobody declared it."""
+    advice: str = ""
+    """What makes most of the error, and what a tighter limit or bound would give; empty where none does."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -81,7 +83,8 @@ class Explanation:
         width = max(len(each.name) for each in self.operators)
         lines = [f"{each.name:<{width}}  {each.what}\n{'':<{width}}    {each.effect}" for each in self.operators]
         noted = [f"{'warning':<{width}}  {each}" for each in self.warnings]
-        return "\n".join([f"at {self.price}:", *lines, f"{'chosen':<{width}}  {self.reason}", *noted])
+        advice = [f"{'advice':<{width}}  {self.advice}"] if self.advice else []
+        return "\n".join([f"at {self.price}:", *lines, f"{'chosen':<{width}}  {self.reason}", *advice, *noted])
 
     __repr__ = __str__
 
@@ -90,7 +93,9 @@ class Explanation:
             f"<tr><th>{html.escape(each.name)}</th><td>{html.escape(each.what)}</td><td>{html.escape(each.effect)}</td></tr>"
             for each in self.operators
         )
-        below = "".join(f"<p>{html.escape(each)}</p>" for each in (self.reason, *self.warnings))
+        below = "".join(
+            f"<p>{html.escape(each)}</p>" for each in filter(None, (self.reason, self.advice, *self.warnings))
+        )
         return f"<table><caption>at {html.escape(self.price)}</caption>{rows}</table>{below}"
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from sfumato.curator.advising import Advice
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.forecasts import Forecast
 from sfumato.errors import InvalidParameter, Unsupported
@@ -63,6 +64,9 @@ class Listing:
 
     def error(self, **_: Any) -> Forecast:
         return Forecast({}, Fraction(19, 20), "nothing", True, ())
+
+    def advise(self, **_: Any) -> Advice:
+        return Advice(self.question, "no price", ())
 
     def price(self, *_: Any, **__: Any) -> float:
         return 0.0

@@ -24,7 +24,6 @@ from sfumato.curator.selected_columns import selected_columns
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS
-from sfumato.mechanisms.protocols import Additive
 from sfumato.plan import costs
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
 from sfumato.plan.building import selection, where as kept
@@ -68,11 +67,11 @@ from sfumato.publish.planning import (
 )
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.measurement import Batch
+from sfumato.release.parts import Family, Noise, noise_family
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Progress, Released
 
-Family = type[Additive]
 Ways = int | Sequence[Sequence[str]]
 Weights = Sequence[Number] | Mapping[tuple[str, ...], Number] | None
 
@@ -197,7 +196,7 @@ class MarginalsProposal:
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
     ) -> Explanation:
         """Say what is done at this price, with the plan as a table; at ρ = 1/2 when none is named. This is free."""
         named = epsilon is not None or rho is not None
@@ -216,8 +215,15 @@ class MarginalsProposal:
             *self._plan_table(draw.plan, sure),
             *charged(self._context),
         )
-        reason = f"{kind}, for the least {'sum of variances' if self.objective == 'total' else 'largest variance'}"
-        return Explanation(self.question, str(draw.total), operators, reason, ())
+        return Explanation(self.question, str(draw.total), operators, f"{kind}, for {self._aim(draw.plan)}", ())
+
+    def _aim(self, plan: Plan) -> str:
+        """Say what the plan makes least: of columns with levels sums over ranges count, and not single cells."""
+        if self.objective == "worst":
+            return "the least largest variance"
+        ranged = " and ".join(self._named(() if plan.marginals else self._ranged.ranges))
+        more = f", over all ranges of {ranged}: a single cell of these has more noise" if ranged else ""
+        return f"the least sum of variances{more}"
 
     def _plan_table(self, plan: Plan, confidence: float) -> list[Operator]:
         """Show what is measured, what it costs, how wrong it is, and how wrong noise on each marginal would be."""
@@ -254,7 +260,7 @@ class MarginalsProposal:
         rho: Number | None = None,
         confidence: Number = "0.95",
         joint: bool = False,
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         fresh: bool = False,
     ) -> MarginalsForecast:
         """Give the half-width of every cell of each marginal at this price. This is free."""
@@ -315,7 +321,7 @@ class MarginalsProposal:
         epsilon: Number | None = None,
         delta: Number = 0,
         rho: Number | None = None,
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         fresh: bool = False,
         request_id: str | None = None,
         seconds: Number | None = None,
@@ -343,7 +349,8 @@ class MarginalsProposal:
 
     # ── what is measured at a price ────────────────────────────────────────────────────────────
 
-    def _draw(self, price: Price, family: Family | None) -> PublishDraw:
+    def _draw(self, price: Price, named: Noise | None) -> PublishDraw:
+        family = noise_family(named)
         price = _paid(price, family)
         if price not in self._drawn:
             self._drawn[price] = self._prepared(price)
@@ -491,8 +498,6 @@ def _pure(price: Price) -> Fraction:
 
 def _paid(price: Price, family: Family | None) -> Price:
     """Say which price is spent with a kind of noise: a pure one where that is Laplace."""
-    if family not in (None, Laplace, Gaussian):
-        raise InvalidParameter("mechanism", family, "sf.Laplace or sf.Gaussian, the classes themselves")
     if family is Gaussian and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
     if family is Laplace and price.rho is not None:
@@ -561,7 +566,8 @@ def _wanted(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[li
         _check_once(names, "columns")
         if not 1 <= ways <= len(names):
             rule = f"a whole number between 1 and {len(names)}, the number of columns that have cells"
-            raise InvalidParameter("ways", ways, rule, fix="add bins or values to more columns in the policy")
+            fix = "add bins or values to more columns in the policy" if ways > 1 and columns is None else ""
+            raise InvalidParameter("ways", ways, rule, fix=fix)
         return names, tuple(itertools.combinations(range(len(names)), ways))
     if columns is not None:
         raise InvalidParameter("columns", columns, "left out where sets of columns are written")

@@ -18,6 +18,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.interrupts import Interrupts
 from sfumato.curator.marginals import MarginalsProposal, marginals, rho_of
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Tab
@@ -97,6 +98,9 @@ class MwemProposal:
     rounds: int
     textbook: bool = False
 
+    def __repr__(self) -> str:
+        return f"<{self.question}: .explain() .error() .price() are free, .release() fits it>"
+
     @property
     def attributes(self) -> Attributes:
         return self._coded.attributes
@@ -142,11 +146,11 @@ class MwemProposal:
             *sources(self._coded.query, self._context.policy),
             Operator("limit", enforced(bounded), bounded.strategy.value),
             Operator("model", f"{many(self.cells, 'cell')} of {many(len(self.attributes), 'column')}", "a weight each"),
-            Operator("rows", steps.rows.noise.words(), f"±{self._wide(steps.rows.noise, step, sure)}, once"),
+            Operator("rows", steps.rows.noise.words(step), f"±{self._wide(steps.rows.noise, step, sure)}, once"),
             Operator("choose", f"one of {among}, {many(self.rounds, 'time')}", f"misses at most {shown(lost)} rows"),
             Operator(
                 "measure",
-                f"{steps.noise.words()}, {many(self.rounds, 'time')}",
+                f"{steps.noise.words(step)}, {many(self.rounds, 'time')}",
                 f"±{self._wide(steps.noise, step, sure)} in each count",
             ),
         )
@@ -188,8 +192,8 @@ class MwemProposal:
     ) -> FittedModel:
         """Hold the price, spend it step by step, and give the model.
 
-        Ctrl-C between two steps ends it there: what is unspent is free again, and the model so far is given. Within a
-        step it is refused like any release that was interrupted, and all that was held is spent.
+        Ctrl-C ends it after the step that runs: what is unspent is free again, and the model so far is given. A second
+        one within that step is refused like any release that was interrupted, and all that was held is spent.
         """
         price, here = Price(epsilon, delta, rho), self._context
         steps = self._steps(price)
@@ -212,7 +216,8 @@ class MwemProposal:
         here, bounded = self._context, self._reading(price).bounded
         line = tab.opening
         opened = Released(None, line.number, line.time, line.hash, free=False)
-        words = (steps.rows.noise.words(), steps.choice.words(), steps.noise.words())
+        step = bounded.measures[0].unit_value
+        words = (steps.rows.noise.words(step), steps.choice.words(), steps.noise.words(step))
         terms = purchase([bounded], price, here.version)
         told = receipt(opened, terms, words, question=self.question, here=here, confidence="0.95")
         fit = Fit(
@@ -220,7 +225,7 @@ class MwemProposal:
             self._coded.face,
             self._coded.query.plan.table,
             self._coded.condition,
-            bounded.measures[0].unit_value,
+            step,
             tuple(places for places, cells in self.asked if cells is None),
             model.measured,
             steps.rows.noise,
@@ -324,6 +329,8 @@ class _Series:
     def __post_init__(self) -> None:
         self._engine = ReadOnce(self.here.engine)
         self._done = 0
+        self._progress = self.here.progress if self.call.progress is None else self.call.progress
+        self._interrupts = Interrupts(self._progress)
 
     def run(self) -> Model:
         """Run all rounds. Ctrl-C between steps ends them there, and frees what is unspent: every step was complete, and
@@ -348,17 +355,19 @@ class _Series:
         return Round(view, self._released(CountStep(view, self.steps.noise), "a measurement").values)
 
     def _released(self, kind: Kind[T], what: str) -> T:
+        self._interrupts.between()
         here, self._done = self.here, self._done + 1
         # the plan is this tab's alone, so that no later step finds the answer of this one as its own
         plan = digest("mwem", self.tab.opening.hash, self.identity, self._done)
-        return releasing.release(
-            kind,
-            Asked(f"{what} for the {self.question}", plan, here.engine.identity(), here.analyst),
-            payer=OnTab(here.account, self.tab),
-            engine=self._engine,
-            seconds=self.call.limit(here.seconds),
-            progress=here.progress if self.call.progress is None else self.call.progress,
-        ).value
+        with self._interrupts.held_back():
+            return releasing.release(
+                kind,
+                Asked(f"{what} for the {self.question}", plan, here.engine.identity(), here.analyst),
+                payer=OnTab(here.account, self.tab),
+                engine=self._engine,
+                seconds=self.call.limit(here.seconds),
+                progress=self._progress,
+            ).value
 
 
 def _hold(here: Context, steps: Steps) -> Cost:

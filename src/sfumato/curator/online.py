@@ -230,16 +230,18 @@ class OnlineSession(SecretSession):
         once all rounds are spent, which ``strict`` refuses. Where rows of one bin count differently, it is *bounded*.
         """
 
-        def settle(asked: tuple[Quantity, ...]) -> tuple[Settled, ...] | None:
+        def settle(asked: tuple[Quantity, ...], share: float) -> tuple[Settled, ...] | None:
             compared = weighed(asked)
             if compared is None or not self._batch.can_weigh(compared):
                 return None
-            return self._settled(asked, compared, strict)
+            return self._settled(asked, compared, share, strict)
 
         with self._lock:
             return answering.ask(self._face, question, parameters, confidence=confidence, settle=settle)
 
-    def _settled(self, asked: tuple[Quantity, ...], compared: Weighed, strict: bool) -> tuple[Settled, ...]:
+    def _settled(
+        self, asked: tuple[Quantity, ...], compared: Weighed, share: float, strict: bool
+    ) -> tuple[Settled, ...]:
         if not self._gates.left:
             if strict:
                 rule = "all rounds of this session are spent, so numbers outside its synopsis cannot be verified"
@@ -251,16 +253,21 @@ class OnlineSession(SecretSession):
         except BaseException:  # one fixed refusal: why it stopped may depend on private rows
             raise SessionInterrupted(self.synopsis.receipt.line) from None
         if found is None:
-            return tuple(self._close(each, compared) for each in asked)
+            return tuple(self._close(each, compared, share) for each in asked)
         return self._bought(asked, compared, found)
 
-    def _close(self, asked: Quantity, compared: Weighed) -> Settled:
+    def _close(self, asked: Quantity, compared: Weighed, share: float) -> Settled:
         guess, bounds = self._hypothesis.of(asked), _bounds(asked)
 
         def ranged(beta: float, cells: int) -> tuple[Floats, Floats]:
-            """Take what the gate says and what was measured, each with half of the chance to miss."""
+            """Take what the gate says and what was measured, each with half of the chance to miss.
+
+            One gate speaks for all groups of its measure. Where more noises hold at once than the measure has, other
+            measures are among them, and it may miss in its share of the chance alone.
+            """
+            own = beta if cells <= len(compared.parts) else beta * share
             # one step more, since totals were compared in whole steps of what a row can add
-            width = (close_width(self._batch.gate, self._batch.rounds, beta / 2) + 1) * self._step(compared)
+            width = (close_width(self._batch.gate, self._batch.rounds, own / 2) + 1) * self._step(compared)
             low, high = bounds(beta / 2, cells)
             low, high = np.maximum(guess - width, low), np.minimum(guess + width, high)
             return np.minimum(low, high), np.maximum(low, high)

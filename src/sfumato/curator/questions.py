@@ -10,8 +10,10 @@ from fractions import Fraction
 from typing import Any, Self, cast
 
 from sfumato.caching import cached_property
+from sfumato.curator.advising import Advice, Tip, advise
 from sfumato.curator.bought_synopses import Asked, FreeAnswer, best, taken
 from sfumato.curator.context import Context
+from sfumato.curator.error_pictures import draw_errors, draw_terms
 from sfumato.curator.explaining import Explanation, Operator, explain
 from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths, supposed
 from sfumato.curator.period_spending import by_period, charged, priced
@@ -31,6 +33,7 @@ from sfumato.plan.value_measures import DistinctValues
 from sfumato.plan.value_readings import pair_limits
 from sfumato.plan.warnings import undeclared
 from sfumato.plan.words import words
+from sfumato.plots.picture import Picture
 from sfumato.policy import Table, Value
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
@@ -41,15 +44,16 @@ from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, promises, rank_errors
 from sfumato.release.other_parts import other_part
-from sfumato.release.parts import Family, OtherPart
+from sfumato.release.parts import Family, Noise, OtherPart
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Kind, Progress, Released, limited
 from sfumato.release.requests import Request, Weights, Within
+from sfumato.release.sampling_errors import half_widths as half_widths_of_samples, sampled_share
 from sfumato.release.shares import Weighed
 
-_SMALL_DELTA = Fraction(1, 10**9)
+SMALL_DELTA = Fraction(1, 10**9)
 """Of a price that nobody named, where one needs a δ."""
 
 
@@ -224,7 +228,48 @@ class Question:
                 raise InvalidParameter("strategy", strategy, f"one of {names}") from None
         plan = self.query.plan
         largest = plan.largest_limits if self.limits == plan.limits else self.limits
-        return replace(self, limits=self.limits.tighten(rows, groups, rows_per_group, largest), strategy=chosen)
+        limits = self.limits.tighten(rows, groups, rows_per_group, largest)
+        return replace(self._again(self.query, limits), strategy=chosen)
+
+    def _again(self, query: Query, limits: Limits) -> Self:
+        """Make the same question with other limits, or other measures of the same groups, which are not listed anew."""
+        made = replace(self, query=query, limits=limits)
+        made.__dict__.update({name: self.__dict__[name] for name in ("found", "groups") if name in self.__dict__})
+        return made
+
+    def advise(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        within: Within | None = None,
+        confidence: Number = "0.95",
+        mechanism: Noise | None = None,
+        weights: Weights | None = None,
+    ) -> Advice:
+        """Say which limit or bound makes most of the error, and what a tighter one would give; at ε = 1 when no price
+        is named. From the policy alone, and free.
+        """
+        request = self._named(Request(epsilon, delta, rho, within, confidence, mechanism, weights))
+        prepared = self._prepared(request)
+        return Advice(self.text, str(prepared.price), self._tips(request, prepared))
+
+    def _tips(self, request: Request, prepared: Prepared) -> tuple[Tip, ...]:
+        price = request.price if request.within is None else prepared.price
+
+        def again(query: Query, limits: Limits) -> Mapping[str, Width]:
+            other = self._again(query, limits)
+            return other.forecast(other.prepared_at(price, request), request.confidence).columns
+
+        ranks = by_column(self.query, forecast_ranks(prepared, self.shared.made, request.confidence))
+        return advise(self.query, self.limits, every_row=self.table.every_row, again=again, ranks=ranks)
+
+    def _named(self, request: Request) -> Request:
+        """Name the price ε = 1 where none is, with a small δ where one is needed."""
+        if request.named:
+            return request
+        return replace(request, epsilon=1, delta=request.delta or SMALL_DELTA if self.found else request.delta)
 
     def explain(
         self,
@@ -234,23 +279,23 @@ class Question:
         rho: Number | None = None,
         within: Within | None = None,
         confidence: Number = "0.95",
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         weights: Weights | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Explanation:
         """Explain operator by operator what happens and what it costs; at ε = 1 when no price is named. This is
         free.
         """
-        request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range)
-        if not request.named:
-            request = replace(request, epsilon=1, delta=request.delta or _SMALL_DELTA if self.found else request.delta)
+        request = self._named(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range))
         prepared, policy = self._prepared(request), self._context.policy
         keys = (names(self.query, self.found), self._without_delta) if self.found else None
         found = explain(self.text, self.query, policy, self.groups, self._most_groups, prepared, confidence, keys)
         free = self._bought(confidence)
         offered = () if free is None else (Operator("free", "a synopsis that was bought", free.words),)
         operators = (*found.operators, *charged(self._context), *offered)
-        return replace(found, operators=operators, warnings=self.warnings)
+        idle = (prepared.idle,) if prepared.idle else ()
+        tips = self._tips(request, prepared)[:1]
+        return replace(found, operators=operators, warnings=(*self.warnings, *idle), advice="".join(map(str, tips)))
 
     def error(
         self,
@@ -260,7 +305,7 @@ class Question:
         rho: Number | None = None,
         within: Within | None = None,
         confidence: Number = "0.95",
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         weights: Weights | None = None,
         fresh: bool = False,
         range: str | None = None,  # noqa: A002 - it is called what it is
@@ -300,7 +345,7 @@ class Question:
         rho: Number | None = None,
         within: Within | None = None,
         confidence: Number = "0.95",
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         weights: Weights | None = None,
         fresh: bool = False,
         request_id: str | None = None,
@@ -309,6 +354,7 @@ class Question:
         progress: Progress | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
         free: bool = False,
+        sample_of: Number | None = None,
     ) -> Answer:
         """Ask. The only thing that spends: charged on disk before the first row is read.
 
@@ -318,11 +364,15 @@ class Question:
 
         ``free`` takes the answer of a synopsis that was bought, ``within`` what is wanted if that is said, and spends
         nothing: where there is none it is refused.
+
+        ``sample_of`` says that the units are a sample, by the share that was drawn or the size of the population:
+        counts and means then show sampling error beside noise, about (``sampling_errors``).
         """
         request = Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        share = None if sample_of is None else sampled_share(sample_of, self._context.policy.size)
         if free:
             self._require_free(request, fresh=fresh, request_id=request_id)
-            return taken(self._asked(confidence, joint), self._context, within)
+            return self._sampled(taken(self._asked(confidence, joint), self._context, within), share, confidence)
         call = Call(fresh, request_id, seconds, progress)
         prepared = self._prepared(request)
         shown = exact(confidence, "confidence"), joint
@@ -338,7 +388,34 @@ class Question:
         )
         if not answer.receipt.free:
             self._rehearsed[shown] = prepared
-        return answer
+        told = replace(answer, warnings=(*answer.warnings, prepared.idle)) if prepared.idle else answer
+        return self._sampled(told, share, confidence)
+
+    def _sampled(self, answer: Answer, share: Fraction | None, confidence: Number) -> Answer:
+        """Add how far a sample of this share may be off."""
+        if share is None:
+            return answer
+        rows = 1 if self.table.every_row else self.limits.rows_per_group
+        values = {name: answer.column(name) for name in answer.intervals}
+        found = half_widths_of_samples(
+            self.query, values, answer.intervals, rows=rows, share=share, confidence=confidence
+        )
+        return replace(answer, sampling=found)
+
+    def plot(
+        self, *, delta: Number = 0, confidence: Number = "0.95", least: Number = "0.01", most: Number = 10
+    ) -> Picture:
+        """Draw how wrong the answer will be against ε, from ``least`` to ``most``, beside this δ: what the account
+        would still accept is marked. Free: nothing is spent, and no row is read.
+        """
+        self._require_delta(Price(1, delta))
+
+        def widths(epsilon: Fraction) -> Mapping[str, Width]:
+            return self._widths(self._at(Price(epsilon, delta), Request(epsilon, delta)), confidence)
+
+        left = min(budget.largest_pure() for budget in self._context.budgets)
+        terms = draw_terms(self._context.policy.unit, delta, confidence)
+        return draw_errors(" ".join(self.text.split()), widths, (least, most), left, terms)
 
     def _require_free(self, request: Request, *, fresh: bool, request_id: str | None) -> None:
         """Refuse what has no meaning where nothing is bought."""
@@ -379,7 +456,8 @@ class Question:
 
     def __repr__(self) -> str:
         shown = " ".join(self.text.split())
-        return f"<Question {shorten(shown, 100)}: .explain() .error() .price() .limit() are free, .release() asks>"
+        free = ".explain() .error() .price() .advise() .limit() are free"
+        return f"<Question {shorten(shown, 100)}: {free}, .release() asks>"
 
     def answered(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
         """Show what was drawn for it."""
@@ -397,7 +475,8 @@ class Question:
             said = (*said, *notes(measured.selection, shown, self._most_groups, together=together))
         paper = receipt(found, measured.purchase, words, question=self.text, here=self._context, confidence=confidence)
         chosen = by_column(self.query, promises(measured, confidence))
-        return replace(answer(self.query, finished, paper, said), ranks=ranks, chosen=chosen)
+        said_of = answer(self.query, finished, replace(paper, joint=joint), said)
+        return replace(said_of, ranks=ranks, chosen=chosen)
 
     def _prepared(self, request: Request) -> Prepared:
         """Prepare the release at the price that is named, or at the least that is accurate enough."""
@@ -419,7 +498,7 @@ class Question:
 
     def _at(self, price: Price, request: Request) -> Prepared:
         self._require_delta(price)
-        asked, family = Weighed(self.shared.made, self._weights(request)), request.mechanism
+        asked, family = Weighed(self.shared.made, self._weights(request)), request.family
         around = request.around(self._ranges(request.joint))
         others = tuple(each.with_ranges(around) for each in self.others)
         if price.allows_gaussian:  # what the account would rather keep open has a say
@@ -463,6 +542,7 @@ class Question:
             said = (*said, *notes(prepared.selection, 1, self._most_groups + 1, together=adds_up(self.query)))
         ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared.made, confidence)))
         said_of = self._chosen(prepared, confidence, widths)
+        said = (*said, *([prepared.idle] if prepared.idle else []))
         level, price = exact(confidence, "confidence"), priced(prepared.price, self._context)
         return Forecast(widths, level, price, accepted, said, ranks=ranks, chosen=said_of)
 

@@ -38,12 +38,11 @@ from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown
 from sfumato.release.group_keys import KeyColumn
 from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.parts import Family, Noise, noise_family
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Progress, Released
 from sfumato.release.running_totals import RunningAnswer, RunningDraw, RunningMeasured, RunningNoise
-
-Family = type[Additive]
 
 _FINEST, _COARSEST, _MOST_BITS = 10, 6, 33
 """Bits of the matrix: fewer where one unit's contribution is many steps already, so that the noise can be drawn."""
@@ -150,7 +149,7 @@ class RunningTotals:
         rho: Number | None = None,
         confidence: Number = "0.95",
         joint: bool = False,
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
     ) -> Explanation:
         """Say what is done at this price, step by step; at ε = 1 when none is named. This is free."""
         named = epsilon is not None or rho is not None
@@ -190,7 +189,7 @@ class RunningTotals:
         rho: Number | None = None,
         confidence: Number = "0.95",
         joint: bool = False,
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         fresh: bool = False,
     ) -> RunningForecast:
         """Give the half-width of every period's running total at this price. This is free."""
@@ -227,7 +226,7 @@ class RunningTotals:
         rho: Number | None = None,
         confidence: Number = "0.95",
         joint: bool = False,
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         fresh: bool = False,
         request_id: str | None = None,
         seconds: Number | None = None,
@@ -272,9 +271,8 @@ class RunningTotals:
     def _widths(self, draw: RunningDraw, confidence: Number, joint: bool) -> Any:
         return draw.noise.widths(confidence, len(self._groups) if joint else 1) + self._rounding
 
-    def _draw(self, price: Price, family: Family | None) -> RunningDraw:
-        if family not in (None, Laplace, Gaussian):
-            raise InvalidParameter("mechanism", family, "sf.Laplace or sf.Gaussian, the classes themselves")
+    def _draw(self, price: Price, named: Noise | None) -> RunningDraw:
+        family = noise_family(named)
         if family is Gaussian and not price.allows_gaussian:
             raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
         if family is Laplace and price.rho is not None:

@@ -20,11 +20,12 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.interrupts import Interrupts
 from sfumato.curator.marginals import MarginalsProposal, marginals, marginals_of_select
 from sfumato.curator.mwem import Sets, sets_of
 from sfumato.curator.selected_columns import is_select
 from sfumato.errors import InvalidParameter, Unanswered, Unsupported
-from sfumato.ledger import Charged, Tab
+from sfumato.ledger import Account, Charged, Tab
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
@@ -34,9 +35,10 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import Reading
 from sfumato.plan.words import enforced, many
 from sfumato.policy import Table
-from sfumato.privacy import Cost, Neighbours
+from sfumato.privacy import Cost, Curve, Neighbours
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
+from sfumato.privacy.curve import ROUNDED_UP
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, charge_units, exact, shown, whole
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.coded_columns import coded_names
@@ -234,16 +236,16 @@ class SynthesisProposal:
     ) -> Synthetic:
         """Hold the price, spend it step by step, and give the model of what was released, from which rows are drawn.
 
-        Ctrl-C between two steps ends it there: what is unspent is free again, and the model so far is given. At the end
-        of its ``seconds`` the model so far is given too, but nothing is given back: a clock may depend on rows. A step
-        that is interrupted is spent, with all that was held.
+        Ctrl-C ends it after the step that runs: what is unspent is free again, and the model so far is given. When its
+        ``seconds`` are over the model so far is given too, but nothing is given back: a clock may depend on rows. A
+        step that a second Ctrl-C interrupts is spent, with all that was held.
         """
         price, here, call = Price(epsilon, delta, rho), self._context, Call(seconds=seconds, progress=progress)
         here.require_one_account("a synthesis")
         setting = self._checked(price)
         warn_if_weak(price)
         here.engine.check(setting.reading)
-        hold = _held(here.account.cost(setting.currency.hold(here.policy.neighbours)), len(self.attributes))
+        hold = _held(here.account, setting.currency.hold(here.policy.neighbours), len(self.attributes))
         course = Course(setting)
         tab = here.account.open_tab(hold, analyst=here.analyst, question=self.question)
         with tab:
@@ -349,13 +351,17 @@ _ROUNDS = {
 }
 
 
-def _held(cost: Cost, columns: int) -> Cost:
-    """Hold a little more than all steps leak: the ledger rounds every charge up, by up to 1e-13 where it is small. What
-    is promised rests on the exact sum of all steps, and what is not spent is free again.
+def _held(account: Account, leaked: Curve, columns: int) -> Cost:
+    """Hold a little more than all steps leak: the ledger rounds the charge of every step up, by far more than it leaks
+    where that is small, and most at orders near 1. What is promised rests on the exact sum of all steps, and what is
+    not spent is free again.
     """
-    if cost.renyi is None:
+    cost, order = account.cost(leaked), account.budget.order
+    if cost.renyi is None or order is None:
         return cost
-    return replace(cost, renyi=cost.renyi + cost.renyi // 10**6 + 20 * (columns + 1) * 10**18)
+    steps = 10 * (columns + 1)  # more than any method takes
+    rounded_up = steps * 2 * Fraction(ROUNDED_UP) / (order - 1)
+    return replace(cost, renyi=cost.renyi + cost.renyi // 10**6 + charge_units(rounded_up))
 
 
 def _run(steps: Steps, release: Callable[[Step], Outcome]) -> None:
@@ -394,6 +400,7 @@ class _Series:
         limit = self.call.limit(self.here.seconds)
         self._end = None if limit is None else time.monotonic() + limit
         self._progress = self.here.progress if self.call.progress is None else self.call.progress
+        self._interrupts = Interrupts(self._progress)
 
     def run(self, steps: Steps) -> bool:
         """Run all steps; tell whether all of them were. What is given after an end before that is the model so far."""
@@ -418,6 +425,7 @@ class _Series:
 
     def _released(self, step: Step) -> Outcome:
         here, left = self.here, self._left()
+        self._interrupts.between()
         if left is not None and left <= 0 and self.course.marginals:
             raise _TimeIsUp
         self._progress(_phase(self.course, step))
@@ -425,13 +433,14 @@ class _Series:
         # the plan is this tab's alone, so that no later step finds the answer of this one as its own
         plan = digest("synthesis", self.tab.opening.hash, self.identity, self._done)
         what = _phase(self.course, step)
-        released: releasing.Released[Outcome] = releasing.release(
-            step,
-            Asked(f"{what}, for {self.question}", plan, here.engine.identity(), here.analyst),
-            payer=OnTab(here.account, self.tab),
-            engine=self._engine,
-            seconds=None if left is None else max(left, 1e-3),
-        )
+        with self._interrupts.held_back():
+            released: releasing.Released[Outcome] = releasing.release(
+                step,
+                Asked(f"{what}, for {self.question}", plan, here.engine.identity(), here.analyst),
+                payer=OnTab(here.account, self.tab),
+                engine=self._engine,
+                seconds=None if left is None else max(left, 1e-3),
+            )
         self.paid += step.batch.charged
         return released.value
 

@@ -177,7 +177,7 @@ class TableQuestion(Question):
         return replace(_question(self._context, statement), limits=self.limits, strategy=self.strategy)
 
     def __repr__(self) -> str:
-        free = "  .explain() .error() .price() .limit() are free, .release() asks"
+        free = "  .explain() .error() .price() .advise() .limit() are free, .release() asks"
         return f"{_indented(self._statement.steps)}\n{free}"
 
 

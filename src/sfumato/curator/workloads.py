@@ -30,7 +30,7 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, shown
 from sfumato.release import releasing
 from sfumato.release.batch_prices import Offer, Priced, priced, within as priced_within
 from sfumato.release.measured import Measured
-from sfumato.release.parts import Family, rounded_down
+from sfumato.release.parts import Family, Noise, rounded_down
 from sfumato.release.payers import AllAtOnce, Question as PaidQuestion
 from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price, warn_if_weak
@@ -75,7 +75,7 @@ class Workload:
         rho: Number | None = None,
         within: Goals | None = None,
         confidence: Number = "0.95",
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         weights: Mapping[str, Number] | None = None,
     ) -> Explanation:
         """Say what is done for which question, at which part of the price; at ε = 1 when no price is named. Free."""
@@ -103,7 +103,7 @@ class Workload:
         rho: Number | None = None,
         within: Goals | None = None,
         confidence: Number = "0.95",
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         weights: Mapping[str, Number] | None = None,
         fresh: bool = False,
     ) -> WorkloadForecast:
@@ -136,7 +136,7 @@ class Workload:
         rho: Number | None = None,
         within: Goals | None = None,
         confidence: Number = "0.95",
-        mechanism: Family | None = None,
+        mechanism: Noise | None = None,
         weights: Mapping[str, Number] | None = None,
         fresh: bool = False,
         joint: bool = False,
@@ -175,7 +175,7 @@ class Workload:
             return self._within(offers, request, within)
         price = request.price
         self._require_delta(price.delta)
-        return priced(offers, price, request.mechanism, budget)
+        return priced(offers, price, request.family, budget)
 
     def _offers(self, weights: Mapping[str, Number] | None, request: Request) -> list[Offer]:
         """Give each question a share by what it measures, times its weight."""
@@ -208,7 +208,7 @@ class Workload:
             found = ([self._least(request, family, wish, known) for wish in goals[each]] for each in self.measured)
             return [max(each, key=lambda price: price.epsilon or price.rho or 0) for each in found]
 
-        return priced_within(offers, prices, delta, request.mechanism, self._context.account.budget)
+        return priced_within(offers, prices, delta, request.family, self._context.account.budget)
 
     def _least(
         self, request: Request, family: Family, wish: tuple[str, Question, Any], known: dict[Any, Price]

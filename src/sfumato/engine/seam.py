@@ -117,6 +117,15 @@ class ColumnCost:
     """Made NULL: not of the declared type, or not among the values."""
     missing: float
     """NULL in the source already."""
+    low: float = 0.0
+    high: float = 0.0
+    """Moved to the lower, and to the upper bound: these are among the clamped."""
+
+    @property
+    def lost(self) -> float:
+        """Give the share of the values that are there which are made NULL."""
+        there = 1.0 - self.missing
+        return self.nulled / there if there > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -133,6 +142,14 @@ class Inspection:
     """Units with more rows than count."""
     lost: float
     """Share of the rows with an id that are beyond their unit's limit."""
+    by_rows: Mapping[int, float] = field(default_factory=dict)
+    """The same for each of ``LIMITS``; empty where every row is a unit."""
+    by_groups: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """By column whose values are listed, for each limit: share of the groups of units that are beyond it."""
+
+
+LIMITS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
+"""The limits of which an owner is told what they cost: 1, 2, 5, 10, … 500,000."""
 
 
 class Inspector(Protocol):

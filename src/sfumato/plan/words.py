@@ -37,7 +37,7 @@ def words(expression: Expression, names: Mapping[Reference, str] | None = None) 
     if isinstance(expression, Column):
         return (names or {}).get(expression.reference) or _named(expression.reference)
     if not isinstance(expression, Call):
-        return _literal(expression.value, expression.domain.type)
+        return literal_words(expression.value, expression.domain.type)
     arguments = [words(each, names) for each in expression.arguments]
     name = expression.function
     if name == "CAST":
@@ -139,7 +139,7 @@ def ordering(order: Order) -> str:
     return f"{words(order.expression)}{' DESC' if order.descending else ''}{nulls}"
 
 
-def _literal(value: object, kind: Type) -> str:
+def literal_words(value: object, kind: Type) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, str):

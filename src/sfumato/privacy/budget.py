@@ -15,12 +15,17 @@ M_j, so P(S) ≤ e^ε·Q(S) + 0 + (δ − reserve) + reserve. ∎
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fractions import Fraction
+from typing import ClassVar
 
 from sfumato.errors import InvalidParameter, NeighboursDiffer, Overspent
+from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import codec
+from sfumato.privacy.budget_pictures import History, draw_budget
 from sfumato.privacy.calibration import Noise, leaked, least
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
@@ -140,6 +145,8 @@ class Budget:
     spent_failure: int
     allowances: Cost = field(init=False, repr=False, compare=False)
     """What the account was opened with, in units rounded down."""
+    _history: ClassVar[History | None] = None
+    """Where what was spent over time is read, which is no part of it (``told_by``)."""
 
     def __init__(
         self,
@@ -294,6 +301,20 @@ class Budget:
             middle = (low + high) / 2
             low, high = (middle, high) if self.affords(Curve.pure(middle, self.neighbours)) else (low, middle)
         return low
+
+    def told_by(self, history: History) -> Budget:
+        """Give the same budget, which knows where its history is read when it is drawn; in all else they are equal."""
+        told = _with_spent(self, self.allowances, self.totals)
+        object.__setattr__(told, "_history", history)
+        return told
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
+        """Draw the part of each currency that was spent over time, as the ledger of a curator tells it; of a budget
+        that has no ledger, as it is now. With a path (.svg, .png, .html) the picture is saved, too.
+        """
+        promise = f"for life: ε = {text(self.epsilon)}, δ = {text(self.delta)}"
+        moments = () if self._history is None else self._history.moments()
+        return saved(draw_budget(moments, self.spent, self.allowances.amounts, datetime.now(UTC), promise), path)
 
     def __repr__(self) -> str:
         left = ", ".join(f"{name} {float(amount):.6g}" for name, amount in self.remaining.items())

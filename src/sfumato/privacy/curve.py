@@ -13,6 +13,7 @@ its orders, and charges take the worse order part by part.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,9 +21,11 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, NeighboursDiffer
+from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import codec, composition
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.loss import Loss, sum_above
+from sfumato.privacy.loss_pictures import draw_loss
 from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import (
@@ -47,6 +50,8 @@ from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 Part = tuple[Loss, int]
 
 _FROM_ONE = Range("a number in [1, 1e12], or infinity", Fraction(1), Fraction(10**12))
+ROUNDED_UP = 2.0**-45
+"""By so much, divided by α − 1, a divergence of order α is charged more than it was computed."""
 
 
 @codec.value("curve")
@@ -244,7 +249,7 @@ class Curve:
         value = max(composition.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
         if not math.isfinite(value):
             return Fraction(10**300)  # more than any account holds
-        margin = 2.0**-45 / float(order - 1) if self._rough else 0.0
+        margin = ROUNDED_UP / float(order - 1) if self._rough else 0.0
         return Fraction(value * (1 + 2.0**-41) + margin)
 
     @cached_property
@@ -291,6 +296,15 @@ class Curve:
             return 0.0
         floor = self.failure + (1 - self.failure) / 10**12
         return best_line(self.delta, min(700.0, self.epsilon(floor)), alpha)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
+        """Draw δ against ε, the trade-off of a test for one unit, and how the privacy loss of the dominating pair is
+        spread. With a path (.svg, .png, .html) the picture is saved, too.
+        """
+        floor = float(self.failure) + (1 - float(self.failure)) * 1e-9
+        most = min(600.0, self.epsilon(floor)) if floor < 1 else 1.0
+        foot = [f"neighbours: {self.neighbours.value}", "upper bounds of δ, lower bounds of what a test misses"]
+        return saved(draw_loss(self.delta, self.loss().tail, 1.15 * most or 1.0, foot), path)
 
     def loss(self) -> PrivacyLoss:
         """Give the privacy-loss random variable of the dominating pair, in the worse direction: mean, tail, quantiles.

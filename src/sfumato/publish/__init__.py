@@ -19,6 +19,7 @@ several_releases                two or more releases of one table, read as one
 faces                           what the policy says publicly of a published table
 synopsis                        all of it, as people hold it
 zip_files                       files in which nothing is left to choose
+sealed_files                    one way to write and read all kinds of them
 files                           one file for ever: a zip of a manifest and of whole numbers
 mwem                            a model that is fitted step by step to what it gets most wrong
 fitted_models                   such a model, as people hold it

@@ -107,8 +107,12 @@ def _no_joins(table: str, *_: object) -> int:
 
 
 def part_labels(attribute: Attribute, level: int) -> list[str | None]:
-    """Name the part of every cell at a level by its first and its last cell; None for what is missing."""
+    """Name the part of every cell at a level as the policy does, or by its first and its last cell; None for what is
+    missing.
+    """
     parts = attribute.levels[level]
+    if attribute.labels and attribute.labels[level]:
+        return [*(attribute.labels[level][part] for part in parts[:-1]), None]
     members: dict[int, list[Cell]] = {}
     for part, cell in zip(parts[:-1], attribute.cells[:-1], strict=True):
         members.setdefault(part, []).append(cell)
@@ -173,7 +177,7 @@ def answered(
     if settle is not None:
         asking.settle(settle)
     finished = finish(query, asking.rows, asking.estimates, joint=together)
-    receipt = replace(face.receipt, question=text, free=True, confidence=written(sure))
+    receipt = replace(face.receipt, question=text, free=True, confidence=written(sure), joint=together)
     basis = asking.basis(finished.shown.tolist())
     made = answer(query, finished, receipt, tuple(asking.notes()))
     return replace(made, basis={name: each for name, each in basis.items() if name in made.intervals})
@@ -335,8 +339,9 @@ class Settled:
         return np.full(len(self.values), _WEAKER.index(self.basis))
 
 
-Settle = Callable[[tuple[Quantity, ...]], tuple[Settled, ...] | None]
+Settle = Callable[[tuple[Quantity, ...], float], tuple[Settled, ...] | None]
 """Finds the totals that one measure is made of, where the synopsis can only bound them; None leaves them as they are.
+The number is its part of all totals of the question: of a chance to miss that all share, it has no more.
 """
 
 
@@ -348,6 +353,7 @@ class _Asking:
         self.places: dict[str, int] = {each.name.lower(): place for place, each in enumerate(face.attributes)}
         self.cuts: dict[int, set[int]] = {}
         self.outside: set[Set] = set()
+        self.decided: set[str] = set()
         self._estimates: dict[int, list[Estimate]] = {}
         sets = query.finish.sets or (tuple(range(len(query.plan.keys))),)
         self.groupings = [self._groups(each) for each in sets]
@@ -358,12 +364,13 @@ class _Asking:
 
     def settle(self, settle: Settle) -> None:
         """Let measures be settled that the synopsis only bounds, unless rows of one cell count differently."""
+        every = sum(len(own) for found in self.quantities for own in found)
         for found in self.quantities:
             for place, own in enumerate(found):
                 asked = tuple(each for each in own if isinstance(each, Quantity))
                 if all(each.measured.all() for each in asked) or any(each.cut for each in asked):
                     continue
-                settled = settle(asked)
+                settled = settle(asked, len(asked) / every)
                 found[place] = own if settled is None else settled
         left = (each for found in self.quantities for own in found for each in own if isinstance(each, Quantity))
         self.outside &= {each.axes for each in left}
@@ -383,6 +390,7 @@ class _Asking:
         """Find the attribute that a column is, and the level of it."""
         assert isinstance(reference, Field)
         if reference.name in self.face.decided:
+            self.decided.add(reference.name)
             return self.face.decided[reference.name][0], DECIDED
         levels = self.face.level_columns
         if reference.name in levels:
@@ -403,7 +411,8 @@ class _Asking:
             labels = np.empty(attribute.size, dtype=object)
             decided = isinstance(reference, Field) and level == DECIDED
             labels[:] = self.face.decided[reference.name][1] if decided else part_labels(attribute, level)  # type: ignore[union-attr]
-            found = Texts(labels, np.zeros(attribute.size, bool))
+            # what is missing or not listed decides nothing: such rows may have any value of the decided column
+            found = Texts(labels, (np.arange(attribute.size) == attribute.size - 1) & decided)
         shape = tuple(attribute.size if each == place else 1 for each in axes)
         return type(found)(*(getattr(found, name).reshape(shape) for name in found.__dataclass_fields__))
 
@@ -450,7 +459,7 @@ class _Asking:
         if not groups.joined:
             return np.ones((1,) * len(axes), bool)
         shape = tuple(self.face.attributes[place].size if place in groups.joined else 1 for place in axes)
-        return (groups.codes == index).reshape(shape)
+        return groups.member(index).reshape(shape)
 
     def sizes(self, axes: Set) -> tuple[int, ...]:
         return tuple(self.face.attributes[place].size for place in axes)
@@ -509,6 +518,9 @@ class _Asking:
         parts = [weights]
         if groups.joined:
             parts = [weights.masked(self._member(groups, axes, index)) for index in range(groups.count)]
+        if groups.open is not None:
+            loose = groups.open.reshape([-1 if place in groups.joined else 1 for place in axes])
+            parts = [each.loosened(loose) for each in parts]
         totals = tuple(bounded(self.face.known, each, axes, groups.axes) for each in parts)
         return Quantity(totals, axes, groups, tuple(parts))
 
@@ -571,6 +583,9 @@ class _Asking:
             names = " and ".join(self.face.attributes[place].name for place in axes)
             told = "were not published together" if len(axes) > 1 else "was not published"
             yield f"{names} {told}: such numbers are bounded, and the one inside is a model's"
+        for name in sorted(self.decided):
+            by = self.face.attributes[self.face.decided[name][0]].name
+            yield f"{name}: rows without a listed {by} may have any value of it, so such numbers are bounded"
         for place, cells in sorted(self.cuts.items()):
             if cells:
                 attribute = self.face.attributes[place]

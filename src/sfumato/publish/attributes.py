@@ -67,6 +67,8 @@ class Attribute:
     levels: tuple[tuple[int, ...], ...] = ()
     """From fine to coarse: for each cell the number of its part. Parts of one level are unions of parts of the one
     before, and the last cell is a part of its own."""
+    labels: tuple[tuple[str, ...], ...] = ()
+    """For each level the names of its parts but the last, none where it has no names; empty where no level has any."""
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name:
@@ -74,6 +76,7 @@ class Attribute:
         object.__setattr__(self, "type", Type.of(self.type))
         object.__setattr__(self, "cells", _cells(self.type, self.cells))
         object.__setattr__(self, "levels", _levels(self.levels, self.size))
+        object.__setattr__(self, "labels", _labels(self.labels, self.levels))
 
     def __hash__(self) -> int:
         """Hash only the ends of a long list: the hash is asked for again and again."""
@@ -92,7 +95,7 @@ class Attribute:
     @property
     def flat(self) -> Attribute:
         """Give the same cells without levels."""
-        return replace(self, levels=()) if self.levels else self
+        return replace(self, levels=(), labels=()) if self.levels else self
 
 
 Attributes = tuple[Attribute, ...]
@@ -112,7 +115,7 @@ def branched(attribute: Attribute, branching: int) -> Attribute:
     while -(-declared // width) > 1:
         levels.append((*(place // width for place in range(declared)), -(-declared // width)))
         width *= branching
-    return replace(attribute, levels=tuple(levels))
+    return replace(attribute, levels=tuple(levels), labels=())
 
 
 def _cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
@@ -152,4 +155,17 @@ def _levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
         if level.count(level[-1]) != 1:
             raise InvalidParameter("levels", level, "levels that leave the last cell, of what is missing, to itself")
         finer = level
+    return found
+
+
+def _labels(labels: Any, levels: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    if not isinstance(labels, (tuple, list)) or not all(isinstance(each, (tuple, list)) for each in labels):
+        raise InvalidParameter("labels", labels, "for each level a list of names")
+    found = tuple(tuple(each) for each in labels)
+    if found and len(found) != len(levels):
+        raise InvalidParameter("labels", len(found), "a list of names for each level")
+    for own, level in zip(found, levels, strict=False):
+        texts = all(type(each) is str and each for each in own)
+        if own and (not texts or len(set(own)) != len(own) or len(own) <= max(level[:-1], default=0)):
+            raise InvalidParameter("labels", own, "different names, one for each part of the level")
     return found

@@ -65,6 +65,11 @@ class Weights:
         """Leave out cells."""
         return Weights(np.where(mask, self.low, 0.0), np.where(mask, self.high, 0.0))
 
+    def loosened(self, mask: NDArray[np.bool_]) -> Weights:
+        """Say of cells that their rows count, or do not."""
+        low, high = np.minimum(self.low, 0.0), np.maximum(self.high, 0.0)
+        return Weights(np.where(mask, low, self.low), np.where(mask, high, self.high))
+
 
 @dataclass(frozen=True, eq=False)
 class Bounded:

@@ -34,8 +34,10 @@ def attribute_of(name: str, domain: Domain, coding: Coding | None) -> Attribute:
         assert coding.end is not None
         cells = [*map(Listed, coding.spikes), *(Range(low, high) for low, high in pairwise(coding.starts))]
         cells.append(Range(coding.starts[-1], coding.end, closed=True))
-    levels = tuple((*each.parts, max(each.parts) + 1) for each in (coding.levels if coding else ()))
-    return Attribute(name, domain.type, (*cells, Other()), levels)
+    own = coding.levels if coding else ()
+    levels = tuple((*each.parts, max(each.parts) + 1) for each in own)
+    labels = tuple(each.labels if len(set(each.labels)) == len(each.labels) else () for each in own)
+    return Attribute(name, domain.type, (*cells, Other()), levels, labels if any(labels) else ())
 
 
 def coded(table: Table, names: Sequence[str], resolve: Callable[[str | None, str], Expression]) -> list[CodedColumn]:

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.publish import zip_files
+from sfumato.publish import sealed_files, zip_files
 from sfumato.publish.files import public
 from sfumato.publish.fits import Fit
-from sfumato.publish.zip_files import MANIFEST, damaged, is_sealed, members_of, sealed, zipped
+from sfumato.publish.sealed_files import FileKind
+from sfumato.publish.zip_files import MANIFEST
 from sfumato.release.receipts import Receipt
 
 _FORMAT = 1
-_LONGEST = 1 << 28
+_KIND = FileKind("model", _FORMAT, 1 << 28)
 
 
 @codec.value("fitted-file")
@@ -51,20 +52,10 @@ def save(fit: Fit, receipt: Receipt, path: str | os.PathLike[str]) -> None:
 
 def written(fit: Fit, receipt: Receipt) -> bytes:
     """Give the bytes of the file of a model."""
-    manifest = sealed(codec.dumps(FitManifest(_FORMAT, {MANIFEST: ""}, fit, public(receipt))))
-    return zipped({MANIFEST: manifest.encode()})
+    return sealed_files.written(FitManifest(_FORMAT, sealed_files.hashes(), fit, public(receipt)))
 
 
 def read(content: bytes, place: str) -> tuple[Fit, Receipt]:
     """Read what was released from the bytes of a file; whatever was edited is refused."""
-    members = dict(members_of(content, place))
-    if list(members) != [MANIFEST] or zipped(members) != content:
-        raise damaged(place, f"it is not the zip of {MANIFEST} alone that a model is")
-    try:
-        text = members[MANIFEST].decode()
-        found = codec.loads_as(FitManifest, text, longest=_LONGEST)
-    except (InvalidParameter, UnicodeDecodeError) as error:
-        raise damaged(place, f"{MANIFEST} does not say what a model is") from error
-    if found.format != _FORMAT or not is_sealed(text, found.members[MANIFEST]):
-        raise damaged(place, f"{MANIFEST} does not have the hash that it says, or is of a newer format")
+    found, _ = _KIND.read(FitManifest, content, place)
     return found.fit, found.receipt

@@ -85,7 +85,8 @@ class FittedModel:
     @cached_property
     def rounds(self) -> tuple[FittedRound, ...]:
         """List what every round released."""
-        paid, step = f"{self.fit.choice.words()}; {self.fit.noise.words()}", self.fit.unit_value
+        step = self.fit.unit_value
+        paid = f"{self.fit.choice.words()}; {self.fit.noise.words(step)}"
         return tuple(
             FittedRound(
                 tuple(self.columns[place] for place in each.places),

@@ -38,6 +38,8 @@ class GroupKeyCells:
     values: tuple[Any, ...]
     whole: bool = False
     """Whether it is a column, of which every cell is a value."""
+    open: NDArray[np.bool_] | None = None
+    """The cells whose rows may have any value of it, where there are some."""
 
 
 def key_cells(key: Expression, axes: Set, found: Cells, attribute: Attribute | None) -> GroupKeyCells:
@@ -47,7 +49,9 @@ def key_cells(key: Expression, axes: Set, found: Cells, attribute: Attribute | N
         kept = len(values) if key.domain.nullable else len(values) - 1
         codes = np.where(np.arange(len(values)) < kept, np.arange(len(values)), -1)
         return GroupKeyCells(axes, codes.astype(np.int64), tuple(values), whole=True)
-    if not bool(found.sure.all()):
+    unsure = ~found.sure
+    loose = isinstance(key, Column) and isinstance(found, Texts)  # it has a value in every cell, and may have others
+    if bool(unsure.any()) and not loose:
         names = "a bin has rows on both sides" if isinstance(key, Column) else "it differs between rows of one bin"
         rule = f"a key is the same for all rows of a cell; {names}"
         raise Unsupported("cut-key", rule, fix="group by the column itself, or by what its bins' edges decide")
@@ -55,7 +59,8 @@ def key_cells(key: Expression, axes: Set, found: Cells, attribute: Attribute | N
     different = list(dict.fromkeys(values))
     shown = {value: place for place, value in enumerate(different) if value is not None or key.domain.nullable}
     codes = np.array([shown.get(value, -1) for value in values], np.int64)
-    return GroupKeyCells(axes, codes.reshape(found.sure.shape), tuple(different))
+    maybe = unsure.reshape(-1) if bool(unsure.any()) else None
+    return GroupKeyCells(axes, codes.reshape(found.sure.shape), tuple(different), open=maybe)
 
 
 def _labels(attribute: Attribute) -> list[Any]:
@@ -113,6 +118,13 @@ class Groups:
     """Of the groups that the answer shows,"""
     places: NDArray[np.intp]
     """and where on the grid they are."""
+    open: NDArray[np.bool_] | None = None
+    """The joined cells whose rows may be in any group, where there are some."""
+
+    def member(self, index: int) -> NDArray[np.bool_]:
+        """Tell which joined cells have rows, or may have some, in a group of them."""
+        own = self.codes == index
+        return own if self.open is None else own | self.open
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -125,6 +137,7 @@ def grouped(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) -> G
     axes, joined = _split(keys)
     sizes = tuple(attributes[place].size for place in axes)
     members = [key for key in keys if key.axes and set(key.axes) <= set(joined)]
+    loose = _loose(keys, members)
     codes, each = _together(members, joined, attributes)
     count = len(each) if joined else 1
     grid = []
@@ -143,7 +156,16 @@ def grouped(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) -> G
     places = shown[order]
     named = [[key.values[code] for code in own[places].tolist()] for key, own in zip(keys, grid, strict=True)]
     found = tuple(zip(*named, strict=True)) if keys else ((),)
-    return Groups(axes, sizes, joined, codes, count, found, places)
+    return Groups(axes, sizes, joined, codes, count, found, places, loose)
+
+
+def _loose(keys: Sequence[GroupKeyCells], members: Sequence[GroupKeyCells]) -> NDArray[np.bool_] | None:
+    """Find the joined cells that may be in any group: of one key alone, since another would say in which."""
+    found = [key for key in keys if key.open is not None]
+    if found and (len(found) > 1 or list(members) != found):
+        rule = "a column that another one decides is grouped by alone, or beside other columns as they are"
+        raise Unsupported("cut-key", rule, fix="count what is wanted: COUNT(*) FILTER (WHERE region = 'north')")
+    return found[0].open if found else None
 
 
 def _split(keys: Sequence[GroupKeyCells]) -> tuple[Set, Set]:

@@ -8,7 +8,6 @@ an edit anywhere is found, and nothing in a file is ever executed.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -17,25 +16,24 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.errors import InvalidParameter, SynopsisDamaged
+from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
 from sfumato.privacy import codec
-from sfumato.publish import zip_files
+from sfumato.publish import sealed_files, zip_files
 from sfumato.publish.blocks import Set
-from sfumato.publish.chains import Floats
 from sfumato.publish.files import public
 from sfumato.publish.graph.models import GraphModel, Potential
 from sfumato.publish.graph.trees import JunctionTree
+from sfumato.publish.sealed_files import FileKind, NumberMember
 from sfumato.publish.synthesis.released import Synthesized
-from sfumato.publish.zip_files import MANIFEST, damaged, digest, is_sealed, members_of, sealed, zipped
+from sfumato.publish.zip_files import MANIFEST, damaged
 from sfumato.release.receipts import Receipt
 
 FORMAT = 1
 POTENTIALS = "potentials.arrow"
-_LONGEST_MANIFEST = 1 << 30
+_KIND = FileKind("model", FORMAT, 1 << 30, POTENTIALS)
+_POTENTIALS = NumberMember(POTENTIALS, "logarithm", "float64")
 _MOST_CELLS = 1 << 27
-_OVERHEAD = 1 << 16
-"""Bytes of an Arrow file beside its numbers: far more than one column needs."""
 
 Kept = tuple[Synthesized, GraphModel, tuple[Charged, ...], Receipt]
 
@@ -61,6 +59,8 @@ class ModelManifest:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
+        if self.format != FORMAT:
+            raise InvalidParameter("format", self.format, f"{FORMAT}")
         for name, kind in {"released": Synthesized, "receipt": Receipt}.items():
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(name, getattr(self, name), f"of the kind {codec.kind(kind)}")
@@ -125,28 +125,11 @@ def written(kept: Kept) -> bytes:
     """Give the bytes of the file of a model."""
     released, model, steps, receipt = kept
     numbers = np.concatenate([np.zeros(0), *(each.logs.reshape(-1) for each in model.potentials)])
-    arrow = _arrow(numbers)
+    beside = {POTENTIALS: _POTENTIALS.written(numbers)}
     hidden = replace(released, purchase=replace(released.purchase, salt=""))
     sets = tuple(each.places for each in model.potentials), model.tree.cliques, model.tree.parents
-    members = {POTENTIALS: digest(arrow), MANIFEST: ""}
-    found = ModelManifest(FORMAT, members, hidden, steps, public(receipt), *sets)
-    return zipped({MANIFEST: sealed(codec.dumps(found)).encode(), POTENTIALS: arrow})
-
-
-def _schema() -> Any:
-    import pyarrow
-
-    return pyarrow.schema([pyarrow.field("logarithm", pyarrow.float64(), nullable=False)])
-
-
-def _arrow(numbers: Floats) -> bytes:
-    import pyarrow
-    from pyarrow import ipc
-
-    out = pyarrow.BufferOutputStream()
-    with ipc.new_file(out, _schema()) as file:
-        file.write_batch(pyarrow.record_batch([pyarrow.array(numbers, pyarrow.float64())], schema=_schema()))
-    return bytes(out.getvalue())
+    found = ModelManifest(FORMAT, sealed_files.hashes(beside), hidden, steps, public(receipt), *sets)
+    return sealed_files.written(found, beside)
 
 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
@@ -154,33 +137,8 @@ def _arrow(numbers: Floats) -> bytes:
 
 def read(content: bytes, place: str = "the file") -> Kept:
     """Read a model from the bytes of its file; whatever was edited is refused."""
-    members = dict(members_of(content, place))
-    if list(members) != [MANIFEST, POTENTIALS] or zipped(members) != content:
-        raise damaged(place, f"it is not the zip of {MANIFEST} and {POTENTIALS} that was written")
-    manifest = _read_manifest(members[MANIFEST], place)
-    if digest(members[POTENTIALS]) != manifest.members[POTENTIALS]:
-        raise damaged(place, f"{POTENTIALS} does not have the hash that {MANIFEST} says")
-    return manifest.released, _read_model(manifest, members[POTENTIALS], place), manifest.steps, manifest.receipt
-
-
-def _read_manifest(content: bytes, place: str) -> ModelManifest:
-    if len(content) > _LONGEST_MANIFEST:
-        raise damaged(place, f"{MANIFEST} has more than {_LONGEST_MANIFEST:,} bytes")
-    try:
-        text = content.decode()
-        stated = json.loads(text, parse_float=str, parse_constant=str)
-        number, own = stated["format"], stated["members"][MANIFEST]
-    except (ValueError, RecursionError, KeyError, TypeError):
-        raise damaged(place, f"{MANIFEST} is not the JSON text that was written") from None
-    if type(number) is int and number > FORMAT:
-        rule = f"this version reads models of format {FORMAT}; the file has format {number}"
-        raise SynopsisDamaged(rule, place=place, fix="install a newer sfumato")
-    if not is_sealed(text, own):
-        raise damaged(place, f"{MANIFEST} does not have the hash that it says")
-    try:
-        return codec.loads_as(ModelManifest, text, longest=_LONGEST_MANIFEST)
-    except InvalidParameter as error:
-        raise damaged(place, f"{MANIFEST} does not say what a model is ({error.rule})") from error
+    manifest, numbers = _KIND.read(ModelManifest, content, place)
+    return manifest.released, _read_model(manifest, numbers, place), manifest.steps, manifest.receipt
 
 
 def _read_model(manifest: ModelManifest, content: bytes, place: str) -> GraphModel:
@@ -190,33 +148,12 @@ def _read_model(manifest: ModelManifest, content: bytes, place: str) -> GraphMod
     counts = [math.prod(shape) for shape in shapes]
     if sum(counts) > _MOST_CELLS or manifest.tree.cells(sizes) > _MOST_CELLS:
         raise damaged(place, f"its model has more than {_MOST_CELLS:,} cells")
-    numbers = _read_numbers(content, sum(counts), place)
+    numbers = _POTENTIALS.read(content, sum(counts), place)
+    if np.isnan(numbers).any() or (numbers == np.inf).any():
+        raise damaged(place, f"{POTENTIALS} has numbers that are no logarithms of weights")
     parts = np.split(numbers, np.cumsum(counts)[:-1]) if counts else []
     potentials = tuple(
         Potential(places, part.reshape(shape))
         for places, part, shape in zip(manifest.potentials, parts, shapes, strict=True)
     )
     return GraphModel(sizes, manifest.tree, potentials, manifest.released.total)
-
-
-def _read_numbers(content: bytes, count: int, place: str) -> Floats:
-    import pyarrow
-    from pyarrow import ipc
-
-    if not 0 <= len(content) - 8 * count <= _OVERHEAD:
-        raise damaged(place, f"{POTENTIALS} does not have the {count:,} numbers of the model")
-    try:
-        file = ipc.open_file(pyarrow.BufferReader(content))
-        if file.schema != _schema() or file.num_record_batches != 1:
-            raise damaged(place, f"{POTENTIALS} has other columns than one of numbers")
-        batch = file.get_batch(0)
-        batch.validate(full=True)
-        column = batch.column(0)
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise damaged(place, f"{POTENTIALS} is no Arrow file") from error
-    if len(column) != count or column.null_count:
-        raise damaged(place, f"{POTENTIALS} does not have the {count:,} numbers of the model")
-    found = np.frombuffer(column.buffers()[1], "<f8", count, 8 * column.offset).astype(np.float64)
-    if np.isnan(found).any() or (found == np.inf).any():
-        raise damaged(place, f"{POTENTIALS} has numbers that are no logarithms of weights")
-    return found

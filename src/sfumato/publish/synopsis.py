@@ -18,6 +18,8 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.parameters import Parameters
+from sfumato.plots.answers import draw_panels
+from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Type
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text
 from sfumato.publish import answering, blocks as block_algebra, files
@@ -31,6 +33,7 @@ from sfumato.publish.implied import Implied, implied
 from sfumato.publish.measuring import Published, shapes_of
 from sfumato.publish.planning import Plan
 from sfumato.publish.several_releases import Several
+from sfumato.release.answer_pictures import foot, notes
 from sfumato.release.answers import MEASURED, Answer
 from sfumato.release.prices import Price
 from sfumato.release.receipts import Receipt
@@ -163,7 +166,9 @@ class Synopsis:
         sure = exact(confidence, "confidence", CONFIDENCE)
         values, noise = self._known.totals(np.ones((1,) * len(places)), places, places, places)
         widths = np.broadcast_to(noise.width(1 - float(sure), values.size if together else 1), values.shape)
-        return self._marginal(asked, (values, widths), self._consistent.marginal(places) if consistent else None, sure)
+        near = self._consistent.marginal(places) if consistent else None
+        found = self._marginal(asked, (values, widths), near, sure)
+        return replace(found, receipt=replace(found.receipt, joint=together))
 
     def _marginal(
         self, asked: Sequence[int], found: tuple[Floats, Floats], near: Floats | None, confidence: Any
@@ -269,13 +274,14 @@ class Synopsis:
 
         return pandas.concat(frames, ignore_index=True)
 
-    def plot(self, path: str | None = None) -> Any:
-        """Draw the counts of each column with their ranges: an Altair chart, or a picture in a file (.svg, .png)."""
+    def plot(self, path: str | None = None) -> Picture:
+        """Draw the counts of each column with their ranges; with a path (.svg, .png, .html) the picture is saved,
+        too.
+        """
         single = [name for place, name in enumerate(self.columns) if self._known.covers((place,))]
         charts = [self.marginal([name], consistent=False) for name in single]
-        from sfumato.release.plotting import plot
-
-        return plot([each.chart_data(each.columns[-1]) for each in charts], path)
+        drawn = [each.chart_data(each.columns[-1]) for each in charts]
+        return saved(draw_panels(drawn, "Counts of each column", foot(self.receipt), notes(drawn)), path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file, from which ``sf.synopsis(path)`` reads it without data, curator or ledger."""
@@ -299,7 +305,8 @@ class Synopsis:
         for each in parts[1:]:
             _check_same(parts[0], each)
         if len({each.receipt.line for each in parts}) != len(parts):
-            raise InvalidParameter("other", other, "another release: adding one to itself says nothing more")
+            rule = "another release: adding one to itself says nothing more"
+            raise InvalidParameter("other", "the same release", rule, fix="add what another release gave")
         ordered = sorted(parts, key=lambda each: each.receipt.line)
         Several.of([each.published for each in ordered])
         return Synopsis(ordered[-1].published, ordered[-1].receipt, tuple(ordered[:-1]))
@@ -312,7 +319,7 @@ class Synopsis:
             f"synopsis   {self.table}{where}",
             f"columns    {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}",
             f"marginals  {len(self.sets):,}, from {cells:,} noisy numbers",
-            f"promise    {self.guarantee}",
+            *(f"promise    {each.guarantee}" for each in self.releases),
         ]
         return "\n".join(lines)
 

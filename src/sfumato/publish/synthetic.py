@@ -22,6 +22,8 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Anchor, Charged
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.text_positions import quoted
+from sfumato.plots.answers import draw_panels
+from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import Curve, Neighbours
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, whole
 from sfumato.publish import answering, model_files
@@ -38,8 +40,8 @@ from sfumato.publish.model_quality import Quality, model_quality
 from sfumato.publish.synthesis.released import Implied, SynthesisRound, Synthesized
 from sfumato.publish.typed_rows import Column, Rows
 from sfumato.publish.verifying import Check, Verification, line_checks, step_cost
+from sfumato.release.answer_pictures import foot, notes
 from sfumato.release.answers import Answer
-from sfumato.release.plotting import plot
 from sfumato.release.prices import Price
 from sfumato.release.receipts import Receipt
 
@@ -243,14 +245,17 @@ class Synthetic:
         ends = max(0.0, middle - width), middle + width
         return model_quality(self.model, self.released.columns, self.released.measured, ends, sure)
 
-    def plot(self, path: str | None = None) -> Any:
-        """Draw the counts of each column with their ranges: an Altair chart, or a picture in a file (.svg, .png)."""
+    def plot(self, path: str | None = None) -> Picture:
+        """Draw the counts of each column with their ranges; with a path (.svg, .png, .html) the picture is saved,
+        too.
+        """
         named = [each.name for each in self.attributes if self._known.covers((self.attributes.index(each),))]
         table = quoted(self.face.table)
         answers = [
             self.sql(f"SELECT {quoted(name)}, COUNT(*) AS {_free(name)} FROM {table} GROUP BY 1") for name in named
         ]
-        return plot([each.chart_data(each.columns[-1]) for each in answers], path)
+        charts = [each.chart_data(each.columns[-1]) for each in answers]
+        return saved(draw_panels(charts, "Counts of each column", foot(self.receipt), notes(charts)), path)
 
     # ── as other things ────────────────────────────────────────────────────────────────────────
 

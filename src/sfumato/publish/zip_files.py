@@ -11,6 +11,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from sfumato.errors import SynopsisDamaged
@@ -33,11 +34,28 @@ def save(content: bytes, path: str | os.PathLike[str]) -> None:
             os.fsync(file.fileno())
         partial.replace(target)
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        fix = "give the name of a file in a folder that is there, and can be written to"
-        raise SynopsisDamaged(f"the file cannot be written ({reason})", place=str(target), fix=fix) from error
+        raise _unwritable(target, error) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse a place where no file can be written: what is written later may have been paid for."""
+    target = Path(path)
+    probe = target.with_name(f".{target.name}.{os.getpid()}.probe")
+    try:
+        probe.touch()
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+
+
+def _unwritable(target: Path, error: OSError) -> SynopsisDamaged:
+    fix = "give the name of a file in a folder that is there, and can be written to"
+    return SynopsisDamaged(f"the file cannot be written ({os.strerror(error.errno or 0)})", place=str(target), fix=fix)
 
 
 def sealed(manifest: str) -> str:

@@ -10,7 +10,7 @@ propensity       whether a logistic model can tell the rows apart (pMSE)
 learning         what a model learns from synthetic rows, tried on real ones (extra ``quality``)
 nearest_rows     how far a synthetic row is from the nearest real one, with its caveat
 compared         all figures as one value
-figures, page    the same as pictures, in words and as HTML
+page             the same in words, and as HTML with pictures
 comparing        what users call
 """
 

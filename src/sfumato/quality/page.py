@@ -5,11 +5,16 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 
+from sfumato.plots.bars import aligned
+from sfumato.plots.chart_data import ChartData
+from sfumato.plots.frame import Drawing, bare
+from sfumato.plots.heat_maps import MOST_ROWS, Grid, heat_map
+from sfumato.plots.lines import Line, Panel, panel
+from sfumato.plots.paired_bars import FIRST as REAL, SECOND as SYNTHETIC, paired_bars
 from sfumato.quality.compared import HEADING, Compared, ComparedColumn, Matrix
-from sfumato.quality.figures import REAL, SYNTHETIC, bars, curves, heat_map, paired_bars
 from sfumato.quality.nearest_rows import CAVEAT
 
-_SHOWN_COLUMNS, _SHOWN_CELLS, _SHOWN_NAMES = 6, 25, 40
+_SHOWN_COLUMNS, _SHOWN_CELLS, _SHOWN_NAMES = 6, 25, MOST_ROWS
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #333a45; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
@@ -109,32 +114,35 @@ def _pictures(found: Compared) -> Iterator[str]:
     ordered = sorted(found.columns, key=lambda each: -each.variation)[:_SHOWN_NAMES]
     yield _section(
         "How far each column is off",
-        bars([each.name for each in ordered], [each.variation for each in ordered], 0.1),
+        _variations(ordered),
         "Total variation of each column by itself: the share of rows that would have to move to another cell.",
     )
     yield f'<div class="beside">{"".join(_overlays(ordered[:_SHOWN_COLUMNS]))}</div>'
     if len(found.columns) > 1:
         yield _section(
             "How far each pair is off",
-            heat_map(*_cut(found.names, found.pairs)),
+            _square(found.names, found.pairs),
             "Total variation of every two columns; on the diagonal of one. Hover for the numbers.",
         )
         yield _section(
             "How columns hang together",
-            heat_map(*_cut(found.names, _gap(found.associations)), signed=True),
+            _square(found.names, _gap(found.associations), signed=True),
             "Cramér's V in the synthetic table less that in the real one: blue where it lost a connection.",
         )
     if len(found.numbers) > 1:
         yield _section(
             "Correlations of numbers",
-            heat_map(*_cut(found.numbers, _gap(found.correlations)), signed=True),
+            _square(found.numbers, _gap(found.correlations), signed=True),
             "In the synthetic table less in the real one.",
         )
     own = found.nearest
     if own is not None:
-        lines = [("synthetic rows", own.synthetic, SYNTHETIC), ("real rows, to another", own.real, REAL)]
+        lines = [
+            Line(name, tuple(100 * each for each in own.shares), tuple(values))
+            for name, values in (("synthetic rows", own.synthetic), ("real rows, to another", own.real))
+        ]
         words = f"Distance to the nearest real row that so many rows do not exceed. Mind: {CAVEAT}."
-        yield _section("The nearest real row", curves(own.shares, lines), words)
+        yield _section("The nearest real row", panel(lines, Panel("", "per cent of the rows"), 260.0, 600.0), words)
 
 
 def _overlays(columns: Sequence[ComparedColumn]) -> Iterator[str]:
@@ -145,12 +153,24 @@ def _overlays(columns: Sequence[ComparedColumn]) -> Iterator[str]:
         kept = sorted(cells[:_SHOWN_CELLS])
         shares = [[own[cell] for cell in kept] for own in (each.real, each.synthetic)]
         more = "" if len(kept) == len(cells) else f"; the {len(kept)} cells of {len(cells):,} that differ most"
-        picture = paired_bars([each.labels[cell] for cell in kept], shares[0], shares[1])
+        names = [each.labels[cell] for cell in kept]
+        picture = bare(paired_bars(names, ("real", "synthetic"), shares[0], shares[1])).svg
         yield f"<figure><b>{html.escape(each.name)}</b><br>{picture}<figcaption>{key}{more}</figcaption></figure>"
 
 
-def _cut(names: Sequence[str], cells: Matrix) -> tuple[Sequence[str], Matrix]:
-    return names[:_SHOWN_NAMES], tuple(row[:_SHOWN_NAMES] for row in cells[:_SHOWN_NAMES])
+def _variations(columns: Sequence[ComparedColumn]) -> Drawing:
+    """Draw a bar for each column, with its number beside it."""
+    values = tuple(each.variation for each in columns)
+    texts = tuple(f"{each:.3f}" for each in values)
+    names = tuple(each.name for each in columns)
+    return aligned([ChartData("total variation", "column", names, values, (None,) * len(values), texts)], 600.0)
+
+
+def _square(names: Sequence[str], cells: Matrix, *, signed: bool = False) -> Drawing:
+    """Draw a map of every two columns."""
+    texts = tuple(tuple(f"{round(each, 2) + 0.0:.2f}" for each in row) for row in cells)
+    values = tuple(tuple(row) for row in cells)
+    return heat_map(Grid("", tuple(names), tuple(names), values, texts, signed=signed))
 
 
 def _gap(both: tuple[Matrix, Matrix]) -> Matrix:
@@ -160,5 +180,6 @@ def _gap(both: tuple[Matrix, Matrix]) -> Matrix:
     )
 
 
-def _section(title: str, picture: str, words: str) -> str:
+def _section(title: str, drawing: Drawing, words: str) -> str:
+    picture = bare(drawing, title).svg
     return f"<h2>{html.escape(title)}</h2><figure>{picture}<figcaption>{html.escape(words)}</figcaption></figure>"

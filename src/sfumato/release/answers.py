@@ -22,14 +22,18 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter, SfumatoError, installing
 from sfumato.plan.expressions import Column, Reference, Result
 from sfumato.plan.nodes import Query
+from sfumato.plots.answers import Key, draw
+from sfumato.plots.chart_data import ChartData, Interval
+from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import percent
-from sfumato.release.chart_data import ChartData, Interval
+from sfumato.privacy.numbers import Number, percent
+from sfumato.release import sampling_errors
+from sfumato.release.altair_charts import bar_chart
+from sfumato.release.answer_pictures import HALF, MARK, explained, foot, keyed, notes, threshold, too_noisy
 from sfumato.release.finishing import Finished
-from sfumato.release.formatting import between, bounded, cell, key, outward
+from sfumato.release.formatting import between, bounded, cell, key, outward, short_width
 from sfumato.release.noisy_columns import Keys, Numbers, Truths
-from sfumato.release.plotting import plot
 from sfumato.release.receipts import Receipt
 from sfumato.release.text_bars import bars
 from sfumato.release.typed_columns import is_typed, typed_column
@@ -79,6 +83,10 @@ class Answer:
     """Where a synopsis answers, what each number rests on: measured, or bounded, with a model's number inside."""
     chosen: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
     """For a column of values that were chosen, how good the choice is, in words."""
+    sampling: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, metadata=codec.MAPPING)
+    """Where the rows are a sample, how far each number may be off for that, about (``sampling_errors``)."""
+    above: str = ""
+    """A number is marked as too noisy where its range reaches further than this part of it; empty marks none."""
 
     def __post_init__(self) -> None:
         """Everything is what it says, and what was read from JSON has its types again."""
@@ -98,6 +106,20 @@ class Answer:
         told = known and set(map(type, self.chosen.values())) <= {str}
         _require(told, "chosen", self.chosen, "sentences by the names of columns")
         object.__setattr__(self, "chosen", dict(self.chosen))
+        object.__setattr__(self, "sampling", self._read_sampling())
+        if self.above:
+            threshold(self.above)
+
+    def _read_sampling(self) -> dict[str, tuple[float | None, ...]]:
+        known = isinstance(self.sampling, Mapping) and set(self.sampling) <= set(self.intervals)
+        _require(known, "sampling", self.sampling, "half-widths by the names of columns with intervals")
+        for each in self.sampling.values():
+            fits = isinstance(each, (tuple, list)) and len(each) == len(self.rows)
+            _require(fits, "sampling", each, "a half-width for each row, or null")
+        return {
+            name: tuple(None if one is None else codec.real(one, "sampling") for one in each)
+            for name, each in self.sampling.items()
+        }
 
     def _read_ranks(self) -> dict[str, float]:
         known = isinstance(self.ranks, Mapping) and set(self.ranks) <= set(self.columns)
@@ -145,6 +167,23 @@ class Answer:
         ]
 
     def _cell(self, name: str, index: int, value: Any) -> str:
+        shown = self._number(name, index, value)
+        sampled = self.sampling[name][index] if name in self.sampling else None
+        shown += "" if sampled is None or value is None else f" (sampling ± {short_width(sampled)})"
+        marked = self.above and name in self.intervals and self._is_noisy(name, index, value, Fraction(self.above))
+        return f"{shown} {MARK}" if marked else shown
+
+    def _is_noisy(self, name: str, index: int, value: Any, above: Fraction) -> bool:
+        return too_noisy(value, self.intervals[name][index], above)
+
+    def flagged(self, above: Number = HALF) -> Answer:
+        """Mark every number whose range reaches further to one side than this part of it: too noisy to print.
+
+        Half of the number is the usual limit: of 100 ± 51 it is passed. Pictures mark such numbers in any case.
+        """
+        return replace(self, above=threshold(above))
+
+    def _number(self, name: str, index: int, value: Any) -> str:
         interval = self.intervals[name][index] if name in self.intervals else None
         if interval is not None and self._is_bounded(name, index):
             return bounded(value, interval)
@@ -202,7 +241,8 @@ class Answer:
         found = {name: self.column(name) for name in self.columns}
         if not ranges:
             return found
-        return found | _ends(self.columns, self.intervals) | _stated(self.columns, self.basis)
+        more = _ends(self.columns, self.intervals) | _stated(self.columns, self.basis)
+        return found | more | _named(self.columns, "sampling", self.sampling)
 
     def to_json(self) -> str:
         """Write rows, types, ranges and receipt as one text: dates as in ISO 8601, an infinite end as "Infinity"."""
@@ -219,6 +259,7 @@ class Answer:
         """
         short = {name: tuple(each and outward(each) for each in found) for name, found in self.intervals.items()}
         ends: dict[str, list[Any]] = {**_ends(self.columns, short), **_stated(self.columns, self.basis)}
+        ends |= _named(self.columns, "sampling", self.sampling)
         columns = [
             [_written(value, name not in self.intervals) for value in self.column(name)] for name in self.columns
         ]
@@ -233,9 +274,22 @@ class Answer:
         """Draw bars with their ranges, in text."""
         return bars(self.chart_data(column), width)
 
-    def plot(self, path: str | None = None) -> Any:
-        """Draw bars with their ranges: an Altair chart, or a picture in a file when a path (.svg, .png) is given."""
-        return plot([self.chart_data(name) for name in self.columns if name in self.intervals], path)
+    def plot(self, path: str | None = None) -> Picture:
+        """Draw the answer: bars for a few groups, lines with bands for dates and ordered keys, a heat map for two keys,
+        a histogram for bins. The picture shows itself in a notebook; with a path (.svg, .png, .html) it is saved, too.
+        """
+        charts = self._charts()
+        return saved(draw(charts, self._drawn_keys(), foot(self.receipt), notes(charts, self.above)), path)
+
+    def to_altair(self) -> Any:
+        """Give bars with their ranges as an Altair chart, to go on drawing with."""
+        return bar_chart(self._charts())
+
+    def _charts(self) -> list[ChartData]:
+        return [self.chart_data(name) for name in self.columns if name in self.intervals]
+
+    def _drawn_keys(self) -> list[Key]:
+        return [keyed(name, self.column(name)) for name in self.columns if name in self.keys]
 
     def chart_data(self, column: str) -> ChartData:
         """Give one column of numbers as it is drawn."""
@@ -250,16 +304,26 @@ class Answer:
             tuple(self.column(column)),
             self.intervals[column],
             tuple(row[place] for row in cells),
+            self._noisy(column),
+            self.sampling.get(column, ()),
         )
+
+    def _noisy(self, column: str) -> tuple[bool, ...]:
+        above = Fraction(self.above) if self.above else HALF
+        return tuple(self._is_noisy(column, row, value, above) for row, value in enumerate(self.column(column)))
 
     def __repr__(self) -> str:
         return "\n".join([as_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
 
     def ranked(self) -> list[str]:
-        """Say of every column of quantiles how many rows off it may be, and of chosen values how good the choice is."""
+        """Say of every column of quantiles how many rows off it may be, of chosen values how good the choice is, and
+        what marks mean.
+        """
         sure = f"with {percent(self.receipt.confidence)} confidence"
         ranks = [f"{printable(name)}: within {rows:,.0f} rows of its rank {sure}" for name, rows in self.ranks.items()]
-        return [*ranks, *(f"{printable(name)}: {printable(said)}" for name, said in self.chosen.items())]
+        chosen = (f"{printable(name)}: {printable(said)}" for name, said in self.chosen.items())
+        sampled = [sampling_errors.CAVEAT] if self.sampling else []
+        return [*ranks, *chosen, *sampled, *([explained(Fraction(self.above))] if self.above else [])]
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(printable(name))}</th>" for name in self.columns)
@@ -390,15 +454,19 @@ def _ends(columns: tuple[str, ...], intervals: Mapping[str, tuple[Interval, ...]
     return found
 
 
-def _stated(columns: tuple[str, ...], basis: Mapping[str, tuple[str, ...]] | None) -> dict[str, list[str]]:
+def _stated(columns: tuple[str, ...], basis: Mapping[str, tuple[str, ...]] | None) -> dict[str, list[Any]]:
     """Write what numbers rest on as columns under names that no column has."""
-    found: dict[str, list[str]] = {}
-    for name in (each for each in columns if basis is not None and each in basis):
-        assert basis is not None
-        called = f"{name}_basis"
-        while called in columns:
+    return {} if basis is None else _named(columns, "basis", basis)
+
+
+def _named(columns: tuple[str, ...], what: str, by_column: Mapping[str, tuple[Any, ...]]) -> dict[str, list[Any]]:
+    """Write what is said of each number of some columns as columns under names that no column has."""
+    found: dict[str, list[Any]] = {}
+    for name in (each for each in columns if each in by_column):
+        called = f"{name}_{what}"
+        while called in columns or called in found:
             called += "_"
-        found[called] = list(basis[name])
+        found[called] = list(by_column[name])
     return found
 
 

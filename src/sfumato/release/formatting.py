@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sfumato.release.chart_data import Interval
+from sfumato.plots.chart_data import Interval
 from sfumato.safe_text import printable
 
 _MOST_DIGITS = 300
@@ -48,6 +48,11 @@ def short(value: Any) -> str:
         return key(value)
     digits = max(0, 5 - math.floor(math.log10(abs(value))))
     return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:,.0f}"
+
+
+def short_width(width: float) -> str:
+    """Write a half-width with two digits, or all before the point."""
+    return _number(float(width), width)
 
 
 def bounded(value: Any, interval: tuple[float, float]) -> str:

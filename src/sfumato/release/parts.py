@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
+from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import Bounded
 from sfumato.plan.measures import Steps
@@ -30,8 +30,24 @@ from sfumato.release.prices import Price
 from sfumato.release.scales import NoisyScale, Scale
 
 Family = type[Additive]
+Noise = Family | str
+"""A family of noise as a caller names it: by its class, or as "laplace" or "gaussian"."""
 ENDS = (0, LARGEST_INTEGER, -LARGEST_INTEGER)
 """Totals at the ends of what they can be."""
+
+
+def noise_family(named: Noise | None) -> Family | None:
+    """Find the family of noise that is named, by its class or in words of any case; None where none is.
+
+    >>> noise_family("gaussian").__name__
+    'Gaussian'
+    """
+    if named is None or (isinstance(named, type) and named in FAMILIES):
+        return named
+    found = {each.__name__.lower(): each for each in FAMILIES}.get(named.lower()) if isinstance(named, str) else None
+    if found is None:
+        raise InvalidParameter("mechanism", named, '"laplace" or "gaussian", or the classes sf.Laplace or sf.Gaussian')
+    return found
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import Holders
 from sfumato.privacy import Budget, Curve, Neighbours
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import Number
+from sfumato.privacy.numbers import Number, text
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts import Family, NoisyTotals, OtherPart, Part, Strength
 from sfumato.release.prices import Price
@@ -56,6 +56,8 @@ class Prepared:
     split: Split
     price: Price
     reason: str
+    idle: str = ""
+    """Why a δ that was given changes nothing; empty where none was, or it buys something."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -117,12 +119,11 @@ def prepare(
     Gaussian noise would close the account's pure currency, so while that is open it must halve the error to be
     chosen unasked.
     """
-    if family is not None and family not in FAMILIES:
-        raise InvalidParameter("mechanism", family, "sf.Laplace or sf.Gaussian, the classes themselves")
     if family is not None and not family.pure and not price.allows_gaussian:
         raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
     wanted = [family] if family is not None else _families(price, account)
-    if not options[0].noised and not any(each.noisy for each in others):  # an ε alone pays for choices
+    choices = not options[0].noised and not any(each.noisy for each in others)
+    if choices:  # an ε alone pays for them
         wanted = [*FAMILIES[:1]]
     best = [_best(options, others, asked, price, each) for each in wanted if _suited(options, each)]
     if not best:
@@ -132,7 +133,27 @@ def prepare(
     if not chosen.pure or chosen.selection is not None or not price.delta:  # groups that are found use the δ
         return chosen
     # Laplace noise is calibrated to ε alone: whoever reads the label need not fear a δ that nothing uses.
-    return replace(chosen, price=Price(price.epsilon))
+    why = _CHOICES if choices else _NAMED if family is not None else _idle(chosen, best)
+    return replace(chosen, price=Price(price.epsilon), idle=f"The δ = {text(price.delta)} changes nothing: {why}.")
+
+
+_CHOICES = "what is asked is chosen, and an ε alone pays for a choice"
+_NAMED = "Laplace noise was named, and an ε alone pays for it"
+
+
+def _idle(chosen: Prepared, best: Sequence[Prepared]) -> str:
+    """Say why noise that an ε alone pays for was chosen although a δ would have allowed Gaussian noise."""
+    gaussian = next((each for each in best if not each.pure), None)
+    if gaussian is None:
+        return "an ε alone pays for the noise"
+    times = math.exp((_noise(gaussian) - _noise(chosen)) / len(chosen.noises))
+    if times >= 1:
+        return f"Laplace noise needs no δ, and Gaussian noise would have {times:.3g} times its error"
+    would = f"Gaussian noise would have {times:.2g} times the error"
+    if times <= 1 / 2:
+        return f"{would}, but the account cannot pay for it any more"
+    keep = "but end what an ε alone pays for in this account, and is chosen unasked only if it halves the error"
+    return f'{would} {keep}; mechanism="gaussian" (--mechanism gaussian) names it'
 
 
 def _suited(options: Sequence[Bounded], family: Family) -> list[Bounded]:

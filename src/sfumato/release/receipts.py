@@ -47,6 +47,8 @@ class Receipt:
     """Where every period has an account of its own, which ones this spends; the account is that of each."""
     promise: str = ""
     """What such accounts promise and what they do not, in words."""
+    joint: bool = False
+    """Whether all ranges of the answer hold at once with this confidence, or each by itself."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -69,7 +71,8 @@ class Receipt:
 
     @property
     def _ranges(self) -> str:
-        return f"each holds with {percent(self.confidence)} confidence, for the noise alone"
+        held = "all hold at once" if self.joint else "each holds"
+        return f"{held} with {percent(self.confidence)} confidence, for the noise alone"
 
     @property
     def _lasting(self) -> str:

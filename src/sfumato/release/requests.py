@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
-from sfumato.release.parts import Family
+from sfumato.release.parts import Family, Noise, noise_family
 from sfumato.release.prices import Price
 
 Within = Mapping[str, Number] | Number
@@ -26,7 +26,7 @@ class Request:
     rho: Number | None = None
     within: Within | None = None
     confidence: Number = "0.95"
-    mechanism: Family | None = None
+    mechanism: Noise | None = None
     weights: Weights | None = None
     range: str | None = None
     """"value" buys, beside every quantile, two numbers between which it lies with this confidence,"""
@@ -35,6 +35,7 @@ class Request:
 
     def __post_init__(self) -> None:
         exact(self.confidence, "confidence", CONFIDENCE)
+        noise_family(self.mechanism)
         if self.range not in (None, "value"):
             raise InvalidParameter("range", self.range, 'left out, or "value" for ranges of the values of quantiles')
         if self.within is not None and (self.epsilon is not None or self.rho is not None):
@@ -46,6 +47,11 @@ class Request:
     def named(self) -> bool:
         """Tell whether the request names a price or an accuracy at all."""
         return not (self.epsilon is None and self.rho is None and self.within is None)
+
+    @property
+    def family(self) -> Family | None:
+        """Give the family of noise that is named, if any."""
+        return noise_family(self.mechanism)
 
     def around(self, together: int) -> Fraction | None:
         """Give the confidence with which each of so many ranges around quantiles is bought; None where none are."""

@@ -20,15 +20,18 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.mechanisms.weighted_sums import continuous_widths, gaussian_widths, laplace_widths
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings import GroupTotals, Integers
+from sfumato.plots.answers import draw_lines
+from sfumato.plots.chart_data import ChartData
+from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.release.altair_charts import line_chart
+from sfumato.release.answer_pictures import foot, keyed, notes
 from sfumato.release.answers import Answer
-from sfumato.release.chart_data import ChartData
 from sfumato.release.group_keys import ONE_GROUP, GroupKeys
 from sfumato.release.measurement import Batch
 from sfumato.release.one_reading import OneReading
-from sfumato.release.plotting import plot_lines
 from sfumato.release.prices import Price
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
 
@@ -147,13 +150,21 @@ class RunningAnswer(Answer):
     period: str = ""
     """The column of the periods."""
 
-    def plot(self, path: str | None = None) -> Any:
-        """Draw a line with a band for its range, one for each series: an Altair chart, or a picture in a file when a
-        path (.svg, .png) is given.
+    def plot(self, path: str | None = None) -> Picture:
+        """Draw a line with a band for its range, one for each series. The picture shows itself in a notebook; with a
+        path (.svg, .png, .html) it is saved, too.
         """
         (column,) = self.intervals
+        others = [keyed(name, self.column(name)) for name in self.keys if name != self.period]
+        along = keyed(self.period, self.column(self.period))
+        charts = [self.chart_data(column)]
+        return saved(draw_lines(charts, along, others, foot(self.receipt), notes(charts, self.above)), path)
+
+    def to_altair(self) -> Any:
+        """Give the lines and their bands as an Altair chart, to go on drawing with."""
+        (column,) = self.intervals
         kind = "Q" if self.types[self.columns.index(self.period)] is Type.INTEGER else "T"
-        return plot_lines([*self._lines(column)], kind, path)
+        return line_chart([*self._lines(column)], kind)
 
     def _lines(self, column: str) -> list[ChartData]:
         whole = self.chart_data(column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from sfumato.errors import InvalidParameter
-from sfumato.release.chart_data import ChartData
+from sfumato.plots.chart_data import ChartData
 
 
 def bars(data: ChartData, width: int) -> str:

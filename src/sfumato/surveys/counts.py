@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import at_least, at_most
 from sfumato.mechanisms.response import Response
+from sfumato.plots.answers import draw_panels
+from sfumato.plots.chart_data import ChartData
+from sfumato.plots.picture import Picture, saved
 from sfumato.privacy.numbers import percent, shown
-from sfumato.release.chart_data import ChartData
-from sfumato.release.plotting import plot
 from sfumato.surveys.encodings import Chances, chances, supports
 
 if TYPE_CHECKING:
@@ -110,9 +111,13 @@ class SurveyEstimate:
         ]
         return pandas.DataFrame(rows, columns=["question", "answer", "count", "low", "high"])
 
-    def plot(self, path: str | None = None) -> Any:
-        """Draw the counts of each question with their ranges: an Altair chart, or a picture in a file (.svg, .png)."""
-        return plot([each.chart_data for each in self.tables], path)
+    def plot(self, path: str | None = None) -> Picture:
+        """Draw the counts of each question with their ranges; with a path (.svg, .png, .html) the picture is saved,
+        too.
+        """
+        hold = "all at once" if self.together else "each by itself"
+        foot = [f"{self.respondents:,} respondents", f"ranges hold with {percent(self.confidence)} confidence, {hold}"]
+        return saved(draw_panels([each.chart_data for each in self.tables], "Answers, estimated", foot), path)
 
     def to_json(self) -> str:
         """Write everything as JSON text."""

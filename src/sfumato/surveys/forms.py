@@ -25,8 +25,10 @@ from sfumato.mechanisms import bits
 from sfumato.mechanisms.response import Response
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.publish import sealed_files
 from sfumato.publish.attributes import Attribute
-from sfumato.publish.zip_files import MANIFEST, content_of, damaged, is_sealed, members_of, save, sealed, zipped
+from sfumato.publish.sealed_files import FileKind
+from sfumato.publish.zip_files import MANIFEST, content_of, damaged, save
 from sfumato.surveys import choosing, counts
 from sfumato.surveys.counts import Counts, PairCounts, Refused, SurveyEstimate
 from sfumato.surveys.encodings import Chances, Encoding, fits, randomised
@@ -36,6 +38,7 @@ from sfumato.surveys.reports import Report
 _MOST_RESPONDENTS = 10**9
 _LONGEST = 1 << 26
 _FORMAT = 1
+_KIND = FileKind("survey form", _FORMAT, _LONGEST)
 
 
 @codec.value("survey-form")
@@ -357,8 +360,7 @@ class FormManifest:
 
 def written(form: Form) -> bytes:
     """Give the bytes of the file of a form."""
-    manifest = sealed(codec.dumps(FormManifest(_FORMAT, {MANIFEST: ""}, form)))
-    return zipped({MANIFEST: manifest.encode()})
+    return sealed_files.written(FormManifest(_FORMAT, sealed_files.hashes(), form))
 
 
 def form(path: str | os.PathLike[str]) -> Form:
@@ -368,14 +370,7 @@ def form(path: str | os.PathLike[str]) -> Form:
 
 def read(content: bytes, place: str = "the file") -> Form:
     """Read a form from the bytes of its file: only those that writing it gives."""
-    members = dict(members_of(content, place))
-    if list(members) != [MANIFEST] or zipped(members) != content:
-        raise damaged(place, f"it is not the zip of {MANIFEST} alone that a survey form is")
-    try:
-        text = members[MANIFEST].decode()
-        found = codec.loads_as(FormManifest, text, longest=_LONGEST)
-    except (InvalidParameter, UnicodeDecodeError) as error:
-        raise damaged(place, f"{MANIFEST} does not say what a survey form is") from error
-    if found.format != _FORMAT or not is_sealed(text, found.members[MANIFEST]) or written(found.form) != content:
-        raise damaged(place, f"{MANIFEST} does not have the hash that it says, or is of a newer format")
+    found, _ = _KIND.read(FormManifest, content, place)
+    if written(found.form) != content:
+        raise damaged(place, f"{MANIFEST} does not say a survey form as it is written")
     return found.form

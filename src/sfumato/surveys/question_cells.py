@@ -52,15 +52,20 @@ def _question(name: object, answers: Any) -> Attribute:
     if kind is None:
         allowed = 'a list of answers of one type, {"bins": [0, 18, 65]}, or an Attribute'
         raise InvalidParameter(name, answers, allowed)
+    if len(set(answers)) != len(answers):
+        raise InvalidParameter(name, answers, "a list of answers in which none stands twice")
     return Attribute(name, kind, (*map(Listed, answers), Other()))
 
 
 def _binned(name: str, edges: Any) -> Attribute:
     """Make ranges between edges: each holds its lower edge, and the last both."""
     kind = implied(edges)
+    rule = "at least two edges that rise: numbers, dates or times"
     if kind is None or kind in (Type.TEXT, Type.BOOLEAN) or len(edges) < 2:
-        raise InvalidParameter(name, edges, "at least two edges that rise: numbers, dates or times")
-    pairs = list(pairwise(edges))
+        raise InvalidParameter(name, edges, rule)
+    pairs: list[Any] = list(pairwise(as_value(kind, each, name) for each in edges))
+    if not all(low < high for low, high in pairs):
+        raise InvalidParameter(name, edges, rule)
     ranges = [Range(low, high, closed=place == len(pairs) - 1) for place, (low, high) in enumerate(pairs)]
     return Attribute(name, kind, (*ranges, Other()))
 

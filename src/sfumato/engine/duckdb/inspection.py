@@ -6,14 +6,15 @@ kept nowhere; nothing an analyst can reach may call this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.files import find, misquoted
-from sfumato.engine.duckdb.scan import Cell, cleaned, typed
-from sfumato.engine.seam import ColumnCost, Inspection
+from sfumato.engine.duckdb.scan import UNIT, Cell, Scan, cleaned, typed
+from sfumato.engine.seam import LIMITS, ColumnCost, Inspection
+from sfumato.engine.spellings.duckdb_literals import name as quoted
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, File, Policy
 
@@ -53,37 +54,90 @@ def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
 
 
 def inspect(sources: Sources, table: str) -> Inspection:
-    """Compare one private table with what the scan makes of it: three passes over the data."""
+    """Compare one private table with what the scan makes of it: one statement, which reads its source once.
+
+    What became of a cell is kept as one byte, beside the row's unit and the values that rows are grouped by. Where
+    another table knows whose rows these are, the scan is read beside it: a row may have several owners.
+    """
     scan, declared = sources.definition(table), sources.policy.tables[table]
-    counts = [count for column in scan.columns.values() for count in _counts(*column)]
-    rows = sources.run(f"SELECT count(*) FROM {scan.source}")[0][0]
-    sums = ", ".join(["count(*)", *(f"count(*) FILTER ({count})" for count in counts)])
-    counted, *found = sources.run(f"SELECT {sums} FROM {scan.source} WHERE {scan.kept}")[0]
+    keys = [name for name, (_, domain, _) in scan.columns.items() if domain.values is not None]
+    rows, counted, *found = sources.run(_statement(sources, table, keys, declared.max_rows or 1))[0]
+    fates, found = found[: 5 * len(scan.columns)], found[5 * len(scan.columns) :]
     columns = {
-        name: ColumnCost(*(_share(count, counted) for count in found[3 * i : 3 * i + 3]))
-        for i, name in enumerate(scan.columns)
+        name: _cost([_share(count, counted) for count in fates[5 * index : 5 * index + 5]])
+        for index, name in enumerate(scan.columns)
     }
     if scan.owner is None:
         return Inspection(rows, 0.0, columns, rows, 0, 0.0)
-    owned, units, exceeding, beyond = sources.run(_excess(sources.scan(table), declared.max_rows or 1))[0]
-    return Inspection(rows, _share(rows - counted, rows), columns, units, exceeding, _share(beyond, owned))
+    owned, units, exceeding, beyond, *losses = found
+    by_rows, *by_groups = (
+        (losses[at], losses[at + 1 : at + 1 + len(LIMITS)]) for at in range(0, len(losses), 1 + len(LIMITS))
+    )
+    return Inspection(
+        rows,
+        _share(rows - counted, rows),
+        columns,
+        units,
+        exceeding,
+        _share(beyond, owned),
+        _losses(*by_rows),
+        {name: _losses(*each) for name, each in zip(keys, by_groups, strict=True)},
+    )
 
 
-def _counts(cell: Cell, domain: Domain, choices: str | None) -> tuple[str, str, str]:
+def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) -> str:
+    """Write the SELECT of one row: how many rows there are and are somebody's, what became of the cells of each column,
+    and what limits of rows, and of groups by each of these keys, leave out.
+    """
+    scan = sources.definition(table)
+    fates = [f"{_fate(*column)} AS c{index}" for index, column in enumerate(scan.columns.values())]
+    counts = [f"count(*) FILTER (k AND c{index} = {fate})" for index in range(len(fates)) for fate in range(1, 6)]
+    totals = ", ".join(["count(*)", "count(*) FILTER (k)", *counts])
+    owner = scan.owner
+    if owner is None:
+        return f"SELECT {totals} FROM (SELECT {', '.join(['TRUE AS k', *fates])} FROM {scan.source})"
+    own = [] if owner.links is not None else [f"{owner.unit} AS {UNIT}", *_grouped(scan, keys)]
+    cells = f"SELECT {', '.join([f'{scan.kept} AS k', *fates, *own])} FROM {scan.source}"
+    owned = "sf_cells WHERE k" if owner.links is None else f"(SELECT {UNIT}{_viewed(keys)} FROM {sources.scan(table)})"
+    distinct = "".join(f", count(DISTINCT g{index}) AS g{index}" for index in range(len(keys)))
+    units = f"SELECT count(*) AS n{distinct} FROM {owned} GROUP BY {UNIT}"
+    exceeding = f"count(*) FILTER (n > {limit}), coalesce(sum(greatest(n - {limit}, 0)), 0)"
+    lost = [each for column in ("n", *(f"g{index}" for index in range(len(keys)))) for each in _lost(column)]
+    limits = f"SELECT {', '.join(['coalesce(sum(n), 0)', 'count(*)', exceeding, *lost])} FROM ({units})"
+    return f"WITH sf_cells AS MATERIALIZED ({cells}) SELECT * FROM (SELECT {totals} FROM sf_cells), ({limits})"
+
+
+def _grouped(scan: Scan, keys: Sequence[str]) -> list[str]:
+    return [f"{cleaned(*scan.columns[name])} AS g{index}" for index, name in enumerate(keys)]
+
+
+def _viewed(keys: Sequence[str]) -> str:
+    return "".join(f", {quoted(key)} AS g{index}" for index, key in enumerate(keys))
+
+
+def _fate(cell: Cell, domain: Domain, choices: str | None) -> str:
+    """Say what becomes of a cell: 1 missing, 2 made NULL, 3 and 4 moved to the lower and the upper bound, 5 changed in
+    another way, 0 nothing.
+    """
     clean, raw = cleaned(cell, domain, choices), typed(cell, domain.type)
-    return (  # FILTER counts 0 where count_if has NULL: over no rows
-        f"{clean} IS NOT NULL AND {clean} IS DISTINCT FROM {raw}",
-        f"{clean} IS NULL AND {cell.sql} IS NOT NULL",
-        f"{cell.sql} IS NULL",
-    )
+    bounded = f"WHEN {raw} < {clean} THEN 3 WHEN {raw} > {clean} THEN 4 " if domain.bounds and not domain.values else ""
+    changed = f"{bounded}WHEN {clean} IS DISTINCT FROM {raw} THEN 5"
+    fates = f"WHEN {cell.sql} IS NULL THEN 1 WHEN {clean} IS NULL THEN 2 {changed}"
+    return f"CAST(CASE {fates} ELSE 0 END AS UTINYINT)"
 
 
-def _excess(view: str, limit: int) -> str:
-    return (
-        f"SELECT coalesce(sum(n), 0), count(*), count(*) FILTER (n > {limit}),"
-        f" coalesce(sum(greatest(n - {limit}, 0)), 0)"
-        f" FROM (SELECT count(*) AS n FROM {view} GROUP BY sf_unit)"
-    )
+def _cost(fates: Sequence[float]) -> ColumnCost:
+    missing, nulled, low, high, changed = fates
+    return ColumnCost(low + high + changed, nulled, missing, low, high)
+
+
+def _lost(column: str) -> list[str]:
+    """Count what units have of something, and how much of it is beyond each limit."""
+    return [f"coalesce(sum({each}), 0)" for each in (column, *(f"greatest({column} - {most}, 0)" for most in LIMITS))]
+
+
+def _losses(whole: int, beyond: Sequence[int]) -> dict[int, float]:
+    return {limit: _share(part, whole) for limit, part in zip(LIMITS, beyond, strict=True)}
 
 
 def _share(part: int, whole: int) -> float:

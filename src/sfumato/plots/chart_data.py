@@ -20,3 +20,7 @@ class ChartData:
     intervals: tuple[Interval, ...]
     cells: tuple[str, ...]
     """The numbers as they are printed, with their errors."""
+    noisy: tuple[bool, ...] = ()
+    """Which numbers are too noisy to print; empty where nobody asked."""
+    sampling: tuple[float | None, ...] = ()
+    """How far each number may be off because the rows are a sample; empty where they are none."""

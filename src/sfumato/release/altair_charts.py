@@ -1,38 +1,31 @@
-"""Plotting draws an answer as bars with error bars, for people who would rather look than read."""
+"""Answers are given to Altair, for people who go on drawing there; our own pictures need none of it (``plots``)."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidParameter, SfumatoError, installing
-from sfumato.release.chart_data import ChartData, Interval
+from sfumato.plots.chart_data import ChartData, Interval
 
 _BAR, _ERROR = "#7a8ca5", "#2b3a4f"
 _MOST_BARS = 200
 _STEP, _PAGE = 20, 800
 """Pixels of one bar, and of all of them: more bars are thinner."""
-KINDS = (".svg", ".png", ".html", ".json")
 
 
-def plot(columns: Sequence[ChartData], path: str | Path | None = None) -> Any:
-    """Give the chart, or nothing when it is written to a file."""
-    if path is not None:
-        check_picture(path)
-    return _saved(_chart(columns, _altair()), path)
+def bar_chart(columns: Sequence[ChartData]) -> Any:
+    """Give bars with their ranges, a panel for each column."""
+    return _chart(columns, _altair())
 
 
-def plot_lines(lines: Sequence[ChartData], kind: str, path: str | Path | None = None) -> Any:
-    """Draw a line with a band for its ranges, over what comes one after the other: dates, or numbers (Vega's ``kind``
+def line_chart(lines: Sequence[ChartData], kind: str) -> Any:
+    """Give a line with a band for its ranges, over what comes one after the other: dates, or numbers (Vega's ``kind``
     T or Q). Each line has its own name.
     """
-    if path is not None:
-        check_picture(path)
-    return _saved(_lines(lines, kind, _altair()), path)
+    return _lines(lines, kind, _altair())
 
 
 def _lines(lines: Sequence[ChartData], kind: str, altair: Any) -> Any:
@@ -53,38 +46,13 @@ def _lines(lines: Sequence[ChartData], kind: str, altair: Any) -> Any:
     )
 
 
-def _saved(chart: Any, path: str | Path | None) -> Any:
-    if path is None:
-        return chart
-    kind = Path(path).suffix.lower()
-    try:
-        chart.save(str(path), **({"scale_factor": 2} if kind == ".png" else {}))
-    except OSError as error:
-        raise SfumatoError(
-            f"the picture cannot be written ({os.strerror(error.errno or 0)})",
-            place=str(path),
-            fix="name another file; the answer itself is stored, and free to ask for again",
-        ) from None
-    return None
-
-
-def check_picture(path: str | Path) -> None:
-    """Refuse a picture that could not be drawn or written, while nothing has been spent on it."""
-    _altair()
-    file = Path(path)
-    if file.suffix.lower() not in KINDS:
-        raise InvalidParameter("plot", str(path), "a file that ends in " + ", ".join(KINDS))
-    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise InvalidParameter("plot", str(path), "a file that can be written, in a folder that is there")
-
-
 def _altair() -> Any:
     try:
         import altair
     except ImportError:
         raise SfumatoError(
-            "plots are drawn with altair, which is not installed",
-            place="Answer.plot",
+            "altair is not installed",
+            place="Answer.to_altair",
             fix=installing("plot"),
         ) from None
     return altair

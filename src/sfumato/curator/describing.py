@@ -1,0 +1,343 @@
+"""Descriptions say what there is to ask, in words, from the policy alone, with questions that can be copied.
+
+No row, file or statistic of a private table is looked at: what stands here is what the owner wrote down.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from sfumato.curator.forecasts import Width
+from sfumato.curator.policy_account import PathOrText, account_name, read_policy
+from sfumato.curator.policy_alone import policy_alone
+from sfumato.curator.questions import SMALL_DELTA, Question
+from sfumato.errors import SfumatoError, Unsupported
+from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.text_positions import nearest, quoted
+from sfumato.plan.words import literal_words, many
+from sfumato.policy import Domain, Policy, Type
+from sfumato.policy.codings import cell_words
+from sfumato.privacy.numbers import text
+from sfumato.release.prices import Price
+from sfumato.release.promises import promise
+from sfumato.safe_text import printable
+
+_LONGEST = 60
+"""Letters that the values of one column may take on a line."""
+_FEW = 50
+"""Groups that a question to copy may have."""
+_QUESTIONS = 3
+"""Questions of each table that a curator shows when it is printed."""
+
+Ask = Callable[[str], Question]
+"""What understands a question in SQL."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A suggestion is a question to copy: what it tells, how it is written, and what it costs."""
+
+    tells: str
+    sql: str
+    delta: Fraction = Fraction(0)
+    """The δ that it needs beside an ε."""
+    error: str = ""
+    """How wrong it will be at ε = 1; empty until it was asked for."""
+
+    @property
+    def price(self) -> str:
+        """Write the price that the error is told for."""
+        return str(Price(1, self.delta))
+
+    def forecast(self, ask: Ask) -> Suggestion | None:
+        """Give the same with its error, or nothing where the policy does not allow it."""
+        try:
+            found = ask(self.sql).error(epsilon=1, delta=self.delta)
+        except SfumatoError:
+            return None
+        return replace(self, error="; ".join(replace(found, columns=_typical(found.columns)).parts()))
+
+
+@dataclass(frozen=True, repr=False)
+class TableDescription:
+    """A description of a table says whose rows it holds, what its columns may hold, and what can be asked of it."""
+
+    name: str
+    about: str
+    columns: Mapping[str, str]
+    questions: tuple[Suggestion, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """Write the table and its columns."""
+        width = max(map(len, self.columns), default=0)
+        shown = [f"  {printable(name):<{width}}  {words}" for name, words in self.columns.items()]
+        return [f"{printable(self.name)}: {self.about}", *shown]
+
+    def copied(self, most: int | None = None) -> list[str]:
+        """Write the questions to copy."""
+        found = []
+        for each in self.questions[:most]:
+            error = f" ({each.error} at {each.price})" if each.error else ""
+            found += [f"  -- {each.tells}{error}", f"  {each.sql}"]
+        return found
+
+    def __str__(self) -> str:
+        asked = self.copied()
+        return "\n".join([*self.lines, *(["", "Questions to copy:", *asked] if asked else [])])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+@dataclass(frozen=True, repr=False)
+class Tables(Mapping[str, TableDescription]):
+    """These are the tables that can be asked about, by name: printed, they say all that the policy does."""
+
+    heading: str
+    tables: Mapping[str, TableDescription]
+
+    def __getitem__(self, name: str) -> TableDescription:
+        return self.tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.tables)
+
+    def named(self, name: str) -> TableDescription:
+        """Give one table by its name in letters of any case."""
+        for each in self.tables.values():
+            if each.name.lower() == name.lower():
+                return each
+        rule = f"no declared table is called {printable(name[:60])}"
+        raise Unsupported("unknown-table", rule, fix=nearest(name, self.tables))
+
+    def brief(self) -> str:
+        """Write it all with a few questions of each table."""
+        return self._written(_QUESTIONS)
+
+    def _written(self, most: int | None) -> str:
+        tables = ["\n".join(each.lines) for each in self.tables.values()]
+        asked = [line for each in self.tables.values() for line in each.copied(most)]
+        copied = "\n".join(["Questions to copy:", *asked])
+        return "\n\n".join([self.heading, *tables, *([copied] if asked else [])])
+
+    def __str__(self) -> str:
+        return self._written(None)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def describe(policy: Policy, catalog: Catalog, ask: Ask | None = None) -> Tables:
+    """Describe all tables of a policy; with ``ask``, every question to copy is told its error, and none that is refused
+    is left.
+    """
+    tables = {name: _described(policy, each, ask) for name, each in catalog.tables.items()}
+    hidden = {name: _unread(name) for name in policy.tables if name not in tables}
+    return Tables(_heading(policy), tables | hidden)
+
+
+def describe_policy(policy: Policy | PathOrText) -> Tables:
+    """Describe a policy without opening its data: every question to copy is told its error, from the policy alone."""
+    declared = read_policy(policy)
+    with policy_alone(declared) as alone:
+        return describe(declared, alone.catalog, alone.question)
+
+
+def _heading(policy: Policy) -> str:
+    allowed = promise(policy) or f"{Price(policy.budget.epsilon, policy.budget.delta)} for life"
+    return f"{account_name(policy)} protects {policy.unit} ({policy.neighbours.value} neighbours): {allowed}"
+
+
+def _unread(name: str) -> TableDescription:
+    """Describe a public table whose columns only its rows tell."""
+    return TableDescription(name, "public; all its columns can be joined: DESCRIBE lists them", {}, ())
+
+
+def _described(policy: Policy, table: Described, ask: Ask | None) -> TableDescription:
+    if table.public:
+        declared = {name: domain_words(each) for name, each in table.columns.items()}
+        return TableDescription(
+            table.name, "public; its columns can be joined to those of private tables", declared, ()
+        )
+    tried = [each if ask is None else each.forecast(ask) for each in suggestions(policy, table)]
+    return TableDescription(table.name, _whose(policy, table), _columns(policy, table), tuple(filter(None, tried)))
+
+
+def _whose(policy: Policy, table: Described) -> str:
+    unit = policy.unit.name
+    if table.every_row:
+        return f"private; every row is one {unit}"
+    limits = table.limits
+    counted = f"private; of one {unit} at most {many(limits.rows, 'row')} count{'s' if limits.rows == 1 else ''}"
+    return counted + (f", in at most {many(limits.groups, 'group')}" if limits.groups < limits.rows else "")
+
+
+def _columns(policy: Policy, table: Described) -> dict[str, str]:
+    found = {}
+    if table.id is not None:
+        found[table.id] = f"says whose a row is: COUNT(DISTINCT {quoted(table.id)}) counts each {policy.unit.name} once"
+    for name, domain in table.columns.items():
+        cells = cell_words(table.codings.get(name))
+        found[name] = "; ".join([domain_words(domain), *cells, *_uses(domain)])
+    for name, each in table.lists.items():
+        found[name] = f"list of at most {many(each.most_items, 'item')}, for UNNEST: {domain_words(each.items)}"
+    return found
+
+
+def _uses(domain: Domain) -> Iterator[str]:
+    """Say what a column is good for, where that is not plain: what stands in the way of it."""
+    if domain.type is Type.TEXT and domain.values is None:
+        yield "to group by it takes a δ, since its values are not listed"
+    elif domain.type.numeric and domain.range is None:
+        yield "it has no bounds, so write LEAST(GREATEST(…, low), high) to add it up"
+
+
+def _typical(columns: Mapping[str, Width]) -> dict[str, Width]:
+    """Keep one group size, the middle one, where a half-width depends on it."""
+    sized = {name: sorted(each)[len(each) // 2] for name, each in columns.items() if isinstance(each, Mapping)}
+    return {
+        name: {sized[name]: each[sized[name]]} if isinstance(each, Mapping) else each for name, each in columns.items()
+    }
+
+
+def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
+    """Write questions that this policy answers: each by what its columns are declared to hold."""
+    of = quoted(table.name)
+    few = [name for name, domain in table.columns.items() if 1 < _groups(domain) <= _FEW]
+    keys = sorted(few, key=lambda name: table.columns[name].type.numeric)  # codes that are words read best
+    numbers = [name for name, domain in table.columns.items() if name not in few and _measured(domain)]
+    dates = [name for name, domain in table.columns.items() if _spanned(domain)]
+    texts = [name for name, domain in table.columns.items() if domain.type is Type.TEXT and domain.values is None]
+    return (
+        Suggestion("how many rows there are", f"SELECT COUNT(*) AS n FROM {of}"),
+        *(_units(policy, table, of) if table.id is not None else ()),
+        *(_by(name, of) for name in keys[:1]),
+        *(_average(name, keys, of) for name in numbers[:1]),
+        *(_total(name, of) for name in numbers[:1]),
+        *(_median(name, of) for name in numbers[:1]),
+        *(_monthly(name, of) for name in dates[:1]),
+        *(_where(name, table.columns[name], of) for name in keys[:1]),
+        *(_found(name, of) for name in texts[:1] if policy.budget.delta >= SMALL_DELTA),
+    )
+
+
+def _units(policy: Policy, table: Described, of: str) -> Iterator[Suggestion]:
+    sql = f"SELECT COUNT(DISTINCT {quoted(str(table.id))}) AS n FROM {of}"
+    yield Suggestion(f"of how many units ({policy.unit.name}) there are rows", sql)
+
+
+def _by(name: str, of: str) -> Suggestion:
+    key = quoted(name)
+    return Suggestion(f"how many rows for each {name}", f"SELECT {key}, COUNT(*) AS n FROM {of} GROUP BY {key}")
+
+
+def _average(name: str, keys: list[str], of: str) -> Suggestion:
+    by = quoted(keys[0]) if keys else ""
+    sql = f"SELECT {by}, AVG({quoted(name)}) AS average FROM {of} GROUP BY {by}" if keys else ""
+    told = f"the average {name}" + (f" for each {keys[0]}" if keys else "")
+    return Suggestion(told, sql or f"SELECT AVG({quoted(name)}) AS average FROM {of}")
+
+
+def _total(name: str, of: str) -> Suggestion:
+    return Suggestion(f"the sum of {name}", f"SELECT SUM({quoted(name)}) AS total FROM {of}")
+
+
+def _median(name: str, of: str) -> Suggestion:
+    return Suggestion(f"the median of {name}", f"SELECT MEDIAN({quoted(name)}) AS middle FROM {of}")
+
+
+def _monthly(name: str, of: str) -> Suggestion:
+    month = f"DATE_TRUNC('month', {quoted(name)})"
+    sql = f"SELECT {month} AS month, COUNT(*) AS n FROM {of} GROUP BY {month}"
+    return Suggestion(f"how many rows in each month of {name}", sql)
+
+
+def _where(name: str, domain: Domain, of: str) -> Suggestion:
+    value = _first(domain)
+    sql = f"SELECT COUNT(*) AS n FROM {of} WHERE {quoted(name)} = {value}"
+    return Suggestion(f"how many rows have this {name}", sql)
+
+
+def _found(name: str, of: str) -> Suggestion:
+    key = quoted(name)
+    sql = f"SELECT {key}, COUNT(*) AS n FROM {of} GROUP BY {key}"
+    return Suggestion(f"how many rows for each {name} that is frequent enough to show", sql, SMALL_DELTA)
+
+
+def _first(domain: Domain) -> str:
+    if domain.type is Type.BOOLEAN:
+        return "TRUE"
+    value = domain.values[0] if domain.values is not None else domain.bounds[0]  # type: ignore[index]
+    return f"{domain.type.value.upper()} " * domain.type.temporal + literal_words(value, domain.type)
+
+
+def _groups(domain: Domain) -> int:
+    """Count what a column can be grouped by, from what is declared; 0 where that is not listed."""
+    if domain.values is not None:
+        return len(domain.values)
+    if domain.type is Type.BOOLEAN:
+        return 2
+    if domain.type is Type.INTEGER and domain.bounds is not None:
+        low, high = domain.bounds
+        return int(high) - int(low) + 1  # type: ignore[arg-type]
+    return 0
+
+
+def _measured(domain: Domain) -> bool:
+    """Tell whether a column is one of numbers that people add up: with bounds, and no list of codes."""
+    return domain.type.numeric and domain.bounds is not None and domain.values is None
+
+
+def _spanned(domain: Domain) -> bool:
+    """Tell whether the months of a column of dates can be listed."""
+    if not domain.type.temporal or domain.bounds is None:
+        return False
+    low, high = domain.bounds
+    assert isinstance(low, dt.date)
+    assert isinstance(high, dt.date)
+    return 12 * (high.year - low.year) + high.month - low.month < _FEW * 12
+
+
+def domain_words(domain: Domain) -> str:
+    """Say in words what may be in a column, and what happens to anything else."""
+    kind = domain.type.value
+    if domain.values is not None:
+        kind += f": {_listed(domain.values)}"
+    elif domain.bounds is not None:
+        kind += " from {} to {}".format(*map(_value, domain.bounds))
+    parts = [
+        "" if domain.grid is None else f"in steps of {text(domain.grid)}",
+        "" if domain.max_length is None else f"cut at {many(domain.max_length, 'letter')}",
+        "" if domain.other is None else f"anything else counts as {_value(domain.other)}",
+        "a missing value is a group of its own" if domain.nullable else "",
+    ]
+    return "; ".join([kind, *filter(None, parts)])
+
+
+def _listed(values: tuple[object, ...]) -> str:
+    """Name as many values as fit on a line, and say how many more there are."""
+    words = [_value(each) for each in values[:_LONGEST]]
+    while len(", ".join(words)) > _LONGEST and len(words) > 1:
+        words.pop()
+    more = len(values) - len(words)
+    return ", ".join(words) + (f" and {more:,} more" if more else "")
+
+
+def _value(value: object) -> str:
+    words = text(value) if isinstance(value, Fraction) else printable(str(value))
+    return words if len(words) <= _LONGEST // 2 else words[: _LONGEST // 2 - 1] + "…"

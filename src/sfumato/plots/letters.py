@@ -1,0 +1,57 @@
+"""Letters have widths: a text is measured before it is written, and cut where it would meet another."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+
+from sfumato.safe_text import printable
+
+SIZE = 12.0
+"""Of letters, in pixels, where nothing else is said."""
+_MOST = 200
+"""Letters of a text that is drawn, however narrow they are: marks above letters have no width, and may be many."""
+_NARROW = dict.fromkeys("ijl.,:;'|!I", 0.3) | dict.fromkeys('ftr()[]{}/\\-" `', 0.37)
+_NARROW |= dict.fromkeys("−±–", 0.6)
+_BROAD = dict.fromkeys("mwMW@%…", 0.98) | dict.fromkeys("ABCDEGHKNOPQRSTUVXY&+=<>~", 0.76)
+
+
+@lru_cache(maxsize=4096)
+def _letter(letter: str) -> float:
+    """Give a width in parts of the letters' size that is not below that of the usual fonts."""
+    if letter in _NARROW or letter in _BROAD:
+        return _NARROW.get(letter) or _BROAD[letter]
+    if unicodedata.combining(letter):
+        return 0.0
+    return 0.62 if letter < "\u0250" else 1.05 if unicodedata.east_asian_width(letter) in "WF" else 0.8
+
+
+def width(text: str, size: float = SIZE) -> float:
+    """Say how wide a text is at most, about, in pixels."""
+    return sum(map(_letter, text)) * size
+
+
+def cut(text: str, room: float, size: float = SIZE) -> str:
+    """Cut a text to the room that it has, with "…" where something is left out; nothing in it moves a cursor."""
+    shown = printable(text[: _MOST + 1])
+    if len(shown) <= _MOST and width(shown, size) <= room + 0.5:
+        return shown
+    left = room - size
+    kept = 0
+    for kept, letter in enumerate(shown[:_MOST]):  # noqa: B007 - how many fit
+        left -= _letter(letter) * size
+        if left < 0:
+            break
+    return shown[:kept].rstrip() + "…"
+
+
+def wrapped(pieces: list[str], room: float, size: float) -> list[str]:
+    """Put pieces into lines with a dot between them; one that is wider than a line is cut."""
+    lines: list[str] = []
+    for piece in (cut(each, room, size) for each in pieces if each):
+        joined = f"{lines[-1]} · {piece}" if lines else piece
+        if lines and width(joined, size) <= room:
+            lines[-1] = joined
+        else:
+            lines.append(piece)
+    return lines

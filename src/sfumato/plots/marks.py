@@ -1,0 +1,95 @@
+"""Marks are elements of SVG as text: every text in them is escaped, and nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+from sfumato.plots.letters import SIZE, cut
+from sfumato.safe_text import printable
+
+INK, QUIET, RULE, PAPER = "#20262e", "#5b6470", "#dfe3e8", "#ffffff"
+BAR, RANGE, SAMPLE = "#8fb3d9", "#1b3a57", "#c2410c"
+LINES = ("#0072b2", "#d55e00", "#009e73", "#7a3b96", "#a66a00", "#4d4d4d", "#c2458c", "#2f6f8f")
+"""Colours that people tell apart who see red and green alike (after Okabe and Ito), all dark enough on white."""
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 2", "12 3", "6 2 1 2 1 2")
+"""Lines differ in these, too: no colour is needed to tell them apart."""
+_TOLD = 300
+"""Letters of a text that is shown when somebody points at a mark."""
+
+
+def digits(number: float) -> str:
+    """Write a length with at most two digits after the point: equal pictures are equal texts."""
+    short = f"{number:.2f}".rstrip("0").rstrip(".")
+    return "0" if short == "-0" else short
+
+
+def escaped(text: str) -> str:
+    """Write a text so that it is one: no tag, no quote and no letter that XML does not know."""
+    return html.escape(printable(text))
+
+
+def told(text: str) -> str:
+    """Write what is said when somebody points at a mark."""
+    return f"<title>{escaped(text if len(text) <= _TOLD else text[:_TOLD] + '…')}</title>"
+
+
+def label(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str = "start",
+    size: float = SIZE,
+    fill: str = INK,
+    room: float | None = None,
+    more: str = "",
+    turned: bool = False,
+) -> str:
+    """Write a text, or ``turned`` upward; where it has not the room, what fits of it, and the whole when somebody
+    points at it.
+    """
+    shown = printable(text) if room is None else cut(text, room, size)
+    whole = told(text) if shown != text else ""
+    how = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    how += "" if size == SIZE else f' font-size="{digits(float(size))}"'
+    how += "" if fill == INK else f' fill="{fill}"'
+    where = f'x="{digits(x)}" y="{digits(y)}"'
+    if turned:
+        where = f'transform="translate({digits(x)} {digits(y)}) rotate(-90)"'
+    return f"<text {where}{how}{more}>{whole}{html.escape(shown)}</text>"
+
+
+def box(x: float, y: float, wide: float, high: float, fill: str, *, more: str = "", say: str = "") -> str:
+    """Draw a rectangle; ``say`` is told of it."""
+    where = f'x="{digits(x)}" y="{digits(y)}" width="{digits(max(0.0, wide))}" height="{digits(max(0.0, high))}"'
+    return f'<rect {where} fill="{fill}"{more}>{told(say)}</rect>' if say else f'<rect {where} fill="{fill}"{more}/>'
+
+
+def path(steps: Iterable[str], stroke: str, wide: float = 1.0, more: str = "") -> str:
+    """Draw lines along these steps; nothing where there are none."""
+    way = "".join(steps)
+    if not way:
+        return ""
+    return f'<path d="{way}" fill="none" stroke="{stroke}" stroke-width="{digits(float(wide))}"{more}/>'
+
+
+def area(points: Sequence[tuple[float, float]], fill: str, opacity: float) -> str:
+    """Fill what lies inside these points."""
+    listed = " ".join(f"{digits(x)},{digits(y)}" for x, y in points)
+    return f'<polygon points="{listed}" fill="{fill}" fill-opacity="{digits(opacity)}"/>'
+
+
+def across(x: float, y: float, end: float) -> str:
+    """Step from one place to another at the same height."""
+    return f"M{digits(x)} {digits(y)}H{digits(end)}"
+
+
+def upright(x: float, y: float, end: float) -> str:
+    """Step from one height to another at the same place."""
+    return f"M{digits(x)} {digits(y)}V{digits(end)}"
+
+
+def moved(x: float, y: float, parts: Iterable[str]) -> str:
+    """Put marks together, at another place."""
+    return f'<g transform="translate({digits(x)} {digits(y)})">{"".join(parts)}</g>'

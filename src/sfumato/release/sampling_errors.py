@@ -1,0 +1,108 @@
+"""Sampling errors stand beside noise where the rows of a table are a sample: what another sample would have shown.
+
+Units were drawn from a population, each with probability f or a fixed number of them without replacement (the share f),
+all rows of a unit with it. Of one unit at most L rows count in a group.
+
+Counts. X = Σ mᵢ over the units drawn, 0 ≤ mᵢ ≤ L, estimates its mean. Var X ≤ (1 − f)·f·Σ mᵢ² ≤ (1 − f)·L·E[X]: exact
+for units drawn one by one, and no more for a fixed number of them up to a factor N/(N − 1) (Cochran 1977, section 2.8:
+the finite-population correction). E[X] is replaced by the upper end of the noisy count's range.
+
+Means. R = Σ tᵢ / Σ mᵢ is a ratio; to first order Var R ≈ (1 − f)·Σ (tᵢ − R·mᵢ)² / X² over the units drawn (Cochran
+1977, section 6.4), at most (1 − f)·L·v/X with v the variance of the values (Cauchy & Schwarz), which is at most
+(high − R)(R − low) in their declared range (Bhatia & Davis 2000). X is the lower end of the noisy number of rows, which
+has to be asked for, too.
+
+Half-widths are normal ones at the answer's confidence: an approximation for groups of some dozens of units, and marked
+as such. They are of the sample's own numbers, which are not scaled up. Nothing here promises more privacy for sampling.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any
+
+from sfumato.errors import InvalidParameter
+from sfumato.plan.expressions import Column, Result
+from sfumato.plan.measures import Asked, Count, Mean
+from sfumato.plan.nodes import Query
+from sfumato.plots.chart_data import Interval
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
+
+CAVEAT = "sampling: about how far another sample of the same population might have been off, beside the noise"
+
+
+def sampled_share(sample_of: Number, size: int | None) -> Fraction:
+    """Read which share of a population was drawn: a share below 1, or how many units the population has."""
+    given = exact(sample_of, "sample_of", POSITIVE)
+    if given < 1:
+        return given
+    if size is None:
+        fix = "give the share that was drawn, as in sample_of=0.1, or declare the unit's size in the policy"
+        raise InvalidParameter("sample_of", sample_of, "a share below 1 where the policy declares no size", fix=fix)
+    if given < size:
+        rule = f"at least {size:,}, the number of units that the policy declares"
+        raise InvalidParameter("sample_of", sample_of, rule, fix="give the size of the whole population")
+    return size / given
+
+
+def half_widths(
+    query: Query,
+    values: Mapping[str, Sequence[Any]],
+    intervals: Mapping[str, Sequence[Interval]],
+    *,
+    rows: int,
+    share: Fraction,
+    confidence: Number,
+) -> dict[str, tuple[float | None, ...]]:
+    """Give the half-width of sampling for every column that is a count or a mean: at most ``rows`` of one unit count in
+    a group.
+    """
+    sure = float(exact(confidence, "confidence", CONFIDENCE))
+    spread = NormalDist().inv_cdf((1 + sure) / 2) * math.sqrt(float(1 - share))
+    asked = _asked(query)
+    found: dict[str, tuple[float | None, ...]] = {}
+    for name, measure in asked.items():
+        most = 1 if measure.once_per_unit else rows
+        if isinstance(measure, Count):
+            found[name] = tuple(spread * math.sqrt(most * each) for each in _ends(intervals[name], 1))
+        elif isinstance(measure, Mean):
+            counted = next((other for other, each in asked.items() if each == measure.rows), None)
+            if counted is not None:
+                fewest = _ends(intervals[counted], 0)
+                found[name] = _of_means(measure, values[name], intervals[name], fewest, spread * math.sqrt(most))
+    return found
+
+
+def _asked(query: Query) -> dict[str, Asked]:
+    """Give the columns that are what was measured and nothing else."""
+    if query.outer:
+        return {}
+    return {
+        output.name: query.plan.measures[column.reference.index]
+        for output in query.outputs
+        if isinstance(column := output.expression, Column) and type(column.reference) is Result
+    }
+
+
+def _ends(intervals: Sequence[Interval], place: int) -> list[float]:
+    return [0.0 if each is None else max(0.0, each[place]) for each in intervals]
+
+
+def _of_means(
+    measure: Mean, values: Sequence[Any], intervals: Sequence[Interval], counts: Sequence[float], spread: float
+) -> tuple[float | None, ...]:
+    """Bound the half-widths of means; where there may be no rows, the sample says nothing of the population's."""
+    assert measure.possible is not None
+    low, high = map(float, measure.possible)
+    found: list[float | None] = []
+    for value, interval, count in zip(values, intervals, counts, strict=True):
+        if value is None or interval is None or count <= 0:
+            found.append(None)
+            continue
+        nearest = min(max((low + high) / 2, interval[0]), interval[1])  # where the variance may be largest
+        variance = max(0.0, (high - nearest) * (nearest - low))
+        found.append(min(high - low, spread * math.sqrt(variance / count)))
+    return tuple(found)
