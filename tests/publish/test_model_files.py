@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,12 @@ import pytest
 import sfumato as sf
 from publish.models import synthetic
 from sfumato.errors import SynopsisDamaged
+from sfumato.ledger import Charged
+from sfumato.mechanisms import Gaussian
 from sfumato.publish import model_files
 from sfumato.publish.synthetic import Synthetic
 from sfumato.publish.zip_files import MANIFEST, digest, members_of, sealed, zipped
+from sfumato.release.prices import Price
 
 GOLDEN = Path(__file__).parent / "model.sfu"
 SMALL: dict[str, Any] = {"sex": {"values": ["f", "m"]}, "smokes": {"type": "boolean"}}
@@ -124,3 +129,42 @@ def test_files_of_both_kinds_are_read_as_what_they_are(tmp_path: Path) -> None:
     small().save(tmp_path / "model.sfu")
     assert isinstance(sf.synopsis(tmp_path / "model.sfu"), sf.Synthetic)
     assert isinstance(sf.synopsis(Path(__file__).parent / "people.sfu"), sf.Synopsis)
+
+
+def test_files_do_not_say_who_bought_or_what_is_left() -> None:
+    made = small()
+    secret = replace(made.receipt, share="ana", remaining="0.123")
+    bought = replace(made.released, purchase=replace(made.released.purchase, salt="5a17"))
+    kept = Synthetic(bought, made.model, secret, made.steps)
+    assert not any(each in content(kept) for each in (b"ana", b"0.123", b"5a17"))
+
+
+# ── checking ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_charge_is_added_up_from_the_steps() -> None:
+    made = small()
+    found = made.verify()
+    assert found.holds
+    rho = 4 * Fraction(1, 2 * 25) + Fraction(1, 800)
+    assert found.checks[0].found == f"ρ = {float(rho):.6g}, from 5 steps"
+    pure = small(laplace=True).verify()
+    assert pure.holds
+    assert pure.checks[0].found == f"ε = {float(Fraction(4, 5) + Fraction(1, 10)):.6g}, from 5 steps"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda made: replace(made, released=replace(made.released, price=Price(rho="0.01"))),
+        lambda made: replace(made, steps=made.steps[1:]),
+        lambda made: replace(made, steps=(Charged(Gaussian(4), 1), *made.steps[1:])),
+        lambda made: replace(made, receipt=replace(made.receipt, guarantee="ε = 1")),
+    ],
+)
+def test_what_does_not_add_up_is_told(change: Any) -> None:
+    assert not change(small()).verify().holds
+
+
+def test_a_rehearsal_was_not_bought() -> None:
+    assert replace(small(), steps=()).verify().checks[0].holds is None
