@@ -261,6 +261,32 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
     assert 1 <= len(found.marginals) <= 3
 
 
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_a_step_that_the_clock_refuses_leaves_the_model_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """The last moment may be over while a step is checked: the first is refused for nothing, a later one ends it."""
+    checks: list[int] = []
+
+    def check(*_: Any) -> None:
+        checks.append(0)
+        if len(checks) > step:
+            raise sf.Unsupported("slow-check", "a question is planned within half of its time limit", fix="")
+
+    monkeypatch.setattr("sfumato.release.releasing._check", check)
+    with curator(tmp_path, people(1, 40)) as clinic:
+        proposal, account = clinic.synthesize("people", "independent"), clinic._context.account
+        if not step:
+            with pytest.raises(sf.Unsupported, match="slow-check"):
+                proposal.release(epsilon=1, seconds=25)
+        else:
+            found = proposal.release(epsilon=1, seconds=25).released
+            assert not found.complete
+            assert len(found.marginals) == step
+        assert account.spent["pure"] == (1 if step else 0)  # once rows were read a clock may depend on them
+        assert not account.open_tabs()
+
+
 def test_each_step_is_charged_before_it_reads_and_rows_are_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

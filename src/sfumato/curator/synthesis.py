@@ -411,6 +411,11 @@ class _Series:
             self.tab.stop()
         except _TimeIsUp:
             self.tab.forfeit()
+        except Unsupported:  # a step could not be checked in the time that was left, and was not charged
+            if not self.course.marginals:
+                self.tab.stop()  # it was the first: no row was read
+                raise
+            self.tab.forfeit()
         except Unanswered:
             if self._left() is None or self._left() > 0 or not self.course.marginals:  # type: ignore[operator]
                 raise
