@@ -63,7 +63,7 @@ def _column(place: int, size: int) -> Column:
 
 def error_of_rows(model: Path, data: Path) -> None:
     """Total variation of three columns, mean over all sets: the model's, and that of rows."""
-    made, frame = sf.load(model), pd.read_csv(data)
+    made, frame = sf.synopsis(model), pd.read_csv(data)
     assert isinstance(made, sf.Synthetic)
     names, sizes = list(made.columns), made.model.sizes
     codes = np.stack([_places(made.attributes[place], frame[name]) for place, name in enumerate(names)], axis=1)

@@ -66,6 +66,14 @@ def test_the_ledger_has_every_step_and_nothing_else(
         assert not account.open_tabs()
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("price", [{"rho": "1e-8"}, {"epsilon": "0.1", "delta": "1e-9"}, {"epsilon": "1e-4"}], ids=str)
+def test_charges_that_the_ledger_rounds_up_fit_what_is_held(tmp_path: Path, method: str, price: dict[str, Any]) -> None:
+    with curator(tmp_path, people(1, 40)) as clinic:
+        assert clinic.synthesize("people", method, 2).release(**price).released.complete
+        assert not clinic._context.account.open_tabs()
+
+
 @pytest.mark.parametrize("units", [False, True])
 def test_a_model_comes_close(tmp_path: Path, units: bool) -> None:
     rows = people(2, 5000)

@@ -20,9 +20,8 @@ MUTANTS = (
         "blocks and marginals of one shape share their noise",
         Kind.REUSE,
         "publish/measuring.py",
-        "return self._published(\n"
-        "            self.plan, tuple(packed(each.draw(each.reading.of(exact))) for each in self.batch.measurements)\n"
-        "        )",
+        "return self._published(\n            self.plan, tuple(packed(each.draw(each.reading.of(exact))) for each in "
+        "self.batch.measurements)\n        )",
         "drawn: dict[object, Any] = {}\n"
         "        own = [(each, each.reading.of(exact)) for each in self.batch.measurements]\n"
         "        noise = [drawn.setdefault(cells.shape, each.draw(0 * cells)) for each, cells in own]\n"

@@ -38,8 +38,8 @@ MUTANTS = (
         "bounds are taken from the middle of a cut bin",
         Kind.AUDIT,
         "publish/bounds.py",
-        "uppers = _Sides(known, axes, keys, weights.high,",
-        "uppers = _Sides(known, axes, keys, weights.middle,",
+        "np.where(possible, weights.high, -np.inf)",
+        "np.where(possible, weights.middle, -np.inf)",
         _ROWS,
     ),
     Mutant(

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -34,7 +34,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import Reading
 from sfumato.plan.words import enforced, many
 from sfumato.policy import Table
-from sfumato.privacy import Neighbours
+from sfumato.privacy import Cost, Neighbours
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
 from sfumato.publish.attributes import Attributes
@@ -243,7 +243,7 @@ class SynthesisProposal:
         setting = self._checked(price)
         warn_if_weak(price)
         here.engine.check(setting.reading)
-        hold = here.account.cost(setting.currency.hold(here.policy.neighbours))
+        hold = _held(here.account.cost(setting.currency.hold(here.policy.neighbours)), len(self.attributes))
         course = Course(setting)
         tab = here.account.open_tab(hold, analyst=here.analyst, question=self.question)
         with tab:
@@ -347,6 +347,15 @@ _ROUNDS = {
     "mst": "{columns} columns, and one pair less",
     "independent": "{columns} columns",
 }
+
+
+def _held(cost: Cost, columns: int) -> Cost:
+    """Hold a little more than all steps leak: the ledger rounds every charge up, by up to 1e-13 where it is small. What
+    is promised rests on the exact sum of all steps, and what is not spent is free again.
+    """
+    if cost.renyi is None:
+        return cost
+    return replace(cost, renyi=cost.renyi + cost.renyi // 10**6 + 20 * (columns + 1) * 10**18)
 
 
 def _run(steps: Steps, release: Callable[[Step], Outcome]) -> None:

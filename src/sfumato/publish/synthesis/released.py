@@ -1,5 +1,4 @@
-"""All that a synthesis released is kept as one value: the noisy marginals, round by round, and the terms on which they
-were bought.
+"""One value holds everything that a synthesis released: noisy marginals, round by round, and the terms of the purchase.
 
 The model is not part of it: it is fitted to these numbers alone, always in the same way, for nothing.
 """
