@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.response import Response
 from sfumato.privacy import Curve, codec
@@ -61,6 +61,11 @@ class Form:
             raise InvalidParameter("encodings", self.encodings, "a list with one encoding for each question")
         object.__setattr__(self, "encodings", tuple(map(Encoding.of, self.encodings)))
         _ = self.mechanisms  # made now: what they refuse is refused here
+
+    def __repr__(self) -> str:
+        names = ", ".join(each.name for each in self.questions)
+        how = "one is sampled" if self.sampled else "all are answered"
+        return f"<Form of {len(self.questions)} questions, of which {how}, at ε = {text(self.epsilon)}: {names[:400]}>"
 
     @cached_property
     def mechanisms(self) -> tuple[Response, ...]:
@@ -369,6 +374,9 @@ def form(path: str | os.PathLike[str]) -> Form:
 def read(content: bytes, place: str = "the file") -> Form:
     """Read a form from the bytes of its file: only those that writing it gives."""
     members = dict(members_of(content, place))
+    if len(members) > 1 and MANIFEST in members:
+        fix = "read a synopsis or a model with sf.synopsis, or sfumato ask"
+        raise SynopsisDamaged(f"a survey form is a zip of {MANIFEST} alone", place=place, fix=fix)
     if list(members) != [MANIFEST] or zipped(members) != content:
         raise damaged(place, f"it is not the zip of {MANIFEST} alone that a survey form is")
     try:
