@@ -377,3 +377,9 @@ def test_who_asks_for_running_totals_pays(tmp_path: Path) -> None:
         with pytest.raises(Overspent, match="share"):
             made.as_analyst("ana").running(asked).release(epsilon=3)  # type: ignore[arg-type]
         made.running(asked).release(epsilon=3)  # type: ignore[arg-type]
+
+
+def test_a_receipt_says_whether_all_ranges_hold_at_once(clinic: sf.Curator) -> None:
+    alone, all_of_them = (clinic.running(VISITS).release(epsilon=1, joint=joint) for joint in (False, True))
+    assert "each holds" in str(alone.receipt)
+    assert "all hold at once" in str(all_of_them.receipt)
