@@ -23,7 +23,7 @@ from sfumato.plan.nodes import Query
 from sfumato.plan.words import words
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import percent, shown, text
+from sfumato.privacy.numbers import PROBABILITY, exact, percent, shown, text
 
 _FEWER, _NARROWER = 4, 2
 """How many times tighter the limit is that is tried, and the bound."""
@@ -60,6 +60,7 @@ class Tip:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
+        object.__setattr__(self, "share", exact(self.share, "share", PROBABILITY))
 
     def __str__(self) -> str:
         return f"{self.cause}; {self.change} gives {self.then} instead of {self.now}"
