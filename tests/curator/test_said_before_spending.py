@@ -139,6 +139,7 @@ def test_a_delta_that_changes_nothing_says_why(
         assert [
             each for each in shown.warnings if each.startswith("The δ = 0.0000001 changes nothing: ") and why in each
         ]
+    assert ask.error(**price).price == "ε = 1"
     assert not any("changes nothing" in each for each in ask.error(epsilon=1).warnings)
 
 
