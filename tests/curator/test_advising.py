@@ -100,6 +100,12 @@ def test_a_bound_is_not_moved_out_of_the_range(visits: sf.Curator) -> None:
     assert [each.change for each in tips] == [".limit(rows=5)"]
 
 
+def test_a_value_that_has_no_name_to_write_gets_no_bound(visits: sf.Curator) -> None:
+    per_unit = "SELECT AVG(n) AS x FROM (SELECT who, COUNT(*) AS n FROM visits GROUP BY who)"
+    for text in (per_unit, "SELECT SUM(LEAST(cost, 9)) AS x FROM visits", "SELECT SUM(cost * 2) AS x FROM visits"):
+        assert not [each for each in visits.sql(text).advise().tips if "bound" in each.cause]
+
+
 def test_groups_are_advised_where_they_decide(tmp_path: Path) -> None:
     with curator(tmp_path, max_rows=100, max_groups=8) as made:
         tips = made.sql("SELECT ward, COUNT(DISTINCT who) AS n FROM visits GROUP BY ward").advise().tips
@@ -110,7 +116,7 @@ def test_groups_are_advised_where_they_decide(tmp_path: Path) -> None:
 
 def test_limits_of_a_question_are_called_by_their_own_name(visits: sf.Curator) -> None:
     tips = visits.sql(COUNT).limit(rows=8).advise().tips
-    assert str(tips[0]).startswith("rows 8 makes 8")
+    assert str(tips[0]).startswith(".limit(rows=8) makes 8")
 
 
 def test_errors_in_rows_are_told_in_rows(visits: sf.Curator) -> None:
