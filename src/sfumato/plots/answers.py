@@ -19,7 +19,7 @@ from sfumato.plots.histograms import edges, histogram
 from sfumato.plots.lines import MOST_LINES, Line, Panel, numbers_room, panel
 from sfumato.plots.panels import several
 from sfumato.plots.picture import Picture
-from sfumato.plots.scales import Scale, TimeScale, seconds
+from sfumato.plots.scales import KeyScale, Scale, TimeScale, seconds
 
 _FEW, _LEAST = 5, 3
 """Lines that are told apart at a glance; numbers that a line has at least."""
@@ -44,7 +44,7 @@ class Key:
     @property
     def scale(self) -> type[Scale]:
         timed = any(isinstance(each, dt.date) for each in self.values)
-        return TimeScale if timed else Scale
+        return TimeScale if timed else KeyScale
 
     def place(self, row: int) -> float:
         """Give the place of a row's value along the line."""

@@ -43,6 +43,18 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class KeyScale(Scale):
+    """A scale of keys writes 1990, not 1,990; where both ends are whole, so is what is written."""
+
+    def ticks(self, most: int) -> list[Tick]:
+        """List at most so many round numbers between the ends."""
+        found = super().ticks(most)
+        if float(self.low).is_integer() and float(self.high).is_integer():
+            found = [each for each in found if float(round(each[0], 9)).is_integer()]
+        return [(each, f"{each:.9g}" if abs(each) < 1e9 else text) for each, text in found]
+
+
+@dataclass(frozen=True)
 class LogScale(Scale):
     """A scale of logarithms has equal ratios at equal distances; both ends are above zero."""
 
@@ -71,7 +83,7 @@ class TimeScale(Scale):
     def ticks(self, most: int) -> list[Tick]:
         """List at most so many beginnings of hours, days, months or years."""
         for months, seconds, form in _STEPS:
-            if (self.high - self.low) / (seconds or months * 30.4 * _DAY) <= max(1, most - 1):
+            if (self.high - self.low) / (seconds or months * 30.5 * _DAY) <= max(1, most - 1):
                 found = self._months(months) if months else self._seconds(seconds)
                 if 1 < len(found) <= most:
                     return [(each, _moment(each).strftime(form)) for each in found]
