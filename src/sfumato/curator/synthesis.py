@@ -338,7 +338,7 @@ _ADDED = Neighbours.ADD_REMOVE
 _REASON = "every choice and every measurement is a step that is charged by itself; the model and its rows cost nothing"
 _CHOSEN = {
     "aim": "one is chosen in each round, by how far the model is off, less what noise would be",
-    "mwem": "one of the workload's own is chosen in each round",
+    "mwem": "one of the workload's own, or within one, is chosen in each round",
     "mst": "pairs alone are chosen from, until they connect all columns",
     "independent": "none is chosen from: single columns alone are measured",
 }
