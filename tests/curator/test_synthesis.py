@@ -441,6 +441,8 @@ MORE = {
         ({"rows": 2}, "every row"),
         ({"weights": {"weight": 2}}, "weight"),
         ({"weights": {"sex": 0}}, "weights"),
+        ({"weights": [3]}, "weights"),
+        ({"where": "age < 0"}, "some row"),
         ({"weights": {("sex", "age", "smokes"): 2}}, "weights"),
         ({"memory": "much"}, "memory"),
         ({"memory": 0}, "memory"),
@@ -471,6 +473,57 @@ def test_contradictory_zeros_are_refused(tmp_path: Path) -> None:
         pytest.raises(sf.SfumatoError, match="leave none"),
     ):
         clinic.synthesize("people")
+
+
+def test_an_impossible_condition_that_cells_cannot_hold_is_refused(tmp_path: Path) -> None:
+    """It is neither left out without a word, so that rows would meet it, nor evaluated on 1e10 cells."""
+    wide = {name: {"type": "integer", "bounds": [0, 999], "bins": 300} for name in "abcd"}
+    rows = pa.table({name: pa.array([1]) for name in wide})
+    for rule, word in (("a + b + c + d > 9", "a . b . c . d > 9.*10,000,000 cells"), ("a > 1 AND b > 1", None)):
+        own = sf.Table("people", rows, wide, id="row", impossible=(rule,))
+        policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
+        with sf.Curator(policy, tmp_path / f"{len(rule)}.ledger") as clinic:
+            if word is None:
+                clinic.synthesize("people", ways=1)
+                continue
+            with pytest.raises(sf.SfumatoError, match=word):
+                clinic.synthesize("people", ways=1)
+            clinic.synthesize("people", columns=["a", "b"], ways=1)  # of other columns it says nothing
+
+
+@pytest.mark.parametrize(
+    ("where", "columns"), [("age < 4 -- children", NAMES), ("sex = 'f' OR smokes", NAMES), ("age < 4", ["sex"])]
+)
+def test_drawn_rows_meet_the_condition_by_which_rows_are_kept(tmp_path: Path, where: str, columns: list[str]) -> None:
+    with curator(tmp_path, people(2, 500)) as clinic:
+        proposal = clinic.synthesize("people", "independent", 1, where=where, columns=columns)
+        found = proposal.release(epsilon="0.1")
+    assert bool(proposal.zeros) == (columns == NAMES)
+    for each in found.sample(2000).to_pylist():
+        told = {"age": each.get("age", 1), "sex": each["sex"], "smokes": each.get("smokes")}
+        young = told["age"] is not None and told["age"] < 4
+        assert young if "age" in where else told["sex"] == "f" or told["smokes"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"type": "integer", "bounds": [0, 3]}, "bins = 4 to people.it"),
+        ({"type": "real", "bounds": [0, 1]}, "bins = 10 to people.it"),
+        ({"type": "real"}, "bounds = [0, 100], bins = 10 to people.it"),
+        ({"type": "date"}, 'bounds = [2024-01-01, 2024-12-31], bins = "month" to people.it'),
+        ({"type": "timestamp", "bounds": ["2024-01-01", "2024-03-01"]}, 'bins = "month" to people.it'),
+        ({"type": "text"}, 'values = ["a", "b"] to people.it'),
+    ],
+)
+def test_an_uncoded_column_is_named_with_what_to_add(tmp_path: Path, declared: dict[str, Any], words: str) -> None:
+    rows = pa.table({"it": pa.array([None], pa.string()), "sex": ["f"]})
+    own = sf.Table("people", rows, {"it": declared, "sex": COLUMNS["sex"]}, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
+    with sf.Curator(policy, tmp_path / "people.ledger") as clinic:
+        with pytest.raises(sf.Unsupported) as refused:
+            clinic.synthesize("people")
+        assert words in str(refused.value)
 
 
 def test_what_is_free_spends_nothing_and_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
 from sfumato.curator.interrupts import Interrupts
+from sfumato.curator.kept_rows import check_conditions, kept_face, kept_zeros
 from sfumato.curator.marginals import MarginalsProposal, marginals, marginals_of_select
 from sfumato.curator.mwem import Sets, sets_of
 from sfumato.curator.selected_columns import is_select
@@ -34,7 +35,7 @@ from sfumato.plan.cell_rows import MOST_COLUMN_CELLS, CellCounts, CellRows
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import Reading
 from sfumato.plan.words import enforced, many
-from sfumato.policy import Table
+from sfumato.policy import Table, Type
 from sfumato.privacy import Cost, Curve, Neighbours
 from sfumato.privacy.calibration import least
 from sfumato.privacy.curve import ROUNDED_UP
@@ -42,6 +43,7 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, charge_units, 
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.coded_columns import coded_names
+from sfumato.publish.faces import BARE, TableFace
 from sfumato.publish.implied_columns import implied_columns, implied_of
 from sfumato.publish.mwem import ReadOnce
 from sfumato.publish.synthesis.aim import aim
@@ -89,6 +91,8 @@ class SynthesisProposal:
     zeros: Zeros = field(default=(), repr=False)
     implied: tuple[Implied, ...] = field(default=(), repr=False)
     """Columns that others decide: they are not in the model, and put back into rows."""
+    face: TableFace = field(default=BARE, repr=False)
+    """What is public of the columns, and what no row is that counts."""
 
     @property
     def attributes(self) -> Attributes:
@@ -286,7 +290,7 @@ class SynthesisProposal:
             coded.condition,
             terms,
             price,
-            coded.face,
+            self.face,
             implied=self.implied,
             most_cells=self.most_cells,
             complete=complete,
@@ -498,12 +502,17 @@ def synthesis(
     names, sizes = [each.name for each in coded.attributes], [each.size for each in coded.attributes]
     _check_columns(names, sizes)
     wanted, left_out = _workload(ways, names, sizes, most_cells)
-    workload = {each: _weight(each, names, weights or {}) for each in wanted}
     _check_weights(weights or {}, names, wanted)
+    workload = {each: _weight(each, names, weights or {}) for each in wanted}
     flat = tuple(each.flat for each in coded.attributes)
-    zeros = zeros_of(coded.query.plan.table, flat, coded.face)
+    face = coded.face
+    check_conditions(coded.query.plan.table, flat, implied, face)
+    zeros = zeros_of(coded.query.plan.table, flat, face)
     check_zeros(zeros, sizes, most_cells)
-    return SynthesisProposal(context, coded, method, workload, left_out, most_cells, zeros, implied)
+    if where is not None:
+        face = kept_face(coded.query.plan.table, flat, face, where)
+        zeros = kept_zeros(coded.query.plan.table, flat, face, zeros, where, most_cells)
+    return SynthesisProposal(context, coded, method, workload, left_out, most_cells, zeros, implied, face)
 
 
 def _decided(table: Table, columns: Sequence[str] | None, ways: Sets) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -523,18 +532,23 @@ def _check_all_coded(table: Table) -> None:
             "uncoded-column",
             f"{', '.join(missing[:5])} of {table.name} {'have' if len(missing) > 1 else 'has'} no cells: a column is "
             "coded when its values are listed, or it is boolean, or it has bins",
-            fix=f"add bins, such as bins = {_bins(table, missing[0])}, or values to {table.name}.{missing[0]} in the "
-            "policy, or leave it out with columns=",
+            fix=f"in the policy, add {'; '.join(_cells_for(table, name) for name in missing[:5])}; or leave "
+            f"{'them' if len(missing) > 1 else 'it'} out by naming the others in columns",
         )
 
 
-def _bins(table: Table, name: str) -> str:
-    """Write bins that would do: ten of equal width within the bounds."""
-    bounds = table.columns[name].bounds
-    ends = bounds if bounds and all(isinstance(each, int | Fraction) for each in bounds) else (0, 100)
-    low, high = (Fraction(each) for each in ends)  # type: ignore[arg-type]
-    cuts = sorted({round(low + (high - low) * part / 10) for part in range(11)})
-    return str(cuts if len(cuts) > 1 else [0, 1])
+def _cells_for(table: Table, name: str) -> str:
+    """Write what would give a column cells: values to a text, months to a date, ten bins to a number."""
+    domain, place = table.columns[name], f" to {table.name}.{name}"
+    if domain.type is Type.TEXT:
+        return f'values = ["a", "b"]{place}'
+    if domain.type.temporal:
+        return f'{"" if domain.bounds else "bounds = [2024-01-01, 2024-12-31], "}bins = "month"{place}'
+    if domain.bounds is None:
+        return f"bounds = [0, 100], bins = 10{place}"
+    low, high = (Fraction(each) for each in domain.bounds)  # type: ignore[arg-type]
+    whole_numbers = int(high - low) + 1 if domain.type is Type.INTEGER else 10
+    return f"bins = {min(10, whole_numbers)}{place}"
 
 
 def _says_whose(table: Table, name: str) -> bool:

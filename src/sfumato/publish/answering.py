@@ -229,7 +229,8 @@ def condition(face: Face, text: str) -> Condition:
     (measure,) = query.plan.measures
     assert measure.where is not None
     asking = _Asking(face, replace(query, plan=replace(query.plan, measures=())), (), 0.05)
-    axes, sizes = asking.used([measure.where]), asking.sizes(asking.used([measure.where]))
+    axes = asking.checked(asking.used([measure.where]))
+    sizes = asking.sizes(axes)
     found = truths(asking.cells(measure.where, axes))
     whole = Truths(*(np.broadcast_to(each, sizes) for each in (found.true, found.false, found.null)))
     return Condition(measure.where, axes, whole, asking.named(measure.where))
@@ -443,7 +444,7 @@ class _Asking:
         read = self.used(self.conditions)
         if not set(read) & {*groups.axes, *groups.joined}:
             return groups
-        axes = self._checked(tuple(sorted({*read, *groups.axes, *groups.joined})))
+        axes = self.checked(tuple(sorted({*read, *groups.axes, *groups.joined})))
         kept = np.broadcast_to(self._condition(self.conditions, axes).true, self.sizes(axes))
         added = tuple(axis for axis, place in enumerate(axes) if place not in groups.axes)
         masks = [kept & self._member(groups, axes, index) for index in range(groups.count)]
@@ -464,7 +465,8 @@ class _Asking:
     def sizes(self, axes: Set) -> tuple[int, ...]:
         return tuple(self.face.attributes[place].size for place in axes)
 
-    def _checked(self, axes: Set, times: int = 1) -> Set:
+    def checked(self, axes: Set, times: int = 1) -> Set:
+        """Refuse to look at more cells together than can be held."""
         cells = math.prod(self.sizes(axes))
         if cells > MOST_CELLS or cells * times > _MOST_WORK:
             largest = sorted(axes, key=lambda place: -self.face.attributes[place].size)[:3]
@@ -497,7 +499,7 @@ class _Asking:
         conditions = [*self.conditions, *shown, *([] if measure.where is None else [measure.where])]
         values = [] if measure.value is None else [measure.value]
         axes = tuple(sorted({*self.used([*conditions, *values]), *groups.axes, *groups.joined}))
-        self._checked(axes, groups.count)
+        self.checked(axes, groups.count)
         counted = self._condition(conditions, axes)
         made = [_counting(counted)] if measure.value is None else self._adding(measure, counted, axes)
         self._note(made, axes)
