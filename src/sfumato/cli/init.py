@@ -36,15 +36,20 @@ from sfumato.safe_text import printable
 
 _SHOWN = 40
 """Columns that are listed of a table before it is asked about."""
-_PER_TABLE = {"multiple": True, "metavar": "[TABLE=]…"}
 
 
 @click.command(short_help="Draft a policy by answering questions.", epilog=EXIT_CODES)
 @click.argument("data", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("policy.toml"), show_default=True)
 @click.option("--unit", metavar="WORD", help="Whom you protect: patient, customer, household …")
-@click.option("--id", "ids", help="The column that says whose row it is, or row; or TABLE.COLUMN.", **_PER_TABLE)
-@click.option("--max-rows", "max_rows", help="Rows of one unit that may count.", **_PER_TABLE)
+@click.option(
+    "--id",
+    "ids",
+    help="The column that says whose row it is, or row; or TABLE.COLUMN.",
+    multiple=True,
+    metavar="[TABLE=]…",
+)
+@click.option("--max-rows", "max_rows", help="Rows of one unit that may count.", multiple=True, metavar="[TABLE=]…")
 @click.option("--name", "names", multiple=True, metavar="TABLE=NAME", help="A name for a table.")
 @click.option("--public", multiple=True, metavar="TABLE", help="A table that is about nobody.")
 @click.option("--skip", multiple=True, metavar="TABLE", help="A table that is left out.")
@@ -209,6 +214,11 @@ class _Drafting:
                 )
         return with_types(table) if rows else table
 
+    def _say(self, words: str) -> None:
+        """Say what is of use to somebody who types."""
+        if not self.interview.take_defaults:
+            click.echo(words)
+
     def _role(self, label: str, *, alone: bool) -> str:
         if alone:
             return "private"
@@ -235,7 +245,7 @@ class _Drafting:
 
     def _columns(self, label: str, table: FoundTable, owner: str | Via) -> dict[str, Domain]:
         """Ask what the owner declares of each column of a table."""
-        click.echo(
+        self._say(
             f"\nFor each column of {label}: its type, {SKIP} to leave it out, {ALL} to take what is proposed from here"
             " on. Bounds and values come from you, not from the data."
         )

@@ -11,8 +11,10 @@ from sfumato.policy.drafting import drafted
 
 Columns = Mapping[str, Type | None]
 
-_PEOPLE = ("person", "patient", "user", "customer", "client", "member", "player", "student", "subject", "participant")
-_PEOPLE += ("household", "visitor", "respondent", "employee", "citizen", "case", "p", "u")
+_PEOPLE = (
+    *("person", "patient", "user", "customer", "client", "member", "player", "student", "subject", "participant"),
+    *("household", "visitor", "respondent", "employee", "citizen", "case", "p", "u"),
+)
 _ID_ENDINGS = ("id", "number", "nr", "no", "key", "uuid", "num")
 _RANGES = {
     "age": "0 120",

@@ -42,13 +42,13 @@ def drafted(policy: Policy, folder: Path, notes: Mapping[tuple[str, str], str] =
 
 _UNIT = {
     "name": "Whom we protect, in a word that is printed with every answer.",
-    "neighbours": 'add-remove: nobody can tell whether one of them is in the data; or "replace", with size = their number.',
+    "neighbours": 'add-remove: nobody can tell whether one of them is in the data; or "replace", with their size.',
     "budget": "What all answers together may reveal of one of them, for life: more epsilon, less noise.",
     "size": "How many of them there are, as is publicly known: used to forecast errors.",
 }
 _TABLE = {
     "source": "Where the rows are, relative to this file.",
-    "id": 'Whose row it is: a column, "row" where every row is a unit, or { via = "<table>", on = "<column of both>" }.',
+    "id": 'Whose row it is: a column, "row" where every row is a unit, or { via = "<table>", on = "<column>" }.',
     "max_rows": "How many rows of one unit count in a question: fewer are less noise, but leave rows out.",
     "public": "About nobody: everything in it may be shown.",
 }
