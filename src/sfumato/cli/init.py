@@ -19,6 +19,7 @@ from sfumato.cli.progress import ProgressLines
 from sfumato.curator import Bounds, Curator
 from sfumato.curator.bought_bounds import columns_without_bounds, write_bounds
 from sfumato.curator.policy_drafts import (
+    only_key,
     own_names,
     refuse_if_written,
     suggested_bounds,
@@ -233,11 +234,10 @@ class _Drafting:
 
     def _owner(self, label: str, named: Mapping[str, str], private: Mapping[str, Mapping[str, Any]]) -> str | Via:
         name = named[label]
-        columns = private[name]
-        guess: str | Via | None = suggested_id(columns, self.unit) or suggested_path(name, columns, private)
+        guess: str | Via | None = suggested_id(private[name], self.unit) or suggested_path(name, self.unit, private)
         default = f"{guess.via}.{guess.on}" if isinstance(guess, Via) else guess
-        if default is None and not self.interview.take_defaults:
-            default = ROW
+        if default is None and not self.interview.take_defaults:  # what is not sure is not taken unseen
+            default = only_key(private[name]) or ROW
         return self.interview.ask(questions.owner(label, self.unit, default), _owner_reader(name, private))
 
     def _limit(self, label: str) -> int:

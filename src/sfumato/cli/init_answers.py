@@ -18,7 +18,7 @@ _MOST_BYTES = 8 << 20
 
 
 class KeptAnswers:
-    """Answers by question, as they were typed, in a file that is gone when the interview is over."""
+    """These are answers as they were typed, by question, in a file that is gone when the interview is over."""
 
     def __init__(self, output: Path, data: Sequence[Path]) -> None:
         self.path = output.absolute().parent / NAME

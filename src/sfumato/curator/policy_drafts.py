@@ -30,19 +30,28 @@ _RANGES = {
 
 
 def suggested_id(columns: Columns, unit: str) -> str | None:
-    """Suggest the column that says whose row it is, from names and types: one called like the unit, then like people,
-    then any that ends as ids do.
+    """Find the column that is called like the unit, or like people where that is the unit: from names and types alone,
+    such as player_id where a player is protected. A key of another thing is no such column: with it as the unit, a
+    person with several of them would not be protected as a whole.
     """
-    possible = [name for name, kind in columns.items() if kind in (None, Type.INTEGER, Type.TEXT)]
-    letters = {name: _letters(name) for name in possible}
-    for owners in ((_letters(unit),), _PEOPLE, ("",)):
-        for owner in owners:
-            wanted = {owner, *(owner + ending for ending in _ID_ENDINGS)} - {""} if owner else set(_ID_ENDINGS[:1])
-            for name in possible:
-                if letters[name] in wanted and letters[name] not in ("p", "u"):
-                    return name
-    ending = [name for name in possible if is_key(name)]
-    return ending[0] if len(ending) == 1 else None
+    owners = (_letters(unit), *(_PEOPLE if unit == "person" else ()))
+    letters = {name: _letters(name) for name in _possible_keys(columns)}
+    for owner in owners:
+        wanted = {owner, *(owner + ending for ending in _ID_ENDINGS)} - {"p", "u"}
+        for name, plain in letters.items():
+            if plain in wanted:
+                return name
+    return None
+
+
+def only_key(columns: Columns) -> str | None:
+    """Find the one column that is called as keys are; it may be a key of something that is not the unit."""
+    keys = [name for name in _possible_keys(columns) if is_key(name)]
+    return keys[0] if len(keys) == 1 else None
+
+
+def _possible_keys(columns: Columns) -> list[str]:
+    return [name for name, kind in columns.items() if kind in (None, Type.INTEGER, Type.TEXT)]
 
 
 def is_key(name: str) -> bool:
@@ -54,17 +63,19 @@ def is_key(name: str) -> bool:
     )
 
 
-def suggested_path(name: str, columns: Columns, others: Mapping[str, Columns]) -> Via | None:
-    """Suggest the table through which a table without ids finds whose its rows are: one that shares a foreign key."""
-    for column in columns:
-        for other, known in others.items():
-            if other != name and is_key(column) and column in known:
+def suggested_path(name: str, unit: str, tables: Mapping[str, Columns]) -> Via | None:
+    """Find the table through which a table without ids probably finds whose its rows are: one that shares a key with
+    it and knows its units.
+    """
+    for column in tables[name]:
+        for other, known in tables.items():
+            if other != name and is_key(column) and column in known and suggested_id(known, unit):
                 return Via(other, column)
     return None
 
 
 def suggested_bounds(name: str, kind: Type) -> str:
-    """Suggest bounds that the name of a column of whole numbers or reals says by itself; nothing where it does not."""
+    """Give bounds that the name of a column of whole numbers or reals says by itself; nothing where it does not."""
     words = {*_words(name), _letters(name)}
     return next((ends for word, ends in _RANGES.items() if word in words), "") if kind.numeric else ""
 

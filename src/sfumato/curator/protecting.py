@@ -30,7 +30,7 @@ def protect(
     name: str = "data",
     called: str | None = None,
 ) -> Curator:
-    """Protect a pandas, polars or Arrow table: nobody can tell from the answers whether one unit is in it.
+    """Open a curator of a pandas, polars or Arrow table: nobody can tell from the answers whether one unit is in it.
 
     ``unit`` is the column that says whose row it is, or "row"; ``called`` is what a unit is called in words, and
     ``name`` what questions call the table. Types are those of the columns; ``bounds`` and ``values`` are what you know

@@ -112,7 +112,7 @@ def _text_table(path: Path, how: HowWritten, rows: bool) -> FoundTable:
 
 
 def _named(columns: dict[str, Type | None]) -> tuple[dict[str, Type | None], tuple[str, ...]]:
-    """Part the columns that a question can name from the others."""
+    """Give the columns that a question can name, and then the names of the others."""
     usable = set(file_copies.usable(list(columns)))
     kept = {name: kind for name, kind in columns.items() if name in usable}
     return kept, tuple(name for name in columns if name not in usable)

@@ -1,4 +1,4 @@
-"""Files that the engine does not read as they are are described here, and copied as Parquet when their owner says so.
+"""This describes files that the engine does not read as they are, and copies them as Parquet when their owner says so.
 
 The engine reads CSV files of one form (commas, UTF-8, one line is one record), Parquet and DuckDB. Whatever else people
 have is copied once, beside the original: every cell stays the text that it was, and the policy says what it means.
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _HEAD = 1 << 20
 _BATCH = 50_000
 _TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".psv")
+_TAB_ENDINGS = (".tsv", ".tab")
 _SQLITE_ENDINGS = (".sqlite", ".sqlite3", ".db")
 _ENGINE_ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".duckdb": "duckdb", ".db": "duckdb"}
 _SEPARATORS = (",", ";", "\t", "|")
@@ -92,7 +93,7 @@ def spelling(
     encoding = _known(encoding or _encoding(head, path))
     text = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head)
     quote = quote or ("'" if text.startswith("'") else '"')
-    separator = separator or _separator(text, quote)
+    separator = separator or ("\t" if path.suffix.lower() in _TAB_ENDINGS else _separator(text, quote))
     if len(separator) != 1 or len(quote) != 1:
         raise InvalidParameter("delimiter", separator, "one letter")
     found = Spelling(separator, encoding, quote, _names(text, separator, quote, path))
@@ -366,6 +367,9 @@ def _write_text(path: Path, found: Spelling, decimal: str, write: Write) -> int:
     lost: list[int] = []
     names = renamed(found.names)
     cells = [f"f{place}" for place in range(len(names))]
+    write(pa.table({name: pa.array([], pa.string()) for name in names}))
+    if not _has_rows(path, found.encoding):
+        return 0
 
     def skipped(_: Any) -> str:
         lost.append(1)
@@ -395,16 +399,18 @@ def _write_text(path: Path, found: Spelling, decimal: str, write: Write) -> int:
             )
             for batch in batches:
                 write(_pointed(pa.Table.from_batches([batch]), decimal).rename_columns(names))
-    except (pa.ArrowException, UnicodeError, EOFError, gzip.BadGzipFile) as refused:
-        if "Empty CSV file" in str(refused):
-            write(pa.table({name: pa.array([], pa.string()) for name in names}))
-            return 0
+    except (pa.ArrowException, UnicodeError, EOFError, gzip.BadGzipFile):
         raise InvalidPolicy(
             "this file cannot be read as a table to its end",
             place=str(path),
             fix="give --delimiter, --quote or --encoding as it is written, or export it as Parquet",
         ) from None
     return len(lost)
+
+
+def _has_rows(path: Path, encoding: str) -> bool:
+    head = codecs.getincrementaldecoder(encoding)(errors="replace").decode(_head(path))
+    return bool("".join(head.splitlines()[1:]).strip())
 
 
 def _pointed(rows: pyarrow.Table, decimal: str) -> pyarrow.Table:

@@ -40,7 +40,7 @@ Words = NDArray[np.uint64]
 
 
 class Declared(Protocol):
-    """A table of a policy, as far as a dummy of it is concerned."""
+    """This is a table of a policy, as far as a dummy of it is concerned."""
 
     @property
     def columns(self) -> Mapping[str, Domain]: ...
@@ -59,7 +59,7 @@ class Declared(Protocol):
 
 
 def dummies(tables: Mapping[str, Declared], rows: int, id_type: Type | None) -> dict[str, pyarrow.Table]:
-    """Invent a table for each that declares its columns: of private ones so many rows."""
+    """Make a table for each that declares its columns: of private ones so many rows."""
     import pyarrow
 
     count = whole(rows, "rows", at_least=1)
@@ -75,7 +75,7 @@ def dummies(tables: Mapping[str, Declared], rows: int, id_type: Type | None) -> 
 
 
 def _columns(name: str, table: Declared, rows: int, taken: set[str]) -> dict[str, Any]:
-    """Invent every declared column that is no key."""
+    """Make every declared column that is no key."""
     columns = {each: column(domain, rows, f"{name}.{each}") for each, domain in table.columns.items()}
     lists = {each: _listed(declared, rows, f"{name}.{each}") for each, declared in table.lists.items()}
     return {each: made for each, made in {**columns, **lists}.items() if each not in taken}
@@ -92,7 +92,7 @@ def _key_names(name: str, table: Declared, tables: Mapping[str, Declared]) -> se
 def _keys(
     name: str, table: Declared, tables: Mapping[str, Declared], rows: int, id_type: Type | None
 ) -> dict[str, Any]:
-    """Invent ids, of which none has more rows than count, and keys that lead to rows of the other table."""
+    """Make ids, of which none has more rows than count, and keys that lead to rows of the other table."""
     import pyarrow
 
     found = {}
@@ -109,7 +109,7 @@ def _keys(
 
 
 def column(domain: Domain, rows: int, name: str) -> pyarrow.Array:
-    """Invent the values of one column, within what is declared; where NULL is a key, one in twenty is."""
+    """Make the values of one column, within what is declared; where NULL is a key, one in twenty is."""
     import pyarrow
     from pyarrow import compute
 
@@ -130,7 +130,7 @@ def _listed(declared: ListColumn, rows: int, name: str) -> pyarrow.Array:
 
 
 def _words(name: str, count: int) -> Words:
-    """Mix the number of each row with a name to 64 bits that look random, and are not."""
+    """Make of the number of each row and a name 64 bits that look random, and are not."""
     key = np.uint64(int.from_bytes(sha256(name.encode()).digest()[:8], "big"))
     mixed = np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

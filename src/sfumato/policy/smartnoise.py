@@ -1,4 +1,4 @@
-"""Metadata that were written for SmartNoise are read here, so that their owner need not type them again.
+"""This reads metadata that were written for SmartNoise, so that their owner need not type them again.
 
 The files are YAML of a simple form: names within names by indentation, each with one value. That form is read, and any
 other part of YAML (anchors, tags, lists of lines) is refused by its line.
@@ -55,7 +55,11 @@ def read_smartnoise(path: str | Path) -> dict[str, SmartNoiseTable]:
             for name, written in _mappings(named).items():
                 tables[name] = _table(name, written)
     if not tables:
-        raise InvalidPolicy(f"{_FORM}; no table is in this file", place=str(file), fix="name another file")
+        raise InvalidPolicy(
+            "SmartNoise metadata name a table within a schema; this file names none",
+            place=str(file),
+            fix="name another file",
+        )
     return tables
 
 

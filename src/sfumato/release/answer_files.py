@@ -12,7 +12,7 @@ ENDINGS = (".csv", ".json", ".parquet")
 
 
 class Writable(Protocol):
-    """Whatever can be written in each of the forms."""
+    """This is whatever can be written in each of the forms."""
 
     def to_arrow(self) -> Any: ...
     def to_json(self) -> str: ...
