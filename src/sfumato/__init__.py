@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         TableView as TableView,
         open as open,
     )
+    from sfumato.curator.protecting import protect as protect
     from sfumato.data import example as example
     from sfumato.ledger import (
         Account as Account,
@@ -221,6 +222,7 @@ __all__ = [
     "mode",
     "odometer",
     "open",
+    "protect",
     "quality",
     "quantile",
     "quantiles",
@@ -238,6 +240,7 @@ __all__ = [
 # fmt: off
 _LATER = {
     "sfumato.curator": ("Curator", "Explanation", "Forecast", "Listing", "Question", "Standing", "TableView", "open"),
+    "sfumato.curator.protecting": ("protect",),
     "sfumato.data": ("example",),
     "sfumato.ledger": ("Account", "Anchor", "Charged", "Entry", "Ledger", "Line", "StoredAnswer", "Tab"),
     "sfumato.mechanisms": (

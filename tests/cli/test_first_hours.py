@@ -104,7 +104,7 @@ def test_an_interview_that_ends_early_says_that_nothing_was_written(
         done = run(*asked, given=given)
         assert done.exit_code == code
         assert "Aborted" not in done.output
-        assert "nothing was written" in done.stderr
+        assert "no policy was written" in done.stderr
     assert not (tmp_path / "policy.toml").exists()
 
 

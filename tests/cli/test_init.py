@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
+import pty
 import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
+from pyarrow import parquet
 
 from engine.tables import DATA, in_database
 from sfumato.cli import main
 from sfumato.engine.duckdb.connection import schema
-from sfumato.policy import Domain, read
+from sfumato.policy import Domain, Via, read
 
 FLIGHTS = DATA / "flights" / "flights.parquet"
+SECRETS = ("Zebulon", "77123", "1987-06-05")
 
 
 def draft(folder: Path, answers: list[str], *more: str, data: Path = FLIGHTS) -> Result:
@@ -23,10 +33,23 @@ def draft(folder: Path, answers: list[str], *more: str, data: Path = FLIGHTS) ->
     return CliRunner().invoke(main, ["init", str(data), "-o", str(folder / "policy.toml"), *more], input=given)
 
 
+def script(folder: Path, *more: str, data: Path) -> Result:
+    """Without a keyboard: flags, and --yes for the rest."""
+    return draft(folder, [], "--yes", *more, data=data)
+
+
 def answers(**columns: list[str]) -> list[str]:
-    """A unit, its limits and its budget; then each column's answers, or a dash."""
+    """A unit, a name, its limits and its budget; then each column's answers, or a dash."""
     told = [each for name in schema(FLIGHTS) for each in columns.get(name, ["-"])]
-    return ["plane", "tailnum", "20", "3 1e-6", *told, "flights"]
+    return ["plane", "flights", "tailnum", "20", "3 1e-6", *told]
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """A CSV file with a private name, number and day."""
+    file = tmp_path / "people.csv"
+    file.write_text("person_id,name,age,income,born\n1,Zebulon,50,77123,1987-06-05\n2,Ada,36,5,1988-01-01\n")
+    return file
 
 
 def test_a_draft_is_a_policy_that_reads(tmp_path: Path) -> None:
@@ -55,59 +78,194 @@ def test_the_schema_is_shown_and_no_cell(tmp_path: Path) -> None:
 
 
 def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
-    told = ["", "plane", "nobody", "tailnum", "0", "many", "20", "-1", "half", "3 2", "3 1e-6"]
-    told += [*answers(month=["number", "integer", "12 1", "1", "1 12"])[4:-1], "sf_name", "flights"]
+    told = ["", "sf_name", "flights", "nobody", "tailnum", "0", "many", "20", "-1", "half", "3 2", "3 1e-6"]
+    told += answers(month=["number", "integer", "12 1", "1", "1 12"])[5:]
     done = draft(tmp_path, told)
     assert done.exit_code == 0, done.output
-    assert read(tmp_path / "policy.toml").tables["flights"].columns == {"month": Domain("integer", bounds=(1, 12))}
+    policy = read(tmp_path / "policy.toml")
+    assert policy.unit.name == "person"  # the default
+    assert policy.tables["flights"].columns == {"month": Domain("integer", bounds=(1, 12))}
+
+
+def test_every_question_is_explained_with_what_it_costs(people: Path) -> None:
+    told = [
+        "?",
+        "yes",
+        "?",
+        "person",
+        "?",
+        "",
+        "?",
+        "",
+        "?",
+        "",
+        "?",
+        "3",
+        "?",
+        "",
+        "?",
+        "",
+        "?",
+        "",
+        "?",
+        "",
+        "?",
+        "0 9",
+        "*",
+    ]
+    done = draft(people.parent, told, data=people)
+    assert done.exit_code == 0, done.output
+    for words in (
+        "private reading",
+        "with every answer",
+        "SELECT COUNT(*)",
+        "TABLE.COLUMN",
+        "ten times as noisy",
+        "e^ε",
+    ):
+        assert words in " ".join(done.output.split()), words
+    for words in ("leaves the column out", "List what people could have answered", "is itself a disclosure"):
+        assert words in " ".join(done.output.split()), words
+    assert done.output.count("In a script: --") == 11
+
+
+def test_rows_are_read_only_when_the_owner_lets_them_be(people: Path) -> None:
+    done = script(people.parent, "--no-read-rows", "--epsilon", "1", data=people)
+    assert done.exit_code == 0, done.output
+    assert {each.type.value for each in read(people.with_name("policy.toml")).tables["people"].columns.values()} == {
+        "text"
+    }
+    people.with_name("policy.toml").unlink()
+    done = script(people.parent, "--epsilon", "1", data=people)
+    kinds = {
+        name: each.type.value for name, each in read(people.with_name("policy.toml")).tables["people"].columns.items()
+    }
+    assert kinds == {"name": "text", "age": "integer", "income": "integer", "born": "date"}
+
+
+def test_nothing_of_the_rows_is_written_or_shown(people: Path) -> None:
+    done = script(people.parent, "--epsilon", "1", data=people)
+    assert done.exit_code == 0, done.output
+    shown = done.output + people.with_name("policy.toml").read_text()
+    assert not any(cell in shown for cell in SECRETS)
+    columns = read(people.with_name("policy.toml")).tables["people"].columns
+    assert columns["age"].bounds == (0, 120)  # the name says so, whatever the rows
+    assert columns["income"].bounds is None
+    assert columns["born"].bounds is None
+    assert columns["name"].values is None
+
+
+def test_two_files_that_differ_in_rows_have_one_draft(tmp_path: Path) -> None:
+    """Under neighbouring rows every byte of the policy and of what is printed is the same."""
+    texts = []
+    for rows in ("1,50,7\n", "1,50,7\n2,99,100000\n"):
+        (tmp_path / "t.csv").write_text("id,age,income\n" + rows)
+        done = script(tmp_path, "--epsilon", "1", data=tmp_path / "t.csv")
+        texts.append(done.output + (tmp_path / "policy.toml").read_text())
+        (tmp_path / "policy.toml").unlink()
+    assert texts[0] == texts[1]
+
+
+def test_the_draft_is_commented(people: Path) -> None:
+    script(people.parent, "--epsilon", "1", data=people)
+    text = people.with_name("policy.toml").read_text()
+    for words in (
+        "# Whom we protect",
+        "# What all answers together",
+        "# Whose row it is",
+        "# How many rows of one unit",
+    ):
+        assert words in text
 
 
 def test_rows_may_be_the_units_of_a_csv_file(tmp_path: Path) -> None:
     data = Path(shutil.copy(DATA / "visits" / "visits.csv", tmp_path))
-    told = ["visit", "row", "1", "-", "-", "integer", "0 120", "-", "-", "visits"]
+    told = ["no", "visit", "visits", "row", "1", "-", "-", "integer", "0 120", "-", "-"]
     assert draft(tmp_path, told, data=data).exit_code == 0
     policy = read(tmp_path / "policy.toml")
     assert policy.unit.every_row
     assert 'source = "visits.csv"' in (tmp_path / "policy.toml").read_text()
 
 
-def test_names_with_spaces_and_accents_are_drafted(tmp_path: Path) -> None:
-    data = tmp_path / "odd.csv"
-    data.write_text("Patient N°,Total Cost €\n1,2\n")
-    told = ["patient", "Patient N°", "3", "1", "-", "real", "0 10", "2024 Visits"]
-    done = draft(tmp_path, told, data=data)
-    assert done.exit_code == 0, done.output
-    assert list(read(tmp_path / "policy.toml").tables["2024 Visits"].columns) == ["Total Cost €"]
-
-
-def test_the_name_proposed_for_a_table_keeps_its_accents(tmp_path: Path) -> None:
+def test_names_with_spaces_accents_and_digits_are_kept(tmp_path: Path) -> None:
     data = tmp_path / "abonnés 2024.csv"
-    data.write_text("n,x\n1,2\n")
-    done = draft(tmp_path, ["member", "n", "3", "1", "-", "real", "0 10", ""], data=data)
+    data.write_text("Patient N°,Total Cost €,2nd visit\n1,2,3\n")
+    flags = ("--id", "Patient N°", "--column", "Total Cost €=real 0 10", "--name", "abonnés_2024=2024 Visits")
+    done = script(tmp_path, *flags, "--epsilon", "1", data=data)
     assert done.exit_code == 0, done.output
-    assert list(read(tmp_path / "policy.toml").tables) == ["abonnés_2024"]
+    table = read(tmp_path / "policy.toml").tables["2024 Visits"]
+    assert list(table.columns) == ["Total Cost €", "2nd visit"]
+    assert table.columns["Total Cost €"].bounds == (0, 10)
 
 
-def test_the_tables_of_a_database_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
+def test_a_folder_is_drafted_with_its_foreign_keys(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text("visit_id,patient_id,cost\n1,7,2.5\n")
+    parquet.write_table(pa.table({"visit_id": [1], "dose": [2]}), tmp_path / "drugs.parquet")
+    (tmp_path / "wards.csv").write_text("ward,beds\nA,3\n")
+    (tmp_path / "notes.md").write_text("nothing")
+    flags = ("--unit", "patient", "--epsilon", "3", "--delta", "1e-6", "--public", "wards", "--max-rows", "visits=5")
+    done = script(tmp_path, *flags, data=tmp_path)
+    assert done.exit_code == 0, done.output
+    policy = read(tmp_path / "policy.toml")
+    assert policy.tables["visits"].id == "patient_id"
+    assert policy.tables["visits"].max_rows == 5
+    assert policy.tables["drugs"].id == Via("visits", "visit_id")
+    assert policy.tables["wards"].public
+    assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
+
+
+def test_the_tables_of_a_database_are_listed(tmp_path: Path) -> None:
     data = in_database(pa.table({"who": ["a"], "age": [1]}), tmp_path)
-    told = ["person", "who", "3", "1", "-", "integer", "0 110", "people"]
-    assert draft(tmp_path, told, data=data).exit_code == 0  # there is only one
-    assert read(tmp_path / "policy.toml").tables["people"].relation == "t"
-    (tmp_path / "policy.toml").unlink()
     with duckdb.connect(str(data)) as connection:
         connection.execute("CREATE TABLE other (x INTEGER)")
-    done = draft(tmp_path, ["none", "t", *told], data=data)
+    done = draft(tmp_path, ["person", "-", "", "", "who", "3", "1", "*"], data=data)
     assert done.exit_code == 0, done.output
-    assert "  other\n  t\n" in done.output
-    assert read(tmp_path / "policy.toml").tables["people"].relation == "t"
+    assert "The columns of other" in done.output
+    assert read(tmp_path / "policy.toml").tables["t"].relation == "t"
+    (tmp_path / "policy.toml").unlink()
+    assert script(tmp_path, "--relation", "t", "--id", "who", "--epsilon", "1", data=data).exit_code == 0
+    assert list(read(tmp_path / "policy.toml").tables) == ["t"]
 
 
-def test_semicolons_are_named_as_what_they_are(tmp_path: Path) -> None:
+def test_other_kinds_of_files_are_copied_with_consent(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("user_id;größe\n1;1,5\n2;2,5\n", encoding="latin-1")
+    (tmp_path / "b.tsv").write_text("user_id\tx\n1\t2\n")
+    with gzip.open(tmp_path / "c.csv.gz", "wt") as opened:
+        opened.write("user_id,x\n1,2\n")
+    with sqlite3.connect(tmp_path / "d.sqlite") as database:
+        database.execute('CREATE TABLE "visits of 2024" (user_id INTEGER, day DATE)')
+        database.execute("INSERT INTO \"visits of 2024\" VALUES (1, '2024-01-01')")
+    database.close()
+    os.chmod(tmp_path / "a.csv", 0o600)
+    done = script(tmp_path, "--epsilon", "1", "--decimal", ",", data=tmp_path)
+    assert done.exit_code == 0, done.output
+    policy = read(tmp_path / "policy.toml")
+    assert policy.tables["a"].columns["größe"].type.value == "real"
+    assert policy.tables["visits_of_2024"].columns["day"].type.value == "date"
+    assert stat.S_IMODE((tmp_path / "a.parquet").stat().st_mode) == 0o600
+    assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
+    (tmp_path / "policy.toml").unlink()
+    again = script(tmp_path, "--epsilon", "1", "--decimal", ",", data=tmp_path)  # the copies are not tables beside them
+    assert again.exit_code == 0, again.output
+    assert read(tmp_path / "policy.toml") == policy
+
+
+def test_a_file_is_not_copied_when_its_owner_says_no(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("who;age\na;1\n")
-    done = draft(tmp_path, [], data=tmp_path / "t.csv")
+    done = draft(tmp_path, ["no", "no"], data=tmp_path / "t.csv")
     assert done.exit_code == 1
     assert "parted by semicolons" in done.output
-    assert "rename" not in done.output
+    assert "Parquet" in done.output
+    assert not (tmp_path / "t.parquet").exists()
+
+
+def test_an_existing_file_is_no_place_for_a_copy(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("who\tage\na\t1\n")
+    (tmp_path / "t.parquet").write_bytes(b"mine")
+    done = script(tmp_path, "--epsilon", "1", "--id", "who", data=tmp_path / "t.tsv")
+    assert done.exit_code == 1
+    assert "never overwritten" in done.output
+    assert (tmp_path / "t.parquet").read_bytes() == b"mine"
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None:
@@ -120,20 +278,160 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None
     assert (tmp_path / "policy.toml").read_text() == "mine"
 
 
+def test_an_interview_goes_on_where_it_was(people: Path) -> None:
+    first = draft(people.parent, ["yes", "citizen", "", "", "4"], data=people)
+    assert first.exit_code == 1
+    kept = people.parent / ".sfumato-init.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert not any(cell in kept.read_text() for cell in SECRETS)
+    done = draft(people.parent, ["3", "*"], data=people)
+    assert done.exit_code == 0, done.output
+    assert "Going on where the last interview stopped" in done.output
+    assert "citizen (as you answered before)" in done.output
+    policy = read(people.with_name("policy.toml"))
+    assert (policy.unit.name, policy.tables["people"].max_rows) == ("citizen", 4)
+    assert not kept.exists()
+
+
+@pytest.mark.parametrize("left", ["{", "[]", '{"version": 1, "of": [], "answers": {"unit": "x"}}', "\0", '{"of": 1}'])
+def test_answers_that_are_damaged_or_of_other_data_count_for_nothing(people: Path, left: str) -> None:
+    (people.parent / ".sfumato-init.json").write_text(left)
+    done = script(people.parent, "--epsilon", "1", data=people)
+    assert done.exit_code == 0, done.output
+    assert read(people.with_name("policy.toml")).unit.name == "person"
+
+
+def test_a_kept_answer_that_is_no_answer_is_asked_again(people: Path) -> None:
+    draft(people.parent, ["yes", "citizen"], data=people)
+    kept = people.parent / ".sfumato-init.json"
+    left = json.loads(kept.read_text())
+    left["answers"]["unit"] = ""
+    kept.write_text(json.dumps(left))
+    done = draft(people.parent, ["person", "", "", "4", "3", "*"], data=people)
+    assert done.exit_code == 0, done.output
+
+
 @pytest.mark.parametrize(
-    ("told", "word"),
-    [(answers(), "at least one column"), (["plane"], "nothing was written")],
-    ids=["no column", "no answers"],
+    ("flags", "word"),
+    [
+        ((), "--epsilon"),
+        (("--epsilon", "x"), "epsilon"),
+        (("--epsilon", "1", "--max-rows", "0"), "whole number"),
+        (("--epsilon", "1", "--column", "age=number"), "type must be one of"),
+    ],
 )
-def test_an_interview_without_an_outcome_writes_nothing(tmp_path: Path, told: list[str], word: str) -> None:
-    done = draft(tmp_path, told)
+def test_a_script_is_told_which_flag_is_missing_or_wrong(people: Path, flags: tuple[str, ...], word: str) -> None:
+    done = script(people.parent, *flags, data=people)
+    assert done.exit_code == 1, done.output
+    assert word in done.output
+    assert not people.with_name("policy.toml").exists()
+
+
+@pytest.mark.parametrize("names", ["a,b", "order_id,b", "id,b", "person_id,b"])
+def test_no_unit_is_guessed_unseen(tmp_path: Path, names: str) -> None:
+    """A key of something else would protect that, and not whom the owner named."""
+    (tmp_path / "t.csv").write_text(f"{names}\n1,2\n")
+    done = script(tmp_path, "--epsilon", "1", "--unit", "household", data=tmp_path / "t.csv")
     assert done.exit_code == 1
+    assert "--id" in done.output
+
+
+@pytest.mark.parametrize(
+    "flags", [("--id", "nobody"), ("--public", "nothing"), ("--column", "x"), ("--delta", "1e-6"), ("--name", "q=x")]
+)
+def test_flags_about_nothing_are_wrong_usage(people: Path, flags: tuple[str, ...]) -> None:
+    assert script(people.parent, *flags, data=people).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "word"),
+    [
+        ("empty.csv", b"", "column names"),
+        ("blank.csv", b"\n\n", "column names"),
+        ("junk.csv", bytes(range(256)) * 40, "no text"),
+        ("junk.csv.gz", b"\x1f\x8bnot gzip", "cannot be read"),
+        ("junk.parquet", b"PAR1" + bytes(100), "Parquet"),
+        ("junk.duckdb", bytes(5000), "DuckDB"),
+        ("junk.sqlite", bytes(5000), "SQLite"),
+        ("junk.xlsx", b"PK", "ending"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(tmp_path: Path, name: str, content: bytes, word: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    done = script(tmp_path, "--epsilon", "1", "--id", "row", data=tmp_path / name)
+    assert done.exit_code == 1, done.output
     assert word in done.output
     assert not (tmp_path / "policy.toml").exists()
 
 
-def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert "no such file" in draft(tmp_path, [], data=tmp_path / "none.parquet").output
-    odd = tmp_path / "odd.csv"
-    odd.write_text("sf_a,SF_b\n1,2\n")
-    assert "rename them" in draft(tmp_path, [], data=odd).output
+    assert "no file in this folder" in draft(tmp_path, [], data=tmp_path).output
+
+
+@pytest.mark.parametrize("text", ["user_id,x\n", "user_id,x\n1,2\n1\n1,2,3\n", 'user_id,"a ""b"" c"\n1,2\n'])
+def test_odd_but_good_files_are_drafted(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    done = script(tmp_path, "--epsilon", "1", data=tmp_path / "t.csv")
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
+
+
+def test_columns_of_one_name_are_told_apart_in_a_copy(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("user_id,x,X,sf_y,\n1,2,3,4,5\n")
+    done = script(tmp_path, "--epsilon", "1", data=tmp_path / "t.csv")
+    assert done.exit_code == 0, done.output
+    assert list(read(tmp_path / "policy.toml").tables["t"].columns) == ["x", "X 2", "column 4", "column 5"]
+    assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
+
+
+def test_ten_thousand_columns_are_drafted(tmp_path: Path) -> None:
+    names = ["user_id", *(f"c{number}" for number in range(9_999))]
+    (tmp_path / "t.csv").write_text(",".join(names) + "\n")
+    done = draft(tmp_path, ["no", "", "", "", "", "1", "*"], data=tmp_path / "t.csv")
+    assert done.exit_code == 0, done.output
+    assert len(read(tmp_path / "policy.toml").tables["t"].columns) == 9_999
+    assert len(done.output.splitlines()) < 80
+
+
+def test_names_that_a_terminal_would_obey_are_not_obeyed(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("user_id,\x1b[31mred,age\n1,2,3\n")
+    done = script(tmp_path, "--epsilon", "1", data=tmp_path / "t.csv")
+    assert done.exit_code == 0, done.output
+    assert "\x1b" not in done.output + (tmp_path / "policy.toml").read_text()
+
+
+def test_smartnoise_metadata_answer_the_questions(tmp_path: Path) -> None:
+    (tmp_path / "PUMS.csv").write_text("pid,age,educ,secret\n1,30,9,x\n")
+    lines = ["'': # any", "  PUMS:", "    PUMS:", "      max_ids: 4", "      pid:", "        type: int"]
+    lines += ["        private_id: True", "      age:", "        type: int", "        lower: 0", "        upper: 100"]
+    lines += ["      educ:", "        type: string"]
+    (tmp_path / "pums.yaml").write_text("\n".join(lines))
+    flags = ("--from-smartnoise", str(tmp_path / "pums.yaml"), "--epsilon", "1")
+    done = script(tmp_path, *flags, data=tmp_path / "PUMS.csv")
+    assert done.exit_code == 0, done.output
+    table = read(tmp_path / "policy.toml").tables["PUMS"]
+    assert (table.id, table.max_rows) == ("pid", 4)
+    assert dict(table.columns) == {"age": Domain("integer", bounds=(0, 100)), "educ": Domain("text")}
+
+
+def test_an_interview_at_a_terminal(people: Path) -> None:
+    """Typed at a pseudo-terminal, in a process of its own: explained, answered, done."""
+    main_end, other_end = pty.openpty()
+    asked = [sys.executable, "-m", "sfumato", "init", str(people), "-o", str(people.with_name("policy.toml"))]
+    with subprocess.Popen(asked, stdin=other_end, stdout=other_end, stderr=other_end) as running:
+        os.close(other_end)
+        os.write(main_end, b"?\nyes\ncitizen\n\n\n4\n3\n*\n\n")
+        shown = b""
+        while True:
+            try:
+                block = os.read(main_end, 4096)
+            except OSError:  # as Linux says that the other end is closed
+                break
+            if not block:
+                break
+            shown += block
+        assert running.wait() == 0, shown.decode()
+    os.close(main_end)
+    assert "private reading" in shown.decode()
+    assert read(people.with_name("policy.toml")).unit.name == "citizen"

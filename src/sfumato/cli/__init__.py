@@ -16,6 +16,7 @@ from sfumato.cli.exit_codes import EXIT_CODES, refusals, streams
 _ORDER = (
     "demo",
     "init",
+    "dummy",
     "check",
     "describe",
     "query",
@@ -37,7 +38,7 @@ _ORDER = (
     "bounds",
     "limits",
 )
-_LATER = tuple(name for name in _ORDER if name not in ("init", "check"))
+_LATER = tuple(name for name in _ORDER if name != "check")
 """Commands that live in modules of their own, each imported when it is named."""
 
 
@@ -78,32 +79,6 @@ def main() -> None:
 
     New here? Run: sfumato demo
     """
-
-
-@main.command(short_help="Draft a policy by answering questions.", epilog=EXIT_CODES)
-@click.argument("data", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("policy.toml"), show_default=True)
-@click.option("--relation", help="The table inside DATA when it is a DuckDB database.")
-@click.option(
-    "--bounds-epsilon",
-    metavar="NUMBER",
-    help="Once the account is open, find the bounds of each column that has none, privately, at this ε each.",
-)
-def init(data: Path, output: Path, relation: str | None, bounds_epsilon: str | None) -> None:
-    """Draft a policy for the table in DATA (.csv, .parquet or .duckdb) by asking you about it.
-
-    The names and types of the columns are shown; no row is read. Bounds and categories are yours to type: taken
-    from the data they would tell of the people in it. An existing file is never overwritten. Bounds that you do not
-    know can be bought from the new account: they are then found with noise, and the policy says so.
-
-    \b
-    Examples:
-      sfumato init visits.parquet -o clinic.toml
-      sfumato init visits.parquet -o clinic.toml --bounds-epsilon 0.1
-    """
-    from sfumato.cli.init import interview
-
-    interview(data, output, relation, bounds_epsilon)
 
 
 @main.command(short_help="Validate a policy, for its owner.", epilog=EXIT_CODES)

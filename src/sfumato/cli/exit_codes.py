@@ -41,9 +41,9 @@ _INTERRUPTED = """the command was interrupted
 _INTERRUPTED_STORED = """the command was interrupted after its answer was stored
   place: the command
   fix:   run it again: the answer is stored, and free"""
-_UNFINISHED = """the interview ended before its last question, and nothing was written
+_UNFINISHED = """the interview ended before its last question, and no policy was written
   place: the command
-  fix:   run it again, and answer every question"""
+  fix:   run it again: it goes on where it was, with the answers that you gave"""
 _LOST = """the output could not be written: the stream is closed or full
   place: stdout or stderr
   fix:   ask again once it can be: an answer that was charged is stored, and free"""
@@ -133,7 +133,7 @@ def end_interrupted(*, stored: bool) -> NoReturn:
 
 
 def end_unfinished(*, interrupted: bool) -> NoReturn:
-    """End an interview without all of its answers, and say that it left nothing behind."""
+    """End an interview without all of its answers, and say that it can go on."""
     _say(f"\n{_UNFINISHED}")
     sys.exit(INTERRUPTED if interrupted else REFUSED)
 

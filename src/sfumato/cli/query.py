@@ -95,6 +95,18 @@ _MOST_BYTES = 1 << 20
 @options.as_json
 @options.as_csv
 @options.plot
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the answer to a .csv, .json or .parquet file.",
+)
+@click.option(
+    "--excel",
+    type=click.Choice([",", ";"]),
+    help="With -o FILE.csv: so that spreadsheets read it; with ; where they expect decimal commas.",
+)
 @click.option("--receipt", is_flag=True, help="Print the whole receipt below the table.")
 def command(
     policy: Path,
@@ -110,6 +122,8 @@ def command(
     as_json: bool,
     as_csv: bool,
     plot: Path | None,
+    output: Path | None,
+    excel: str | None,
     receipt: bool,
     fresh: bool,
     free: bool,
@@ -130,8 +144,8 @@ def command(
     """
     if (sql is None) is (file is None):
         raise click.UsageError("give one question in SQL, or a --file of questions")
-    if file is not None and (params or limits or plot or request_id or as_csv or ranged or free):
-        left = "--param, --limit, --plot, --request-id, --range, --free and --csv"
+    if file is not None and (params or limits or plot or request_id or as_csv or ranged or free or output):
+        left = "--param, --limit, --plot, --request-id, --range, --free, -o and --csv"
         raise click.UsageError(f"leave out {left} with a --file of questions")
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
@@ -141,6 +155,12 @@ def command(
         from sfumato.plots import check_picture
 
         check_picture(plot)
+    if output is not None:
+        from sfumato.release.answer_files import check_file
+
+        check_file(output, excel=excel is not None)
+    elif excel is not None:
+        raise click.UsageError("give --excel together with -o FILE.csv")
     from sfumato.curator import Curator
 
     with ProgressLines() as progress, Curator(policy, ledger, seconds=time_limit, progress=progress) as curator:
@@ -152,6 +172,8 @@ def command(
             ask_all(asking, file, {**asked, "within": by_question(asked["within"])}, progress, **how)
             return
         question = _limited(asking.sql(text, _parameters(params)), limits)
+        if question.free and output is not None and not hasattr(question, "limit"):
+            raise click.UsageError("leave out -o: what is listed from the policy is no answer")
         asked |= {} if ranged is None else {"range": ranged}
         if not (explain or free or question.free or any(asked[name] for name in _PRICES)):
             raise click.UsageError(_ONE_PRICE)
@@ -169,6 +191,8 @@ def command(
                         warn(each)
                 progress("showing")
                 _show(answer, as_json, as_csv, receipt)
+                if output is not None:
+                    cast("Answer", answer).save(output, excel=excel is not None, separator=excel or ",")
                 if plot is not None:
                     _plot(answer, plot)
 

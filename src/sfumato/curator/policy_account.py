@@ -34,7 +34,9 @@ def read_policy(policy: Policy | PathOrText) -> Policy:
 
 
 def account_name(policy: Policy) -> str:
-    """Give the name of a policy's account: that of its file, or of its unit when it has none."""
+    """Give the name of a policy's account: its own, or that of its file, or of its unit when it has none."""
+    if policy.account is not None:
+        return policy.account
     return policy.path.stem if policy.path is not None else policy.unit.name
 
 

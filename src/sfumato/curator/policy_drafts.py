@@ -1,31 +1,102 @@
-"""A policy for a file of data is drafted from what is there to declare, and the declarations are written down."""
+"""A policy is drafted from what its owner answers: defaults come from names and types alone, never from rows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sfumato.engine.opening import schema, tables
 from sfumato.errors import InvalidPolicy
-from sfumato.policy import Policy, Type
+from sfumato.policy import Policy, Type, Via
 from sfumato.policy.drafting import drafted
 
+Columns = Mapping[str, Type | None]
 
-def tables_to_declare(data: Path) -> list[str]:
-    """List the names of the tables in a database; none for files of another kind."""
-    return tables(data)
+_PEOPLE = (
+    *("person", "patient", "user", "customer", "client", "member", "player", "student", "subject", "participant"),
+    *("household", "visitor", "respondent", "employee", "citizen", "case", "p", "u"),
+)
+_ID_ENDINGS = ("id", "number", "nr", "no", "key", "uuid", "num")
+_RANGES = {
+    "age": "0 120",
+    "year": "1900 2100",
+    "month": "1 12",
+    "weekday": "1 7",
+    "hour": "0 23",
+    "minute": "0 59",
+    "percent": "0 100",
+    "latitude": "-90 90",
+    "longitude": "-180 180",
+}
 
 
-def columns_to_declare(data: Path, relation: str | None) -> dict[str, Type | None]:
-    """List the columns of a table that a question can name, with their types where the file says them. No row is
-    read.
+def suggested_id(columns: Columns, unit: str) -> str | None:
+    """Find the column that is called like the unit, or like people where that is the unit: from names and types alone,
+    such as player_id where a player is protected. A key of another thing is no such column: with it as the unit, a
+    person with several of them would not be protected as a whole.
     """
-    found = schema(data, relation)
-    if not found:
-        raise InvalidPolicy(
-            "a policy names columns by visible letters, at most 63; no column here is called so",
-            place=str(data),
-            fix="rename them",
-        )
+    owners = (_letters(unit), *(_PEOPLE if unit == "person" else ()))
+    letters = {name: _letters(name) for name in _possible_keys(columns)}
+    for owner in owners:
+        wanted = {owner, *(owner + ending for ending in _ID_ENDINGS)} - {"p", "u"}
+        for name, plain in letters.items():
+            if plain in wanted:
+                return name
+    return None
+
+
+def only_key(columns: Columns) -> str | None:
+    """Find the one column that is called as keys are; it may be a key of something that is not the unit."""
+    keys = [name for name in _possible_keys(columns) if is_key(name)]
+    return keys[0] if len(keys) == 1 else None
+
+
+def _possible_keys(columns: Columns) -> list[str]:
+    return [name for name, kind in columns.items() if kind in (None, Type.INTEGER, Type.TEXT)]
+
+
+def is_key(name: str) -> bool:
+    """Tell whether a column is called as ids and foreign keys are."""
+    letters = _letters(name)
+    return letters == "id" or (
+        letters.endswith(("id", "uuid", "key"))
+        and (name.lower().endswith(("_id", " id", "-id", "key", "uuid")) or name.endswith(("ID", "Id")))
+    )
+
+
+def suggested_path(name: str, unit: str, tables: Mapping[str, Columns]) -> Via | None:
+    """Find the table through which a table without ids probably finds whose its rows are: one that shares a key with
+    it and knows its units.
+    """
+    for column in tables[name]:
+        for other, known in tables.items():
+            if other != name and is_key(column) and column in known and suggested_id(known, unit):
+                return Via(other, column)
+    return None
+
+
+def suggested_bounds(name: str, kind: Type) -> str:
+    """Give bounds that the name of a column of whole numbers or reals says by itself; nothing where it does not."""
+    words = {*_words(name), _letters(name)}
+    return next((ends for word, ends in _RANGES.items() if word in words), "") if kind.numeric else ""
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _words(name: str) -> list[str]:
+    return "".join(letter if letter.isalpha() else " " for letter in name.lower()).split()
+
+
+def own_names(proposed: Sequence[str]) -> list[str]:
+    """Give every table a name of its own: the second of two that are called alike has a number."""
+    found: list[str] = []
+    for name in proposed:
+        called, number = name, 1
+        while called.lower() in {each.lower() for each in found}:
+            number += 1
+            called = f"{name}_{number}"
+        found.append(called)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from sfumato.engine.duckdb import connection, inspection
 from sfumato.engine.duckdb.driver import DuckDB
@@ -33,6 +34,18 @@ def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
 def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
     """The column names of a file and their types (None in a CSV file, where all is text). No row is read."""
     return connection.schema(source, relation)
+
+
+def written_types(source: Path, relation: str | None = None) -> dict[str, Type]:
+    """Find the types that the cells of a table can be read as, where its file stores texts. PRIVATE: this reads rows,
+    and is for an owner who said that it may.
+    """
+    return connection.written_types(source, relation)
+
+
+def types_in_memory(table: Any) -> dict[str, Type]:
+    """Find the types of the columns of an Arrow, pandas or polars table; a column of mixed objects is text."""
+    return connection.types_in_memory(table)
 
 
 def tables(source: Path) -> list[str]:

@@ -31,10 +31,31 @@ def drafted(policy: Policy, folder: Path, notes: Mapping[tuple[str, str], str] =
         "period": policy.unit.period and {"column": policy.unit.period_column, "every": policy.unit.period},
         "id_type": policy.id_type and policy.id_type.value,
     }
-    sections = ["# Everything in this file is public: none of it may be taken from the data.", _section("unit", unit)]
+    sections = [
+        "# Everything in this file is public: none of it may be taken from the data.",
+        _section("unit", unit, _UNIT),
+    ]
     sections += [_table(table, folder, notes) for table in policy.tables.values()]
     sections += [_section(f"analysts.{_toml(name)}", {"share": share}) for name, share in policy.analysts.items()]
     return "\n".join(sections)
+
+
+_UNIT = {
+    "name": "Whom we protect, in a word that is printed with every answer.",
+    "neighbours": 'add-remove: nobody can tell whether one of them is in the data; or "replace", with their size.',
+    "budget": "What all answers together may reveal of one of them, for life: more epsilon, less noise.",
+    "size": "How many of them there are, as is publicly known: used to forecast errors.",
+}
+_TABLE = {
+    "source": "Where the rows are, relative to this file.",
+    "id": 'Whose row it is: a column, "row" where every row is a unit, or { via = "<table>", on = "<column>" }.',
+    "max_rows": "How many rows of one unit count in a question: fewer are less noise, but leave rows out.",
+    "public": "About nobody: everything in it may be shown.",
+}
+_COLUMNS = (
+    "What may be asked about: a type, and bounds = [low, high] of numbers and dates, or values = [...].\n"
+    "# Without bounds a number cannot be added up; without values a text is grouped by only with a delta."
+)
 
 
 def _budget(budget: Budget) -> dict[str, Any]:
@@ -63,12 +84,12 @@ def _table(table: Table, folder: Path, notes: Mapping[tuple[str, str], str]) -> 
         "public": table.public or None,
         "period": table.period and {"column": table.period},
     }
-    written = _section(f"tables.{_key(table.name)}", head)
+    written = _section(f"tables.{_key(table.name)}", head, _TABLE)
     if table.declares:
         columns = {name: _column(domain) for name, domain in table.columns.items()}
         columns |= {name: {**_column(each.items), "most_items": each.most_items} for name, each in table.lists.items()}
         own = {column: note for (name, column), note in notes.items() if name == table.name}
-        written += _section(f"tables.{_key(table.name)}.columns", columns, own)
+        written += f"# {_COLUMNS}\n" + _section(f"tables.{_key(table.name)}.columns", columns, own)
     return written
 
 

@@ -12,15 +12,14 @@ from typing import Any, TypeVar
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy.codings import Coding, coding_of, is_coded, leaves
 from sfumato.policy.domains import Domain, ListColumn, Type, implied
+from sfumato.policy.dummies import dummies
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Range, exact, whole
 
 ROW = "row"
 """Declared as a table's id: every row is a unit of its own."""
-
 LONGEST_NAME = 63
 """Letters of a table's or a column's name."""
-
 PERIODS = ("day", "week", "month")
 """How long a period may be."""
 ACCOUNT_PERIODS = {
@@ -305,6 +304,8 @@ class Policy:
     """What every id is read as, "integer" or "text"; None where the sources store all of them in one type."""
     per: Any = None
     """The period of which each has an account of its own with this budget; None where there is one account for life."""
+    account: str | None = None
+    """The name of its account; without one it is that of its file, or else of its unit."""
 
     def __post_init__(self) -> None:
         for name, kind in (("unit", PrivacyUnit), ("budget", Budget), ("tables", Mapping), ("analysts", Mapping)):
@@ -371,6 +372,10 @@ class Policy:
     @property
     def neighbours(self) -> Neighbours:
         return self.budget.neighbours
+
+    def dummy(self, rows: int = 1_000) -> dict[str, Any]:
+        """Invent an Arrow table for each table, to write code against: of this policy alone, the same every time."""
+        return dummies(self.tables, rows, self.id_type)
 
 
 def check_name(name: object, what: str, place: str) -> None:

@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -30,6 +31,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, percent
 from sfumato.release import sampling_errors
 from sfumato.release.altair_charts import bar_chart
+from sfumato.release.answer_files import save
 from sfumato.release.answer_pictures import HALF, MARK, explained, foot, keyed, notes, threshold, too_noisy
 from sfumato.release.finishing import Finished
 from sfumato.release.formatting import between, bounded, cell, key, outward, short_width
@@ -255,10 +257,18 @@ class Answer:
         """Read back what ``to_json`` wrote: an equal answer, with dates that are dates. Any other text is refused."""
         return codec.loads_as(cls, source, longest=_LONGEST)
 
-    def to_csv(self) -> str:
-        """Write rows, with two columns more for the range of each number, of no more digits than it means. Texts that a
-        spreadsheet would compute begin with an apostrophe.
+    def save(self, path: str | os.PathLike[str], *, excel: bool = False, separator: str = ",") -> None:
+        """Write a file that ends in .csv, .json or .parquet; ``excel`` makes a CSV file one that spreadsheets read,
+        with ``separator=";"`` where they expect decimal commas.
         """
+        save(self, path, excel=excel, separator=separator)
+
+    def to_csv(self, *, separator: str = ",") -> str:
+        """Write rows, with two columns more for the range of each number, of no more digits than it means. Texts that a
+        spreadsheet would compute begin with an apostrophe. With ``separator=";"`` numbers have decimal commas.
+        """
+        if separator not in (",", ";", "\t"):
+            raise InvalidParameter("separator", separator, "a comma, a semicolon or a tab")
         short = {name: tuple(each and outward(each) for each in found) for name, found in self.intervals.items()}
         ends: dict[str, list[Any]] = {**_ends(self.columns, short), **_stated(self.columns, self.basis)}
         ends |= _named(self.columns, "sampling", self.sampling or {})
@@ -266,9 +276,15 @@ class Answer:
             [_written(value, name not in self.intervals) for value in self.column(name)] for name in self.columns
         ]
         out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
+        writer = csv.writer(out, lineterminator="\n", delimiter=separator)
         writer.writerow([defused(name) for name in (*self.columns, *ends)])
         columns += [[_written(end, is_key=True) for end in found] for found in ends.values()]
+        if separator == ";":
+            numeric = [*(kind.numeric for kind in self.types), *(True for _ in ends)]
+            columns = [
+                [str(value).replace(".", ",") for value in column] if number else column
+                for column, number in zip(columns, numeric, strict=True)
+            ]
         writer.writerows(zip(*columns, strict=True))
         return out.getvalue()
 

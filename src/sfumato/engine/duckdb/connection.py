@@ -452,6 +452,47 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
         }
 
 
+_SNIFFED_ROWS, _SNIFFED_COLUMNS = 20_000, 100
+"""How many rows the types of texts are told from, and of how many columns: the others stay texts."""
+
+
+def written_types(source: Path, relation: str | None = None) -> dict[str, Type]:
+    """Find the types of a table's columns: the stored ones, and of texts the first that every cell of many rows can be
+    read as. A number that begins with a 0 is a code, and so a text. PRIVATE: it reads rows.
+    """
+    import duckdb
+
+    with duckdb.connect(":memory:") as connection:
+        execute = partial(_described, connection)
+        _, opened = relations.opened(Table("data", source, relation=relation, public=True), {}, execute)
+        cells = dict(opened.plain_columns())
+        kinds = {each: discovery.stored_kind(cell) for each, cell in cells.items()}
+        texts = {each: cell for each, cell in cells.items() if cell.family == "VARCHAR"}
+        some = dict(list(texts.items())[:_SNIFFED_COLUMNS])
+        if not some:
+            return kinds
+        read = ", ".join(cell.sql for cell in some.values())
+        execute(f"CREATE TABLE sniffed AS SELECT {read} FROM {opened.sql} LIMIT {_SNIFFED_ROWS}")
+        kinds |= discovery.written_kinds(some, "sniffed", execute)
+        coded = ", ".join(f"bool_or(regexp_matches({cell.sql}, '^0[0-9]'))" for cell in some.values())
+        codes = execute(f"SELECT {coded} FROM sniffed")[0]
+        return kinds | {each: Type.TEXT for each, code in zip(some, codes, strict=True) if code and kinds[each].numeric}
+
+
+def types_in_memory(table: Any) -> dict[str, Type]:
+    """Find the types of the columns of a table in memory that can be named in a question."""
+    import duckdb
+
+    source = memory.frame(table, "df")
+    positions = list(range(len(source.names)))
+    arrived = memory.arrow(source, positions, "df")
+    with duckdb.connect(":memory:") as connection:
+        connection.register("arriving", arrived.slice(0, 0))
+        described = _described(connection, "DESCRIBE SELECT * FROM arriving")
+    found = relations.of_memory(source, positions, described, "arriving")
+    return {each: discovery.stored_kind(cell) for each, cell in found.plain_columns()}
+
+
 def tables(source: Path) -> list[str]:
     """List the tables and views of a DuckDB database; none for a file of another kind. No row is read."""
     import duckdb
