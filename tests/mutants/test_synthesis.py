@@ -173,14 +173,6 @@ MUTANTS = (
         ("curator/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),
     ),
     Mutant(
-        "a later synthesis finds the steps of an earlier one",
-        Kind.REUSE,
-        "curator/synthesis.py",
-        'digest("synthesis", self.tab.opening.hash, self.identity, self._done)',
-        'digest("synthesis", self.identity, self._done)',
-        ("curator/test_synthesis.py::test_equal_syntheses_draw_and_are_charged_each_for_itself",),
-    ),
-    Mutant(
         "marginals are kept by their shapes",
         Kind.REUSE,
         "plan/cell_rows.py",
