@@ -3,8 +3,9 @@
 .venv/bin/python bench/synthesis.py [--adult FOLDER] [--nist national2019.csv] [--repeat 5] [--methods aim,mst]
 
 ADULT is the encoded table of 14 columns (48,842 rows, UCI) with its domain; NIST's excerpt has 27,253 rows and, with
-ages, densities and incomes in bins, 20 columns. δ = 1e-9. The error is that of the model, before rows are drawn, over
-all sets of three columns with at most 10,000 cells. Every run draws fresh noise; one line is a mean with its deviation.
+ages, densities and incomes in bins, 20 columns. δ = 1e-9. The error is that of the model, then that of rows drawn from
+it, over all sets of three columns with at most 10,000 cells; AUC is that of income, learned from n synthetic rows.
+Every run draws fresh noise; one line is a mean with its deviation.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import pandas as pd
 import pyarrow as pa
 
 import sfumato as sf
+from sfumato.publish.drawing import drawn
 from sfumato.publish.synthetic import Synthetic
 
 MOST_CELLS = 10_000
@@ -65,18 +67,47 @@ def sets_of(domain: dict[str, int], count: int = 3) -> list[tuple[str, ...]]:
     return [each for each in chosen if math.prod(domain[name] for name in each) <= MOST_CELLS]
 
 
-def model_error(found: Synthetic, rows: pd.DataFrame, sets: list[tuple[str, ...]]) -> float:
-    """The mean total variation between the table's marginals and the model's."""
-    model, sizes_of = found.model, found.model.sizes
-    names = list(found.columns)
+def errors_of(found: Synthetic, rows: pd.DataFrame, sets: list[tuple[str, ...]]) -> dict[str, float]:
+    """The mean total variation from the table's marginals: of the model, of as many rows, and of 4 times as many."""
+    names, sizes = list(found.columns), found.model.sizes
     places = [tuple(sorted(names.index(name) for name in each)) for each in sets]
-    errors = []
-    for each, predicted in zip(places, model.marginals(places), strict=True):
-        sizes = [sizes_of[place] for place in each]
-        flat = np.ravel_multi_index([rows[names[place]].to_numpy() for place in each], sizes)
-        truth = np.bincount(flat, minlength=math.prod(sizes)) / len(rows)
-        errors.append(0.5 * np.abs(truth - predicted.ravel() / predicted.sum()).sum())
-    return float(np.mean(errors))
+    truth = _shares(rows[names].to_numpy(), places, sizes)
+    told = {"error": [each.ravel() / each.sum() for each in found.model.marginals(places)]}
+    for name, times in (("n_rows", 1), ("4n_rows", 4)):
+        told[name] = _shares(drawn(found.model.conditionals(), times * len(rows), len(names)), places, sizes)
+    return {
+        name: float(np.mean([_distance(*pair) for pair in zip(truth, own, strict=True)])) for name, own in told.items()
+    }
+
+
+def _shares(codes: Any, places: list[tuple[int, ...]], sizes: tuple[int, ...]) -> list[Any]:
+    found = []
+    for each in places:
+        shape = [sizes[place] for place in each]
+        flat = np.ravel_multi_index([codes[:, place] for place in each], shape)
+        found.append(np.bincount(flat, minlength=math.prod(shape)) / len(codes))
+    return found
+
+
+def _distance(one: Any, other: Any) -> float:
+    return 0.5 * float(np.abs(one - other).sum())
+
+
+def income_area(found: Synthetic, rows: pd.DataFrame, target: str = "income>50K") -> float:
+    """The area under the ROC curve on the table, of boosted trees that learned from as many synthetic rows; nan without
+    scikit-learn.
+    """
+    try:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.metrics import roc_auc_score
+    except ImportError:
+        return math.nan
+    place = list(found.columns).index(target)
+    codes = drawn(found.model.conditionals(), len(rows), len(found.columns))
+    real = rows[list(found.columns)].to_numpy()
+    model = HistGradientBoostingClassifier(random_state=0)
+    model.fit(np.delete(codes, place, axis=1), codes[:, place] == 1)
+    return float(roc_auc_score(real[:, place] == 1, model.predict_proba(np.delete(real, place, axis=1))[:, 1]))
 
 
 def run(data: str, path: str, method: str, epsilon: str) -> dict[str, Any]:
@@ -91,12 +122,11 @@ def run(data: str, path: str, method: str, epsilon: str) -> dict[str, Any]:
         cpu, wall = time.process_time(), time.time()
         proposal = curator.synthesize("people", method, [list(each) for each in sets])
         found = proposal.release(epsilon=epsilon, delta="1e-9")
-        taken = time.process_time() - cpu, time.time() - wall
+        cpu, wall = time.process_time() - cpu, time.time() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    error = model_error(found, rows, sets)
-    return {"error": error, "cpu": taken[0], "wall": taken[1], "mb": peak / 1024, "more_mb": (peak - before) / 1024} | {
-        "rounds": len(found.rounds)
-    }
+    told = errors_of(found, rows, sets) | {"auc": income_area(found, rows) if data == "adult" else math.nan}
+    taken = {"cpu": cpu, "wall": wall, "mb": peak / 1024, "more_mb": (peak - before) / 1024}
+    return told | taken | {"rounds": len(found.rounds)}
 
 
 def main() -> None:
@@ -105,6 +135,7 @@ def main() -> None:
     parser.add_argument("--nist", help="national2019.csv")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--methods", default="aim,mst,mwem,independent")
+    parser.add_argument("--epsilon", help="of ADULT, such as 0.1,1")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -112,17 +143,24 @@ def main() -> None:
         return
     for data in ("adult", "nist"):
         path = getattr(given, data)
-        for epsilon, method in itertools.product(PRICES[data] if path else (), given.methods.split(",")):
+        for epsilon, method in itertools.product(
+            _prices(data, given.epsilon) if path else (), given.methods.split(",")
+        ):
             found = [_apart(data, path, method, epsilon) for _ in range(given.repeat)]
             mean = {name: float(np.mean([each[name] for each in found])) for name in found[0]}
             spread = float(np.std([each["error"] for each in found]))
             goal = GOALS.get((data, epsilon)) if method == "aim" else None
             print(
                 f"{data:6} ε = {epsilon:4} {method:12} error {mean['error']:.4f} ±{spread:.4f}"
-                f"{f' (goal {goal})' if goal else ''}  {mean['cpu']:.1f} CPU-s  {mean['rounds']:.0f} measured  "
+                f"{f' (goal {goal})' if goal else ''}  rows {mean['n_rows']:.4f}, 4n {mean['4n_rows']:.4f}  "
+                f"AUC {mean['auc']:.3f}  {mean['cpu']:.1f} CPU-s  {mean['rounds']:.0f} measured  "
                 f"{mean['mb']:.0f} MB, {mean['more_mb']:.0f} of it for the release",
                 flush=True,
             )
+
+
+def _prices(data: str, epsilon: str | None) -> tuple[str, ...]:
+    return tuple(epsilon.split(",")) if epsilon else PRICES[data]
 
 
 def _apart(*one: str) -> dict[str, Any]:

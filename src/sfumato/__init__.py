@@ -213,7 +213,6 @@ __all__ = [
     "games",
     "histogram",
     "intercept",
-    "load",
     "loads",
     "maximum",
     "mean",

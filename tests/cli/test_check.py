@@ -59,6 +59,31 @@ columns = { x = { type = "integer" } }
         assert f"max_rows = 1: {words}, " in check(tmp_path, text).output
 
 
+def test_losses_by_limit_and_advice_that_is_safe_to_share(tmp_path: Path) -> None:
+    done = check(tmp_path, POLICY)
+    public, private, _ = done.output.split("PRIVATE: exact figures for the owner alone")
+    assert "SAFE TO SHARE" in public
+    assert "max_rows 2 makes 50 % of this error; .limit(rows=1) gives" in public
+    header = next(line for line in private.splitlines() if line.startswith("  max_rows   "))
+    assert header.split() == ["max_rows", "1", "2", "5", "10"]
+    assert "rows beyond it" in private
+    assert "groups by day" in private
+    shared = check(tmp_path, POLICY, "--public").output
+    assert public.split("SAFE")[1].strip() == shared.split("SAFE")[1].strip()
+
+
+def test_a_column_that_loses_more_than_half_ends_with_an_error_unless_it_is_meant(tmp_path: Path) -> None:
+    lossy = POLICY.replace("[1, 2, 3, 4, 5, 6]", "[7, 8]")
+    done = check(tmp_path, lossy)
+    assert done.exit_code == 1
+    assert "% of the values of visits.day are made NULL" in done.output
+    assert "more than half is lost" in done.output
+    assert check(tmp_path, lossy, "--lossy", "visits.day").exit_code == 0
+    assert check(tmp_path, lossy, "--public").exit_code == 0  # what is public knows nothing of it
+    assert check(tmp_path, lossy, "--public", "--lossy", "visits.day").exit_code == 2
+    assert check(tmp_path, POLICY, "--lossy", "visits.days").exit_code == 1
+
+
 def test_figures_are_written_nowhere(tmp_path: Path) -> None:
     done = check(tmp_path, POLICY)
     assert os.listdir(tmp_path) == ["policy.toml"]

@@ -78,7 +78,7 @@ def test_a_closed_currency_is_explained(policy: Path) -> None:
 def test_a_missing_extra_is_installed_with_this_environments_own_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     with sf.open(sf.example()) as flights:
         answer = flights.sql("SELECT COUNT(*) AS n FROM flights").release(epsilon=1)
-    for module, draw in (("altair", answer.plot), ("pandas", answer.to_pandas), ("polars", answer.to_polars)):
+    for module, draw in (("altair", answer.to_altair), ("pandas", answer.to_pandas), ("polars", answer.to_polars)):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(sf.SfumatoError) as refusal:
             draw()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -99,3 +100,21 @@ def test_weights_and_confidence_change_what_is_forecast(people: Path) -> None:
     )
     assert weighted[0] < plain[0] < surer[0]
     assert plain[1] < weighted[1]
+
+
+def test_what_was_paid_for_is_free_after_the_file_could_not_be_written(
+    people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("publish", people, "people", *PRICE, "-o", people.with_name("people.sfu"))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", full)
+        lost = run(*asked)
+    assert lost.exit_code == 74
+    assert "what was charged is stored, and free" in lost.stderr
+    assert run(*asked).exit_code == 0
+    assert charges(people) == 1
+    assert sorted(each.suffix for each in people.parent.iterdir() if "people" in each.name) == [".csv", ".sfu"]

@@ -351,11 +351,12 @@ def test_very_many_periods_are_refused_and_a_few_thousand_days_by_weeks_are_not(
 
 def test_pictures_are_lines_with_bands(clinic: sf.Curator, tmp_path: Path) -> None:
     one = clinic.running(VISITS).release(epsilon=1)
-    drawn = one.plot().to_dict()
+    drawn = one.to_altair().to_dict()
     assert [layer["mark"]["type"] for layer in drawn["layer"]] == ["area", "line"]
     assert drawn["layer"][0]["encoding"]["x"]["type"] == "temporal"
     several = clinic.running("SELECT region, step, COUNT(*) AS n FROM visits GROUP BY region, step").release(epsilon=1)
-    drawn = several.plot().to_dict()
+    assert one.plot().svg.count("<polygon") == 1
+    drawn = several.to_altair().to_dict()
     assert drawn["layer"][0]["encoding"]["x"]["type"] == "quantitative"
     several.plot(str(tmp_path / "lines.svg"))
     assert (tmp_path / "lines.svg").read_text().startswith("<svg")
@@ -377,3 +378,9 @@ def test_who_asks_for_running_totals_pays(tmp_path: Path) -> None:
         with pytest.raises(Overspent, match="share"):
             made.as_analyst("ana").running(asked).release(epsilon=3)  # type: ignore[arg-type]
         made.running(asked).release(epsilon=3)  # type: ignore[arg-type]
+
+
+def test_a_receipt_says_whether_all_ranges_hold_at_once(clinic: sf.Curator) -> None:
+    alone, all_of_them = (clinic.running(VISITS).release(epsilon=1, joint=joint) for joint in (False, True))
+    assert "each holds" in str(alone.receipt)
+    assert "all hold at once" in str(all_of_them.receipt)

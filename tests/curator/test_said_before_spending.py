@@ -113,3 +113,48 @@ def test_a_weak_auction_is_said_to_be_one(tmp_path: Path) -> None:
         proposal.release(1, fresh=True)
     with pytest.warns(sf.WeakPrivacy, match="weak promise"):
         sf.games.digital_goods([1, 2, 3], epsilon=8, prices=[1, 2])
+
+
+@pytest.mark.parametrize(
+    ("question", "how", "why"),
+    [
+        ("SELECT COUNT(*) AS n FROM people", {}, "Laplace noise needs no δ, and Gaussian noise would have"),
+        ("SELECT COUNT(*) AS n FROM people", {"mechanism": "laplace"}, "Laplace noise was named"),
+        ("SELECT MEDIAN(age) AS n FROM people", {}, "an ε alone pays for a choice"),
+        (
+            "SELECT age, COUNT(*) AS n FROM people GROUP BY age",
+            {"strategy": "sample"},
+            "times the error but end what an ε alone pays for in this account, and is chosen unasked only if it halves",
+        ),
+    ],
+)
+def test_a_delta_that_changes_nothing_says_why(
+    people: sf.Curator, question: str, how: dict[str, str], why: str
+) -> None:
+    ask = people.sql(question)
+    if "strategy" in how:
+        ask = ask.limit(strategy=how["strategy"])  # type: ignore[union-attr]
+    price = {"epsilon": 1, "delta": "1e-7", **{name: each for name, each in how.items() if name == "mechanism"}}
+    for shown in (ask.error(**price), ask.explain(**price), ask.release(**price)):
+        assert [
+            each for each in shown.warnings if each.startswith("The δ = 0.0000001 changes nothing: ") and why in each
+        ]
+    assert ask.error(**price).price == "ε = 1"
+    assert not any("changes nothing" in each for each in ask.error(epsilon=1).warnings)
+
+
+def test_a_delta_that_buys_something_is_not_spoken_of(people: sf.Curator) -> None:
+    ask = people.sql("SELECT COUNT(*) AS n FROM people")
+    assert not any(
+        "changes nothing" in each for each in ask.error(epsilon=1, delta="1e-7", mechanism="gaussian").warnings
+    )
+
+
+@pytest.mark.parametrize("named", ["gaussian", "Gaussian", sf.Gaussian])
+def test_noise_is_named_in_words_or_by_its_class(people: sf.Curator, named: str) -> None:
+    question = "SELECT state, COUNT(*) AS n FROM people GROUP BY state"
+    for proposal in (people.sql(question), people.workload([question]), people.histogram("people", ["state"])):
+        said = proposal.explain(epsilon=1, delta="1e-7", mechanism=named)  # type: ignore[arg-type, union-attr]
+        assert "Gaussian" in str(said)
+    with pytest.raises(sf.InvalidParameter, match='mechanism must be "laplace" or "gaussian"'):
+        people.sql(question).error(epsilon=1, delta="1e-7", mechanism="gauss")

@@ -32,8 +32,11 @@ from sfumato.ledger import Tab
 from sfumato.plan.cell_rows import CellCounts, CodedRows, SetMisfits
 from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fitted
+from sfumato.publish.measuring import packed
+from sfumato.publish.mwem import Choice
 from sfumato.publish.synthesis.course import Course
 from sfumato.publish.synthesis.released import Synthesized
+from sfumato.publish.synthesis.steps import ChooseStep, MeasureStep, NoisyCells
 from sfumato.release.prices import Price
 
 
@@ -118,10 +121,11 @@ def test_impossible_cells_stay_empty(tmp_path: Path) -> None:
     assert model_of(found, proposal.zeros).marginal((0, 2))[cells].max() == 0
 
 
+@pytest.mark.parametrize("method", ["aim", "mst"])
 @pytest.mark.parametrize("value", [0, 1, 2, 3, 4, 5, 6, 7])
-def test_a_charge_outlives_kill_9_at_each_step(tmp_path: Path, value: int) -> None:
+def test_a_charge_outlives_kill_9_at_each_step(tmp_path: Path, value: int, method: str) -> None:
     """The process dies right after the charge of a step: what was charged and what was held are spent."""
-    child = multiprocessing.get_context("fork").Process(target=_killed, args=(tmp_path, value))
+    child = multiprocessing.get_context("fork").Process(target=_killed, args=(tmp_path, method, value))
     child.start()
     child.join()
     assert child.exitcode == -signal.SIGKILL
@@ -134,7 +138,7 @@ def test_a_charge_outlives_kill_9_at_each_step(tmp_path: Path, value: int) -> No
         assert account.spent["pure"] == 2
 
 
-def _killed(folder: Path, step: int) -> None:
+def _killed(folder: Path, method: str, step: int) -> None:
     charge, seen = Tab.step, []
 
     def dying(tab: Tab, entry: Any) -> Any:
@@ -146,7 +150,7 @@ def _killed(folder: Path, step: int) -> None:
 
     Tab.step = dying  # type: ignore[method-assign]
     with curator(folder, people(1, 40)) as clinic:
-        clinic.synthesize("people", "mst", 2).release(epsilon=2)
+        clinic.synthesize("people", method, 2).release(epsilon=2)
 
 
 @pytest.mark.parametrize("after", [1, 2, 4, 5, 7])
@@ -261,6 +265,32 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
     assert 1 <= len(found.marginals) <= 3
 
 
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_a_step_that_the_clock_refuses_leaves_the_model_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """The last moment may be over while a step is checked: the first is refused for nothing, a later one ends it."""
+    checks: list[int] = []
+
+    def check(*_: Any) -> None:
+        checks.append(0)
+        if len(checks) > step:
+            raise sf.Unsupported("slow-check", "a question is planned within half of its time limit", fix="")
+
+    monkeypatch.setattr("sfumato.release.releasing._check", check)
+    with curator(tmp_path, people(1, 40)) as clinic:
+        proposal, account = clinic.synthesize("people", "independent"), clinic._context.account
+        if not step:
+            with pytest.raises(sf.Unsupported, match="slow-check"):
+                proposal.release(epsilon=1, seconds=25)
+        else:
+            found = proposal.release(epsilon=1, seconds=25).released
+            assert not found.complete
+            assert len(found.marginals) == step
+        assert account.spent["pure"] == (1 if step else 0)  # once rows were read a clock may depend on them
+        assert not account.open_tabs()
+
+
 def test_each_step_is_charged_before_it_reads_and_rows_are_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +335,48 @@ def test_neighbours_look_alike_but_for_noise(tmp_path: Path, method: str, relati
             told = str(proposal.explain(epsilon=2)), repr(proposal), proposal.question
         seen.append((phases, charges, shapes, told, found.columns, found.planned))
     assert all(each == seen[0] for each in seen[1:])
+
+
+@pytest.mark.parametrize("price", PRICES, ids=str)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("method", ["aim", "mst"])
+def test_on_neighbours_the_same_noise_takes_the_same_course(
+    tmp_path: Path, method: str, relation: str, price: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are read, and what is released of them is the same by force: then schema, messages, phases, charges, rounds
+    and the model are, too. Nothing but what a step releases depends on rows.
+    """
+    read: list[int] = []
+
+    def measured(step: MeasureStep, reading: Any) -> NoisyCells:
+        counts = step.view.of(reading(step.view.reading))
+        read.append(int(counts.sum()))
+        return NoisyCells(packed(np.arange(counts.size, dtype=np.int64) * 31 % 17))
+
+    def chosen(step: ChooseStep, reading: Any) -> Choice:
+        scores = step.scores.of(reading(step.readings[0]))
+        return Choice(7 * len(step.scores.views) // 11 if scores.size else -1)
+
+    monkeypatch.setattr(MeasureStep, "draw", measured)
+    monkeypatch.setattr(ChooseStep, "draw", chosen)
+    tables = [people(1, 40), [*people(1, 39), (39, None, None, None)]]
+    tables += [people(1, 39)] if relation == "add-remove" else []
+    seen = []
+    for index, rows in enumerate(tables):
+        phases: list[str] = []
+        (tmp_path / str(index)).mkdir()
+        with curator(tmp_path / str(index), rows, relation=relation) as clinic:
+            proposal = clinic.synthesize("people", method, 2)
+            found = proposal.release(**price, progress=phases.append)
+            charges = [(each.kind, each.question, str(each.spent)) for each in clinic.history()]
+            told = str(proposal.explain(**price)), repr(proposal), repr(found), str(found.table().schema)
+        own = found.released
+        seen.append(
+            (phases, charges, told, own.rounds, own.marginals, own.total, found.model.marginal((0, 1)).tolist())
+        )
+    assert all(each == seen[0] for each in seen[1:])
+    assert len(seen[0][0]) == len([each for each in seen[0][1] if each[0] == "step"]) > 7
+    assert read
 
 
 def test_the_number_of_rows_is_never_exact_and_rests_on_what_was_released(tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ MUTANTS = (
         Kind.REUSE,
         "publish/synthesis/steps.py",
         "return NoisyCells(packed(only.draw(self.view.of(read(self.view.reading)))))",
-        "return NoisyCells(packed(self.view.of(read(self.view.reading)) + 0 * bool(only)))",
+        "exact = self.view.of(read(self.view.reading))\n"
+        "        return NoisyCells(packed(only.draw(exact) if self.view.places else exact))",
         _ROWS,
     ),
     Mutant(

@@ -236,6 +236,27 @@ def test_both_ranges_hold(units: bool, worst: bool) -> None:
     assert min(own, theirs) >= 265
 
 
+@pytest.mark.parametrize("worst", [False, True])
+@pytest.mark.parametrize("assumed", [1, 30, 55, 60, 70, 200])
+def test_a_number_of_rows_that_is_not_the_exact_one_widens_the_range_of_the_exact_score(
+    assumed: int, worst: bool
+) -> None:
+    """A caller's number, such as that of a synthetic table, is near the truth at best."""
+    draw, rows = exact(people(3, 60), total=assumed, worst=worst)
+    draw = replace(draw, noise=NARROW)
+    truth = _at(draw, rows, 60)
+    found = draw.draw(lambda _: rows)
+    low, high = found.nist_interval()
+    assert low <= truth.score <= high
+
+
+def test_a_number_of_rows_that_is_public_by_the_policy_is_the_exact_one() -> None:
+    draw, rows = exact(people(3, 100), relation="replace")
+    found = replace(draw, noise=NARROW).draw(lambda _: rows)
+    assert (found.rows, found.rows_noise, found.assumed) == (100, None, False)
+    assert found.nist_interval() == found.interval()
+
+
 def _at(draw: ScoreDraw, rows: CodedRows, total: int) -> CandidateScore:
     known = replace(draw, rows_noise=None, view=replace(draw.view, total=total))
     return known.draw(lambda _: rows)

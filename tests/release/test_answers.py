@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import sfumato as sf
+from sfumato.plots.frame import HIGH
 from sfumato.release.formatting import cell, key, outward
 from sfumato.safe_text import defused, printable
 
@@ -160,7 +161,7 @@ def test_what_there_is_can_be_seen() -> None:
 
 
 def _panels(made: sf.Answer) -> list[dict[str, object]]:
-    return list(made.plot().to_dict()["hconcat"])
+    return list(made.to_altair().to_dict()["hconcat"])
 
 
 def test_a_missing_number_leaves_its_row_where_it_is(answer: sf.Answer) -> None:
@@ -184,3 +185,6 @@ def test_a_picture_is_at_most_a_page_high(answer: sf.Answer, count: int) -> None
     (panel,) = _panels(made)
     assert panel["height"] == min(20 * count, 800)
     assert ("the first 200 of 5,000 rows" in json.dumps(panel)) is (count == 5000)
+    picture = made.plot()
+    assert picture.height <= HIGH
+    assert ("the first 200 of 5,000 rows: 4,800 are left out" in picture.svg) is (count == 5000)

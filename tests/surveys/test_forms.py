@@ -360,3 +360,19 @@ def test_careful_edits_of_a_file_are_found() -> None:
 def test_refused_answers_are_named_by_their_question(answers: Any) -> None:
     with pytest.raises(sf.InvalidParameter, match="smokes must be"):
         sf.collect({"smokes": answers}, 1)
+
+
+def test_a_form_says_what_it_is() -> None:
+    assert repr(FORMS["split"]).startswith("<Form of ")
+    assert "all are answered" in repr(FORMS["split"])
+
+
+def test_a_form_is_no_synopsis_and_the_fix_says_how_to_read_it(tmp_path: Path) -> None:
+    FORMS["split"].save(tmp_path / "form.sfu")
+    with pytest.raises(sf.SfumatoError, match=r"sf\.form"):
+        sf.synopsis(tmp_path / "form.sfu")
+
+
+def test_a_synopsis_is_no_form_and_the_fix_says_how_to_read_it() -> None:
+    with pytest.raises(sf.SfumatoError, match=r"sf\.synopsis"):
+        sf.form(Path(__file__).parent.parent / "publish" / "people.sfu")

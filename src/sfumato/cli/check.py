@@ -57,7 +57,7 @@ def _advise(found: CheckReport) -> None:
         for each in group:
             click.echo(f"  {each.question}")
             for line in map(str, each.tips):
-                click.echo(f"    {line}")
+                click.echo(click.wrap_text(line, 116, initial_indent="    ", subsequent_indent="      "))
             if not each.tips:
                 click.echo("    no limit or bound of one unit makes most of its error")
 

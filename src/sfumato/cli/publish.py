@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sfumato.cli import options
-from sfumato.cli.exit_codes import EXIT_CODES
+from sfumato.cli.exit_codes import EXIT_CODES, UNWRITTEN
 from sfumato.cli.progress import ProgressLines
 
 if TYPE_CHECKING:
     from sfumato.curator.marginals import MarginalsProposal
+    from sfumato.publish.synopsis import Synopsis
 
 
 @click.command(short_help="Measure marginals once, to be asked for ever.", epilog=EXIT_CODES)
@@ -110,10 +112,21 @@ def command(
             with progress.until_shown():
                 made = proposal.release(**price, fresh=fresh)
                 progress("writing the file")
-                made.save(target)
+                _save(made, target)
                 click.echo(made.receipt.to_json() if as_json else f"{target}: {made!r}")
                 if not as_json:
                     click.secho(f"\n{made.receipt if receipt else made.receipt.short()}", dim=True)
+
+
+def _save(made: Synopsis, target: Path) -> None:
+    """Write the file; where that fails, say that what was paid for is not lost."""
+    from sfumato.errors import SynopsisDamaged
+
+    try:
+        made.save(target)
+    except SynopsisDamaged as error:
+        click.secho(f"{error}, and publish again: what was charged is stored, and free", fg="red", err=True)
+        sys.exit(UNWRITTEN)
 
 
 def _names(written: str) -> list[str]:

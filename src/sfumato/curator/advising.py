@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from sfumato.curator.forecasts import Width
 from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.plan.expressions import Column, Field
 from sfumato.plan.functions import call, literal
 from sfumato.plan.limits import Limits
 from sfumato.plan.measures import Mean, Sum
@@ -23,7 +24,7 @@ from sfumato.plan.nodes import Query
 from sfumato.plan.words import words
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import percent, shown, text
+from sfumato.privacy.numbers import PROBABILITY, exact, percent, shown, text
 
 _FEWER, _NARROWER = 4, 2
 """How many times tighter the limit is that is tried, and the bound."""
@@ -60,6 +61,7 @@ class Tip:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
+        object.__setattr__(self, "share", exact(self.share, "share", PROBABILITY))
 
     def __str__(self) -> str:
         return f"{self.cause}; {self.change} gives {self.then} instead of {self.now}"
@@ -171,8 +173,9 @@ def _of_limit(name: str, query: Query, limits: Limits, now: Widths, again: Again
     share = _gone(now, least)
     if share < _WORTH:
         return None
-    called = _POLICY[name] if getattr(query.plan.limits, name) == most else name
-    return _Tried(f"{called} {most:,} makes {percent(share)} of this error", share, f".limit({name}={to})", tighter)
+    policys = getattr(query.plan.limits, name) == most
+    called = f"{_POLICY[name]} {most:,}" if policys else f".limit({name}={most})"
+    return _Tried(f"{called} makes {percent(share)} of this error", share, f".limit({name}={to})", tighter)
 
 
 def _tightened(limits: Limits, name: str, value: int) -> Limits:
@@ -198,8 +201,10 @@ def _narrower(measure: Sum | Mean) -> tuple[str, Value, Value] | None:
     """Say which end of a value's range to move, from where to where: the one that is farther from 0, or for a mean,
     whose error follows the width of the range, the upper one.
     """
-    domain = measure.value.domain
-    if domain.range is None:
+    domain, value = measure.value.domain, measure.value
+    if domain.range is None or not (isinstance(value, Column) and isinstance(value.reference, Field)):
+        return None
+    if not value.reference.table:  # found in a subquery, where it has no name that could be written
         return None
     low, high = (Fraction(each) for each in domain.range)  # type: ignore[arg-type]
     upper = isinstance(measure, Mean) or abs(high) >= abs(low)

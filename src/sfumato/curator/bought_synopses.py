@@ -6,6 +6,10 @@ so it answers whoever may ask the curator, as a stored answer does, and nobody i
 
 A question is answered only where it means the same there: all rows of the table are in the synopsis, with the same
 limit of rows, every column that the question reads was published, and its groups are those that the curator would show.
+
+The best of several is the one with the narrowest ranges. Where noise decides how wide they are (those of bounds, means
+and products), the narrowest of k ranges misses up to k times as often as each: all k are then made to hold at once,
+each with the part 1/k of the chance to miss. Ranges of counts and sums that were measured follow from the plan alone.
 """
 
 from __future__ import annotations
@@ -19,14 +23,16 @@ from sfumato.curator.context import Context
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 from sfumato.plan.canonical import digest
+from sfumato.plan.expressions import Column
 from sfumato.plan.limits import Limits
+from sfumato.plan.measures import Count, Sum
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import POSITIVE, Number, exact, shown, text as digits
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, text as digits
 from sfumato.publish import answering
 from sfumato.publish.measuring import Published, noise_words
 from sfumato.publish.synopsis import Synopsis
-from sfumato.release.answers import Answer
+from sfumato.release.answers import MEASURED, Answer
 from sfumato.release.proposal import receipt
 from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Released
@@ -117,6 +123,33 @@ def _answers(asked: Asked, context: Context) -> tuple[list[FreeAnswer], list[str
     if context.policy.per is not None or context.policy.tables[table].public:
         return [], ["what is published has one account, for all periods"]
     bought = context.account.published(shelf(context, table), data=context.engine.identity(), most=_MOST_LOOKED_AT)
+    answers, refusals = _of_each(bought, asked, context)
+    if len(answers) > 1 and not all(_fixed(asked.query, each.answer) for each in answers):
+        missed = (1 - exact(asked.confidence, "confidence", CONFIDENCE)) / len(answers)
+        answers, _ = _of_each(bought, replace(asked, confidence=1 - missed), context)
+        answers = [_best_of(len(answers), each, asked.confidence) for each in answers]
+    return answers, refusals
+
+
+def _fixed(query: Query, found: Answer) -> bool:
+    """Tell whether noise has no part in how wide ranges are: counts and sums that were measured, shown as they are."""
+    finish = query.finish
+    picked = query.outer or finish.windows or finish.having is not None or finish.limit is not None or finish.offset
+    plain = all(isinstance(each.expression, Column) for each in query.outputs)
+    added = all(type(each) in (Count, Sum) for each in query.plan.measures)
+    words = {word for each in (found.basis or {}).values() for word in each}
+    return bool(not picked and plain and added and words <= {MEASURED})
+
+
+def _best_of(count: int, found: FreeAnswer, confidence: Number) -> FreeAnswer:
+    """Say with what confidence the best of several answers holds, whichever it is."""
+    told = replace(found.answer.receipt, confidence=digits(exact(confidence, "confidence", CONFIDENCE)))
+    said = f"the best of {count} synopses: its ranges hold although noise decides which is the best"
+    return replace(found, answer=replace(found.answer, receipt=told, warnings=(*found.answer.warnings, said)))
+
+
+def _of_each(bought: Sequence[Publication], asked: Asked, context: Context) -> tuple[list[FreeAnswer], list[str]]:
+    table = asked.query.plan.table
     answers, refusals = [], []
     for each in bought:
         try:

@@ -1,4 +1,4 @@
-"""How wrong an answer will be is drawn against its price, before anything is spent."""
+"""The error of an answer is drawn against its price, before anything is spent."""
 
 from __future__ import annotations
 

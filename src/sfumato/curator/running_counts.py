@@ -321,13 +321,14 @@ class RunningTotals:
         outputs = self.query.finish.outputs
         cells = [self._column(each.expression, known.keys.groups, numbers) for each in outputs]
         words = (known.noise.words(),)
+        told = receipt(found, known.purchase, words, question=self.question.text, here=here, confidence=confidence)
         return RunningAnswer(
             tuple(each.name for each in outputs),
             tuple(each.expression.domain.type for each in outputs),
             tuple(zip(*cells, strict=True)),
             {outputs[self._place].name: ranges},
             tuple(each.name for each in outputs if not _is_result(each.expression)),
-            receipt(found, known.purchase, words, question=self.question.text, here=here, confidence=confidence),
+            replace(told, joint=joint),
             self.question.warnings,
             period=next(each.name for each in outputs if _key(each.expression) == self.period),
         )

@@ -252,7 +252,8 @@ class ScoreProposal:
         if public is not None:
             (measure,) = view.bounded.measures
             view = replace(view, total=round(public / measure.unit_value))
-        return ScoreDraw(self.columns, self.k, view, noise, rows_noise, price, self._context.version)
+        own = self.columns, self.k, view, noise, rows_noise, price, self._context.version
+        return ScoreDraw(*own, assumed=self.total is not None)
 
     def _view(self, amount: Fraction, gaussian: bool) -> SetDistance:
         """Take the finest steps at which the noise can be drawn exactly: data have no part in it."""

@@ -338,7 +338,7 @@ _ADDED = Neighbours.ADD_REMOVE
 _REASON = "every choice and every measurement is a step that is charged by itself; the model and its rows cost nothing"
 _CHOSEN = {
     "aim": "one is chosen in each round, by how far the model is off, less what noise would be",
-    "mwem": "one of the workload's own is chosen in each round",
+    "mwem": "one of the workload's own, or within one, is chosen in each round",
     "mst": "pairs alone are chosen from, until they connect all columns",
     "independent": "none is chosen from: single columns alone are measured",
 }
@@ -410,6 +410,11 @@ class _Series:
         except KeyboardInterrupt:  # between steps: every one was complete, and who stops knows what was released alone
             self.tab.stop()
         except _TimeIsUp:
+            self.tab.forfeit()
+        except Unsupported:  # a step could not be checked in the time that was left, and was not charged
+            if not self.course.marginals:
+                self.tab.stop()  # it was the first: no row was read
+                raise
             self.tab.forfeit()
         except Unanswered:
             if self._left() is None or self._left() > 0 or not self.course.marginals:  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Rows that count are lowered: the unit, the keys, and a whole number of steps for each coordinate of each measure."""
+"""Lower the rows that count: the unit, the keys, and a whole number of steps for each coordinate of each measure."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class ColumnCost:
     def lost(self) -> float:
         """Give the share of the values that are there which are made NULL."""
         there = 1.0 - self.missing
-        return self.nulled / there if there > 0 else 0.0
+        return round(self.nulled / there, 9) if there > 0 else 0.0  # a half is a half
 
 
 @dataclass(frozen=True)

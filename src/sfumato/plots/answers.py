@@ -19,7 +19,7 @@ from sfumato.plots.histograms import edges, histogram
 from sfumato.plots.lines import MOST_LINES, Line, Panel, numbers_room, panel
 from sfumato.plots.panels import several
 from sfumato.plots.picture import Picture
-from sfumato.plots.scales import Scale, TimeScale, seconds
+from sfumato.plots.scales import DayScale, KeyScale, Scale, TimeScale, seconds
 
 _FEW, _LEAST = 5, 3
 """Lines that are told apart at a glance; numbers that a line has at least."""
@@ -43,8 +43,8 @@ class Key:
 
     @property
     def scale(self) -> type[Scale]:
-        timed = any(isinstance(each, dt.date) for each in self.values)
-        return TimeScale if timed else Scale
+        kinds = set(map(type, self.values))
+        return TimeScale if dt.datetime in kinds else DayScale if dt.date in kinds else KeyScale
 
     def place(self, row: int) -> float:
         """Give the place of a row's value along the line."""
@@ -107,7 +107,7 @@ def _drawing(columns: Sequence[ChartData], keys: Sequence[Key]) -> tuple[Drawing
             return _lines(columns, keys[0], ())
     if len(keys) == 2 and _are_pairs(keys):
         for along, other in (keys, keys[::-1]):
-            if along.scale is TimeScale and len(set(other.labels)) <= _FEW and _places(along) >= _LEAST:
+            if issubclass(along.scale, TimeScale) and len(set(other.labels)) <= _FEW and _places(along) >= _LEAST:
                 return _lines(columns, along, (other,))
         return _maps(columns, keys)
     return bars.aligned(columns), bars.left_out(columns)

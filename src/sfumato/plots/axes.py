@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sfumato.plots.letters import width
 from sfumato.plots.marks import INK, QUIET, RULE, across, label, path, upright
-from sfumato.plots.scales import Scale, Tick, fitting
+from sfumato.plots.scales import Scale, Tick, fitting, placed
 
 SMALL = 10.5
 BELOW = 20.0
@@ -19,20 +19,12 @@ def bottom(scale: Scale, top: float, y: float, *, zero: bool = True) -> list[str
     marks = [path((upright(scale(each), top, y) for each, _ in ticks), RULE)]
     if zero and scale.low <= 0 <= scale.high:
         marks.append(path([upright(scale(0), top, y)], QUIET))
-    anchors = (_anchor(scale, tick) for tick in ticks)
+    anchors = (placed(scale, tick, SMALL)[0] for tick in ticks)
     marks += [
         label(scale(each), y + 14, text, anchor=anchor, size=SMALL, fill=QUIET)
         for (each, text), anchor in zip(ticks, anchors, strict=True)
     ]
     return marks
-
-
-def _anchor(scale: Scale, tick: Tick) -> str:
-    """Let no number at an end stand out further than the room beside an axis."""
-    half = width(tick[1], SMALL) / 2
-    if scale(tick[0]) - half < min(scale.start, scale.end) - 30:
-        return "start"
-    return "end" if scale(tick[0]) + half > max(scale.start, scale.end) + 14 else "middle"
 
 
 def left_room(ticks: Sequence[Tick]) -> float:

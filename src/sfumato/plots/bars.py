@@ -10,8 +10,8 @@ from sfumato.plots.chart_data import ChartData
 from sfumato.plots.frame import INSIDE, Drawing, beside
 from sfumato.plots.letters import width
 from sfumato.plots.marks import BAR, PAPER, QUIET, RANGE, box, label
-from sfumato.plots.scales import Scale, reach
-from sfumato.plots.whiskers import drawn
+from sfumato.plots.scales import Scale
+from sfumato.plots.whiskers import drawn, reached
 
 _STEP, _HIGH, _ROWS = 22.0, 830.0, 50
 """Pixels of a row at most, and of all of them, and how many have room below each other."""
@@ -44,7 +44,7 @@ def aligned(columns: Sequence[ChartData], wide: float = INSIDE) -> Drawing:
     blocks = math.ceil(rows / _ROWS)
     high = math.ceil(rows / blocks)
     step = min(_STEP, _HIGH / high)
-    scales = [reach(each.values[:rows], each.intervals[:rows], zero=True) for each in columns[:panels]]
+    scales = [reached(each, rows) for each in columns[:panels]]
     room = (wide - 26 * (blocks - 1)) / blocks
     left = _labels_room(columns[0], rows, room, blocks > 1 or panels < 3)
     parts = [

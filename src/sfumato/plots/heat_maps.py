@@ -90,7 +90,7 @@ def _cell(grid: Grid, row: int, column: int, where: tuple[float, float, float, f
     share = value / top
     hollow = bool(grid.noisy) and grid.noisy[row][column]
     drawn = box(x, y, broad - 1, deep - 1, colour(share, signed=grid.signed), say=said)
-    ink = PAPER if abs(share) > 0.5 and (share > 0 or grid.signed) else INK
+    ink = PAPER if abs(share) > 0.58 and (share > 0 or grid.signed) else INK
     if hollow:
         dashed = f' stroke="{ink}" stroke-dasharray="3 2"'
         drawn += box(x + 2, y + 2, broad - 5, deep - 5, "none", more=dashed)

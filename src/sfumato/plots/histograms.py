@@ -11,8 +11,8 @@ from sfumato.plots.axes import BELOW, SMALL, bottom, heading, left, left_room
 from sfumato.plots.chart_data import ChartData
 from sfumato.plots.frame import INSIDE, Drawing
 from sfumato.plots.marks import BAR, PAPER, QUIET, box, label
-from sfumato.plots.scales import Scale, fitting, reach
-from sfumato.plots.whiskers import drawn
+from sfumato.plots.scales import KeyScale, Scale, fitting
+from sfumato.plots.whiskers import drawn, reached
 
 _BIN = re.compile(r"\[(-?[0-9.e+-]+), (-?[0-9.e+-]+)[])]")
 
@@ -34,10 +34,10 @@ def edges(labels: Sequence[str]) -> list[tuple[float, float]] | None:
 def histogram(data: ChartData, bins: Sequence[tuple[float, float]], high: float = 300.0) -> Drawing:
     """Draw the bars of all bins with their ranges."""
     foot, top = high - BELOW - (16 if data.by else 0), 24.0 if data.name else 8.0
-    y = Scale(*reach(data.values, data.intervals, zero=True), foot, top)
+    y = Scale(*reached(data, len(bins)), foot, top)
     ticks = fitting(y, SMALL, wide=False)
     start = left_room(ticks)
-    x = Scale(bins[0][0], bins[-1][1], start + 2, INSIDE - 12)
+    x = KeyScale(bins[0][0], bins[-1][1], start + 2, INSIDE - 12)
     parts = [heading(0, 12, data.name, INSIDE)] if data.name else []
     parts += [*left(y, ticks, start, INSIDE - 10), *bottom(x, foot, foot, zero=False)]
     zero = y(0.0)

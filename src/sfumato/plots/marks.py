@@ -10,7 +10,7 @@ from sfumato.safe_text import printable
 
 INK, QUIET, RULE, PAPER = "#20262e", "#5b6470", "#dfe3e8", "#ffffff"
 BAR, RANGE, SAMPLE = "#8fb3d9", "#1b3a57", "#c2410c"
-LINES = ("#0072b2", "#d55e00", "#009e73", "#7a3b96", "#a66a00", "#4d4d4d", "#c2458c", "#2f6f8f")
+LINES = ("#0067a5", "#b24a00", "#00755a", "#7a3b96", "#8a5a00", "#4d4d4d", "#b0327a", "#2f6f8f")
 """Colours that people tell apart who see red and green alike (after Okabe and Ito), all dark enough on white."""
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 2", "12 3", "6 2 1 2 1 2")
 """Lines differ in these, too: no colour is needed to tell them apart."""
@@ -81,12 +81,12 @@ def area(points: Sequence[tuple[float, float]], fill: str, opacity: float) -> st
 
 
 def across(x: float, y: float, end: float) -> str:
-    """Step from one place to another at the same height."""
+    """Give the step from one place to another at the same height."""
     return f"M{digits(x)} {digits(y)}H{digits(end)}"
 
 
 def upright(x: float, y: float, end: float) -> str:
-    """Step from one height to another at the same place."""
+    """Give the step from one height to another at the same place."""
     return f"M{digits(x)} {digits(y)}V{digits(end)}"
 
 

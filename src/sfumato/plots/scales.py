@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 from sfumato.plots.letters import width
 
@@ -43,6 +44,18 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class KeyScale(Scale):
+    """A scale of keys writes 1990, not 1,990; where both ends are whole, so is what is written."""
+
+    def ticks(self, most: int) -> list[Tick]:
+        """List at most so many round numbers between the ends."""
+        found = super().ticks(most)
+        if float(self.low).is_integer() and float(self.high).is_integer():
+            found = [each for each in found if float(round(each[0], 9)).is_integer()]
+        return [(each, f"{each:.9g}" if abs(each) < 1e9 else text) for each, text in found]
+
+
+@dataclass(frozen=True)
 class LogScale(Scale):
     """A scale of logarithms has equal ratios at equal distances; both ends are above zero."""
 
@@ -68,10 +81,15 @@ class LogScale(Scale):
 class TimeScale(Scale):
     """A scale of times is in seconds since 1970; its ticks are the beginnings of days, months or years."""
 
+    finest: ClassVar[int] = 1
+    """Seconds between two ticks at least."""
+
     def ticks(self, most: int) -> list[Tick]:
         """List at most so many beginnings of hours, days, months or years."""
         for months, seconds, form in _STEPS:
-            if (self.high - self.low) / (seconds or months * 30.4 * _DAY) <= max(1, most - 1):
+            if (months or seconds >= self.finest) and (self.high - self.low) / (seconds or months * 30.5 * _DAY) <= max(
+                1, most - 1
+            ):
                 found = self._months(months) if months else self._seconds(seconds)
                 if 1 < len(found) <= most:
                     return [(each, _moment(each).strftime(form)) for each in found]
@@ -86,6 +104,13 @@ class TimeScale(Scale):
         months = range(first.year * 12 + first.month - 1, last.year * 12 + last.month + 1)
         begun = (dt.datetime(each // 12, each % 12 + 1, 1) for each in months if each % step == 0 and each < 119988)
         return [each for each in map(seconds, begun) if self.low <= each <= self.high]
+
+
+@dataclass(frozen=True)
+class DayScale(TimeScale):
+    """A scale of days has no hours."""
+
+    finest: ClassVar[int] = 86400
 
 
 _HOUR, _DAY = 3600, 86400
@@ -148,8 +173,18 @@ def fitting(scale: Scale, size: float, *, wide: bool) -> list[Tick]:
     return scale.ticks(2)[:1]
 
 
+def placed(scale: Scale, tick: Tick, size: float) -> tuple[str, float, float]:
+    """Say how a tick's text is anchored, and from where to where it goes: none stands far out beside its axis."""
+    at, wide = scale(tick[0]), width(tick[1], size)
+    if at - wide / 2 < min(scale.start, scale.end) - 38:
+        return "start", at, at + wide
+    if at + wide / 2 > max(scale.start, scale.end) + 14:
+        return "end", at - wide, at
+    return "middle", at - wide / 2, at + wide / 2
+
+
 def _apart(scale: Scale, ticks: Sequence[Tick], size: float) -> bool:
-    ends = [(scale(each) - width(text, size) / 2, scale(each) + width(text, size) / 2) for each, text in ticks]
+    ends = [placed(scale, each, size)[1:] for each in ticks]
     return all(one[1] + 10 <= other[0] for one, other in pairwise(ends))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sfumato.plots.chart_data import ChartData, Interval
 from sfumato.plots.marks import RANGE, SAMPLE, digits, path
-from sfumato.plots.scales import Scale
+from sfumato.plots.scales import Scale, reach
 
 
 def drawn(
@@ -22,6 +22,12 @@ def drawn(
         around = [(place + shift, sampled(data, row)) for place, row in zip(places, rows, strict=True)]
         marks.append(path(_steps(around, scale, cap * 0.7, standing), SAMPLE, heavy))
     return marks
+
+
+def reached(data: ChartData, rows: int) -> tuple[float, float]:
+    """Find the ends of a scale that shows the first rows, with what sampling adds to them."""
+    around = [sampled(data, row) for row in range(rows)] if data.sampling else []
+    return reach(data.values[:rows], [*data.intervals[:rows], *around], zero=True)
 
 
 def sampled(data: ChartData, row: int) -> Interval:

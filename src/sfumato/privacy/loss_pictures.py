@@ -1,4 +1,4 @@
-"""What a release leaks is drawn as three curves: δ against ε, what a test can tell, and how the loss is spread."""
+"""The loss of a release is drawn as three curves: δ against ε, what a test can tell, and how the loss is spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A column that another one decides need not be measured: its cell follows from the policy.
+"""Some columns are decided by others and need not be measured: their cells follow from the policy.
 
 A policy says that one column decides another (``implies``), and which value goes with which where the first has levels
 whose parts are named as the values of the second: cities in lists called north and south, and a region that is north or

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 
+from sfumato.errors import SynopsisDamaged
 from sfumato.publish import files, fitted_files, model_files, zip_files
 from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.synopsis import Synopsis
@@ -13,6 +14,7 @@ from sfumato.publish.synthetic import Synthetic
 
 Published = Synopsis | FittedModel | Synthetic
 
+_FORM = "survey-file/1"
 _READERS: dict[str, Callable[[bytes, str], Published]] = {
     fitted_files.KIND: FittedModel.read,
     model_files.KIND: Synthetic.read,
@@ -27,7 +29,11 @@ def synopsis(path: str | os.PathLike[str]) -> Published:
     fitted a ``FittedModel``.
     """
     content = zip_files.content_of(path)
-    reader = _READERS.get(_kind(content, str(path)))
+    kind = _kind(content, str(path))
+    if kind == _FORM:
+        fix = "read it with sf.form; what was answered is in the reports"
+        raise SynopsisDamaged("this file is a survey form, which holds no answers", place=str(path), fix=fix)
+    reader = _READERS.get(kind)
     return Synopsis(*files.read(content, str(path))) if reader is None else reader(content, str(path))
 
 

@@ -183,6 +183,8 @@ class CandidateScore:
     """n̂ in steps of the counts, as it was drawn or given."""
     rows_noise: Any = field(default=None, repr=False)
     """None where the number of rows was public."""
+    assumed: bool = field(default=False, repr=False)
+    """Whether the number of rows is the caller's: then nothing says that it is the exact one."""
     purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
     receipt: Receipt | None = field(default=None, repr=False, compare=False)
     """What it cost and whom it protects; not stored with the score, since it says what is left now."""
@@ -219,17 +221,27 @@ class CandidateScore:
 
         *Theorem.* Distances to the candidate scaled to x and to n rows differ by at most |x − n|/2, since t_A/rows adds
         up to 1. So the total variation is within (D ± w ± |n̂ − n|/2)/n for an n within the range of n̂, and such a
-        fraction is largest, and least, at an end of that range. ∎ Both ranges share the chance to miss evenly.
+        fraction is largest, and least, at an end of that range. ∎ Both ranges share the chance to miss evenly. Where x
+        is the caller's, the distance itself is at least |x − n|/2, since counts add up to n: so |x − n| ≤ 2(D + w).
         """
         sure = exact(confidence, "confidence", CONFIDENCE)
-        if self.rows_noise is None:
+        if self.rows_noise is None and not self.assumed:
             return self.interval(sure)
-        each = 1 - (1 - sure) / 2
-        wide, off = self._width(each), int(self.rows_noise.error(each))
-        ends = [float(max(1, self.total + side) * self.unit_value) for side in (-off, off)]
+        wide, ends = self._assumed(sure) if self.rows_noise is None else self._drawn(1 - (1 - sure) / 2)
         low = min((self._distance - wide - abs(end - self.rows) / 2) / end for end in ends)
         high = max((self._distance + wide + abs(end - self.rows) / 2) / end for end in ends)
         return _points(high), _points(low)
+
+    def _drawn(self, each: Fraction) -> tuple[float, list[float]]:
+        """Give the half-width of the distance, and the ends of what n may be by its noise."""
+        off = int(self.rows_noise.error(each))
+        return self._width(each), [float(max(1, self.total + side) * self.unit_value) for side in (-off, off)]
+
+    def _assumed(self, sure: Fraction) -> tuple[float, list[float]]:
+        """Give the half-width of the distance, and the ends of what n may be by the distance."""
+        wide = self._width(sure)
+        off = 2 * max(0.0, self._distance + wide)
+        return wide, [max(float(self.unit_value), self.rows + side) for side in (-off, off)]
 
     @property
     def _distance(self) -> float:
@@ -293,6 +305,8 @@ class ScoreDraw:
     rows_noise: Additive | None
     total: Price
     version: str
+    assumed: bool = False
+    """Whether the number of rows is the caller's."""
 
     @cached_property
     def batch(self) -> Batch:
@@ -337,4 +351,4 @@ class ScoreDraw:
     def _score(self, total: int, distance: int) -> CandidateScore:
         view, terms = self.view, purchase([self.view.bounded], self.total, self.version)
         own = self.columns, self.k, len(view.sets), view.worst, view.candidate_rows, distance
-        return CandidateScore(*own, self.noise, self.unit_value, view.grid, total, self.rows_noise, terms)
+        return CandidateScore(*own, self.noise, self.unit_value, view.grid, total, self.rows_noise, self.assumed, terms)

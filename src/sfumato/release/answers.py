@@ -83,7 +83,7 @@ class Answer:
     """Where a synopsis answers, what each number rests on: measured, or bounded, with a model's number inside."""
     chosen: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
     """For a column of values that were chosen, how good the choice is, in words."""
-    sampling: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, metadata=codec.MAPPING)
+    sampling: Mapping[str, tuple[float | None, ...]] | None = field(default=None, metadata=codec.MAPPING)
     """Where the rows are a sample, how far each number may be off for that, about (``sampling_errors``)."""
     above: str = ""
     """A number is marked as too noisy where its range reaches further than this part of it; empty marks none."""
@@ -110,7 +110,9 @@ class Answer:
         if self.above:
             threshold(self.above)
 
-    def _read_sampling(self) -> dict[str, tuple[float | None, ...]]:
+    def _read_sampling(self) -> dict[str, tuple[float | None, ...]] | None:
+        if self.sampling is None:
+            return None
         known = isinstance(self.sampling, Mapping) and set(self.sampling) <= set(self.intervals)
         _require(known, "sampling", self.sampling, "half-widths by the names of columns with intervals")
         for each in self.sampling.values():
@@ -168,7 +170,7 @@ class Answer:
 
     def _cell(self, name: str, index: int, value: Any) -> str:
         shown = self._number(name, index, value)
-        sampled = self.sampling[name][index] if name in self.sampling else None
+        sampled = self.sampling[name][index] if self.sampling and name in self.sampling else None
         shown += "" if sampled is None or value is None else f" (sampling ± {short_width(sampled)})"
         marked = self.above and name in self.intervals and self._is_noisy(name, index, value, Fraction(self.above))
         return f"{shown} {MARK}" if marked else shown
@@ -242,7 +244,7 @@ class Answer:
         if not ranges:
             return found
         more = _ends(self.columns, self.intervals) | _stated(self.columns, self.basis)
-        return found | more | _named(self.columns, "sampling", self.sampling)
+        return found | more | _named(self.columns, "sampling", self.sampling or {})
 
     def to_json(self) -> str:
         """Write rows, types, ranges and receipt as one text: dates as in ISO 8601, an infinite end as "Infinity"."""
@@ -259,7 +261,7 @@ class Answer:
         """
         short = {name: tuple(each and outward(each) for each in found) for name, found in self.intervals.items()}
         ends: dict[str, list[Any]] = {**_ends(self.columns, short), **_stated(self.columns, self.basis)}
-        ends |= _named(self.columns, "sampling", self.sampling)
+        ends |= _named(self.columns, "sampling", self.sampling or {})
         columns = [
             [_written(value, name not in self.intervals) for value in self.column(name)] for name in self.columns
         ]
@@ -305,7 +307,7 @@ class Answer:
             self.intervals[column],
             tuple(row[place] for row in cells),
             self._noisy(column),
-            self.sampling.get(column, ()),
+            (self.sampling or {}).get(column, ()),
         )
 
     def _noisy(self, column: str) -> tuple[bool, ...]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.errors import InvalidParameter, SfumatoError, SynopsisDamaged
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.response import Response
 from sfumato.privacy import Curve, codec
@@ -28,7 +28,7 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, 
 from sfumato.publish import sealed_files
 from sfumato.publish.attributes import Attribute
 from sfumato.publish.sealed_files import FileKind
-from sfumato.publish.zip_files import MANIFEST, content_of, damaged, save
+from sfumato.publish.zip_files import MANIFEST, content_of, damaged, members_of, save
 from sfumato.surveys import choosing, counts
 from sfumato.surveys.counts import Counts, PairCounts, Refused, SurveyEstimate
 from sfumato.surveys.encodings import Chances, Encoding, fits, randomised
@@ -64,6 +64,11 @@ class Form:
             raise InvalidParameter("encodings", self.encodings, "a list with one encoding for each question")
         object.__setattr__(self, "encodings", tuple(map(Encoding.of, self.encodings)))
         _ = self.mechanisms  # made now: what they refuse is refused here
+
+    def __repr__(self) -> str:
+        names = ", ".join(each.name for each in self.questions)
+        how = "one is sampled" if self.sampled else "all are answered"
+        return f"<Form of {len(self.questions)} questions, of which {how}, at ε = {text(self.epsilon)}: {names[:400]}>"
 
     @cached_property
     def mechanisms(self) -> tuple[Response, ...]:
@@ -370,6 +375,9 @@ def form(path: str | os.PathLike[str]) -> Form:
 
 def read(content: bytes, place: str = "the file") -> Form:
     """Read a form from the bytes of its file: only those that writing it gives."""
+    if len(dict(members_of(content, place))) > 1:
+        fix = "read a synopsis or a model with sf.synopsis, or sfumato ask"
+        raise SynopsisDamaged(f"a survey form is a zip of {MANIFEST} alone", place=place, fix=fix)
     found, _ = _KIND.read(FormManifest, content, place)
     if written(found.form) != content:
         raise damaged(place, f"{MANIFEST} does not say a survey form as it is written")

@@ -8,7 +8,7 @@ import numpy as np
 
 from sfumato.plan.cell_rows import MOST_WEIGHT
 from sfumato.publish.graph.models import GraphModel, Potential
-from sfumato.publish.synthesis.candidates import affordable, closure, whole_weights
+from sfumato.publish.synthesis.candidates import affordable, closure, whole_weights, within
 
 
 def test_a_set_counts_by_what_it_shares_with_the_workload() -> None:
@@ -23,6 +23,12 @@ def test_a_set_counts_by_what_it_shares_with_the_workload() -> None:
     for each, weight in found.items():
         shared = sum(own * len(set(each) & set(other)) for other, own in workload.items())
         assert weight == 2 * shared
+
+
+def test_a_set_within_others_counts_as_the_heaviest_of_them() -> None:
+    found = within({(0, 1): Fraction(1), (1, 2): Fraction(3)})
+    assert found == {(0,): 1, (1,): 3, (2,): 3, (0, 1): 1, (1, 2): 3}
+    assert list(found)[:3] == [(0,), (1,), (2,)]
 
 
 def test_weights_that_are_not_small_whole_numbers_stay_within_a_millionth() -> None:

@@ -26,15 +26,23 @@ def closure(workload: Mapping[Set, Fraction]) -> dict[Set, int]:
     """List every set within one of the workload with its weight, Σ of the weights times the columns that are shared, as
     whole numbers; small sets come first.
     """
-    sets = {
-        part for each in workload for count in range(1, len(each) + 1) for part in itertools.combinations(each, count)
-    }
     per_column: dict[int, Fraction] = {}
     for each, weight in workload.items():
         for place in each:
             per_column[place] = per_column.get(place, Fraction(0)) + weight
-    order = sorted(sets, key=lambda each: (len(each), each))
-    return whole_weights({each: sum((per_column[place] for place in each), start=Fraction(0)) for each in order})
+    return whole_weights(
+        {each: sum((per_column[place] for place in each), start=Fraction(0)) for each in within(workload)}
+    )
+
+
+def within(workload: Mapping[Set, Fraction]) -> dict[Set, Fraction]:
+    """List every set within one of the workload with the weight of the heaviest it is in; small sets come first."""
+    found: dict[Set, Fraction] = {}
+    for each, weight in workload.items():
+        for count in range(1, len(each) + 1):
+            for part in itertools.combinations(each, count):
+                found[part] = max(weight, found.get(part, weight))
+    return {each: found[each] for each in sorted(found, key=lambda each: (len(each), each))}
 
 
 def whole_weights(exact: Mapping[Set, Fraction]) -> dict[Set, int]:

@@ -1,0 +1,132 @@
+"""Descriptions: what there is to ask, from the policy alone, and questions that can be copied as they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from engine.tables import DATA
+from sfumato.curator.describing import describe_policy, suggestions
+from sfumato.curator.policy_alone import policy_alone
+from sfumato.policy import read
+
+HEAD = """[unit]
+name = "patient"
+budget = {{ epsilon = 3{delta} }}
+{unit}
+"""
+VISITS = """[tables.visits]
+source = "nowhere.csv"
+id = {id}
+{limits}
+[tables.visits.columns]
+"day of visit" = {{ type = "date", bounds = ["2020-01-01", "2024-12-31"] }}
+"Größe" = {{ type = "real", bounds = [0, 2.5] }}
+select = {{ values = ["it's", 'a "word"'] }}
+month = {{ type = "integer", bounds = [1, 12] }}
+count = {{ type = "integer", bounds = [-5, 5000] }}
+sick = {{ type = "boolean" }}
+since = {{ values = [2020-01-01, 2021-01-01] }}
+seen = {{ type = "timestamp" }}
+note = {{ type = "text" }}
+free = {{ type = "integer" }}
+"""
+PATHS = """
+[tables.drugs]
+source = "nowhere.parquet"
+id = { via = "visits", on = "visit" }
+max_rows = 7
+[tables.drugs.columns]
+name = { type = "text" }
+dose = { type = "real", bounds = [0, 100] }
+tags = { values = ["x", "y"], most_items = 3 }
+"""
+POLICIES = {
+    "ids": HEAD.format(delta=", delta = 1e-6", unit="") + VISITS.format(id='"who"', limits="max_rows = 20"),
+    "groups": HEAD.format(delta="", unit="size = 5\nneighbours = 'replace'")
+    + VISITS.format(id='"who"', limits="max_rows = 20\nmax_groups = 3\nmax_rows_per_group = 9"),
+    "rows": HEAD.format(delta=", delta = 1e-6", unit="").replace('"patient"', '"row"')
+    + VISITS.format(id='"row"', limits=""),
+    "declared id": HEAD.format(delta="", unit="") + VISITS.format(id='"month"', limits="max_rows = 1"),
+    "paths": HEAD.format(delta=", delta = 1e-6", unit="id_type = 'integer'")
+    + VISITS.format(id='"who"', limits="max_rows = 20").replace("note = {", "visit = {")
+    + PATHS,
+}
+
+
+def policy(folder: Path, kind: str) -> sf.Policy:
+    (folder / "clinic.toml").write_text(POLICIES[kind])
+    return read(folder / "clinic.toml")
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_every_question_to_copy_is_understood_and_priced(tmp_path: Path, kind: str) -> None:
+    declared = policy(tmp_path, kind)
+    with policy_alone(declared) as alone:
+        for table in alone.catalog.tables.values():
+            asked = suggestions(declared, table)
+            assert len(asked) >= 4
+            for each in asked:
+                assert alone.question(each.sql).error(epsilon=1, delta=each.delta).columns
+                assert each.forecast(alone.question) is not None
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_every_column_is_named_and_no_internal_value_is_shown(tmp_path: Path, kind: str) -> None:
+    declared = policy(tmp_path, kind)
+    said = str(describe_policy(declared))
+    for table in declared.tables.values():
+        assert all(name in said for name in (*table.columns, *table.lists))
+    assert not {"Domain(", "Type.", "Fraction(", "<", "None"} & set(said.replace("(", "( ").split())
+    assert "Domain(" not in said
+
+
+def test_no_source_and_no_ledger_are_opened_or_made(tmp_path: Path) -> None:
+    describe_policy(policy(tmp_path, "ids"))
+    assert [each.name for each in tmp_path.iterdir()] == ["clinic.toml"]
+
+
+def test_it_is_said_what_stands_in_the_way(tmp_path: Path) -> None:
+    visits = describe_policy(policy(tmp_path, "ids"))["visits"]
+    assert visits.about == "private; of one patient at most 20 rows count"
+    assert "takes a δ" in visits.columns["note"]
+    assert "no bounds" in visits.columns["free"]
+    assert "COUNT(DISTINCT who)" in visits.columns["who"]
+    needs = [each for each in visits.questions if each.delta]
+    assert [each.price for each in needs] == ["ε = 1, δ = 1e-09"]
+    assert not any(each.delta for each in describe_policy(policy(tmp_path, "groups"))["visits"].questions)
+
+
+def test_a_curator_says_the_same(tmp_path: Path) -> None:
+    path = sf.example(tmp_path / "flights")
+    alone = describe_policy(path)
+    with sf.open(path) as made:
+        tables, printed = made.tables, repr(made)
+        spent = made.budget.remaining["pure"]
+    assert list(tables) == ["flights", "airlines"]
+    assert tables["flights"] == alone["flights"]
+    assert len(tables) == 2
+    assert spent == 3
+    assert "flights protects all rows of one plane (add-remove neighbours): ε = 3, δ = 1e-06 for life" in printed
+    assert "SELECT COUNT(*) AS n FROM flights" in printed
+    assert printed == repr(made), "a curator that is closed can still be printed"
+    assert "<pre>flights protects" in tables._repr_html_()
+    assert "<pre>flights: private" in tables["flights"]._repr_html_()
+    assert tables._ipython_key_completions_() == ["flights", "airlines"]
+
+
+def test_a_table_is_found_by_its_name_in_any_case(tmp_path: Path) -> None:
+    tables = describe_policy(policy(tmp_path, "ids"))
+    assert tables.named("VISITS") is tables["visits"]
+    with pytest.raises(sf.Unsupported, match="no declared table is called visit"):
+        tables.named("visit")
+
+
+def test_a_public_table_is_described_by_what_the_policy_says_of_it(tmp_path: Path) -> None:
+    airlines = f'[tables.airlines]\nsource = "{DATA / "flights" / "airlines.parquet"}"\npublic = true\n'
+    (tmp_path / "clinic.toml").write_text(POLICIES["ids"] + airlines)
+    assert "DESCRIBE lists them" in describe_policy(tmp_path / "clinic.toml")["airlines"].about
+    (tmp_path / "clinic.toml").write_text(POLICIES["ids"] + airlines + 'columns = { carrier = { type = "text" } }\n')
+    assert describe_policy(tmp_path / "clinic.toml")["airlines"].columns == {"carrier": "text"}

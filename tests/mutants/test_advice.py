@@ -1,0 +1,59 @@
+"""Seeded bugs in what is told for nothing: advice, descriptions, checks, and a δ that changes nothing."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+MUTANTS = (
+    Mutant(
+        "what is said to be from the policy alone opens the data",
+        Kind.REUSE,
+        "engine/empty_sources.py",
+        "replace(each, source=_empty(each, policy), relation=None)",
+        "replace(each, source=each.source)",
+        ("curator/test_policy_alone.py::test_no_row_is_in_it",),
+    ),
+    Mutant(
+        "exact figures are found where only what is public was asked for",
+        Kind.REUSE,
+        "curator/checking.py",
+        "costs = sources.inspect(table.name) if private and not table.public else None",
+        "costs = sources.inspect(table.name) if not table.public else None",
+        ("curator/test_checking.py::test_opening_and_asking_do_not_depend_on_it",),
+    ),
+    Mutant(
+        "what a tighter limit gives is told of the limit as it is",
+        Kind.LIMITS,
+        "curator/advising.py",
+        "return limits.tighten(rows, groups, rows_per_group)",
+        "return limits.tighten(None, None, rows_per_group)",
+        ("curator/test_advising.py",),
+    ),
+    Mutant(
+        "a bound that is advised leaves the range of its column",
+        Kind.SENSITIVITY,
+        "curator/advising.py",
+        "if not low < to < high:",
+        "if not to < high:",
+        ("curator/test_advising.py::test_a_bound_is_not_moved_out_of_the_range",),
+    ),
+    Mutant(
+        "a δ that nothing uses stays on the label",
+        Kind.DELTA,
+        "release/preparing.py",
+        "return replace(chosen, price=Price(price.epsilon), idle=",
+        "return replace(chosen, idle=",
+        ("curator/test_said_before_spending.py::test_a_delta_that_changes_nothing_says_why",),
+    ),
+    Mutant(
+        "rows of nobody are among those that a limit leaves out",
+        Kind.LIMITS,
+        "engine/duckdb/inspection.py",
+        'owned = "sf_cells WHERE k" if',
+        'owned = "sf_cells" if',
+        ("curator/test_checking.py::test_losses_by_limit",),
+    ),
+)
+
+
+test_the_tests_of_advice_notice = suite(MUTANTS)

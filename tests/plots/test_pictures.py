@@ -1,0 +1,349 @@
+"""Every kind of picture is well-formed, loads nothing, keeps to its page, and shows no text over another."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import sfumato as sf
+from sfumato.plots.answers import Key, draw, draw_lines, draw_panels
+from sfumato.plots.bars import aligned
+from sfumato.plots.chart_data import ChartData
+from sfumato.plots.frame import HIGH, bare
+from sfumato.plots.heat_maps import colour
+from sfumato.plots.histograms import edges
+from sfumato.plots.letters import cut, width
+from sfumato.plots.picture import KINDS, Picture
+from sfumato.plots.scales import KeyScale, LogScale, Scale, TimeScale, seconds, written
+
+SVG = "{http://www.w3.org/2000/svg}"
+FOOT = ["protects one person", "ε = 0.5 for this answer", "ranges hold with 95 % confidence", "2026-11-15"]
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"quotes\" & 'more' ]]>",
+    "nul\x00 tab\t escape\x1b[31m \ud800 \ufffe",
+    "\u202eturned round",
+    "שלום עולם",
+    "日本語のラベル" * 30,
+    "e" + "\u0301" * 500,
+    "x" * 10_000,
+    "",
+)
+
+
+def key(name: str, values: Sequence[Any]) -> Key:
+    return Key(name, tuple(values), tuple("NULL" if each is None else str(each) for each in values))
+
+
+def column(name: str, labels: Sequence[str], values: Sequence[float | None], half: float = 20.0) -> ChartData:
+    ranges = tuple(None if each is None else (each - half, each + half) for each in values)
+    cells = tuple("NULL" if each is None else f"{each:,.0f} ± {half:.0f}" for each in values)
+    noisy = tuple(each is not None and half > abs(each) / 2 for each in values)
+    return ChartData(name, "by", tuple(labels), tuple(values), ranges, cells, noisy)
+
+
+def numbers(count: int) -> list[float]:
+    return [float(7919 * each % 997) for each in range(1, count + 1)]
+
+
+def bars(count: int, columns: int = 1) -> Picture:
+    labels = [f"a county with a name {each}" for each in range(count)]
+    own = [column(f"number {each}", labels, numbers(count)) for each in range(columns)]
+    return draw(own, [key("county", labels)], FOOT)
+
+
+def days(count: int) -> list[dt.date]:
+    return [dt.date(2024, 1, 1) + dt.timedelta(days=each) for each in range(count)]
+
+
+def lines(count: int, columns: int = 1) -> Picture:
+    at = days(count)
+    return draw(
+        [column(f"n{each}", list(map(str, at)), numbers(count)) for each in range(columns)], [key("day", at)], FOOT
+    )
+
+
+def several_lines(series: int) -> Picture:
+    at, who = [each for each in days(10) for _ in range(series)], [f"line {each}" for each in range(series)] * 10
+    own = column("n", list(map(str, at)), numbers(10 * series))
+    return draw_lines([own], key("day", at), [key("who", who)], FOOT)
+
+
+def grid(rows: int, across: int) -> Picture:
+    one, other = zip(*((f"row {a}", f"a column {b}") for a in range(rows) for b in range(across)), strict=True)
+    own = column("n", [f"{a} {b}" for a, b in zip(one, other, strict=True)], numbers(rows * across))
+    return draw([own], [key("row", one), key("column", other)], FOOT)
+
+
+def histogram(bins: int) -> Picture:
+    labels = [f"[{each * 250}, {each * 250 + 250})" for each in range(bins)]
+    return draw([column("visits", labels, numbers(bins))], [key("cost", labels)], FOOT)
+
+
+def panels(count: int) -> Picture:
+    own = [
+        column(f"c{each}", [f"v{one}" for one in range(3 + 9 * each)], numbers(3 + 9 * each)) for each in range(count)
+    ]
+    return draw_panels(own, "Counts", FOOT)
+
+
+PICTURES = {
+    **{f"{count} bars": bars(count) for count in (1, 2, 40, 51, 200, 5000)},
+    **{f"{columns} columns of bars": bars(30, columns) for columns in (2, 3, 6, 9)},
+    "two columns of many bars": bars(300, 2),
+    **{f"{count} days": lines(count) for count in (3, 40, 400, 4000)},
+    **{f"{count} panels of days": lines(30, count) for count in (2, 4, 7)},
+    **{f"{count} lines": several_lines(count) for count in (1, 5, 20)},
+    "a map": grid(5, 4),
+    "a large map": grid(70, 60),
+    "a histogram": histogram(20),
+    "a fine histogram": histogram(500),
+    **{f"{count} small panels": panels(count) for count in (1, 2, 9)},
+    "a curve": sf.Curve.gaussian(2).plot(),
+    "a pure curve": sf.Curve.pure(1).plot(),
+    "a curve of nothing": sf.Curve.pure(0).plot(),
+    "a curve that fails": sf.Curve.approximate(1, "0.01").plot(),
+    "a budget": sf.Budget(1, "1e-6").charge(sf.Curve.pure("0.3")).plot(),
+    "hostile": draw([column(HOSTILE[0], HOSTILE, numbers(9))], [key(HOSTILE[1], HOSTILE)], HOSTILE, HOSTILE),
+    "a hostile map": draw(
+        [column(HOSTILE[7], HOSTILE * 2, numbers(18))], [key("<a>", HOSTILE * 2), key("<b>", "x" * 9 + "y" * 9)], FOOT
+    ),
+}
+
+
+def parsed(picture: Picture) -> ElementTree.Element:
+    return ElementTree.fromstring(picture.svg)
+
+
+@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
+def test_pictures_are_well_formed_and_load_and_run_nothing(picture: Picture) -> None:
+    tags = {each.tag.removeprefix(SVG) for each in parsed(picture).iter()}
+    assert tags <= {"svg", "g", "rect", "path", "polygon", "circle", "text", "title"}
+    names = {name for each in parsed(picture).iter() for name in each.attrib}
+    assert not [name for name in names if name.lower().startswith("on") or "href" in name or name in {"class", "id"}]
+    assert "url(" not in picture.svg
+    assert picture.svg.count("http") == 1  # the name of the format
+
+
+@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
+def test_pictures_are_at_most_a_page(picture: Picture) -> None:
+    assert picture.height <= HIGH
+    assert picture.width == 760
+
+
+def texts(node: ElementTree.Element, x: float = 0.0, y: float = 0.0) -> list[tuple[float, float, float, float, str]]:
+    """Give the room of every text that lies, as it is measured here: what is measured is not below what is drawn."""
+    shift = re.match(r"translate\(([-0-9.]+) ([-0-9.]+)\)", node.get("transform", ""))
+    turned = "rotate" in node.get("transform", "")
+    x, y = (x + float(shift[1]), y + float(shift[2])) if shift else (x, y)
+    found = []
+    if node.tag == f"{SVG}text" and not turned:
+        said = "".join([node.text or "", *(each.tail or "" for each in node)])
+        size = float(node.get("font-size", "12"))
+        wide, at = width(said, size) * 0.9, x + float(node.get("x", "0"))
+        start = at - {"start": 0.0, "middle": wide / 2, "end": wide}[node.get("text-anchor", "start")]
+        base = y + float(node.get("y", "0"))
+        found.append((start, base - 0.7 * size, start + wide, base + 0.1 * size, said))
+    return found + [each for child in node for each in texts(child, x, y)]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_no_text_lies_over_another_or_outside(name: str) -> None:
+    picture = PICTURES[name]
+    found = [each for each in texts(parsed(picture)) if each[4]]
+    for left, top, right, bottom, said in found:
+        assert left >= 0, said
+        assert right <= picture.width + 1, said
+        assert top >= 0, said
+        assert bottom <= picture.height, said
+    if len(found) < 600:
+        for one, other in combinations(found, 2):
+            apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+            assert apart, (one, other)
+
+
+def test_the_same_numbers_give_the_same_text() -> None:
+    assert bars(30, 2).svg == bars(30, 2).svg
+    assert grid(5, 4).svg == grid(5, 4).svg
+
+
+def test_terms_stand_on_every_picture_of_an_answer() -> None:
+    for name, picture in PICTURES.items():
+        if not re.search("curve|budget|hostile", name):
+            for words in FOOT:
+                assert words in picture.svg, name
+
+
+def marks(picture: Picture, tag: str) -> list[ElementTree.Element]:
+    return list(parsed(picture).iter(f"{SVG}{tag}"))
+
+
+def test_bars_are_as_long_as_their_numbers() -> None:
+    picture = draw([column("n", "abc", [100, 300, -50], 1)], [key("k", "abc")])
+    drawn = marks(picture, "rect")[1:]
+    wide = [float(each.get("width", "0")) for each in drawn]
+    assert [round(each / wide[0], 2) for each in wide] == [1, 3, 0.5]
+    ends = [
+        float(each.get("x", "0")) + each_wide for each, each_wide in zip(marks(picture, "rect")[1:], wide, strict=True)
+    ]
+    assert ends[2] == pytest.approx(float(marks(picture, "rect")[1].get("x", "0")), abs=0.02)  # below zero: to the left
+
+
+def test_whiskers_end_where_ranges_end() -> None:
+    data = ChartData("n", "", ("a", "b"), (10.0, 20.0), ((5.0, 15.0), (0.0, math.inf)), ("", ""))
+    way = max((each.get("d", "") for each in marks(bare(aligned([data])), "path")), key=lambda each: each.count("H"))
+    spans = [tuple(map(float, each)) for each in re.findall(r"M([0-9.]+) [0-9.]+H([0-9.]+)", way)]
+    scale = (spans[0][1] - spans[0][0]) / 10
+    assert spans[1][1] - spans[1][0] > 20 * scale * 0.99  # to the edge of the panel
+    assert way.count("V") == 3  # no cap at what has no end
+
+
+def test_a_missing_number_leaves_its_row_where_it_is() -> None:
+    labels = "abc"
+    own = [column("n", labels, [1, None, 3]), column("m", labels, [None, 2, 3])]
+    picture = draw(own, [key("k", labels)])
+    rows = {each[4]: each[1] for each in texts(parsed(picture)) if each[4] in labels}
+    missing = [each[1] for each in texts(parsed(picture)) if each[4] == "no number"]
+    assert [round(each - 0.95, 0) for each in missing] == [round(rows["b"], 0), round(rows["a"], 0)] or len(
+        missing
+    ) == 2
+    assert abs(missing[0] - rows["b"]) < 3
+    assert abs(missing[1] - rows["a"]) < 3
+
+
+def test_keys_decide_what_is_drawn() -> None:
+    assert len(marks(lines(10), "polygon")) == 1
+    assert not marks(bars(10), "polygon")
+    years = list(range(1990, 2000))
+    assert marks(draw([column("n", list(map(str, years)), numbers(10))], [key("year", years)]), "polygon")
+    shuffled = [3, 1, 2]
+    assert not marks(draw([column("n", "312", numbers(3))], [key("year", shuffled)]), "polygon")
+    assert len(marks(several_lines(5), "polygon")) == 5
+    at = [each for each in days(4) for _ in range(2)]
+    own = column("n", list(map(str, at)), numbers(8))
+    assert len(marks(draw([own], [key("day", at), key("who", "ab" * 4)]), "polygon")) == 2
+    assert len(marks(grid(5, 4), "rect")) > 20
+
+
+def test_a_gap_in_a_line_is_left_open() -> None:
+    at = days(7)
+    picture = draw([column("n", list(map(str, at)), [1, 2, None, 4, 5, 6, 7])], [key("day", at)])
+    assert len(marks(picture, "polygon")) == 2
+
+
+def test_a_key_that_is_null_is_said_beside_the_line() -> None:
+    at = [*days(4), None]
+    assert "day NULL: 5 ± 20" in draw([column("n", [*"abcde"], [1, 2, 3, 4, 5])], [key("day", at)]).svg
+
+
+def test_what_is_too_noisy_is_hollow() -> None:
+    picture = draw([column("n", "ab", [100, 30], 20)], [key("k", "ab")])
+    assert [each.get("stroke-dasharray") for each in marks(picture, "rect")[1:]] == [None, "3 2"]
+
+
+def test_what_is_left_out_is_said() -> None:
+    assert "the first 200 of 5,000 rows: 4,800 are left out" in PICTURES["5000 bars"].svg
+    assert "the first 6 of 9 columns" in PICTURES["9 columns of bars"].svg
+    assert "the first 8 of 20 lines: 12 are left out" in PICTURES["20 lines"].svg
+    assert "the first 40 of 70 rows: 30 are left out" in PICTURES["a large map"].svg
+    assert "the first 6 of 9 panels" in PICTURES["9 small panels"].svg
+
+
+def test_labels_name_bins_or_do_not() -> None:
+    assert edges(["[0, 500)", "[500, 1000]"]) == [(0, 500), (500, 1000)]
+    for labels in (["[0, 500)"], ["[0, 500)", "[600, 1000]"], ["a", "b"], ["[0, 500)", "NULL"], ["[1, 0)", "[0, -1)"]):
+        assert edges(labels) is None
+
+
+def test_an_answer_without_numbers_is_refused() -> None:
+    with pytest.raises(sf.InvalidParameter, match="a column of numbers"):
+        draw([], [])
+
+
+# ── texts and scales ───────────────────────────────────────────────────────────────────────────
+
+
+def test_texts_are_cut_to_their_room() -> None:
+    assert cut("short", 100) == "short"
+    for text in HOSTILE:
+        shown = cut(text, 80)
+        assert width(shown) <= 81
+        assert len(shown) <= 201
+        assert shown.isprintable()
+    assert cut("x" * 10_000, 80).endswith("…")
+
+
+def test_numbers_are_written_as_people_write_them() -> None:
+    told = [written(each, 1) for each in (0, 7, 1500, 20_000, 1_250_000, 3e9, -5)]
+    assert told == ["0", "7", "1,500", "20k", "1.25M", "3bn", "−5"]
+    assert [text for _, text in KeyScale(1990, 2010, 0, 100).ticks(5)] == ["1990", "1995", "2000", "2005", "2010"]
+    assert [text for _, text in Scale(0, 1, 0, 100).ticks(6)] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
+    assert [text for _, text in LogScale(0.01, 10, 0, 100).ticks(5)] == ["0.01", "0.1", "1", "10"]
+    years = TimeScale(seconds(dt.date(2020, 1, 1)), seconds(dt.date(2022, 1, 1)), 0, 1)
+    assert [text for _, text in years.ticks(3)] == ["2020", "2021", "2022"]
+
+
+@pytest.mark.parametrize("ends", [(0, 0), (-1e300, 1e300), (1e-300, 2e-300), (5, 5), (0, 1e-9)])
+def test_scales_keep_to_their_ends(ends: tuple[float, float]) -> None:
+    scale = Scale(*ends, 10, 90)
+    for number in (*ends, -math.inf, math.inf):
+        assert 10 <= scale(number) <= 90
+    assert len(scale.ticks(5)) <= 7
+
+
+def test_extreme_numbers_are_drawn() -> None:
+    data = ChartData(
+        "n", "", ("a", "b", "c"), (1e308, -1e308, 0.0), ((-math.inf, math.inf), (-1e308, 0.0), (0.0, 0.0)), ("", "", "")
+    )
+    assert "nan" not in draw([data], []).svg
+    assert "inf" not in draw([data], []).svg
+
+
+def luminance(colour: str) -> float:
+    shares = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in shares]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_colours_can_be_told_apart_without_colour() -> None:
+    steps = [luminance(colour(each / 8, signed=False)) for each in range(9)]
+    assert steps == sorted(steps, reverse=True)
+    from sfumato.plots.marks import DASHES, INK, LINES, QUIET
+
+    assert len(set(DASHES)) == len(LINES) == len(DASHES)
+    for each in (*LINES, INK, QUIET):
+        assert 1.05 / (luminance(each) + 0.05) >= 4.5, each  # on white
+
+
+# ── files ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_picture_is_saved_and_shown(tmp_path: Path) -> None:
+    picture = bars(3)
+    for kind in KINDS:
+        picture.save(tmp_path / f"it{kind}")
+    assert (tmp_path / "it.svg").read_text() == picture.svg == picture._repr_svg_() == str(picture)
+    assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in picture._repr_html_()
+    assert "<svg" in (tmp_path / "it.html").read_text()
+    for name in ("it.pdf", "no/folder.svg", "."):
+        with pytest.raises(sf.InvalidParameter):
+            picture.save(tmp_path / name)
+
+
+def test_a_png_needs_the_extra_and_svg_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(sf.SfumatoError, match="not installed") as refusal:
+        bars(3).save(tmp_path / "it.png")
+    assert "sfumato[plot]" in refusal.value.fix
+    bars(3).save(tmp_path / "it.svg")
