@@ -221,6 +221,18 @@ def test_only_of_the_same_data_policy_and_limits(tmp_path: Path) -> None:
         curator.sql(text).limit(rows=2).release(free=True)
 
 
+def test_other_tables_have_their_own(tmp_path: Path) -> None:
+    tables = {
+        name: sf.Table(name, table(seed=seed), COLUMNS, id="row") for seed, name in enumerate(("people", "staff"))
+    }
+    both = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(10**7, "1e-6"), tables)
+    with sf.open(both, ledger=tmp_path / "ledger.db") as curator:
+        curator.marginals("people", SETS).release(rho=1)
+        assert curator.sql("SELECT COUNT(*) AS n FROM people").release(free=True).receipt.free
+        with pytest.raises(Unsupported, match=r"of staff answers this question \[no-synopsis\]"):
+            curator.sql("SELECT COUNT(*) AS n FROM staff").release(free=True)
+
+
 def test_other_accounts_have_their_own(tmp_path: Path) -> None:
     with sf.Ledger.open(tmp_path / "ledger.db") as ledger, sf.open(policy(), ledger=ledger) as curator:
         curator.marginals("people", SETS).release(rho=1)
@@ -236,7 +248,9 @@ def test_an_analyst_may_use_what_the_account_published(tmp_path: Path) -> None:
     analysts = {"ana": "0.5", "ben": "0.000001"}
     with sf.open(policy(analysts=analysts), ledger=tmp_path / "ledger.db") as curator:
         curator.as_analyst("ana").marginals("people", SETS).release(rho=1)
-        answer = curator.as_analyst("ben").sql("SELECT COUNT(*) AS n FROM people").release(free=True)
+        ana, ben = (curator.as_analyst(each).sql("SELECT COUNT(*) AS n FROM people") for each in analysts)
+        assert ana.release(free=True).receipt.share == "ana"
+        answer = ben.release(free=True)
         assert answer.receipt.free
         assert answer.receipt.share == "ben"
         assert "ana" not in answer.to_json().replace("analyst", "")

@@ -155,23 +155,12 @@ MUTANTS = (
         (f"{_FREE}test_a_free_answer_is_what_the_curator_would_say",),
     ),
     Mutant(
-        "groups of a free answer are those of the synopsis",
-        Kind.KEYS,
-        "curator/bought_synopses.py",
-        '"together": asked.joint, "groups": asked.groups}',
-        '"together": asked.joint}',
-        (
-            f"{_FREE}test_a_free_answer_is_what_the_curator_would_say",
-            f"{_FREE}test_what_means_something_else_there_is_not_answered",
-        ),
-    ),
-    Mutant(
         "the synopsis of one table answers for another",
         Kind.KEYS,
         "curator/bought_synopses.py",
         "digest(context.declared, table)[:32]",
         "digest(context.declared, '')[:32]",
-        (f"{_FREE}test_other_accounts_have_their_own",),
+        (f"{_FREE}test_other_tables_have_their_own",),
     ),
     Mutant(
         "a free answer has the receipt of its first reading",

@@ -86,7 +86,7 @@ MUTANTS = (
         Kind.WRAP,
         "publish/scoring.py",
         "counts = np.minimum(CellCounts(self.reading, places).of(exact), most) * self.grid",
-        "counts = np.minimum(CellCounts(self.reading, places).of(exact), 2 * most) * self.grid",
+        "counts = CellCounts(self.reading, places).of(exact) * self.grid",
         ("publish/test_scoring.py::test_numbers_near_the_ends_are_added_up_exactly",),
     ),
     Mutant(
@@ -120,7 +120,7 @@ MUTANTS = (
         "curator/scores.py",
         "return Fraction(size or 0) if exactly and has_fixed_total(self._bounded(0)) else None",
         "return Fraction(size or 0) if exactly else None",
-        _LAW,
+        ("publish/test_scoring.py::test_a_condition_makes_the_number_of_rows_private",),
     ),
 )
 

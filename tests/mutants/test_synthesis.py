@@ -111,9 +111,17 @@ MUTANTS = (
         "a clock gives back",
         Kind.CHARGE_ORDER,
         "curator/synthesis.py",
-        "            self.tab.forfeit()\n",
-        "            self.tab.stop()\n",
+        "        except _TimeIsUp:\n            self.tab.forfeit()\n",
+        "        except _TimeIsUp:\n            self.tab.stop()\n",
         ("curator/test_synthesis.py::test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back",),
+    ),
+    Mutant(
+        "a step that the clock refuses gives back",
+        Kind.CHARGE_ORDER,
+        "curator/synthesis.py",
+        "                raise\n            self.tab.forfeit()\n",
+        "                raise\n            self.tab.stop()\n",
+        ("curator/test_synthesis.py::test_a_step_that_the_clock_refuses_leaves_the_model_so_far",),
     ),
     Mutant(
         "the last round leaves some of the price",
@@ -172,14 +180,6 @@ MUTANTS = (
         "        self._engine = ReadOnce(self.here.engine)\n"
         "        self._engine.read(self.course.setting.reading, 1)\n",
         ("curator/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),
-    ),
-    Mutant(
-        "a later synthesis finds the steps of an earlier one",
-        Kind.REUSE,
-        "curator/synthesis.py",
-        'digest("synthesis", self.tab.opening.hash, self.identity, self._done)',
-        'digest("synthesis", self.identity, self._done)',
-        ("curator/test_synthesis.py::test_equal_syntheses_draw_and_are_charged_each_for_itself",),
     ),
     Mutant(
         "marginals are kept by their shapes",

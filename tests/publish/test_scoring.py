@@ -159,6 +159,13 @@ def test_the_distance_is_taken_at_the_number_of_rows_that_was_drawn() -> None:
     assert len({each.total for each in drawn}) > 5
 
 
+@pytest.mark.parametrize("where", [None, "age > 3"])
+def test_a_condition_makes_the_number_of_rows_private(where: str | None) -> None:
+    """Who replaces a row may replace one that counts by one that does not."""
+    draw, _ = exact(people(2, 50), relation="replace", where=where)
+    assert (draw.rows_noise is None) == (where is None)
+
+
 def test_the_distance_has_noise() -> None:
     draw, rows = exact(people(2, 50), total=50)
     found = {draw.draw(lambda _: rows).distance for _ in range(40)}
@@ -270,6 +277,9 @@ def test_numbers_near_the_ends_are_added_up_exactly() -> None:
     huge = CodedRows(rows.sizes, rows.codes, np.full(rows.totals.shape, 1 << 61, np.int64))
     assert value(draw.view, huge) == 1 << 62
     assert value(replace(draw.view, total=1 << 62), rows) == 1 << 62
+    turn = CodedRows(rows.sizes, rows.codes, np.full(rows.totals.shape, (1 << 64) // draw.view.grid, np.int64))
+    assert draw.view.grid > 8
+    assert value(draw.view, turn) == 1 << 62  # in 64 bits these counts are 0 steps
 
 
 # ── candidates ─────────────────────────────────────────────────────────────────────────────────
