@@ -131,10 +131,10 @@ class _Tried:
 
 
 def advise(query: Query, limits: Limits, *, every_row: bool, again: Again, ranks: Collection[str]) -> tuple[Tip, ...]:
-    """Compute the errors of a question as it is and with one limit or bound tightened at a time; ``again`` forecasts it so.
+    """Compute the errors of a question as it is and with one limit or bound tightened at a time.
 
-    Of a limit it is also found what one row, or one group, of a unit would give: what is gone then is its share.
-    ``ranks`` names the columns whose half-width is in rows.
+    ``again`` forecasts such a question. Of a limit it is also found what one row, or one group, of a unit would give:
+    what is gone then is its share. ``ranks`` names the columns whose half-width is in rows.
     """
     now = again(query, limits)
     of_limits = () if every_row else _tightenable(query, limits)
