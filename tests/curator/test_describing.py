@@ -55,6 +55,9 @@ POLICIES = {
     + PATHS,
 }
 
+POLICIES["days"] = POLICIES["ids"].replace("[tables", 'period = { column = "day of visit", every = "day" }\n[tables', 1)
+POLICIES["accounts"] = POLICIES["days"].replace("delta = 1e-6", 'delta = 1e-6, per = "year"')
+
 
 def policy(folder: Path, kind: str) -> sf.Policy:
     (folder / "clinic.toml").write_text(POLICIES[kind])
@@ -67,7 +70,7 @@ def test_every_question_to_copy_is_understood_and_priced(tmp_path: Path, kind: s
     with policy_alone(declared) as alone:
         for table in alone.catalog.tables.values():
             asked = suggestions(declared, table)
-            assert len(asked) >= 4
+            assert len(asked) >= 3
             for each in asked:
                 assert alone.question(each.sql).error(epsilon=1, delta=each.delta).columns
                 assert each.forecast(alone.question) is not None
@@ -97,6 +100,18 @@ def test_it_is_said_what_stands_in_the_way(tmp_path: Path) -> None:
     needs = [each for each in visits.questions if each.delta]
     assert [each.price for each in needs] == ["ε = 1, δ = 1e-09"]
     assert not any(each.delta for each in describe_policy(policy(tmp_path, "groups"))["visits"].questions)
+
+
+def test_periods_are_said(tmp_path: Path) -> None:
+    days = describe_policy(policy(tmp_path, "days"))["visits"]
+    assert days.about == "private; of one patient in one day at most 20 rows count"
+    assert days.columns["who"] == "says whose a row is"
+    accounts = describe_policy(policy(tmp_path, "accounts"))["visits"]
+    assert accounts.questions[0].price == "ε = 1 in each of 5 accounts: 5 years from 2020 to 2024"
+    endless = POLICIES["accounts"].replace(', bounds = ["2020-01-01", "2024-12-31"]', "")
+    (tmp_path / "clinic.toml").write_text(endless)
+    (one,) = describe_policy(tmp_path / "clinic.toml")["visits"].questions
+    assert one.price == "ε = 1 in the account of 2024"
 
 
 def test_a_curator_says_the_same(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def command(policy: Path, table: str | None) -> None:
       sfumato describe clinic.toml
       sfumato describe clinic.toml visits
     """
-    from sfumato.curator.describing import describe_policy
+    from sfumato.curator import describe_policy
 
     tables = describe_policy(policy)
     click.echo(str(tables if table is None else tables.named(table)))

@@ -60,7 +60,8 @@ _MOST_BYTES = 1 << 20
     "limits",
     metavar="NAME=NUMBER",
     multiple=True,
-    help="Count less of one unit, for less noise: rows=…, groups=… or rows_per_group=…. Repeatable.",
+    help="Count less of one unit, for less noise: rows=…, groups=… or rows_per_group=…, as .limit(rows=…) in Python. "
+    "--explain says what it would gain. Repeatable.",
 )
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every ± range.")
 @click.option(
@@ -137,6 +138,7 @@ def command(
     Examples:
       sfumato query clinic.toml "SELECT region, COUNT(*) AS visits FROM visits GROUP BY region" --epsilon 0.5
       sfumato query clinic.toml "SELECT COUNT(*) AS visits FROM visits" --within 50 --dry-run
+      sfumato query clinic.toml "SELECT COUNT(*) FROM visits" --limit rows=5 --epsilon 1 --explain
       sfumato query clinic.toml "SELECT COUNT(*) FROM visits WHERE age > $age" --param age=40 --epsilon 0.5
       sfumato query clinic.toml - --rho 0.01 --json < question.sql
       sfumato query clinic.toml "DESCRIBE visits"

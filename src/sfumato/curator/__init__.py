@@ -1,11 +1,14 @@
 """The facade has everything that a command line, a server or a notebook needs of a policy, its data and its account.
 
-A ``Curator`` opens the data. What needs no data is also a function of a policy: ``standing``, ``history``, ``amend``.
+A ``Curator`` opens the data. What needs no data is also a function of a policy: ``standing``, ``history``, ``amend``,
+``describe_policy``.
 """
 
+from sfumato.curator.advising import Advice
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.curators import Curator, open
 from sfumato.curator.degrees import DegreeHistogram, Degrees
+from sfumato.curator.describing import TableDescription, Tables, describe_policy
 from sfumato.curator.explaining import Explanation
 from sfumato.curator.forecasts import Forecast
 from sfumato.curator.listings import Listing
@@ -24,6 +27,7 @@ from sfumato.curator.workload_answers import Answers, WorkloadForecast
 from sfumato.curator.workloads import Workload
 
 __all__ = [
+    "Advice",
     "Answers",
     "Bounds",
     "BoundsSearch",
@@ -45,13 +49,16 @@ __all__ = [
     "Sold",
     "Standing",
     "TableAuction",
+    "TableDescription",
     "TableView",
+    "Tables",
     "ThresholdSession",
     "UnitLimits",
     "Workload",
     "WorkloadForecast",
     "amend",
     "check",
+    "describe_policy",
     "history",
     "open",
     "standing",

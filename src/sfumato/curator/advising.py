@@ -131,10 +131,10 @@ class _Tried:
 
 
 def advise(query: Query, limits: Limits, *, every_row: bool, again: Again, ranks: Collection[str]) -> tuple[Tip, ...]:
-    """Forecast a question as it is and with one limit or bound tightened at a time; ``again`` forecasts it so.
+    """Compute the errors of a question as it is and with one limit or bound tightened at a time.
 
-    Of a limit it is also found what one row, or one group, of a unit would give: what is gone then is its share.
-    ``ranks`` names the columns whose half-width is in rows.
+    ``again`` forecasts such a question. Of a limit it is also found what one row, or one group, of a unit would give:
+    what is gone then is its share. ``ranks`` names the columns whose half-width is in rows.
     """
     now = again(query, limits)
     of_limits = () if every_row else _tightenable(query, limits)
@@ -225,11 +225,13 @@ def _rounded(value: Fraction, *, whole: bool) -> Fraction:
 
 
 def _written(value: Value) -> str:
-    return f"{value:,}" if isinstance(value, int) else text(value) if isinstance(value, Fraction) else str(value)
+    if isinstance(value, (int, Fraction)) and value == int(value):
+        return f"{int(value):,}"
+    return text(value) if isinstance(value, Fraction) else str(value)
 
 
 def _tried(query: Query, limits: Limits, again: Again) -> Widths:
-    """Forecast it, or nothing where that way of asking is refused: it is no advice then."""
+    """Compute its errors, or none where that way of asking is refused: it is no advice then."""
     try:
         return again(query, limits)
     except (Unsupported, InvalidParameter):

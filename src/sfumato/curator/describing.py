@@ -46,12 +46,8 @@ class Suggestion:
     delta: Fraction = Fraction(0)
     """The δ that it needs beside an ε."""
     error: str = ""
-    """How wrong it will be at ε = 1; empty until it was asked for."""
-
-    @property
-    def price(self) -> str:
-        """Write the price that the error is told for."""
-        return str(Price(1, self.delta))
+    price: str = ""
+    """How wrong it will be, and at what price; empty until they were asked for."""
 
     def forecast(self, ask: Ask) -> Suggestion | None:
         """Give the same with its error, or nothing where the policy does not allow it."""
@@ -59,7 +55,8 @@ class Suggestion:
             found = ask(self.sql).error(epsilon=1, delta=self.delta)
         except SfumatoError:
             return None
-        return replace(self, error="; ".join(replace(found, columns=_typical(found.columns)).parts()))
+        error = "; ".join(replace(found, columns=_typical(found.columns)).parts())
+        return replace(self, error=error, price=found.price)
 
 
 @dataclass(frozen=True, repr=False)
@@ -183,14 +180,18 @@ def _whose(policy: Policy, table: Described) -> str:
     if table.every_row:
         return f"private; every row is one {unit}"
     limits = table.limits
-    counted = f"private; of one {unit} at most {many(limits.rows, 'row')} count{'s' if limits.rows == 1 else ''}"
+    within = "" if table.period is None else f" in one {table.period.every}"
+    counted = (
+        f"private; of one {unit}{within} at most {many(limits.rows, 'row')} count{'s' if limits.rows == 1 else ''}"
+    )
     return counted + (f", in at most {many(limits.groups, 'group')}" if limits.groups < limits.rows else "")
 
 
 def _columns(policy: Policy, table: Described) -> dict[str, str]:
     found = {}
     if table.id is not None:
-        found[table.id] = f"says whose a row is: COUNT(DISTINCT {quoted(table.id)}) counts each {policy.unit.name} once"
+        counted = f": COUNT(DISTINCT {quoted(table.id)}) counts each {policy.unit.name} once"
+        found[table.id] = "says whose a row is" + (counted if table.period is None else "")
     for name, domain in table.columns.items():
         cells = cell_words(table.codings.get(name))
         found[name] = "; ".join([domain_words(domain), *cells, *_uses(domain)])
@@ -218,6 +219,8 @@ def _typical(columns: Mapping[str, Width]) -> dict[str, Width]:
 def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
     """Write questions that this policy answers: each by what its columns are declared to hold."""
     of = quoted(table.name)
+    if policy.per is not None and not _ends(policy, table):
+        return (_one_month(table, of),)
     few = [name for name, domain in table.columns.items() if 1 < _groups(domain) <= _FEW]
     keys = sorted(few, key=lambda name: table.columns[name].type.numeric)  # codes that are words read best
     numbers = [name for name, domain in table.columns.items() if name not in few and _measured(domain)]
@@ -225,7 +228,7 @@ def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
     texts = [name for name, domain in table.columns.items() if domain.type is Type.TEXT and domain.values is None]
     return (
         Suggestion("how many rows there are", f"SELECT COUNT(*) AS n FROM {of}"),
-        *(_units(policy, table, of) if table.id is not None else ()),
+        *(_units(policy, table, of) if table.id is not None and table.period is None else ()),
         *(_by(name, of) for name in keys[:1]),
         *(_average(name, keys, of) for name in numbers[:1]),
         *(_total(name, of) for name in numbers[:1]),
@@ -234,6 +237,20 @@ def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
         *(_where(name, table.columns[name], of) for name in keys[:1]),
         *(_found(name, of) for name in texts[:1] if policy.budget.delta >= SMALL_DELTA),
     )
+
+
+def _ends(policy: Policy, table: Described) -> bool:
+    """Tell whether the accounts of a table can be listed: its periods have bounds."""
+    column = policy.period_column(table.name)
+    return column is None or table.columns[column].bounds is not None
+
+
+def _one_month(table: Described, of: str) -> Suggestion:
+    """Write a question to a table whose periods have no end: it names those that it reads."""
+    assert table.period is not None
+    day = quoted(table.period.column)
+    month = f"{day} >= DATE '2024-01-01' AND {day} < DATE '2024-02-01'"
+    return Suggestion("how many rows there are in one month", f"SELECT COUNT(*) AS n FROM {of} WHERE {month}")
 
 
 def _units(policy: Policy, table: Described, of: str) -> Iterator[Suggestion]:

@@ -67,7 +67,7 @@ from sfumato.publish.planning import (
 )
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.measurement import Batch
-from sfumato.release.parts import Family, Noise, noise_family
+from sfumato.release.parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Progress, Released
@@ -196,7 +196,7 @@ class MarginalsProposal:
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
     ) -> Explanation:
         """Say what is done at this price, with the plan as a table; at ρ = 1/2 when none is named. This is free."""
         named = epsilon is not None or rho is not None
@@ -260,7 +260,7 @@ class MarginalsProposal:
         rho: Number | None = None,
         confidence: Number = "0.95",
         joint: bool = False,
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
         fresh: bool = False,
     ) -> MarginalsForecast:
         """Give the half-width of every cell of each marginal at this price. This is free."""
@@ -321,7 +321,7 @@ class MarginalsProposal:
         epsilon: Number | None = None,
         delta: Number = 0,
         rho: Number | None = None,
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
         fresh: bool = False,
         request_id: str | None = None,
         seconds: Number | None = None,
@@ -349,7 +349,7 @@ class MarginalsProposal:
 
     # ── what is measured at a price ────────────────────────────────────────────────────────────
 
-    def _draw(self, price: Price, named: Noise | None) -> PublishDraw:
+    def _draw(self, price: Price, named: NamedNoise | None) -> PublishDraw:
         family = noise_family(named)
         price = _paid(price, family)
         if price not in self._drawn:

@@ -44,7 +44,7 @@ from sfumato.release.found_groups import FoundGroups, most_keys
 from sfumato.release.key_functions import with_key_functions
 from sfumato.release.measured import MOST_NUMBERS, KnownGroups, Measured, by_column, estimating, promises, rank_errors
 from sfumato.release.other_parts import other_part
-from sfumato.release.parts import Family, Noise, OtherPart
+from sfumato.release.parts import Family, NamedNoise, OtherPart
 from sfumato.release.preparing import Prepared, prepare
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
@@ -245,7 +245,7 @@ class Question:
         rho: Number | None = None,
         within: Within | None = None,
         confidence: Number = "0.95",
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
     ) -> Advice:
         """Say which limit or bound makes most of the error, and what a tighter one would give; at ε = 1 when no price
@@ -279,7 +279,7 @@ class Question:
         rho: Number | None = None,
         within: Within | None = None,
         confidence: Number = "0.95",
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
     ) -> Explanation:
@@ -305,7 +305,7 @@ class Question:
         rho: Number | None = None,
         within: Within | None = None,
         confidence: Number = "0.95",
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         fresh: bool = False,
         range: str | None = None,  # noqa: A002 - it is called what it is
@@ -345,7 +345,7 @@ class Question:
         rho: Number | None = None,
         within: Within | None = None,
         confidence: Number = "0.95",
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         fresh: bool = False,
         request_id: str | None = None,

@@ -38,7 +38,7 @@ from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown
 from sfumato.release.group_keys import KeyColumn
 from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.parts import Family, Noise, noise_family
+from sfumato.release.parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Progress, Released
@@ -149,7 +149,7 @@ class RunningTotals:
         rho: Number | None = None,
         confidence: Number = "0.95",
         joint: bool = False,
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
     ) -> Explanation:
         """Say what is done at this price, step by step; at ε = 1 when none is named. This is free."""
         named = epsilon is not None or rho is not None
@@ -189,7 +189,7 @@ class RunningTotals:
         rho: Number | None = None,
         confidence: Number = "0.95",
         joint: bool = False,
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
         fresh: bool = False,
     ) -> RunningForecast:
         """Give the half-width of every period's running total at this price. This is free."""
@@ -226,7 +226,7 @@ class RunningTotals:
         rho: Number | None = None,
         confidence: Number = "0.95",
         joint: bool = False,
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
         fresh: bool = False,
         request_id: str | None = None,
         seconds: Number | None = None,
@@ -271,7 +271,7 @@ class RunningTotals:
     def _widths(self, draw: RunningDraw, confidence: Number, joint: bool) -> Any:
         return draw.noise.widths(confidence, len(self._groups) if joint else 1) + self._rounding
 
-    def _draw(self, price: Price, named: Noise | None) -> RunningDraw:
+    def _draw(self, price: Price, named: NamedNoise | None) -> RunningDraw:
         family = noise_family(named)
         if family is Gaussian and not price.allows_gaussian:
             raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")

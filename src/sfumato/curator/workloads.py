@@ -30,7 +30,7 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, shown
 from sfumato.release import releasing
 from sfumato.release.batch_prices import Offer, Priced, priced, within as priced_within
 from sfumato.release.measured import Measured
-from sfumato.release.parts import Family, Noise, rounded_down
+from sfumato.release.parts import Family, NamedNoise, rounded_down
 from sfumato.release.payers import AllAtOnce, Question as PaidQuestion
 from sfumato.release.preparing import Prepared
 from sfumato.release.prices import Price, warn_if_weak
@@ -75,7 +75,7 @@ class Workload:
         rho: Number | None = None,
         within: Goals | None = None,
         confidence: Number = "0.95",
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
         weights: Mapping[str, Number] | None = None,
     ) -> Explanation:
         """Say what is done for which question, at which part of the price; at ε = 1 when no price is named. Free."""
@@ -103,7 +103,7 @@ class Workload:
         rho: Number | None = None,
         within: Goals | None = None,
         confidence: Number = "0.95",
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
         weights: Mapping[str, Number] | None = None,
         fresh: bool = False,
     ) -> WorkloadForecast:
@@ -136,7 +136,7 @@ class Workload:
         rho: Number | None = None,
         within: Goals | None = None,
         confidence: Number = "0.95",
-        mechanism: Noise | None = None,
+        mechanism: NamedNoise | None = None,
         weights: Mapping[str, Number] | None = None,
         fresh: bool = False,
         joint: bool = False,

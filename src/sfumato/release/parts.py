@@ -30,13 +30,13 @@ from sfumato.release.prices import Price
 from sfumato.release.scales import NoisyScale, Scale
 
 Family = type[Additive]
-Noise = Family | str
+NamedNoise = Family | str
 """A family of noise as a caller names it: by its class, or as "laplace" or "gaussian"."""
 ENDS = (0, LARGEST_INTEGER, -LARGEST_INTEGER)
 """Totals at the ends of what they can be."""
 
 
-def noise_family(named: Noise | None) -> Family | None:
+def noise_family(named: NamedNoise | None) -> Family | None:
     """Find the family of noise that is named, by its class or in words of any case; None where none is.
 
     >>> noise_family("gaussian").__name__

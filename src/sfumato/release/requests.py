@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
-from sfumato.release.parts import Family, Noise, noise_family
+from sfumato.release.parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import Price
 
 Within = Mapping[str, Number] | Number
@@ -26,7 +26,7 @@ class Request:
     rho: Number | None = None
     within: Within | None = None
     confidence: Number = "0.95"
-    mechanism: Noise | None = None
+    mechanism: NamedNoise | None = None
     weights: Weights | None = None
     range: str | None = None
     """"value" buys, beside every quantile, two numbers between which it lies with this confidence,"""
