@@ -223,6 +223,23 @@ def answer() -> None:
     made.plot(str(HERE / "answer.svg"))
 
 
+def plots() -> None:
+    """The kinds of pictures that we draw ourselves, about the example."""
+    with sf.open(sf.example()) as flights:
+        ask = flights.sql("SELECT day, COUNT(*) AS flights FROM flights GROUP BY day")
+        ask.release(epsilon=1).plot(str(HERE / "days.svg"))
+        ask = flights.sql("SELECT origin, carrier, COUNT(*) AS flights FROM flights GROUP BY origin, carrier")
+        ask.release(epsilon="0.5").plot(str(HERE / "heat-map.svg"))
+        bins = flights.table("flights").group_by(sf.histogram("distance", bins=25)).agg(flights=sf.count())
+        bins.release(epsilon="0.3").plot(str(HERE / "histogram.svg"))
+        text = "SELECT origin, COUNT(*) AS n, COUNT(delay) AS m, AVG(delay) AS late FROM flights GROUP BY origin"
+        late = flights.sql(text)
+        late.plot().save(HERE / "error-by-epsilon.svg")
+        late.release(epsilon="0.8", sample_of="0.1").plot(str(HERE / "sampled.svg"))
+        flights.budget.plot(HERE / "budget.svg")
+    sf.Curve.gaussian(2).plot(HERE / "privacy-loss.svg")
+
+
 def _ticks(*values: float) -> alt.Axis:
     return alt.Axis(values=list(values), format="~g")
 
@@ -1174,6 +1191,7 @@ def _largest_errors(
 if __name__ == "__main__":
     drawings = (
         answer,
+        plots,
         curves,
         calibration,
         holes,

@@ -97,6 +97,9 @@ def panels(count: int) -> Picture:
 
 PICTURES = {
     **{f"{count} bars": bars(count) for count in (1, 2, 40, 51, 200, 5000)},
+    "many bars with notes": draw(
+        [column("n", list("ab" * 900), numbers(1800))], [key("k", "ab" * 900)], FOOT, ["a note", "and another"]
+    ),
     **{f"{columns} columns of bars": bars(30, columns) for columns in (2, 3, 6, 9)},
     "two columns of many bars": bars(300, 2),
     **{f"{count} days": lines(count) for count in (3, 40, 400, 4000)},
@@ -247,6 +250,13 @@ def test_a_key_that_is_null_is_said_beside_the_line() -> None:
 def test_what_is_too_noisy_is_hollow() -> None:
     picture = draw([column("n", "ab", [100, 30], 20)], [key("k", "ab")])
     assert [each.get("stroke-dasharray") for each in marks(picture, "rect")[1:]] == [None, "3 2"]
+
+
+def test_of_a_long_line_the_numbers_that_are_too_noisy_have_dots() -> None:
+    at = days(100)
+    picture = draw([column("n", list(map(str, at)), [1.0, *[500.0] * 99])], [key("day", at)])
+    (dot,) = marks(picture, "circle")
+    assert dot.get("fill") == "#ffffff"
 
 
 def test_what_is_left_out_is_said() -> None:

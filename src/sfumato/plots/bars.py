@@ -13,7 +13,7 @@ from sfumato.plots.marks import BAR, PAPER, QUIET, RANGE, box, label
 from sfumato.plots.scales import Scale
 from sfumato.plots.whiskers import drawn, reached
 
-_STEP, _HIGH, _ROWS = 22.0, 830.0, 50
+_STEP, _HIGH, _ROWS = 22.0, 800.0, 50
 """Pixels of a row at most, and of all of them, and how many have room below each other."""
 _PANELS, _BLOCKS = 6, 4
 """Panels that have room beside each other, and blocks of rows."""

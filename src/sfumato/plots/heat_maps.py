@@ -103,7 +103,9 @@ def _cell(grid: Grid, row: int, column: int, where: tuple[float, float, float, f
 
 def short(value: float) -> str:
     """Write a number with about two digits: cells are small."""
-    return written(value, 10.0 ** (math.floor(math.log10(abs(value))) - 1)) if value else "0"
+    if not value:
+        return "0"
+    return written(float(f"{value:.3g}"), 10.0 ** (math.floor(math.log10(abs(value))) - 1))
 
 
 def colour(share: float, *, signed: bool) -> str:

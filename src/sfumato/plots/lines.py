@@ -15,7 +15,7 @@ from sfumato.plots.scales import FURTHEST, LogScale, Scale, fitting
 
 MOST_LINES = 8
 _DOTS = 40
-"""A line of at most so many numbers shows each as a dot."""
+"""A line of at most so many numbers shows each as a dot; a longer one those that are too noisy alone."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,11 @@ def _line(line: Line, x: Scale, y: Scale, colour: str, dash: str) -> Iterator[st
             yield area(_band(line, run, x, y), colour, 0.18)
         more = f' stroke-linejoin="round"{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}'
         yield path(_steps(line, run, x, y), colour, 2, more)
-    if line.said and len(line.at) <= _DOTS:
+    if line.said:
+        every = len(line.at) <= _DOTS
         for place in (each for run in runs(line) for each in run):
-            yield _dot(line, place, x, y, colour)
+            if every or (line.noisy and line.noisy[place]):
+                yield _dot(line, place, x, y, colour)
 
 
 def _dot(line: Line, place: int, x: Scale, y: Scale, colour: str) -> str:
