@@ -64,7 +64,7 @@ def test_a_model_is_asked_shown_and_verified(folder: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "line" in done.output
     done = run("synopsis", "marginal", file, "SEX")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "fix:" in done.stderr
 
 
@@ -77,8 +77,24 @@ def test_looking_ahead_spends_nothing(tmp_path: Path) -> None:
     done = run("synthesize", *own, *PRICE, "--dry-run")
     assert done.exit_code == 0, done.output
     assert "Nothing was spent" in done.output
+    assert "no file was written" in done.output
+    forecast = run("synthesize", *own, *PRICE, "--forecast")
+    assert forecast.exit_code == 0, forecast.output
+    assert "MiB" in forecast.output
     with sf.open(tmp_path / "people.toml") as people:
         assert not [each for each in people.history() if each.kind == "step"]
+
+
+def test_one_row_of_each_unit_is_asked_for_by_an_order(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text("who,day\n1,1\n1,2\n2,2\n")
+    (tmp_path / "visits.toml").write_text(
+        '[unit]\nname = "visitor"\nbudget = { epsilon = 3 }\n[tables.visits]\nsource = "visits.csv"\nid = "who"\n'
+        "max_rows = 5\ncolumns = { day = { values = [1, 2] } }\n"
+    )
+    done = run("synthesize", tmp_path / "visits.toml", "visits", "--order", "day DESC", "--epsilon", "1", "--explain")
+    assert done.exit_code == 0, done.output
+    assert "ORDER BY day DESC" in done.output
+    assert "≤ 1 row, " in done.output
 
 
 @pytest.mark.parametrize(
@@ -95,6 +111,8 @@ def test_looking_ahead_spends_nothing(tmp_path: Path) -> None:
         ((*PRICE, "-o", "x.csv", "--weight", "HEIGHT=3"), 2),
         ((*PRICE, "-o", "x.csv", "--columns", "HEIGHT"), 1),
         ((*PRICE, "-o", "x.csv", "--ways", "2", "--of", "SEX"), 2),
+        ((*PRICE, "-o", "x.csv", "--order", "AGEP"), 2),
+        (("--forecast",), 2),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_spent(

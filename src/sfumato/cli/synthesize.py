@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--weight", "weights", multiple=True, metavar="A=N", help="Column A counts N times; may be given again.")
 @click.option("--where", metavar="SQL", help="Only rows that meet this condition.")
 @click.option("--rows", type=int, metavar="N", help="At most so many rows of one unit count.")
+@click.option("--order", metavar="COLUMN", help='One row of each unit counts: the first by this, or by "COLUMN DESC".')
 @click.option("--memory", metavar="SIZE", default="1 GiB", show_default=True, help="What the model may take.")
 @click.option("--epsilon", metavar="NUMBER", help="The price of all steps together.")
 @click.option("--delta", metavar="NUMBER", default="0", help="With --epsilon: (ε, δ)-private, Gaussian noise.")
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
               help="Where the model goes, such as people.sfu: ask it, or draw from it again, for nothing.")  # fmt: skip
 @click.option("--draw", metavar="N", help="How many rows are drawn.  [default: the noisy number of rows]")
 @click.option("--explain", is_flag=True, help="Only say what would be done, step by step. Spends nothing.")
-@click.option("--dry-run", is_flag=True, help="Run everything on invented rows: no row is read, nothing is spent.")
+@click.option("--forecast", is_flag=True, help="Only say how long it takes, and how much memory. Spends nothing.")
+@click.option("--dry-run", is_flag=True, help="Run all of it on invented rows: nothing is read, spent or written.")
 @options.as_json
 @click.option("--receipt", is_flag=True, help="Print the whole receipt.")
 def command(
@@ -48,6 +50,7 @@ def command(
     sets: tuple[str, ...],
     columns: str | None,
     weights: tuple[str, ...],
+    order: str | None,
     epsilon: str | None,
     delta: str,
     rho: str | None,
@@ -58,6 +61,7 @@ def command(
     model: Path | None,
     draw: str | None,
     explain: bool,
+    forecast: bool,
     dry_run: bool,
     as_json: bool,
     receipt: bool,
@@ -74,7 +78,7 @@ def command(
         raise click.UsageError("give --ways or --of, not both")
     if not explain and (epsilon is None) == (rho is None):
         raise click.UsageError("name one price: --epsilon 1 or --rho 0.01; there is no default")
-    if not explain and not dry_run:
+    if not explain and not forecast and not dry_run:
         _check_files(output, model)
     wanted = options.rows(draw)
     from sfumato.curator import Curator
@@ -82,20 +86,27 @@ def command(
     price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho}
     asked["columns"] = None if columns is None else _names(columns)
     asked["weights"] = dict(map(_weight, weights))
+    if order is not None:
+        asked |= {"one_row_per": "unit", "order": order}
     with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
         asking = curator if analyst is None else curator.as_analyst(analyst)
         proposal = asking.synthesize(table, ways=[_names(each) for each in sets] or ways or 3, **asked)
         if explain:
             said = proposal.explain(**price)
             click.echo(said.to_json() if as_json else str(said))
+        elif forecast:
+            click.echo(f"{proposal.forecast(**price)}")
         elif dry_run:
             made = proposal.rehearse(**price, progress=progress)
-            click.echo(f"{made!r}\n\nThese are invented rows. Nothing was spent, and no row was read.")
+            click.echo(f"{made!r}\n\n{_REHEARSED}")
         else:
             with progress.until_shown():
                 made = proposal.release(**price, seconds=seconds, progress=progress)
                 _write(made, output, model, wanted, progress)
                 _say(made, output, model, as_json, receipt)
+
+
+_REHEARSED = "This was a model of invented rows. Nothing was spent, no row was read, and no file was written."
 
 
 def _write(made: Synthetic, output: Path | None, model: Path | None, rows: int | None, progress: Any) -> None:

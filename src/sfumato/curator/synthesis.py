@@ -135,7 +135,7 @@ class SynthesisProposal:
 
     def _operators(self, setting: Setting, sure: Fraction) -> tuple[Operator, ...]:
         bounded, columns = setting.reading.bounded, len(self.attributes)
-        cells = ", ".join(f"{each.name} {each.size:,}" for each in self.attributes)
+        cells = ", ".join(f"{each.name} {each.size:,}" for each in self.attributes) + self._decided
         first = self._first_width(setting, sure)
         out = f"; {self.left_out:,} larger ones are left out" if self.left_out else ""
         return (
@@ -149,6 +149,11 @@ class SynthesisProposal:
             Operator("measure", "single columns", f"±{shown(first)} in each count, where they are measured first"),
             Operator("rows drawn", "n̂ rows, or rows=4×n̂ for less noise of drawing", "free, as often as wanted"),
         )
+
+    @property
+    def _decided(self) -> str:
+        """Name the columns that are put back into rows, and what decides each."""
+        return "".join(f"; {each.attribute.name} by {self.attributes[each.by].name}" for each in self.implied)
 
     def _first_width(self, setting: Setting, sure: Fraction) -> float:
         """Give the half-width of the counts of single columns, as noise starts."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.plan.words import many
 from sfumato.privacy.numbers import percent, text
 from sfumato.publish.blocks import Set
 from sfumato.publish.chains import Floats
@@ -78,7 +79,7 @@ class Quality:
         low, high = self.total_range
         lines = [
             f"rows        {self.rows:,} drawn; n̂ = {self.total:,.0f}, the truth between {low:,.0f} and {high:,.0f}",
-            f"measured    {len(self.marginals):,} marginals; the share of rows in another cell, noise taken off:",
+            f"measured    in {many(len(self.marginals), 'round')}; the share of rows in another cell, noise taken off:",
         ]
         shown = sorted(self.marginals, key=lambda each: -each.distance)[:_SHOWN]
         wide = max((len(" × ".join(each.columns)) for each in shown), default=0)
@@ -88,7 +89,7 @@ class Quality:
             lines.append(f"  {named}  {percent_of(each.distance):>6}  {ends:>16}  {each.cells:,} cells")
         if len(self.marginals) > len(shown):
             lines.append(f"  and {len(self.marginals) - len(shown):,} with smaller distances")
-        lines.append(f"unmeasured  {len(self.unmeasured):,} pairs of columns{self._unmeasured}")
+        lines.append(f"unmeasured  {many(len(self.unmeasured), 'pair')} of columns{self._unmeasured}")
         return "\n".join([*lines, f"Each range holds with {percent(self.confidence)} confidence, for the noise alone."])
 
     @property

@@ -22,6 +22,7 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Anchor, Charged
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.text_positions import quoted
+from sfumato.plan.words import many
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import Curve, Neighbours
@@ -280,11 +281,17 @@ class Synthetic:
         """Say in a few lines what was released, and what was promised."""
         own = self.released
         ended = "" if own.complete else ", ended early"
+        cells = self.model.tree.cells(self.model.sizes)
         lines = [
             f"synthetic  {own.table}{f', where {own.where}' if own.where else ''}, by {own.method}",
             f"columns    {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}",
-            f"measured   {len(own.sets):,} marginals in {len(own.rounds):,} rounds{ended}; n̂ = {self.total:,.0f} rows",
-            f"model      {self.model.tree.cells(self.model.sizes):,} cells in {len(self.model.tree.cliques):,} cliques",
+            *(
+                f"           {each.attribute.name}, which {self.attributes[each.by].name} decides"
+                for each in own.implied
+            ),
+            f"measured   {many(len(own.sets), 'marginal')} in {many(len(own.rounds), 'round')}{ended}; "
+            f"n̂ = {self.total:,.0f} rows",
+            f"model      {many(cells, 'cell')} in {many(len(self.model.tree.cliques), 'clique')}",
             f"promise    {self.guarantee}",
         ]
         return "\n".join(lines)
