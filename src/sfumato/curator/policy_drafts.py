@@ -16,6 +16,23 @@ _PEOPLE = (
     *("household", "visitor", "respondent", "employee", "citizen", "case", "p", "u"),
 )
 _ID_ENDINGS = ("id", "number", "nr", "no", "key", "uuid", "num")
+_NAMING = {
+    *("name", "fullname", "firstname", "lastname", "surname", "givenname", "familyname", "maidenname", "username"),
+    *(
+        "email",
+        "emailaddress",
+        "mail",
+        "phone",
+        "phonenumber",
+        "telephone",
+        "mobile",
+        "address",
+        "street",
+        "ssn",
+        "iban",
+    ),
+    *("passport", "passportnumber", "ip", "ipaddress", "licenseplate"),
+}
 _RANGES = {
     "age": "0 120",
     "year": "1900 2100",
@@ -61,6 +78,11 @@ def is_key(name: str) -> bool:
         letters.endswith(("id", "uuid", "key"))
         and (name.lower().endswith(("_id", " id", "-id", "key", "uuid")) or name.endswith(("ID", "Id")))
     )
+
+
+def names_people(column: str) -> bool:
+    """Tell whether a column is called as what names one person, or as a key: nobody needs to ask about it."""
+    return is_key(column) or _letters(column) in _NAMING
 
 
 def suggested_path(name: str, unit: str, tables: Mapping[str, Columns]) -> Via | None:
