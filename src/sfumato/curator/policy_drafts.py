@@ -18,21 +18,10 @@ _PEOPLE = (
 _ID_ENDINGS = ("id", "number", "nr", "no", "key", "uuid", "num")
 _NAMING = {
     *("name", "fullname", "firstname", "lastname", "surname", "givenname", "familyname", "maidenname", "username"),
-    *(
-        "email",
-        "emailaddress",
-        "mail",
-        "phone",
-        "phonenumber",
-        "telephone",
-        "mobile",
-        "address",
-        "street",
-        "ssn",
-        "iban",
-    ),
-    *("passport", "passportnumber", "ip", "ipaddress", "licenseplate"),
+    *("email", "emailaddress", "mail", "phone", "phonenumber", "telephone", "mobile", "address", "street", "ssn"),
+    *("iban", "passport", "passportnumber", "ip", "ipaddress", "licenseplate"),
 }
+"""What columns are called that name one person."""
 _RANGES = {
     "age": "0 120",
     "year": "1900 2100",
