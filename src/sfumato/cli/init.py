@@ -199,7 +199,7 @@ class _Drafting:
             )
         self.interview.given = given_answers(flags, known, self.interview.given)
         for label, each in known.items():
-            _show(label, each, rows)
+            _show(label, each)
         return known
 
     def _ready(self, table: FoundTable, rows: bool, copy: bool | None) -> FoundTable | None:
@@ -284,9 +284,9 @@ class _Drafting:
         return self.interview.ask(asked, accepting, part)
 
 
-def _show(label: str, table: FoundTable, rows: bool) -> None:
+def _show(label: str, table: FoundTable) -> None:
     """List the columns of a table, with types and no cell."""
-    known = "types were read from rows" if rows and table.file.suffix != ".duckdb" else "no row was read"
+    known = "types were read from rows" if table.rows_read else "no row was read"
     click.secho(f"The columns of {label} ({known}):", bold=True)
     for name, kind in list(table.columns.items())[:_SHOWN]:
         click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}")
@@ -335,7 +335,7 @@ def _parts(answer: str, separator: str | None = None) -> Any:
 def _ends(answer: str) -> Any:
     found = _parts(answer, "," if "," in answer else None)
     if found is not None and len(found) != 2:
-        raise click.UsageError("bounds are two values, low and high, such as 0 110")
+        raise click.UsageError("bounds must be two values, low and high, such as 0 110")
     return found
 
 

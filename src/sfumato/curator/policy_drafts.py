@@ -13,7 +13,7 @@ Columns = Mapping[str, Type | None]
 
 _PEOPLE = (
     *("person", "patient", "user", "customer", "client", "member", "player", "student", "subject", "participant"),
-    *("household", "visitor", "respondent", "employee", "citizen", "case", "p", "u"),
+    *("household", "visitor", "respondent", "employee", "citizen", "p", "u"),
 )
 _ID_ENDINGS = ("id", "number", "nr", "no", "key", "uuid", "num")
 _NAMING = {
