@@ -40,6 +40,7 @@ class Kind(Enum):
     KEYS = "which groups are shown"
     SAMPLING = "the law that is drawn"
     AUDIT = "evidence that proves too much"
+    CONSENT = "what an owner did not allow, or others can read"
 
 
 class Outcome(Enum):

@@ -33,7 +33,7 @@ PUMS:
         type: boolean
     Other:
       max_ids: 3
-      pid: 
+      pid:
         private_id: true
         type: int
       x:
@@ -67,10 +67,7 @@ def test_tables_columns_and_bounds_are_read(tmp_path: Path) -> None:
         ("a:\n  b:\n    t:\n      x:\n        type: int\n", "private_id"),
         ("a:\n  b:\n    t:\n      row_privacy: True\n      x:\n        type: complex\n", "types"),
         ("a:\n  b:\n    t:\n      max_ids: 0\n      x:\n        type: int\n        private_id: True\n", "max_ids"),
-        (
-            "a:\n  b:\n    t:\n      row_privacy: True\n      x:\n        type: int\n        lower: 9\n        upper: 1\n",
-            "low",
-        ),
+        ("a:\n b:\n  t:\n   row_privacy: True\n   x:\n    type: int\n    lower: 9\n    upper: 1\n", "low"),
     ],
 )
 def test_what_is_no_such_file_is_refused(tmp_path: Path, text: str, word: str) -> None:

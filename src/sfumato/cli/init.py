@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -14,11 +14,12 @@ from sfumato.cli.exit_codes import EXIT_CODES, end_unfinished
 from sfumato.cli.init_answers import KeptAnswers
 from sfumato.cli.init_flags import given_answers
 from sfumato.cli.init_questions import ALL, SKIP
-from sfumato.cli.interview import Interview, yes
+from sfumato.cli.interview import Asked, Interview, yes
 from sfumato.cli.progress import ProgressLines
 from sfumato.curator import Bounds, Curator
 from sfumato.curator.bought_bounds import columns_without_bounds, write_bounds
 from sfumato.curator.policy_drafts import (
+    names_people,
     only_key,
     own_names,
     refuse_if_written,
@@ -35,6 +36,7 @@ from sfumato.privacy.numbers import text
 from sfumato.release.prices import Price
 from sfumato.safe_text import printable
 
+T = TypeVar("T")
 _SHOWN = 40
 """Columns that are listed of a table before it is asked about."""
 
@@ -197,7 +199,7 @@ class _Drafting:
             )
         self.interview.given = given_answers(flags, known, self.interview.given)
         for label, each in known.items():
-            _show(label, each, rows)
+            _show(label, each)
         return known
 
     def _ready(self, table: FoundTable, rows: bool, copy: bool | None) -> FoundTable | None:
@@ -261,26 +263,30 @@ class _Drafting:
     def _column(self, label: str, name: str, kind: Type | None, key: bool) -> Domain | None:
         """Ask what the owner declares of one column; None leaves it out, as is usual for an id."""
         part = f"{label}.columns"
-        proposed = SKIP if key else (kind or Type.TEXT).value
-
-        def read(answer: str) -> Type | None:
-            if answer == ALL:
-                self.interview.accepted.add(part)
-            return _kind(proposed if answer == ALL else answer)
-
-        choice = self.interview.ask(questions.kind(label, name, proposed), read, part)
+        proposed = SKIP if key or names_people(name) else (kind or Type.TEXT).value
+        choice = self._in_part(questions.kind(label, name, proposed), _kind, part)
         if choice is None or choice is Type.BOOLEAN:
             return None if choice is None else Domain(choice)
         if choice is Type.TEXT:
             listed = questions.values(label, name)
-            return self.interview.ask(listed, lambda answer: Domain(choice, values=_parts(answer, ",")), part)
+            return self._in_part(listed, lambda answer: Domain(choice, values=_parts(answer, ",")), part)
         ends = questions.bounds(label, name, suggested_bounds(name, choice))
-        return self.interview.ask(ends, lambda answer: Domain(choice, bounds=_parts(answer)), part)
+        return self._in_part(ends, lambda answer: Domain(choice, bounds=_ends(answer)), part)
+
+    def _in_part(self, asked: Asked, read: Callable[[str], T], part: str) -> T:
+        """Ask one of many questions of a kind: one answer takes the defaults of all that follow."""
+
+        def accepting(answer: str) -> T:
+            if answer == ALL:
+                self.interview.accepted.add(part)
+            return read(asked.default or "" if answer == ALL else answer)
+
+        return self.interview.ask(asked, accepting, part)
 
 
-def _show(label: str, table: FoundTable, rows: bool) -> None:
+def _show(label: str, table: FoundTable) -> None:
     """List the columns of a table, with types and no cell."""
-    known = "types were read from rows" if rows and table.file.suffix != ".duckdb" else "no row was read"
+    known = "types were read from rows" if table.rows_read else "no row was read"
     click.secho(f"The columns of {label} ({known}):", bold=True)
     for name, kind in list(table.columns.items())[:_SHOWN]:
         click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}")
@@ -324,6 +330,13 @@ def _buy(drafted: Policy, output: Path, missing: list[tuple[str, str]], price: P
 
 def _parts(answer: str, separator: str | None = None) -> Any:
     return tuple(part.strip() for part in answer.split(separator)) if answer.strip() not in ("", SKIP) else None
+
+
+def _ends(answer: str) -> Any:
+    found = _parts(answer, "," if "," in answer else None)
+    if found is not None and len(found) != 2:
+        raise click.UsageError("bounds must be two values, low and high, such as 0 110")
+    return found
 
 
 def _kind(answer: str) -> Type | None:

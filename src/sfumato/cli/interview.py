@@ -13,7 +13,7 @@ from typing import TypeVar
 import click
 
 from sfumato.cli.init_answers import KeptAnswers
-from sfumato.errors import InvalidPolicy, SfumatoError
+from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.safe_text import printable
 
 T = TypeVar("T")
@@ -95,6 +95,9 @@ class Interview:
 
 
 def _rule(refused: SfumatoError | click.UsageError) -> str:
+    """Say the rule; what was typed stands above it, so it is not said again."""
+    if isinstance(refused, InvalidParameter):
+        return f"{refused.parameter} must be {refused.allowed}"
     return refused.rule if isinstance(refused, SfumatoError) else refused.message
 
 

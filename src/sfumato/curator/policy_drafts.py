@@ -13,9 +13,15 @@ Columns = Mapping[str, Type | None]
 
 _PEOPLE = (
     *("person", "patient", "user", "customer", "client", "member", "player", "student", "subject", "participant"),
-    *("household", "visitor", "respondent", "employee", "citizen", "case", "p", "u"),
+    *("household", "visitor", "respondent", "employee", "citizen", "p", "u"),
 )
 _ID_ENDINGS = ("id", "number", "nr", "no", "key", "uuid", "num")
+_NAMING = {
+    *("name", "fullname", "firstname", "lastname", "surname", "givenname", "familyname", "maidenname", "username"),
+    *("email", "emailaddress", "mail", "phone", "phonenumber", "telephone", "mobile", "address", "street", "ssn"),
+    *("iban", "passport", "passportnumber", "ip", "ipaddress", "licenseplate"),
+}
+"""What columns are called that name one person."""
 _RANGES = {
     "age": "0 120",
     "year": "1900 2100",
@@ -61,6 +67,11 @@ def is_key(name: str) -> bool:
         letters.endswith(("id", "uuid", "key"))
         and (name.lower().endswith(("_id", " id", "-id", "key", "uuid")) or name.endswith(("ID", "Id")))
     )
+
+
+def names_people(column: str) -> bool:
+    """Tell whether a column is called as what names one person, or as a key: nobody needs to ask about it."""
+    return is_key(column) or _letters(column) in _NAMING
 
 
 def suggested_path(name: str, unit: str, tables: Mapping[str, Columns]) -> Via | None:

@@ -41,6 +41,8 @@ class FoundTable:
     reasons: tuple[str, ...] = ()
     """Why the engine cannot read it before it is copied, in words."""
     spelling: Spelling | None = None
+    rows_read: bool = False
+    """Whether types were told from cells."""
 
     @property
     def label(self) -> str:
@@ -145,4 +147,5 @@ def with_types(table: FoundTable) -> FoundTable:
     if all(kind is not None for kind in table.columns.values()):
         return table
     found = written_types(table.file, table.relation)
-    return replace(table, columns={name: kind or found.get(name) for name, kind in table.columns.items()})
+    columns = {name: kind or found.get(name) for name, kind in table.columns.items()}
+    return replace(table, columns=columns, rows_read=True)

@@ -1,0 +1,75 @@
+"""Seeded bugs in drafts: rows read without consent, wrong units, lost answers, copies that lose cells."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+MUTANTS = (
+    Mutant(
+        "rows are read though the owner said no",
+        Kind.CONSENT,
+        "cli/init.py",
+        "return with_types(table) if rows else table",
+        "return with_types(table)",
+        ("cli/test_init.py::test_rows_are_read_only_when_the_owner_lets_them_be",),
+    ),
+    Mutant(
+        "a key of another thing is taken for the unit unseen",
+        Kind.CONSENT,
+        "cli/init.py",
+        "if default is None and not self.interview.take_defaults:",
+        "if default is None:",
+        ("cli/test_init.py::test_no_unit_is_guessed_unseen",),
+    ),
+    Mutant(
+        "the kept answers can be read by others",
+        Kind.CONSENT,
+        "cli/init_answers.py",
+        "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600",
+        "os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644",
+        ("cli/test_init.py::test_an_interview_goes_on_where_it_was",),
+    ),
+    Mutant(
+        "a copy can be read by more people than the original",
+        Kind.CONSENT,
+        "engine/file_copies.py",
+        "lost = _write_parquet(beside, made, fill, look.st_mode & 0o777)",
+        "lost = _write_parquet(beside, made, fill, 0o644)",
+        ("cli/test_init.py::test_other_kinds_of_files_are_copied_with_consent",),
+    ),
+    Mutant(
+        "an old copy stands for a file that has changed",
+        Kind.NAN,
+        "engine/file_copies.py",
+        "if known is not None and known[0] == made:",
+        "if known is not None:",
+        ("engine/test_file_copies.py::test_a_copy_is_made_once_and_anew_when_the_file_has_changed",),
+    ),
+    Mutant(
+        "codes that begin with a 0 are numbers",
+        Kind.NAN,
+        "engine/duckdb/connection.py",
+        "if code and kinds[each].numeric",
+        "if code and not kinds[each].numeric",
+        ("engine/test_file_copies.py::test_a_number_that_begins_with_0_is_a_code",),
+    ),
+    Mutant(
+        "a table in memory spends from the account of its unit, not from the one that is named",
+        Kind.CHARGE_ORDER,
+        "curator/policy_account.py",
+        "    if policy.account is not None:\n        return policy.account\n",
+        "",
+        ("curator/test_protecting.py::test_a_table_is_protected_in_one_line",),
+    ),
+    Mutant(
+        "an invented unit has more rows than count",
+        Kind.LIMITS,
+        "policy/dummies.py",
+        "min(table.max_rows or 1, _ROWS_OF_ONE) + 1",
+        "_ROWS_OF_ONE + 1",
+        ("policy/test_dummies.py::test_a_dummy_is_the_same_every_time_and_keeps_the_limits",),
+    ),
+)
+
+
+test_the_tests_of_drafts_notice = suite(MUTANTS)
