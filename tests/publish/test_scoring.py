@@ -321,10 +321,11 @@ def test_the_private_file_is_no_candidate(tmp_path: Path) -> None:
     source = tmp_path / "people.parquet"
     table_of(people(1, 30)).to_pandas().to_parquet(source)
     (tmp_path / "other.parquet").symlink_to(source)
+    (tmp_path / "third.data").hardlink_to(source)
     own = sf.Table("people", source, {"sex": {"values": ["f", "m"]}, "smokes": {"type": "boolean"}}, id="row")
     policy = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(5), {"people": own})
     with sf.Curator(policy, tmp_path / "people.ledger") as opened:
-        for name in (source, tmp_path / "other.parquet", str(tmp_path / "*.parquet")):
+        for name in (source, tmp_path / "other.parquet", str(tmp_path / "*.parquet"), tmp_path / "third.data"):
             with pytest.raises(sf.InvalidParameter, match="a public table"):
                 opened.score(name, k=2)
 

@@ -10,7 +10,7 @@ import glob
 import itertools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -321,10 +321,16 @@ def _require_public(candidate: Any, context: Context) -> None:
     """Refuse a private source as a candidate: how many rows a candidate has, and a hash of them, is told for free."""
     if not isinstance(candidate, (str, os.PathLike)):
         return
-    named = {os.path.realpath(each) for each in glob.glob(os.fspath(candidate), recursive=True)}
-    if named & {each.address for each in context.engine.data(public=False)}:
+    private = {each.address for each in context.engine.data(public=False)}
+    if _files(glob.glob(os.fspath(candidate), recursive=True)) & _files(private):
         rule = "a public table, and not the private one that it is scored against"
         raise InvalidParameter("candidate", os.fspath(candidate), rule, fix="give the synthetic table")
+
+
+def _files(paths: Iterable[str]) -> set[tuple[int, int]]:
+    """Give the files that are there, whatever they are called: a link to a file is that file."""
+    found = (os.stat(each) for each in paths if os.path.exists(each))
+    return {(each.st_dev, each.st_ino) for each in found}
 
 
 def _only_private(policy: Policy) -> str:
