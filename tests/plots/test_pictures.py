@@ -291,6 +291,13 @@ def test_texts_are_cut_to_their_room() -> None:
     assert cut("x" * 10_000, 80).endswith("…")
 
 
+def test_no_pile_of_marks_leaves_its_line() -> None:
+    assert cut("e" + "\u0301" * 150 + "a\u0323\u0301", 80) == "e\u0301\u0301\u0301a\u0323\u0301"
+    drawn = "".join(each[4] for picture in PICTURES.values() for each in texts(parsed(picture)))
+    assert "\u0301" in drawn
+    assert "\u0301" * 4 not in drawn
+
+
 def test_numbers_are_written_as_people_write_them() -> None:
     told = [written(each, 1) for each in (0, 7, 1500, 20_000, 1_250_000, 3e9, -5)]
     assert told == ["0", "7", "1,500", "20k", "1.25M", "3bn", "−5"]

@@ -9,6 +9,8 @@ from sfumato.safe_text import printable
 
 SIZE = 12.0
 """Of letters, in pixels, where nothing else is said."""
+_PILED = 3
+"""Marks on one letter at most: a higher pile would be drawn over the lines above and below."""
 _MOST = 200
 """Letters of a text that is drawn, however narrow they are: marks above letters have no width, and may be many."""
 _NARROW = dict.fromkeys("ijl.,:;'|!I", 0.3) | dict.fromkeys('ftr()[]{}/\\-" `', 0.37)
@@ -31,10 +33,24 @@ def width(text: str, size: float = SIZE) -> float:
     return sum(map(_letter, text)) * size
 
 
+def drawable(text: str) -> str:
+    """Give a text as it is drawn: nothing in it moves a cursor, and no pile of marks on one letter leaves its line."""
+    shown = printable(text)
+    if shown.isascii():
+        return shown
+    kept: list[str] = []
+    piled = 0
+    for letter in shown:
+        piled = piled + 1 if unicodedata.category(letter)[0] == "M" else 0
+        if piled <= _PILED:
+            kept.append(letter)
+    return "".join(kept)
+
+
 def cut(text: str, room: float, size: float = SIZE) -> str:
     """Cut a text to the room that it has, with "…" where something is left out; nothing in it moves a cursor."""
-    shown = printable(text[: _MOST + 1])
-    if len(shown) <= _MOST and width(shown, size) <= room + 0.5:
+    shown = drawable(text[: _MOST + 1])
+    if len(text) <= _MOST and width(shown, size) <= room + 0.5:
         return shown
     left = room - size
     kept = 0

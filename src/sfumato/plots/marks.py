@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from sfumato.plots.letters import SIZE, cut
+from sfumato.plots.letters import SIZE, cut, drawable
 from sfumato.safe_text import printable
 
 INK, QUIET, RULE, PAPER = "#20262e", "#5b6470", "#dfe3e8", "#ffffff"
@@ -49,7 +49,7 @@ def label(
     """Write a text, or ``turned`` upward; where it has not the room, what fits of it, and the whole when somebody
     points at it.
     """
-    shown = printable(text) if room is None else cut(text, room, size)
+    shown = drawable(text) if room is None else cut(text, room, size)
     whole = told(text) if shown != text else ""
     how = "" if anchor == "start" else f' text-anchor="{anchor}"'
     how += "" if size == SIZE else f' font-size="{digits(float(size))}"'

@@ -127,7 +127,7 @@ def _pictures(found: Compared) -> Iterator[str]:
         yield _section(
             "How columns hang together",
             _square(found.names, _gap(found.associations), signed=True),
-            "Cramér's V in the synthetic table less that in the real one: blue where it lost a connection.",
+            "Cramér's V in the synthetic table less that in the real one: brown where it lost a connection.",
         )
     if len(found.numbers) > 1:
         yield _section(
