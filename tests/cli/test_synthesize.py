@@ -128,6 +128,42 @@ def test_bad_input_is_refused_before_anything_is_spent(
             assert not [each for each in people.history() if each.kind == "step"]
 
 
+@pytest.mark.parametrize("command", ["synthesize", "publish"])
+@pytest.mark.parametrize(
+    "target", ["ma2019.csv", "../here/ma2019.csv", "link.csv", "people.toml", "sfumato.ledger", "sfumato.ledger.anchor"]
+)
+def test_nothing_is_written_over_what_is_read(tmp_path: Path, command: str, target: str) -> None:
+    """Rows over the private table would lose it, a model over the ledger what was spent."""
+    here = tmp_path / "here"
+    here.mkdir()
+    for each in (DATA, POLICY):
+        shutil.copy(each, here)
+    (here / "link.csv").symlink_to(here / "ma2019.csv")
+    rows = command == "synthesize" and target.endswith(".csv")
+    method = ("--method", "independent") if command == "synthesize" else ()
+    option = "--model" if command == "synthesize" and not rows else "-o"
+    done = run(command, here / "people.toml", "people", *method, *PRICE, option, here / target)
+    assert done.exit_code == 2, done.output
+    assert "write to another file" in done.stderr
+    for each in (DATA, POLICY):
+        assert (here / each.name).read_bytes() == each.read_bytes()
+    with sf.open(here / "people.toml") as people:
+        assert not [each for each in people.history() if each.kind in ("step", "charge")]
+
+
+def test_files_that_match_a_glob_of_the_policy_are_not_written(tmp_path: Path) -> None:
+    """The next question would read drawn rows as people."""
+    parquet.write_table(csv.read_csv(DATA), tmp_path / "people-1.parquet")
+    (tmp_path / "people.toml").write_text(POLICY.read_text().replace("ma2019.csv", "people-*.parquet"))
+    own = tmp_path / "people.toml", "people", "--method", "independent", *PRICE
+    done = run("synthesize", *own, "-o", tmp_path / "people-2.parquet")
+    assert done.exit_code == 2
+    assert "is where people is read from" in done.stderr
+    same = tmp_path / "rows.csv"
+    assert "twice" in run("synthesize", *own, "-o", same, "--model", same).stderr
+    assert not same.exists()
+
+
 @pytest.mark.parametrize(
     ("file", "rows", "output"),
     [("people.sfu", "0", "x.csv"), ("people.sfu", "many", "x.csv"), ("people.sfu", "10", "x.xls"),

@@ -11,6 +11,7 @@ import click
 from sfumato.cli import options
 from sfumato.cli.exit_codes import EXIT_CODES, UNWRITTEN
 from sfumato.cli.progress import ProgressLines
+from sfumato.cli.written_files import check_written
 
 if TYPE_CHECKING:
     from sfumato.curator.marginals import MarginalsProposal
@@ -95,6 +96,7 @@ def command(
     from sfumato.curator import Curator
 
     with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
+        check_written(curator.policy, ledger, output)
         asking = curator if analyst is None else curator.as_analyst(analyst)
         wanted: Any = [_names(each) for each in sets] or (2 if ways is None else ways)
         asked |= {name: _names(each) for name, each in (("columns", columns), ("weights", weights)) if each is not None}

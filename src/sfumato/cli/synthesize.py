@@ -10,6 +10,7 @@ import click
 from sfumato.cli import options
 from sfumato.cli.exit_codes import EXIT_CODES
 from sfumato.cli.progress import ProgressLines
+from sfumato.cli.written_files import check_written
 
 if TYPE_CHECKING:
     from sfumato.publish.synthetic import Synthetic
@@ -89,6 +90,7 @@ def command(
     if order is not None:
         asked |= {"one_row_per": "unit", "order": order}
     with ProgressLines() as progress, Curator(policy, ledger, progress=progress) as curator:
+        check_written(curator.policy, ledger, output, model)
         asking = curator if analyst is None else curator.as_analyst(analyst)
         proposal = asking.synthesize(table, ways=[_names(each) for each in sets] or ways or 3, **asked)
         if explain:
