@@ -1,4 +1,4 @@
-"""What no row is that counts: what the policy calls impossible, and what the condition leaves out that keeps rows.
+"""Some rows are ruled out: those that the policy calls impossible, and those that fail the condition that keeps rows.
 
 Both are public before a row is read. So the model leaves such cells empty, and no such row is drawn.
 """
