@@ -1,4 +1,4 @@
-"""Some rows are ruled out: those that the policy calls impossible, and those that fail the condition that keeps rows.
+"""Some rows never count: those that the policy calls impossible, and those that the condition of a question leaves out.
 
 Both are public before a row is read. So the model leaves such cells empty, and no such row is drawn.
 """
