@@ -79,5 +79,8 @@ def test_refusals_say_rule_place_and_fix(folder: Path) -> None:
     assert "nowhere.csv" in done.output
     both = run("quality", folder / "real.csv", folder / "synthetic.csv", "--json", "--private-file", folder / "o.html")
     assert "not both" in both.output
+    over = run("quality", folder / "real.csv", folder / "synthetic.csv", "--private-file", folder / "real.csv")
+    assert over.exit_code == 2
+    assert "one of the tables" in over.stderr
     nowhere = run("quality", folder / "real.csv", folder / "synthetic.csv", "--private-file", folder / "no" / "o.html")
     assert "there is no folder" in nowhere.output

@@ -78,6 +78,7 @@ def test_looking_ahead_spends_nothing(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "Nothing was spent" in done.output
     assert "no file was written" in done.output
+    assert "promise    none" in done.output
     forecast = run("synthesize", *own, *PRICE, "--forecast")
     assert forecast.exit_code == 0, forecast.output
     assert "MiB" in forecast.output

@@ -50,6 +50,8 @@ def command(
         raise click.UsageError("give --private-file or --json, not both")
     if private_file is not None and not private_file.parent.is_dir():
         raise click.UsageError(f"there is no folder {private_file.parent}: make it, or name another")
+    if private_file is not None and private_file.resolve() in (real.resolve(), synthetic.resolve()):
+        raise click.UsageError(f"{private_file} is one of the tables: write to another file")
     from sfumato.quality import compare
     from sfumato.quality.compared import HEADING
 

@@ -292,7 +292,7 @@ class Synthetic:
             f"measured   {many(len(own.sets), 'marginal')} in {many(len(own.rounds), 'round')}{ended}; "
             f"n̂ = {self.total:,.0f} rows",
             f"model      {many(cells, 'cell')} in {many(len(self.model.tree.cliques), 'clique')}",
-            f"promise    {self.guarantee}",
+            f"promise    {self.guarantee if self.steps else 'none: this was a rehearsal on invented rows'}",
         ]
         return "\n".join(lines)
 
