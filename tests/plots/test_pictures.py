@@ -347,7 +347,8 @@ def test_a_picture_is_saved_and_shown(tmp_path: Path) -> None:
     picture = bars(3)
     for kind in KINDS:
         picture.save(tmp_path / f"it{kind}")
-    assert (tmp_path / "it.svg").read_text() == picture.svg == picture._repr_svg_() == str(picture)
+    assert (tmp_path / "it.svg").read_text() == picture.svg == picture._repr_svg_()
+    assert str(picture) == "<Picture 'number 0 by county', 760 × 207: .svg, .save('picture.svg')>"
     assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in picture._repr_html_()
     assert "<svg" in (tmp_path / "it.html").read_text()

@@ -68,6 +68,8 @@ def panel(
     parts = [heading(0, 12, of.name, wide)] if of.name else []
     parts += [*left(y, ticks, start, wide - right), *bottom(x, foot, foot, zero=False)]
     parts += [_marked(x, place, word, top, foot) for place, word in of.marked if x.low <= place <= x.high]
+    for place, line in enumerate(drawn):  # below all lines, so that none is hidden
+        parts += [area(_band(line, run, x, y), LINES[place], 0.18) for run in runs(line) if line.ranges]
     for place, line in enumerate(drawn):
         parts += _line(line, x, y, LINES[place], DASHES[place])
     if len(drawn) > 1:
@@ -113,8 +115,6 @@ def _marked(x: Scale, place: float, word: str, top: float, foot: float) -> str:
 
 def _line(line: Line, x: Scale, y: Scale, colour: str, dash: str) -> Iterator[str]:
     for run in runs(line):
-        if line.ranges:
-            yield area(_band(line, run, x, y), colour, 0.18)
         more = f' stroke-linejoin="round"{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}'
         yield path(_steps(line, run, x, y), colour, 2, more)
     if line.said:

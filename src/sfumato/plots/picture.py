@@ -55,9 +55,6 @@ class Picture:
     def _repr_html_(self) -> str:
         return f"<div>{self.svg}</div>"
 
-    def __str__(self) -> str:
-        return self.svg
-
     def __repr__(self) -> str:
         return f"<Picture {self.title!r}, {self.width:.0f} × {self.height:.0f}: .svg, .save('picture.svg')>"
 

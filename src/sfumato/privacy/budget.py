@@ -20,12 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sfumato.errors import InvalidParameter, NeighboursDiffer, Overspent
-from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import codec
-from sfumato.privacy.budget_pictures import History, draw_budget
 from sfumato.privacy.calibration import Noise, leaked, least
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
@@ -42,6 +40,10 @@ from sfumato.privacy.numbers import (
 )
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.theorems import renyi_allowance
+
+if TYPE_CHECKING:
+    from sfumato.plots.picture import Picture
+    from sfumato.privacy.budget_pictures import History
 
 
 def _units(value: object, name: str) -> int:
@@ -312,6 +314,9 @@ class Budget:
         """Draw the part of each currency that was spent over time, as the ledger of a curator tells it; of a budget
         that has no ledger, as it is now. With a path (.svg, .png, .html) the picture is saved, too.
         """
+        from sfumato.plots.picture import saved
+        from sfumato.privacy.budget_pictures import draw_budget  # most budgets are never drawn
+
         promise = f"for life: ε = {text(self.epsilon)}, δ = {text(self.delta)}"
         moments = () if self._history is None else self._history.moments()
         return saved(draw_budget(moments, self.spent, self.allowances.amounts, datetime.now(UTC), promise), path)

@@ -17,15 +17,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, NeighboursDiffer
-from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import codec, composition
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.loss import Loss, sum_above
-from sfumato.privacy.loss_pictures import draw_loss
 from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import (
@@ -46,6 +44,9 @@ from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.shape import PrivacyLoss, best_line, least_rho
 from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
+
+if TYPE_CHECKING:
+    from sfumato.plots.picture import Picture
 
 Part = tuple[Loss, int]
 
@@ -301,6 +302,9 @@ class Curve:
         """Draw δ against ε, the trade-off of a test for one unit, and how the privacy loss of the dominating pair is
         spread. With a path (.svg, .png, .html) the picture is saved, too.
         """
+        from sfumato.plots.picture import saved
+        from sfumato.privacy.loss_pictures import draw_loss  # most curves are never drawn
+
         floor = float(self.failure) + (1 - float(self.failure)) * 1e-9
         most = min(600.0, self.epsilon(floor)) if floor < 1 else 1.0
         foot = [f"neighbours: {self.neighbours.value}", "upper bounds of δ, lower bounds of what a test misses"]
