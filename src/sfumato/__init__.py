@@ -214,7 +214,6 @@ __all__ = [
     "games",
     "histogram",
     "intercept",
-    "load",
     "loads",
     "maximum",
     "mean",
