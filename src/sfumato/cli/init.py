@@ -335,7 +335,7 @@ def _parts(answer: str, separator: str | None = None) -> Any:
 def _ends(answer: str) -> Any:
     found = _parts(answer, "," if "," in answer else None)
     if found is not None and len(found) != 2:
-        raise click.UsageError("bounds must be two values, low and high, such as 0 110")
+        raise click.UsageError("a column has two bounds, low and high, such as 0 110")
     return found
 
 
