@@ -505,7 +505,7 @@ def test_bad_marginals_are_refused_before_spending(ways: Any, more: dict[str, An
     [
         ({"epsilon": 1, "mechanism": Gaussian}, "Laplace for a pure price"),
         ({"rho": 1, "mechanism": Laplace}, "Gaussian for a price in ρ"),
-        ({"epsilon": 1, "mechanism": 3}, "the classes themselves"),
+        ({"epsilon": 1, "mechanism": 3}, "or the classes sf.Laplace"),
         ({}, "given alone"),
         ({"epsilon": 1, "rho": 1}, "given alone"),
         ({"rho": "1e-30"}, "noise is drawn exactly up to"),
