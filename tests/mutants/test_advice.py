@@ -49,8 +49,8 @@ MUTANTS = (
         "rows of nobody are among those that a limit leaves out",
         Kind.LIMITS,
         "engine/duckdb/inspection.py",
-        'owned = "sf_cells WHERE k" if',
-        'owned = "sf_cells" if',
+        'owned = "sf_cells WHERE k" if own',
+        'owned = "sf_cells" if own',
         ("curator/test_checking.py::test_losses_by_limit",),
     ),
 )

@@ -12,7 +12,7 @@ from typing import Self
 
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.files import find, misquoted
-from sfumato.engine.duckdb.scan import UNIT, Cell, Scan, cleaned, typed
+from sfumato.engine.duckdb.scan import UNIT, Scan, cleaned, typed
 from sfumato.engine.seam import LIMITS, ColumnCost, Inspection
 from sfumato.engine.spellings.duckdb_literals import name as quoted
 from sfumato.errors import InvalidPolicy
@@ -90,15 +90,17 @@ def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) ->
     and what limits of rows, and of groups by each of these keys, leave out.
     """
     scan = sources.definition(table)
-    fates = [f"{_fate(*column)} AS c{index}" for index, column in enumerate(scan.columns.values())]
+    owner, places = scan.owner, {name: index for index, name in enumerate(scan.columns)}
+    fates = [f"{_fate(index, domain)} AS c{index}" for index, (_, domain, _) in enumerate(scan.columns.values())]
     counts = [f"count(*) FILTER (k AND c{index} = {fate})" for index in range(len(fates)) for fate in range(1, 6)]
     totals = ", ".join(["count(*)", "count(*) FILTER (k)", *counts])
-    owner = scan.owner
+    own: list[str] = []
+    if owner is not None and owner.links is None:
+        own = [UNIT, *(f"v{places[name]} AS g{index}" for index, name in enumerate(keys))]
+    cells = f"SELECT {', '.join(['k', *fates, *own])} FROM ({_read(scan)})"
     if owner is None:
-        return f"SELECT {totals} FROM (SELECT {', '.join(['TRUE AS k', *fates])} FROM {scan.source})"
-    own = [] if owner.links is not None else [f"{owner.unit} AS {UNIT}", *_grouped(scan, keys)]
-    cells = f"SELECT {', '.join([f'{scan.kept} AS k', *fates, *own])} FROM {scan.source}"
-    owned = "sf_cells WHERE k" if owner.links is None else f"(SELECT {UNIT}{_viewed(keys)} FROM {sources.scan(table)})"
+        return f"SELECT {totals} FROM ({cells})"
+    owned = "sf_cells WHERE k" if own else f"(SELECT {UNIT}{_viewed(keys)} FROM {sources.scan(table)})"
     distinct = "".join(f", count(DISTINCT g{index}) AS g{index}" for index in range(len(keys)))
     units = f"SELECT count(*) AS n{distinct} FROM {owned} GROUP BY {UNIT}"
     exceeding = f"count(*) FILTER (n > {limit}), coalesce(sum(greatest(n - {limit}, 0)), 0)"
@@ -107,23 +109,31 @@ def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) ->
     return f"WITH sf_cells AS MATERIALIZED ({cells}) SELECT * FROM (SELECT {totals} FROM sf_cells), ({limits})"
 
 
-def _grouped(scan: Scan, keys: Sequence[str]) -> list[str]:
-    return [f"{cleaned(*scan.columns[name])} AS g{index}" for index, name in enumerate(keys)]
+def _read(scan: Scan) -> str:
+    """Write the SELECT of what every cell becomes, what it is in its type, and whether it is missing: each is computed
+    once, beside whether the row is somebody's, and whose.
+    """
+    read = [f"{scan.kept} AS k"]
+    if scan.owner is not None and scan.owner.links is None:
+        read.append(f"{scan.owner.unit} AS {UNIT}")
+    for index, (cell, domain, choices) in enumerate(scan.columns.values()):
+        clean, raw = cleaned(cell, domain, choices), typed(cell, domain.type)
+        read += [f"{clean} AS v{index}", f"{raw} AS r{index}", f"{cell.sql} IS NULL AS m{index}"]
+    return f"SELECT {', '.join(read)} FROM {scan.source}"
 
 
 def _viewed(keys: Sequence[str]) -> str:
     return "".join(f", {quoted(key)} AS g{index}" for index, key in enumerate(keys))
 
 
-def _fate(cell: Cell, domain: Domain, choices: str | None) -> str:
+def _fate(index: int, domain: Domain) -> str:
     """Say what becomes of a cell: 1 missing, 2 made NULL, 3 and 4 moved to the lower and the upper bound, 5 changed in
     another way, 0 nothing.
     """
-    clean, raw = cleaned(cell, domain, choices), typed(cell, domain.type)
+    clean, raw = f"v{index}", f"r{index}"
     bounded = f"WHEN {raw} < {clean} THEN 3 WHEN {raw} > {clean} THEN 4 " if domain.bounds and not domain.values else ""
     changed = f"{bounded}WHEN {clean} IS DISTINCT FROM {raw} THEN 5"
-    fates = f"WHEN {cell.sql} IS NULL THEN 1 WHEN {clean} IS NULL THEN 2 {changed}"
-    return f"CAST(CASE {fates} ELSE 0 END AS UTINYINT)"
+    return f"CAST(CASE WHEN m{index} THEN 1 WHEN {clean} IS NULL THEN 2 {changed} ELSE 0 END AS UTINYINT)"
 
 
 def _cost(fates: Sequence[float]) -> ColumnCost:
