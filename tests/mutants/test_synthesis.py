@@ -100,6 +100,14 @@ MUTANTS = (
         ("publish/synthesis/test_budget.py::test_a_promise_in_epsilon_and_delta_is_kept_by_all_of_rho",),
     ),
     Mutant(
+        "what is held leaves out how charges are rounded up",
+        Kind.CHARGE_ORDER,
+        "curator/synthesis.py",
+        "cost.renyi // 10**6 + charge_units(rounded_up)",
+        "cost.renyi // 10**6 + 0 * charge_units(rounded_up)",
+        ("curator/test_synthesis.py::test_at_every_order_of_the_account_what_is_held_covers_all_steps",),
+    ),
+    Mutant(
         "an interrupt of a synthesis gives nothing back",
         Kind.CHARGE_ORDER,
         "curator/synthesis.py",
