@@ -421,7 +421,7 @@ def test_sums_and_means_are_compared_and_bought_too(
         for question in SUMS:
             for above in (False, True):
                 monkeypatch.setattr(Session, "ask", lambda _self, _value, above=above: above)
-                answer = session.sql(question, confidence="0.9999", strict=True)
+                answer = session.sql(question, confidence="0.99999999", strict=True)
                 assert answer.basis is not None
                 assert {*answer.basis["n"]} == {"bought now" if above else "hypothesis"}
                 assert not answer.warnings
