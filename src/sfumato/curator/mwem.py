@@ -38,8 +38,9 @@ from sfumato.publish.attributes import Attribute, Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.fits import Fit, FitRound
 from sfumato.publish.fitted_models import FittedModel
-from sfumato.publish.mwem import Candidates, ChoiceStep, CountStep, Model, ReadOnce, Round
+from sfumato.publish.mwem import Candidates, Model, NoisyCounts, Round
 from sfumato.publish.synopsis import cell_keys
+from sfumato.publish.tab_steps import ChooseStep, MeasureStep, ReadOnce
 from sfumato.release import releasing
 from sfumato.release.payers import OnTab
 from sfumato.release.prices import Price, rounded_up, warn_if_weak
@@ -67,7 +68,7 @@ _DIGITS = 10**12
 class Steps:
     """These are the steps at one price: the number of rows once, a choice and a measurement in each round."""
 
-    rows: CountStep
+    rows: MeasureStep[NoisyCounts]
     choice: Exponential
     noise: Additive
     measured: Sensitivity
@@ -199,7 +200,7 @@ class MwemProposal:
         steps = self._steps(price)
         releasing.rehearse(steps.rows)
         warn_if_weak(price)
-        here.engine.check(steps.rows.view.marginals)
+        here.engine.check(steps.rows.readings[0])
         hold = _hold(here, steps)
         tab = here.account.open_tab(hold, analyst=here.analyst, question=self.question)
         with tab:
@@ -292,14 +293,16 @@ class MwemProposal:
         """
         each = Fraction(math.floor(epsilon * (1 - _FOR_ROWS) / (2 * self.rounds) * 10**15), 10**15)
         all_rows, measured = Counted(self._reading(price), ()), self._measured(price)
-        rows = CountStep(all_rows, Laplace(all_rows.sensitivity.total / (epsilon - 2 * self.rounds * each)))
+        noise = Laplace(all_rows.sensitivity.total / (epsilon - 2 * self.rounds * each))
+        rows = MeasureStep(all_rows, noise, NoisyCounts.of)
         return Steps(rows, self._choice(price, each), Laplace(measured.total / each), measured, self.rounds)
 
     def _concentrated(self, price: Price, rho: Fraction) -> Steps:
         """Split ρ: noise of deviation σ costs Δ₂²/2σ², and a choice of bounded range ε costs ε²/8."""
         each = rho * (1 - _FOR_ROWS) / (2 * self.rounds)
         all_rows, measured = Counted(self._reading(price), ()), self._measured(price)
-        rows = CountStep(all_rows, Gaussian(_root_above(all_rows.sensitivity.squares / (2 * rho * _FOR_ROWS))))
+        noise = Gaussian(_root_above(all_rows.sensitivity.squares / (2 * rho * _FOR_ROWS)))
+        rows = MeasureStep(all_rows, noise, NoisyCounts.of)
         choice = self._choice(price, 1 / _root_above(1 / (8 * each)))
         return Steps(rows, choice, Gaussian(_root_above(measured.squares / (2 * each))), measured, self.rounds)
 
@@ -350,9 +353,9 @@ class _Series:
 
     def _round(self, model: Model) -> Round:
         scores = self.candidates.scores(model.predicted)
-        chosen = self._released(ChoiceStep(scores, self.steps.choice), "a choice")
+        chosen = self._released(ChooseStep(scores, self.steps.choice), "a choice")
         view = self.candidates.view(chosen.place)
-        return Round(view, self._released(CountStep(view, self.steps.noise), "a measurement").values)
+        return Round(view, self._released(MeasureStep(view, self.steps.noise, NoisyCounts.of), "a measurement").values)
 
     def _released(self, kind: Kind[T], what: str) -> T:
         self._interrupts.between()

@@ -45,7 +45,6 @@ from sfumato.publish.blocks import Set
 from sfumato.publish.coded_columns import coded_names
 from sfumato.publish.faces import BARE, TableFace
 from sfumato.publish.implied_columns import implied_columns, implied_of
-from sfumato.publish.mwem import ReadOnce
 from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL
@@ -56,9 +55,10 @@ from sfumato.publish.synthesis.invented import invented
 from sfumato.publish.synthesis.mst import mst
 from sfumato.publish.synthesis.mwem import mwem
 from sfumato.publish.synthesis.released import METHODS, Implied, ReleasedMarginal, Synthesized
-from sfumato.publish.synthesis.steps import MeasureStep, Outcome, Step
+from sfumato.publish.synthesis.steps import Outcome, Step
 from sfumato.publish.synthesis.zeros import check_zeros, zeros_of
 from sfumato.publish.synthetic import Synthetic
+from sfumato.publish.tab_steps import MeasureStep, ReadOnce
 from sfumato.release import releasing
 from sfumato.release.payers import OnTab
 from sfumato.release.prices import Price, rounded_up, warn_if_weak
