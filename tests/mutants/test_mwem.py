@@ -37,7 +37,7 @@ MUTANTS = (
         Kind.CHARGE_ORDER,
         "curator/mwem.py",
         '        chosen = self._released(ChooseStep(scores, self.steps.choice), "a choice")\n',
-        "        chosen = ChooseStep(scores, self.steps.choice).draw(lambda reading: self._engine.read(reading, 1))\n",
+        "        chosen = ChooseStep(scores, self.steps.choice).draw(lambda r: self.on_tab.engine.read(r, 1))\n",
         _CHARGE,
     ),
     Mutant(
@@ -60,8 +60,8 @@ MUTANTS = (
         "an interrupt of multiplicative weights gives nothing back",
         Kind.CHARGE_ORDER,
         "curator/mwem.py",
-        "            self.tab.stop()\n",
-        "            self.tab.forfeit()\n",
+        "            self.on_tab.tab.stop()\n",
+        "            self.on_tab.tab.forfeit()\n",
         ("publish/test_mwem.py::test_an_interrupt_between_steps_gives_the_model_so_far",),
     ),
     Mutant(

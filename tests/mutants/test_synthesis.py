@@ -80,7 +80,7 @@ MUTANTS = (
         "curator/synthesis.py",
         "            _run(steps, self._released)\n",
         "            _run(steps, lambda s: self._released(s) if isinstance(s, MeasureStep) else s.draw(lambda r: "
-        "self._engine.read(r, 1)))\n",
+        "self.on_tab.engine.read(r, 1)))\n",
         _LEDGER,
     ),
     Mutant(
@@ -183,9 +183,8 @@ MUTANTS = (
         "rows of a synthesis are read before its first charge",
         Kind.CHARGE_ORDER,
         "curator/synthesis.py",
-        "        self._engine = ReadOnce(self.here.engine)\n",
-        "        self._engine = ReadOnce(self.here.engine)\n"
-        "        self._engine.read(self.course.setting.reading, 1)\n",
+        "        self.tab = self.on_tab.tab\n",
+        "        self.tab = self.on_tab.tab\n        self.on_tab.engine.read(self.course.setting.reading, 1)\n",
         ("curator/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),
     ),
     Mutant(

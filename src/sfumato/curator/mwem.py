@@ -18,8 +18,8 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
-from sfumato.curator.interrupts import Interrupts
 from sfumato.curator.marginals import MarginalsProposal, marginals, rho_of
+from sfumato.curator.steps_on_tabs import StepsOnTab
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Tab
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
@@ -40,13 +40,12 @@ from sfumato.publish.fits import Fit, FitRound
 from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.mwem import Candidates, Model, NoisyCounts, Round
 from sfumato.publish.synopsis import cell_keys
-from sfumato.publish.tab_steps import ChooseStep, MeasureStep, ReadOnce
+from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release import releasing
-from sfumato.release.payers import OnTab
 from sfumato.release.prices import Price, rounded_up, warn_if_weak
 from sfumato.release.proposal import Call, receipt
 from sfumato.release.purchases import purchase
-from sfumato.release.releasing import Asked, Kind, Progress, Released
+from sfumato.release.releasing import Kind, Progress, Released
 
 T = TypeVar("T")
 Sets = int | Sequence[Sequence[str]]
@@ -204,9 +203,8 @@ class MwemProposal:
         hold = _hold(here, steps)
         tab = here.account.open_tab(hold, analyst=here.analyst, question=self.question)
         with tab:
-            call = Call(seconds=seconds, progress=progress)
-            own = here, self.question, self.identity, steps, self._candidates(price), self._begin, tab, call
-            model = _Series(*own).run()
+            on_tab = StepsOnTab(here, "mwem", self.identity, tab, Call(seconds=seconds, progress=progress))
+            model = _Series(on_tab, self.question, steps, self._candidates(price), self._begin).run()
         return self._fitted(model, price, steps, tab)
 
     def _begin(self, rows: int) -> Model:
@@ -320,20 +318,11 @@ class MwemProposal:
 class _Series:
     """This runs the steps on a tab, one after the other."""
 
-    here: Context
+    on_tab: StepsOnTab
     question: str
-    identity: str
     steps: Steps
     candidates: Candidates
     begin: Callable[[int], Model]
-    tab: Tab
-    call: Call
-
-    def __post_init__(self) -> None:
-        self._engine = ReadOnce(self.here.engine)
-        self._done = 0
-        self._progress = self.here.progress if self.call.progress is None else self.call.progress
-        self._interrupts = Interrupts(self._progress)
 
     def run(self) -> Model:
         """Run all rounds. Ctrl-C between steps ends them there, and frees what is unspent: every step was complete, and
@@ -346,7 +335,7 @@ class _Series:
             for _ in range(self.steps.rounds):
                 model = model.updated(self._round(model))
         except KeyboardInterrupt:
-            self.tab.stop()
+            self.on_tab.tab.stop()
             if model is None:
                 raise
         return model
@@ -358,19 +347,10 @@ class _Series:
         return Round(view, self._released(MeasureStep(view, self.steps.noise, NoisyCounts.of), "a measurement").values)
 
     def _released(self, kind: Kind[T], what: str) -> T:
-        self._interrupts.between()
-        here, self._done = self.here, self._done + 1
-        # the plan is this tab's alone, so that no later step finds the answer of this one as its own
-        plan = digest("mwem", self.tab.opening.hash, self.identity, self._done)
-        with self._interrupts.held_back():
-            return releasing.release(
-                kind,
-                Asked(f"{what} for the {self.question}", plan, here.engine.identity(), here.analyst),
-                payer=OnTab(here.account, self.tab),
-                engine=self._engine,
-                seconds=self.call.limit(here.seconds),
-                progress=self._progress,
-            ).value
+        own = self.on_tab
+        own.between()
+        limit = own.call.limit(own.here.seconds)
+        return own.released(kind, f"{what} for the {self.question}", limit, own.progress)
 
 
 def _hold(here: Context, steps: Steps) -> Cost:
