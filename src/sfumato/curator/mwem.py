@@ -32,8 +32,7 @@ from sfumato.plan.dense_readings import MOST_CELLS, Counted, Marginals
 from sfumato.plan.limits import Strategy
 from sfumato.plan.words import enforced, many
 from sfumato.privacy import Cost, Curve, Sensitivity, compose
-from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown, whole
 from sfumato.publish.attributes import Attribute, Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.fits import Fit, FitRound
@@ -42,7 +41,7 @@ from sfumato.publish.mwem import Candidates, Model, NoisyCounts, Round
 from sfumato.publish.synopsis import cell_keys
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release import releasing
-from sfumato.release.prices import Price, rounded_up, warn_if_weak
+from sfumato.release.prices import Price, least_epsilon, warn_if_weak
 from sfumato.release.proposal import Call, receipt
 from sfumato.release.purchases import purchase
 from sfumato.release.releasing import Kind, Progress, Released
@@ -174,12 +173,11 @@ class MwemProposal:
 
     def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
         """Find the least ε, beside this δ, at which every count that a round measures is within this. Free."""
-        wanted = exact(within, "within", POSITIVE)
 
-        def enough(epsilon: Fraction) -> bool:
-            return self.error(epsilon=epsilon, delta=delta, confidence=confidence) <= wanted
+        def error(epsilon: Fraction) -> float:
+            return self.error(epsilon=epsilon, delta=delta, confidence=confidence)
 
-        return float(rounded_up(least(enough, "within", Fraction(1, 2**14))))
+        return least_epsilon(error, within)
 
     def release(
         self,
