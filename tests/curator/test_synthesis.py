@@ -33,10 +33,10 @@ from sfumato.plan.cell_rows import CellCounts, CodedRows, SetMisfits
 from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fitted
 from sfumato.publish.measuring import packed
-from sfumato.publish.mwem import Choice
 from sfumato.publish.synthesis.course import Course
 from sfumato.publish.synthesis.released import Synthesized
-from sfumato.publish.synthesis.steps import ChooseStep, MeasureStep, NoisyCells
+from sfumato.publish.synthesis.steps import NoisyCells
+from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 
 

@@ -36,8 +36,8 @@ MUTANTS = (
         "a choice of a count is free",
         Kind.CHARGE_ORDER,
         "curator/mwem.py",
-        '        chosen = self._released(ChoiceStep(scores, self.steps.choice), "a choice")\n',
-        "        chosen = ChoiceStep(scores, self.steps.choice).draw(lambda reading: self._engine.read(reading, 1))\n",
+        '        chosen = self._released(ChooseStep(scores, self.steps.choice), "a choice")\n',
+        "        chosen = ChooseStep(scores, self.steps.choice).draw(lambda r: self.on_tab.engine.read(r, 1))\n",
         _CHARGE,
     ),
     Mutant(
@@ -51,17 +51,17 @@ MUTANTS = (
     Mutant(
         "the exact number of rows starts the model",
         Kind.REUSE,
-        "publish/mwem.py",
-        "        return NoisyCounts(tuple(only.draw(self.view.of(read(self.view.marginals))).tolist()))",
-        "        return NoisyCounts(tuple(self.view.of(read(self.view.marginals)).tolist()))",
+        "publish/tab_steps.py",
+        "return self.shown(only.draw(self.view.of(read(self.readings[0]))))",
+        "return self.shown(self.view.of(read(self.readings[0])))",
         ("publish/test_mwem.py::test_what_is_measured_has_noise",),
     ),
     Mutant(
         "an interrupt of multiplicative weights gives nothing back",
         Kind.CHARGE_ORDER,
         "curator/mwem.py",
-        "            self.tab.stop()\n",
-        "            self.tab.forfeit()\n",
+        "            self.on_tab.tab.stop()\n",
+        "            self.on_tab.tab.forfeit()\n",
         ("publish/test_mwem.py::test_an_interrupt_between_steps_gives_the_model_so_far",),
     ),
     Mutant(

@@ -52,10 +52,10 @@ MUTANTS = (
     Mutant(
         "the exact number of rows is released",
         Kind.REUSE,
-        "publish/synthesis/steps.py",
-        "return NoisyCells(packed(only.draw(self.view.of(read(self.view.reading)))))",
-        "exact = self.view.of(read(self.view.reading))\n"
-        "        return NoisyCells(packed(only.draw(exact) if self.view.places else exact))",
+        "publish/tab_steps.py",
+        "return self.shown(only.draw(self.view.of(read(self.readings[0]))))",
+        "exact = self.view.of(read(self.readings[0]))\n"
+        "        return self.shown(only.draw(exact) if self.view.places else exact)",
         _ROWS,
     ),
     Mutant(
@@ -80,7 +80,7 @@ MUTANTS = (
         "curator/synthesis.py",
         "            _run(steps, self._released)\n",
         "            _run(steps, lambda s: self._released(s) if isinstance(s, MeasureStep) else s.draw(lambda r: "
-        "self._engine.read(r, 1)))\n",
+        "self.on_tab.engine.read(r, 1)))\n",
         _LEDGER,
     ),
     Mutant(
@@ -150,24 +150,23 @@ MUTANTS = (
     Mutant(
         "cells of one marginal share their noise",
         Kind.REUSE,
-        "publish/synthesis/steps.py",
-        "return NoisyCells(packed(only.draw(self.view.of(read(self.view.reading)))))",
-        "own = self.view.of(read(self.view.reading))\n        return NoisyCells(packed(own + only.draw(0 * own[:1])))",
+        "publish/tab_steps.py",
+        "return self.shown(only.draw(self.view.of(read(self.readings[0]))))",
+        "own = self.view.of(read(self.readings[0]))\n        return self.shown(own + only.draw(0 * own[:1]))",
         ("safety/test_drawn_apart.py::test_every_number_is_drawn_for_itself[synthetic_tables]",),
     ),
     Mutant(
         "empty cells have no noise",
         Kind.KEYS,
-        "publish/synthesis/steps.py",
-        "return NoisyCells(packed(only.draw(self.view.of(read(self.view.reading)))))",
-        "own = self.view.of(read(self.view.reading))\n"
-        "        return NoisyCells(packed(np.where(own == 0, 0, only.draw(own))))",
+        "publish/tab_steps.py",
+        "return self.shown(only.draw(self.view.of(read(self.readings[0]))))",
+        "own = self.view.of(read(self.readings[0]))\n        return self.shown(np.where(own == 0, 0, only.draw(own)))",
         ("safety/test_drawn_apart.py::test_every_number_is_drawn_for_itself[synthetic_tables]",),
     ),
     Mutant(
         "the largest score is chosen",
         Kind.REUSE,
-        "publish/synthesis/steps.py",
+        "publish/tab_steps.py",
         "return Choice(int(only.draw(self.scores.of(read(self.readings[0])))))",
         "return Choice(int(np.argmax(self.scores.of(read(self.readings[0])))) + 0 * bool(only))",
         ("publish/synthesis/test_scores.py::test_a_choice_is_drawn_and_not_the_largest_score",),
@@ -184,9 +183,8 @@ MUTANTS = (
         "rows of a synthesis are read before its first charge",
         Kind.CHARGE_ORDER,
         "curator/synthesis.py",
-        "        self._engine = ReadOnce(self.here.engine)\n",
-        "        self._engine = ReadOnce(self.here.engine)\n"
-        "        self._engine.read(self.course.setting.reading, 1)\n",
+        "        self.tab = self.on_tab.tab\n",
+        "        self.tab = self.on_tab.tab\n        self.on_tab.engine.read(self.course.setting.reading, 1)\n",
         ("curator/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),
     ),
     Mutant(

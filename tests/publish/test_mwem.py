@@ -27,7 +27,8 @@ from sfumato.privacy import codec
 from sfumato.publish.fits import Fit, FitRound
 from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.group_totals import Adaptive
-from sfumato.publish.mwem import Choice, Model, NoisyCounts, Round, replayed
+from sfumato.publish.mwem import Model, NoisyCounts, Round, replayed
+from sfumato.publish.tab_steps import Choice
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
 from sfumato.release.releasing import quietly
@@ -120,7 +121,7 @@ def test_one_unit_moves_every_score_and_count_within_its_bound(relation: str, un
             assert moved <= scores.moved
             furthest = max(furthest, moved / float(scores.moved))
     assert furthest == 1
-    for view in (Counted(candidates.views[0].marginals, ()), *map(candidates.view, range(len(candidates)))):
+    for view in (Counted(candidates.views[0].reading, ()), *map(candidates.view, range(len(candidates)))):
         for (_, one), (_, other) in pairs(relation, found):
             moved = np.abs(view.of(one) - view.of(other))
             assert moved.sum() <= view.sensitivity.total

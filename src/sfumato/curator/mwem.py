@@ -18,8 +18,8 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
-from sfumato.curator.interrupts import Interrupts
 from sfumato.curator.marginals import MarginalsProposal, marginals, rho_of
+from sfumato.curator.steps_on_tabs import StepsOnTab
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Tab
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
@@ -32,20 +32,19 @@ from sfumato.plan.dense_readings import MOST_CELLS, Counted, Marginals
 from sfumato.plan.limits import Strategy
 from sfumato.plan.words import enforced, many
 from sfumato.privacy import Cost, Curve, Sensitivity, compose
-from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown, whole
 from sfumato.publish.attributes import Attribute, Attributes
 from sfumato.publish.blocks import Set
 from sfumato.publish.fits import Fit, FitRound
 from sfumato.publish.fitted_models import FittedModel
-from sfumato.publish.mwem import Candidates, ChoiceStep, CountStep, Model, ReadOnce, Round
+from sfumato.publish.mwem import Candidates, Model, NoisyCounts, Round
 from sfumato.publish.synopsis import cell_keys
+from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release import releasing
-from sfumato.release.payers import OnTab
-from sfumato.release.prices import Price, rounded_up, warn_if_weak
+from sfumato.release.prices import Price, least_epsilon, warn_if_weak
 from sfumato.release.proposal import Call, receipt
 from sfumato.release.purchases import purchase
-from sfumato.release.releasing import Asked, Kind, Progress, Released
+from sfumato.release.releasing import Kind, Progress, Released
 
 T = TypeVar("T")
 Sets = int | Sequence[Sequence[str]]
@@ -67,7 +66,7 @@ _DIGITS = 10**12
 class Steps:
     """These are the steps at one price: the number of rows once, a choice and a measurement in each round."""
 
-    rows: CountStep
+    rows: MeasureStep[NoisyCounts]
     choice: Exponential
     noise: Additive
     measured: Sensitivity
@@ -174,12 +173,11 @@ class MwemProposal:
 
     def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
         """Find the least ε, beside this δ, at which every count that a round measures is within this. Free."""
-        wanted = exact(within, "within", POSITIVE)
 
-        def enough(epsilon: Fraction) -> bool:
-            return self.error(epsilon=epsilon, delta=delta, confidence=confidence) <= wanted
+        def error(epsilon: Fraction) -> float:
+            return self.error(epsilon=epsilon, delta=delta, confidence=confidence)
 
-        return float(rounded_up(least(enough, "within", Fraction(1, 2**14))))
+        return least_epsilon(error, within)
 
     def release(
         self,
@@ -199,13 +197,12 @@ class MwemProposal:
         steps = self._steps(price)
         releasing.rehearse(steps.rows)
         warn_if_weak(price)
-        here.engine.check(steps.rows.view.marginals)
+        here.engine.check(steps.rows.readings[0])
         hold = _hold(here, steps)
         tab = here.account.open_tab(hold, analyst=here.analyst, question=self.question)
         with tab:
-            call = Call(seconds=seconds, progress=progress)
-            own = here, self.question, self.identity, steps, self._candidates(price), self._begin, tab, call
-            model = _Series(*own).run()
+            on_tab = StepsOnTab(here, "mwem", self.identity, tab, Call(seconds=seconds, progress=progress))
+            model = _Series(on_tab, self.question, steps, self._candidates(price), self._begin).run()
         return self._fitted(model, price, steps, tab)
 
     def _begin(self, rows: int) -> Model:
@@ -292,14 +289,16 @@ class MwemProposal:
         """
         each = Fraction(math.floor(epsilon * (1 - _FOR_ROWS) / (2 * self.rounds) * 10**15), 10**15)
         all_rows, measured = Counted(self._reading(price), ()), self._measured(price)
-        rows = CountStep(all_rows, Laplace(all_rows.sensitivity.total / (epsilon - 2 * self.rounds * each)))
+        noise = Laplace(all_rows.sensitivity.total / (epsilon - 2 * self.rounds * each))
+        rows = MeasureStep(all_rows, noise, NoisyCounts.of)
         return Steps(rows, self._choice(price, each), Laplace(measured.total / each), measured, self.rounds)
 
     def _concentrated(self, price: Price, rho: Fraction) -> Steps:
         """Split ρ: noise of deviation σ costs Δ₂²/2σ², and a choice of bounded range ε costs ε²/8."""
         each = rho * (1 - _FOR_ROWS) / (2 * self.rounds)
         all_rows, measured = Counted(self._reading(price), ()), self._measured(price)
-        rows = CountStep(all_rows, Gaussian(_root_above(all_rows.sensitivity.squares / (2 * rho * _FOR_ROWS))))
+        noise = Gaussian(_root_above(all_rows.sensitivity.squares / (2 * rho * _FOR_ROWS)))
+        rows = MeasureStep(all_rows, noise, NoisyCounts.of)
         choice = self._choice(price, 1 / _root_above(1 / (8 * each)))
         return Steps(rows, choice, Gaussian(_root_above(measured.squares / (2 * each))), measured, self.rounds)
 
@@ -317,20 +316,11 @@ class MwemProposal:
 class _Series:
     """This runs the steps on a tab, one after the other."""
 
-    here: Context
+    on_tab: StepsOnTab
     question: str
-    identity: str
     steps: Steps
     candidates: Candidates
     begin: Callable[[int], Model]
-    tab: Tab
-    call: Call
-
-    def __post_init__(self) -> None:
-        self._engine = ReadOnce(self.here.engine)
-        self._done = 0
-        self._progress = self.here.progress if self.call.progress is None else self.call.progress
-        self._interrupts = Interrupts(self._progress)
 
     def run(self) -> Model:
         """Run all rounds. Ctrl-C between steps ends them there, and frees what is unspent: every step was complete, and
@@ -343,31 +333,22 @@ class _Series:
             for _ in range(self.steps.rounds):
                 model = model.updated(self._round(model))
         except KeyboardInterrupt:
-            self.tab.stop()
+            self.on_tab.tab.stop()
             if model is None:
                 raise
         return model
 
     def _round(self, model: Model) -> Round:
         scores = self.candidates.scores(model.predicted)
-        chosen = self._released(ChoiceStep(scores, self.steps.choice), "a choice")
+        chosen = self._released(ChooseStep(scores, self.steps.choice), "a choice")
         view = self.candidates.view(chosen.place)
-        return Round(view, self._released(CountStep(view, self.steps.noise), "a measurement").values)
+        return Round(view, self._released(MeasureStep(view, self.steps.noise, NoisyCounts.of), "a measurement").values)
 
     def _released(self, kind: Kind[T], what: str) -> T:
-        self._interrupts.between()
-        here, self._done = self.here, self._done + 1
-        # the plan is this tab's alone, so that no later step finds the answer of this one as its own
-        plan = digest("mwem", self.tab.opening.hash, self.identity, self._done)
-        with self._interrupts.held_back():
-            return releasing.release(
-                kind,
-                Asked(f"{what} for the {self.question}", plan, here.engine.identity(), here.analyst),
-                payer=OnTab(here.account, self.tab),
-                engine=self._engine,
-                seconds=self.call.limit(here.seconds),
-                progress=self._progress,
-            ).value
+        own = self.on_tab
+        own.between()
+        limit = own.call.limit(own.here.seconds)
+        return own.released(kind, f"{what} for the {self.question}", limit, own.progress)
 
 
 def _hold(here: Context, steps: Steps) -> Cost:

@@ -27,8 +27,7 @@ from sfumato.plan.dense_readings import MOST_CELLS, Marginal
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.readings import Integers
 from sfumato.plan.words import many
-from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown, whole
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, shown, whole
 from sfumato.publish import answering
 from sfumato.publish.answering import Quantity, Settled
 from sfumato.publish.chains import Floats
@@ -48,7 +47,7 @@ from sfumato.publish.online import (
 from sfumato.publish.planning import Workload
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers import BOUGHT, HYPOTHESIS, UNVERIFIED, Answer
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Progress, Released
@@ -121,12 +120,11 @@ class ProposedOnline:
 
     def price(self, within: Number, *, delta: Number, confidence: Number = "0.95") -> float:
         """Find the least ε, beside this δ, at which every hypothesis that a gate calls close is within this. Free."""
-        wanted = exact(within, "within", POSITIVE)
 
-        def enough(epsilon: Fraction) -> bool:
-            return self.error(epsilon=epsilon, delta=delta, confidence=confidence) <= wanted
+        def error(epsilon: Fraction) -> float:
+            return self.error(epsilon=epsilon, delta=delta, confidence=confidence)
 
-        return float(rounded_up(least(enough, "within", Fraction(1, 2**14))))
+        return least_epsilon(error, within)
 
     def release(
         self,

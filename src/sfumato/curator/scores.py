@@ -33,7 +33,6 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.words import enforced, many
 from sfumato.policy import Policy
 from sfumato.privacy import Sensitivity
-from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
 from sfumato.publish.blocks import Set
 from sfumato.publish.measuring import has_fixed_total
@@ -46,7 +45,7 @@ from sfumato.publish.scoring import (
     coded_candidate,
     distance_step,
 )
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.releasing import Progress, Released
 
@@ -161,12 +160,11 @@ class ScoreProposal:
         self, within: Number, *, delta: Number = 0, rows: Number | None = None, confidence: Number = "0.95"
     ) -> float:
         """Find the least ε, beside this δ, at which the score is within so many points. This is free."""
-        wanted = exact(within, "within", POSITIVE)
 
-        def enough(epsilon: Fraction) -> bool:
-            return self.error(epsilon=epsilon, delta=delta, rows=rows, confidence=confidence) <= wanted
+        def error(epsilon: Fraction) -> float:
+            return self.error(epsilon=epsilon, delta=delta, rows=rows, confidence=confidence)
 
-        return float(rounded_up(least(enough, "within", Fraction(1, 2**14))))
+        return least_epsilon(error, within)
 
     def release(
         self,

@@ -20,11 +20,11 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
-from sfumato.curator.interrupts import Interrupts
 from sfumato.curator.kept_rows import check_conditions, kept_face, kept_zeros
 from sfumato.curator.marginals import MarginalsProposal, marginals, marginals_of_select
 from sfumato.curator.mwem import Sets, sets_of
 from sfumato.curator.selected_columns import is_select
+from sfumato.curator.steps_on_tabs import StepsOnTab
 from sfumato.errors import InvalidParameter, Unanswered, Unsupported
 from sfumato.ledger import Account, Charged, Tab
 from sfumato.mechanisms.additive import MOST_STEPS
@@ -45,7 +45,6 @@ from sfumato.publish.blocks import Set
 from sfumato.publish.coded_columns import coded_names
 from sfumato.publish.faces import BARE, TableFace
 from sfumato.publish.implied_columns import implied_columns, implied_of
-from sfumato.publish.mwem import ReadOnce
 from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import Amounts, Concentrated, Pure, currency, rounded
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL
@@ -56,15 +55,15 @@ from sfumato.publish.synthesis.invented import invented
 from sfumato.publish.synthesis.mst import mst
 from sfumato.publish.synthesis.mwem import mwem
 from sfumato.publish.synthesis.released import METHODS, Implied, ReleasedMarginal, Synthesized
-from sfumato.publish.synthesis.steps import MeasureStep, Outcome, Step
+from sfumato.publish.synthesis.steps import Outcome, Step
 from sfumato.publish.synthesis.zeros import check_zeros, zeros_of
 from sfumato.publish.synthetic import Synthetic
+from sfumato.publish.tab_steps import MeasureStep
 from sfumato.release import releasing
-from sfumato.release.payers import OnTab
 from sfumato.release.prices import Price, rounded_up, warn_if_weak
 from sfumato.release.proposal import Call, receipt
 from sfumato.release.purchases import Purchase, purchase
-from sfumato.release.releasing import Asked, Progress, Released
+from sfumato.release.releasing import Kind, Progress, Released
 
 ColumnWeights = Mapping[str | tuple[str, ...], Number]
 """How much columns, or sets of columns of the workload, count; 1 for all others."""
@@ -258,7 +257,7 @@ class SynthesisProposal:
         course = Course(setting)
         tab = here.account.open_tab(hold, analyst=here.analyst, question=self.question)
         with tab:
-            series = _Series(here, self.question, self.identity, course, tab, call)
+            series = _Series(StepsOnTab(here, "synthesis", self.identity, tab, call), self.question, course)
             complete = series.run(_RUN[self.method](course))
         found = self._synthesized(course, price, complete=complete, bought=True)
         return self._synthetic(found, course, tab, tuple(series.paid))
@@ -395,21 +394,15 @@ def _phase(course: Course, step: Step) -> str:
 class _Series:
     """This runs the steps on a tab, one after the other."""
 
-    here: Context
+    on_tab: StepsOnTab
     question: str
-    identity: str
     course: Course
-    tab: Tab
-    call: Call
 
     def __post_init__(self) -> None:
-        self._engine = ReadOnce(self.here.engine)
-        self._done = 0
+        self.tab = self.on_tab.tab
         self.paid: list[Charged] = []
-        limit = self.call.limit(self.here.seconds)
+        limit = self.on_tab.call.limit(self.on_tab.here.seconds)
         self._end = None if limit is None else time.monotonic() + limit
-        self._progress = self.here.progress if self.call.progress is None else self.call.progress
-        self._interrupts = Interrupts(self._progress)
 
     def run(self, steps: Steps) -> bool:
         """Run all steps; tell whether all of them were. What is given after an end before that is the model so far."""
@@ -438,25 +431,17 @@ class _Series:
         return None if self._end is None else self._end - time.monotonic()
 
     def _released(self, step: Step) -> Outcome:
-        here, left = self.here, self._left()
-        self._interrupts.between()
+        left = self._left()
+        self.on_tab.between()
         if left is not None and left <= 0 and self.course.marginals:
             raise _TimeIsUp
-        self._progress(_phase(self.course, step))
-        self._done += 1
-        # the plan is this tab's alone, so that no later step finds the answer of this one as its own
-        plan = digest("synthesis", self.tab.opening.hash, self.identity, self._done)
         what = _phase(self.course, step)
-        with self._interrupts.held_back():
-            released: releasing.Released[Outcome] = releasing.release(
-                step,
-                Asked(f"{what}, for {self.question}", plan, here.engine.identity(), here.analyst),
-                payer=OnTab(here.account, self.tab),
-                engine=self._engine,
-                seconds=None if left is None else max(left, 1e-3),
-            )
+        self.on_tab.progress(what)
+        seconds = None if left is None else max(left, 1e-3)
+        kind: Kind[Outcome] = step
+        outcome = self.on_tab.released(kind, f"{what}, for {self.question}", seconds)
         self.paid += step.batch.charged
-        return released.value
+        return outcome
 
 
 class _TimeIsUp(Exception):

@@ -130,30 +130,30 @@ def moved_in_cells(bounded: Bounded, cells: int) -> Sensitivity:
 class Counted:
     """This counts rows by some of the attributes of the one marginal that was read: all cells, or some cells as one."""
 
-    marginals: Marginals
+    reading: Marginals
     places: tuple[int, ...]
     """Of the attributes, rising."""
     cells: tuple[int, ...] | None = None
     """The places, in the flat marginal, of the cells that are counted as one number; None for a number for each."""
 
     def __post_init__(self) -> None:
-        if len(self.marginals.sets) != 1 or not {*self.places} <= {*self.marginals.sets[0]}:
+        if len(self.reading.sets) != 1 or not {*self.places} <= {*self.reading.sets[0]}:
             raise InvalidParameter("places", self.places, "attributes of the one marginal that is read")
         if list(self.places) != sorted({*self.places}):
             raise InvalidParameter("places", self.places, "different places, rising")
-        most = math.prod(self.marginals.shape(self.places))
+        most = math.prod(self.reading.shape(self.places))
         kept = self.cells or (0,)
         if self.cells == () or list(kept) != sorted({*kept}) or kept[0] < 0 or kept[-1] >= most:
             raise InvalidParameter("cells", kept[:3], f"different places from 0 to {most - 1}, rising")
 
     @property
     def bounded(self) -> Bounded:
-        return self.marginals.bounded
+        return self.reading.bounded
 
     @property
     def size(self) -> int:
         """Count the numbers."""
-        return 1 if self.cells is not None else math.prod(self.marginals.shape(self.places))
+        return 1 if self.cells is not None else math.prod(self.reading.shape(self.places))
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -166,7 +166,7 @@ class Counted:
 
     def summed(self, whole: NDArray[Any]) -> NDArray[Any]:
         """Add up an array with an axis for each attribute that was read, to the numbers that are counted."""
-        return summed_cells(whole, self.marginals.sets[0], self.places, self.cells)
+        return summed_cells(whole, self.reading.sets[0], self.places, self.cells)
 
 
 def summed_cells(
@@ -195,7 +195,7 @@ class Misfits:
     def __post_init__(self) -> None:
         if not self.views or [view.size for view in self.views] != [values.size for values in self.predicted]:
             raise InvalidParameter("predicted", len(self.predicted), "for each of the views as many numbers as it has")
-        if any(view.marginals != self.views[0].marginals for view in self.views):
+        if any(view.reading != self.views[0].reading for view in self.views):
             raise InvalidParameter("views", len(self.views), "views of one marginal that is read")
 
     @property

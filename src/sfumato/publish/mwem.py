@@ -10,26 +10,18 @@ release with a charge of its own; the model is computed from what was released, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from sfumato.caching import cached_property
-from sfumato.engine.seam import Reader
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import Exponential
-from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.dense_readings import Counted, Marginals, Misfits, summed_cells
-from sfumato.plan.readings import E, Integers, Reading
-from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.plan.dense_readings import Counted, Misfits, summed_cells
+from sfumato.plan.readings import Integers
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number
 from sfumato.publish.blocks import Set
 from sfumato.publish.chains import Floats
-from sfumato.release.measurement import Batch, Measurement
-from sfumato.release.releasing import Read
 
 _MOST_TOTAL = 1 << 60
 """What a model holds at most, in steps, so that sums of gaps stay within 64 bits."""
@@ -49,92 +41,9 @@ class NoisyCounts:
         if not self.values or any(type(each) is not int for each in self.values):
             raise InvalidParameter("values", self.values[:3], "whole numbers")
 
-
-@codec.value("mwem-choice")
-@dataclass(frozen=True)
-class Choice:
-    """This is the place of the candidate that was chosen in one step."""
-
-    place: int
-
-    def __post_init__(self) -> None:
-        if type(self.place) is not int or self.place < 0:
-            raise InvalidParameter("place", self.place, "a whole number ≥ 0")
-
-
-@dataclass(frozen=True)
-class CountStep:
-    """This releases counts with noise, as one step."""
-
-    view: Counted
-    noise: Additive
-
-    @cached_property
-    def batch(self) -> Batch:
-        return Batch((Measurement(self.view, self.noise),))
-
-    @property
-    def readings(self) -> tuple[Marginals]:
-        return (self.view.marginals,)
-
-    @property
-    def good_enough(self) -> Mapping[str, Number]:
-        return {}
-
-    def draw(self, read: Read) -> NoisyCounts:
-        (only,) = self.batch.measurements
-        return NoisyCounts(tuple(only.draw(self.view.of(read(self.view.marginals))).tolist()))
-
-    def rehearsal(self) -> NoisyCounts:
-        return NoisyCounts((LARGEST_INTEGER,) * self.view.size)
-
-
-@dataclass(frozen=True)
-class ChoiceStep:
-    """This releases the place of one candidate, as one step."""
-
-    scores: Misfits
-    mechanism: Exponential
-
-    @cached_property
-    def batch(self) -> Batch:
-        return Batch((Measurement(self.scores, self.mechanism),))
-
-    @property
-    def readings(self) -> tuple[Marginals]:
-        return (self.scores.views[0].marginals,)
-
-    @property
-    def good_enough(self) -> Mapping[str, Number]:
-        return {}
-
-    def draw(self, read: Read) -> Choice:
-        (only,) = self.batch.measurements
-        return Choice(int(only.draw(self.scores.of(read(self.readings[0])))))
-
-    def rehearsal(self) -> Choice:
-        return Choice(LARGEST_INTEGER)
-
-
-class ReadOnce:
-    """This reads rows in the first step, once it is charged; later steps, each charged before, get the same counts."""
-
-    def __init__(self, engine: Reader) -> None:
-        self._engine = engine
-        self._found: dict[Any, Any] = {}
-
-    def check(self, reading: Reading[E]) -> None:
-        if reading not in self._found:
-            self._engine.check(reading)
-
-    def read(self, reading: Reading[E], key: int) -> E:
-        if reading not in self._found:
-            self._found[reading] = self._engine.read(reading, key)
-        found: E = self._found[reading]
-        return found
-
-    def interrupt(self, token: int | None = None) -> None:
-        self._engine.interrupt(token)
+    @classmethod
+    def of(cls, counts: Integers) -> NoisyCounts:
+        return cls(tuple(counts.tolist()))
 
 
 # ── the model, from what was released alone ────────────────────────────────────────────────────

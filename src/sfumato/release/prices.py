@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter, WeakPrivacy
 from sfumato.privacy import Curve, Guarantee, codec
-from sfumato.privacy.calibration import meets
+from sfumato.privacy.calibration import least, meets
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, text
 
 LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
@@ -62,6 +63,12 @@ def rounded_up(epsilon: Fraction) -> Fraction:
     """Round a price up to four digits, so that it can be said aloud."""
     power = Fraction(10) ** (4 - math.ceil(math.log10(epsilon)))
     return Fraction(math.ceil(epsilon * power)) / power
+
+
+def least_epsilon(error: Callable[[Fraction], float], within: Number) -> float:
+    """Find the least ε at which an error is within this, rounded up; a larger ε must make no error larger."""
+    wanted = exact(within, "within", POSITIVE)
+    return float(rounded_up(least(lambda epsilon: error(epsilon) <= wanted, "within", Fraction(1, 2**14))))
 
 
 def warn_if_weak(price: Price) -> None:

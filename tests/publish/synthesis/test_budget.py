@@ -18,7 +18,7 @@ from sfumato.publish.synthesis.course import Course
 from sfumato.publish.synthesis.independent import independent
 from sfumato.publish.synthesis.mst import mst
 from sfumato.publish.synthesis.mwem import mwem
-from sfumato.publish.synthesis.steps import ChooseStep, MeasureStep
+from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 
 RUN = {"aim": aim, "mst": mst, "mwem": mwem, "independent": independent}

@@ -26,7 +26,8 @@ from sfumato.publish.measuring import packed
 from sfumato.publish.synthesis.aim import aim
 from sfumato.publish.synthesis.budget import size_of
 from sfumato.publish.synthesis.course import Course
-from sfumato.publish.synthesis.steps import ChooseStep, MeasureStep, NoisyCells
+from sfumato.publish.synthesis.steps import NoisyCells
+from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 
 PARTS, EPSILON, MISS = 60, 1, 1e-6

@@ -13,7 +13,7 @@ from publish.synthesis.clinic import RELATIONS, exact, pairs, people, policy_of,
 from sfumato.mechanisms import Exponential
 from sfumato.plan.cell_rows import CellCounts, CellRows, CodedRows, SetMisfits
 from sfumato.policy.domains import LARGEST_INTEGER
-from sfumato.publish.synthesis.steps import ChooseStep
+from sfumato.publish.tab_steps import ChooseStep
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
 

@@ -25,11 +25,11 @@ from sfumato.publish.chains import Floats
 from sfumato.publish.estimating import MeasuredMarginal
 from sfumato.publish.graph.fitting import Observation, fitted
 from sfumato.publish.graph.models import GraphModel
-from sfumato.publish.mwem import Choice
 from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, Funds, rounded, size_of
 from sfumato.publish.synthesis.candidates import affordable, closure
 from sfumato.publish.synthesis.released import SynthesisRound
-from sfumato.publish.synthesis.steps import ChooseStep, MeasureStep, NoisyCells, Outcome, Step
+from sfumato.publish.synthesis.steps import NoisyCells, Outcome, Step
+from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 
 Zeros = tuple[tuple[Set, NDArray[np.bool_]], ...]
 Steps = Generator[Step, Outcome, None]
@@ -137,7 +137,7 @@ class Course:
         view, currency = CellCounts(self.setting.reading, places), self.funds.currency
         noise = currency.noise(amount, view.sensitivity)
         funds = self.funds.after(currency.noise_cost(noise, view.sensitivity))
-        outcome = yield MeasureStep(view, noise)
+        outcome = yield MeasureStep(view, noise, NoisyCells.of)
         assert isinstance(outcome, NoisyCells)
         self.funds = funds
         shape = tuple(self.setting.sizes[place] for place in places)

@@ -1,0 +1,118 @@
+"""A series of choices and measurements runs on a tab: each step is a complete release of one measurement.
+
+A step is charged before it reads. What it shows is its noisy counts, or the place of its choice: never a score, never
+an exact count, not even of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.engine.seam import Reader
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import Exponential
+from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.cell_rows import CellCounts, SetMisfits
+from sfumato.plan.dense_readings import Counted, Misfits
+from sfumato.plan.readings import E, Integers, Reading
+from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import Number
+from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.releasing import Read
+
+T = TypeVar("T")
+
+
+@codec.value("mwem-choice")
+@dataclass(frozen=True)
+class Choice:
+    """This is the place of the candidate that was chosen in one step."""
+
+    place: int
+
+    def __post_init__(self) -> None:
+        if type(self.place) is not int or self.place < 0:
+            raise InvalidParameter("place", self.place, "a whole number ≥ 0")
+
+
+@dataclass(frozen=True)
+class MeasureStep(Generic[T]):
+    """This releases all counts of a view with noise, as one step; of no columns, the number of rows."""
+
+    view: Counted | CellCounts
+    noise: Additive
+    shown: Callable[[Integers], T]
+    """Makes what is written down of the noisy counts."""
+
+    @cached_property
+    def batch(self) -> Batch:
+        return Batch((Measurement(self.view, self.noise),))
+
+    @property
+    def readings(self) -> tuple[Reading[Any]]:
+        return (self.view.reading,)
+
+    @property
+    def good_enough(self) -> Mapping[str, Number]:
+        return {}
+
+    def draw(self, read: Read) -> T:
+        (only,) = self.batch.measurements
+        return self.shown(only.draw(self.view.of(read(self.readings[0]))))
+
+    def rehearsal(self) -> T:
+        return self.shown(np.full(self.view.size, LARGEST_INTEGER, np.int64))
+
+
+@dataclass(frozen=True)
+class ChooseStep:
+    """This releases the place of one candidate, as one step."""
+
+    scores: Misfits | SetMisfits
+    mechanism: Exponential
+
+    @cached_property
+    def batch(self) -> Batch:
+        return Batch((Measurement(self.scores, self.mechanism),))
+
+    @property
+    def readings(self) -> tuple[Reading[Any]]:
+        return (self.scores.views[0].reading,)
+
+    @property
+    def good_enough(self) -> Mapping[str, Number]:
+        return {}
+
+    def draw(self, read: Read) -> Choice:
+        (only,) = self.batch.measurements
+        return Choice(int(only.draw(self.scores.of(read(self.readings[0])))))
+
+    def rehearsal(self) -> Choice:
+        return Choice(LARGEST_INTEGER)
+
+
+class ReadOnce:
+    """This reads rows in the first step, once it is charged; later steps, each charged before, get the same counts."""
+
+    def __init__(self, engine: Reader) -> None:
+        self._engine = engine
+        self._found: dict[Any, Any] = {}
+
+    def check(self, reading: Reading[E]) -> None:
+        if reading not in self._found:
+            self._engine.check(reading)
+
+    def read(self, reading: Reading[E], key: int) -> E:
+        if reading not in self._found:
+            self._found[reading] = self._engine.read(reading, key)
+        found: E = self._found[reading]
+        return found
+
+    def interrupt(self, token: int | None = None) -> None:
+        self._engine.interrupt(token)
