@@ -175,3 +175,35 @@ def test_what_is_known_of_found_groups_once_they_are_found_is_told(policy: Path)
     assert done.stderr.count("warning: Groups are found in the data: a group of ") == 1
     nothing = run(*asked, "--epsilon", "0.01", "--fresh")
     assert "warning: No group has enough units to be shown." in nothing.stderr
+
+
+def test_an_answer_says_that_its_ranges_leave_out_rows_beyond_the_limits(policy: Path) -> None:
+    done = run("query", policy, COUNTS, "--epsilon", "0.5")
+    assert "of one unit, in all groups together; ranges are for the noise alone" in done.output
+
+
+def test_a_median_whose_rank_alone_is_known_is_drawn_without_a_range(policy: Path, tmp_path: Path) -> None:
+    question = "SELECT origin, MEDIAN(delay) AS m FROM flights GROUP BY origin"
+    with sf.open(policy) as flights:
+        answer = flights.sql(question).release(epsilon="0.5")
+    assert answer.chart_data("m").intervals == (None, None, None)
+    answer.plot(tmp_path / "m.svg")
+    drawn = (tmp_path / "m.svg").read_text()
+    assert "rows of its rank" in drawn
+    assert "or is not known" in drawn or "hollow" not in drawn
+
+
+def test_a_synopsis_that_is_not_there_is_refused_in_these_words(tmp_path: Path) -> None:
+    done = run("ask", tmp_path / "none.sfu", "SELECT COUNT(*) AS n FROM people")
+    assert done.exit_code == 1
+    assert "there is no such .sfu file" in done.stderr
+
+
+def test_ways_of_no_column_with_cells_are_refused_in_these_words(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("who,age\n1,17\n")
+    (tmp_path / "p.toml").write_text(
+        '[unit]\nname = "person"\nbudget = { epsilon = 3 }\n[tables.people]\nsource = "people.csv"\nid = "who"\n'
+        'max_rows = 2\n[tables.people.columns]\nage = { type = "integer", bounds = [0, 110] }\n'
+    )
+    done = run("publish", tmp_path / "p.toml", "people", "--ways", "2", "--epsilon", "1", "--dry-run")
+    assert "no column of this table has cells" in done.stderr

@@ -565,7 +565,8 @@ def _wanted(table: Table, ways: Ways, columns: Sequence[str] | None) -> tuple[li
         names = coded_names(table) if columns is None else _texts(columns, "columns")
         _check_once(names, "columns")
         if not 1 <= ways <= len(names):
-            rule = f"a whole number between 1 and {len(names)}, the number of columns that have cells"
+            most = f"a whole number between 1 and {len(names)}, the number of columns that have cells"
+            rule = most if names else "a number of columns that have cells, and no column of this table has cells"
             fix = "add bins or values to more columns in the policy" if ways > 1 and columns is None else ""
             raise InvalidParameter("ways", ways, rule, fix=fix)
         return names, tuple(itertools.combinations(range(len(names)), ways))

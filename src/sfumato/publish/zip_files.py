@@ -94,8 +94,8 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
     place = str(path)
     try:
         if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path):
-            fix = "give the path of a .sfu file that is there"
-            raise SynopsisDamaged("what was published is one file", place=place, fix=fix)
+            fix = "check the path; sfumato publish -o and sfumato synthesize --model write such files"
+            raise SynopsisDamaged("there is no such .sfu file", place=place, fix=fix)
         if os.path.getsize(path) > _MOST_BYTES:
             raise damaged(place, f"it has more than {_MOST_BYTES:,} bytes")
         return Path(path).read_bytes()

@@ -52,8 +52,14 @@ def notes(charts: Sequence[ChartData], above: str = "") -> list[str]:
     """Say how the marks of a picture are read that are not plain: of numbers that are too noisy, and of sampling."""
     noisy = any(any(each.noisy) for each in charts)
     sampled = any(each.sampling for each in charts)
+    unknown = any(
+        marked and interval is None
+        for each in charts
+        for marked, interval in zip(each.noisy, each.intervals, strict=False)
+    )
+    reaching = _reaching(Fraction(above) if above else HALF) + (", or is not known" if unknown else "")
     return [
-        *([f"hollow or dashed: {_reaching(Fraction(above) if above else HALF)}"] if noisy else []),
+        *([f"hollow or dashed: {reaching}"] if noisy else []),
         *(["orange: sampling error, about, since the rows are a sample; dark: noise"] if sampled else []),
     ]
 

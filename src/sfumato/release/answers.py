@@ -297,7 +297,10 @@ class Answer:
         a histogram for bins. The picture shows itself in a notebook; with a path (.svg, .png, .html) it is saved, too.
         """
         charts = self._charts()
-        return saved(draw(charts, self._drawn_keys(), foot(self.receipt), notes(charts, self.above)), path)
+        return saved(
+            draw(charts, self._drawn_keys(), foot(self.receipt), [*notes(charts, self.above), *self._rank_words()]),
+            path,
+        )
 
     def to_altair(self) -> Any:
         """Give bars with their ranges as an Altair chart, to go on drawing with."""
@@ -320,11 +323,18 @@ class Answer:
             " · ".join(map(printable, self.keys)),
             tuple(" · ".join(row[key] for key in keys) or "all" for row in cells),
             tuple(self.column(column)),
-            self.intervals[column],
+            self._drawn_ranges(column),
             tuple(row[place] for row in cells),
             self._noisy(column),
             (self.sampling or {}).get(column, ()),
         )
+
+    def _drawn_ranges(self, column: str) -> tuple[Interval, ...]:
+        """Give the ranges that are drawn: a quantile whose rank alone is known has none, as in the table."""
+        ranges = self.intervals[column]
+        if column not in self.ranks:
+            return ranges
+        return tuple(None if self._tells_nothing(column, row) else each for row, each in enumerate(ranges))
 
     def _noisy(self, column: str) -> tuple[bool, ...]:
         above = Fraction(self.above) if self.above else HALF
@@ -333,15 +343,17 @@ class Answer:
     def __repr__(self) -> str:
         return "\n".join([as_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
 
+    def _rank_words(self) -> list[str]:
+        sure = f"with {percent(self.receipt.confidence)} confidence"
+        return [f"{printable(name)}: within {rows:,.0f} rows of its rank {sure}" for name, rows in self.ranks.items()]
+
     def ranked(self) -> list[str]:
         """Say of every column of quantiles how many rows off it may be, of chosen values how good the choice is, and
         what marks mean.
         """
-        sure = f"with {percent(self.receipt.confidence)} confidence"
-        ranks = [f"{printable(name)}: within {rows:,.0f} rows of its rank {sure}" for name, rows in self.ranks.items()]
         chosen = (f"{printable(name)}: {printable(said)}" for name, said in self.chosen.items())
         sampled = [sampling_errors.CAVEAT] if self.sampling else []
-        return [*ranks, *chosen, *sampled, *([explained(Fraction(self.above))] if self.above else [])]
+        return [*self._rank_words(), *chosen, *sampled, *([explained(Fraction(self.above))] if self.above else [])]
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(printable(name))}</th>" for name in self.columns)

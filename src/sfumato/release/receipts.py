@@ -92,8 +92,18 @@ class Receipt:
         )
 
     def short(self) -> str:
-        """Give the lines that everybody should read: three, and what is promised of periods."""
-        return "\n".join(str(self).splitlines()[: 4 if self.promise else 3])
+        """Give the lines that everybody should read: three, what is promised of periods, and what ranges leave out."""
+        lines = str(self).splitlines()[: 4 if self.promise else 3]
+        return "\n".join([*lines, *([f"{'counted':<11}  {self._counted}"] if self._cuts else [])])
+
+    @property
+    def _cuts(self) -> bool:
+        """Tell whether rows of one unit may be left out, or weighted down: no range knows of them."""
+        return bool(self.confidence) and self.strategy not in ("", "whole")
+
+    @property
+    def _counted(self) -> str:
+        return f"{self.limits}; ranges are for the noise alone, and leave out what is beyond"
 
     def __str__(self) -> str:
         when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")
