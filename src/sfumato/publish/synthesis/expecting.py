@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -20,12 +20,16 @@ from sfumato.publish.synthesis.aim import expected_rounds
 from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
 from sfumato.publish.synthesis.course import Setting, mean_size
 
-_NOISE = 0.07
+_NOISE = 0.1
 """Of the sets that are chosen the noise of all cells is about this part of all rows."""
 _TAUGHT = 0.5
 """So many of the rounds that are left for are run: those that teach nothing make the later ones dearer."""
+_LATE = 1 / 3
+"""In so many of AIM's rounds, the last ones, noise is half of what it was."""
 _TRIED = 64
 """How many sets are tried for a round before a set is measured again."""
+_GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it are spread evenly: sets of about equal size are taken from all columns alike."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ def expected(setting: Setting, method: str, rows: int) -> Expected:
     if method == "mst":
         share = (1 - FOR_CHOICES - Fraction(1, 3)) / (columns - 1)
         pairs = tuple(itertools.combinations(range(columns), 2))
-        return Expected(columns, _even_tree(setting), pairs, (columns - 1) / 2, _noise(setting, share))
+        chain = tuple(itertools.pairwise(range(columns)))  # as good a tree as any other, before anything is known
+        return Expected(columns, chain, pairs, (columns - 1) / 2, _noise(setting, share))
     candidates = tuple(setting.candidates)
     if method == "mwem":
         noise = _noise(setting, (1 - FOR_CHOICES) / columns)
@@ -64,7 +69,7 @@ def expected(setting: Setting, method: str, rows: int) -> Expected:
     planned = expected_rounds(setting, float(rows))
     noise = _noise(setting, (1 - FOR_CHOICES) / planned)
     count = max(1, math.ceil(_TAUGHT * (planned - float(1 - FOR_CHOICES) * columns)))
-    return Expected(columns, _typical(setting, candidates, count, rows, noise), candidates, count, noise)
+    return Expected(columns, _typical(setting, candidates, count, rows, noise, _LATE), candidates, count, noise)
 
 
 def _noise(setting: Setting, share: Fraction) -> float:
@@ -74,31 +79,29 @@ def _noise(setting: Setting, share: Fraction) -> float:
     return mean_size(noise, setting.unit_value)
 
 
-def _even_tree(setting: Setting) -> tuple[Set, ...]:
-    """Give as many pairs as a tree has, whose cells are spread as those of all pairs: each column with the one that is
-    half of all columns larger or smaller.
-    """
-    order = sorted(range(len(setting.sizes)), key=lambda place: (setting.sizes[place], place))
-    half = len(order) // 2
-    across = [(order[at], order[(at + half) % len(order)]) for at in range(half)]
-    along = [(order[at], order[at + half + 1]) for at in range(len(order) - half - 1)]
-    return tuple((min(pair), max(pair)) for pair in (*across, *along))
-
-
-def _typical(setting: Setting, candidates: Iterable[Set], count: int, rows: int, noise: float) -> tuple[Set, ...]:
+def _typical(
+    setting: Setting, candidates: Sequence[Set], count: int, rows: int, noise: float, halved: float = 0.0
+) -> tuple[Set, ...]:
     """Take so many sets of two columns or more, those first whose noise is most like that of sets that are chosen,
-    while the model is not too large for the share of the price that is spent by then.
+    while the model is not too large for the share of the price that is spent by then. In this part of the rounds,
+    the last ones, noise is halved.
     """
     sizes = setting.sizes
-    wanted = math.log(max(1.0, _NOISE * rows / noise))
     several = [each for each in candidates if len(each) > 1] or [(0,)]
-    cells = {each: math.prod(sizes[place] for place in each) for each in several}
-    waiting = sorted(several, key=lambda each: (abs(math.log(cells[each]) - wanted), each))
+    early = _by_size(several, sizes, _NOISE * rows / noise)
+    late = _by_size(several, sizes, 2 * _NOISE * rows / noise)
     found: list[Set] = []
     for index in range(count):
         most = sum(sizes) + setting.most_cells * (index + 1) / count
-        tried = (each for each in waiting[:_TRIED] if predicted_cells((*found, each), sizes) <= most)
-        new = next(tried, found[0] if found else (0,))
-        found.append(new)
-        waiting = [each for each in waiting if each != new]
+        new = [each for each in (late if index >= (1 - halved) * count else early) if each not in found][:_TRIED]
+        fitting = (each for each in new if predicted_cells((*found, each), sizes) <= most)
+        found.append(next(fitting, found[0] if found else (0,)))
     return tuple(found)
+
+
+def _by_size(sets: Sequence[Set], sizes: Sequence[int], wanted: float) -> list[Set]:
+    """List sets by how near they are to so many cells, in powers of two; equal ones are spread over all columns."""
+    goal = math.log2(max(1.0, wanted))
+    cells = [math.log2(math.prod(sizes[place] for place in each)) for each in sets]
+    order = sorted(range(len(sets)), key=lambda index: (round(abs(cells[index] - goal)), index * _GOLDEN % 1))
+    return [sets[index] for index in order]

@@ -19,12 +19,15 @@ from sfumato.publish.synthesis.expecting import Expected, expected
 from sfumato.publish.synthesis.machine import Speed, speed
 
 _FIT_ROUNDS, _FIT_POWER, _LAST_FIT, _MOST_FIT_ROUNDS = 7.0, 0.38, 4.0, 1000.0
-_STEP, _CANDIDATE = 100.0, 6.0
-"""A step and its lines in a ledger, and a candidate in one round, take as long as so many small tables of a fit."""
+_MEASURED, _CANDIDATE, _STEP, _START = 0.6, 4.0, 80.0, 3000.0
+"""A measured set in a round of a fit, a candidate in a round of choices, a step with its lines in a ledger, and all
+that is done once take as long as so many small tables of a chain."""
 _READ = 2.0
 """A column of a row is read in as long as so many rows are counted."""
 _ENGINE, _PER_VALUE = 5 << 20, 20
 """Bytes that an engine takes to read, whatever it reads, and for each value of each row."""
+_SUMS = 10
+"""For each cell of the model so many are kept of its sums, from which candidates are read."""
 
 
 @codec.value("synthesis-forecast")
@@ -83,7 +86,7 @@ def predicted_seconds(setting: Setting, course: Expected, rows: int, own: Speed)
     counted = len(course.candidates) * rows * (1 if scored <= KEPT_CELLS else course.choices)
     return (
         own.per_row * (_READ * rows * len(setting.sizes) + counted)
-        + own.per_table * (_STEP * steps + _CANDIDATE * course.choices * len(course.candidates))
+        + own.per_table * (_START + _STEP * steps + _CANDIDATE * course.choices * len(course.candidates))
         + own.per_cell * course.choices * scored
         + _fitting_seconds(setting, course, rows, own)
     )
@@ -104,15 +107,16 @@ def _fitting_seconds(setting: Setting, course: Expected, rows: int, own: Speed) 
 def _round_seconds(sets: list[tuple[int, ...]], sizes: tuple[int, ...], own: Speed) -> float:
     """Say how long one round of a fit takes: by its tables, and by the cells of the model and of what was measured."""
     cells = predicted_cells(sets, sizes) + sum(math.prod(sizes[place] for place in each) for each in sets)
-    return own.per_table * max(len(set(sets)), 1) + own.per_cell / 2 * cells
+    return own.per_table * _MEASURED * len(set(sets)) + own.per_cell / 2 * cells
 
 
 def predicted_memory(setting: Setting, course: Expected, rows: int) -> int:
     """Add up what is held at once, in bytes: values, marginals that are kept, what the model says, and fitting."""
     scored = _scored(setting, course)
     kept = min(KEPT_CELLS, scored) + min(KEPT_CELLS // 2, scored)
-    fitting = predicted_bytes(course.sets(len(setting.sizes)), setting.sizes)
-    return _ENGINE + _PER_VALUE * rows * len(setting.sizes) + 8 * (kept + scored) + fitting
+    sets = course.sets(len(setting.sizes))
+    cells, fitting = predicted_cells(sets, setting.sizes), predicted_bytes(sets, setting.sizes)
+    return _ENGINE + _PER_VALUE * rows * len(setting.sizes) + 8 * (kept + scored + _SUMS * cells) + fitting
 
 
 def _scored(setting: Setting, course: Expected) -> int:

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
 from sfumato.publish.graph.fitting import Observation, fitted
 
-_ROUNDS = 20
-_SMALL, _LARGE = (3,) * 16, (300,) * 4
+_ROUNDS, _TRIES = 40, 8
+_SMALL, _LARGE = (3,) * 16, (100,) * 4
 _COUNTED = 1 << 17
 
 
@@ -34,27 +35,26 @@ class Speed:
 
 @lru_cache(maxsize=1)
 def speed() -> Speed:
-    """Measure this machine: the best of three tries each, because other programs run on it too."""
+    """Measure this machine: the best of several tries each, because other programs run on it too."""
     table = _seconds(lambda: _fit(_SMALL)) / (_ROUNDS * (len(_SMALL) - 1))
-    cells = sum(one * other for one, other in zip(_LARGE, _LARGE[1:], strict=False))
+    cells = sum(one * other for one, other in pairwise(_LARGE))
     whole = _seconds(lambda: _fit(_LARGE)) / _ROUNDS
     index = np.arange(_COUNTED, dtype=np.intp) * 7919 % 1000
-    row = _seconds(lambda: np.bincount(index * 1 + 1, index, 1001)) / _COUNTED
+    row = _seconds(lambda: np.bincount(index + 1, index, 1001)) / _COUNTED
     return Speed(table, max(whole - table * (len(_LARGE) - 1), 0.1 * whole) / cells, row)
 
 
 def _fit(sizes: tuple[int, ...]) -> None:
     """Fit pairs of neighbouring columns for so many rounds, whatever comes of it."""
-    shapes = zip(sizes, sizes[1:], strict=False)
     observed = [
         Observation((place, place + 1), 100 + np.arange(one * other, dtype=float).reshape(one, other) % 7, 1.0)
-        for place, (one, other) in enumerate(shapes)
+        for place, (one, other) in enumerate(pairwise(sizes))
     ]
     fitted(observed, sizes, 100.0 * sizes[0] * sizes[1], tolerance=0.0, most_rounds=_ROUNDS)
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    return min(_once(work) for _ in range(3))
+    return min(_once(work) for _ in range(_TRIES))
 
 
 def _once(work: Callable[[], object]) -> float:
