@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from sfumato.publish.synthesis.budget import Amounts, rounded
-from sfumato.publish.synthesis.course import Course, Steps
+from sfumato.publish.synthesis.course import Course, Setting, Steps
 from sfumato.publish.synthesis.rounds import penalty_of
 from sfumato.publish.synthesis.steps import Outcome, Step
 
@@ -23,7 +23,7 @@ def aim(course: Course) -> Steps:
     """Measure columns, then choose and measure until nothing is left."""
     yield from course.count_rows()
     columns = len(course.setting.attributes)
-    rounds = expected_rounds(course)
+    rounds = expected_rounds(course.setting, course.total)
     course.planned = columns + rounds
     amounts = Amounts.of_round(rounded(course.funds.left / rounds))
     for place in range(columns):
@@ -49,9 +49,8 @@ def _round(course: Course, amounts: Amounts, last: bool) -> Generator[Step, Outc
     return 2 * told.gain > noise * measured.values.size
 
 
-def expected_rounds(course: Course) -> int:
-    """Say for how many rounds the noise is chosen at first: by the noisy number of rows, and the price."""
-    own = course.setting
-    per_cell = course.total / own.most_rows / (sum(own.sizes) / len(own.sizes))
+def expected_rounds(own: Setting, rows: float) -> int:
+    """Say for how many rounds the noise is chosen at first: by the number of rows, a noisy one, and the price."""
+    per_cell = rows / own.most_rows / (sum(own.sizes) / len(own.sizes))
     few = per_cell * own.currency.sharpness(len(own.sizes)) < _FEW_ROWS
     return (2 if few else 4) * len(own.sizes)

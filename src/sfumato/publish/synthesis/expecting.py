@@ -1,0 +1,107 @@
+"""What a synthesis will do is expected from public numbers alone: how many rounds, of which sizes, and which model.
+
+Which sets a run will choose depends on the data. What they are like does not, by much: a set is chosen when the model
+has it wrong by more than noise would be, so that the noise of all its cells is a small part of all rows. So sets of
+about that size are taken from the candidates, in an order that follows from their sizes alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.plan.cell_rows import CellCounts
+from sfumato.publish.blocks import Set
+from sfumato.publish.graph.trees import predicted_cells
+from sfumato.publish.synthesis.aim import expected_rounds
+from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
+from sfumato.publish.synthesis.course import Setting, mean_size
+
+_NOISE = 0.1
+"""Of the sets that are chosen the noise of all cells is about this part of all rows."""
+_TAUGHT = 0.5
+"""So many of the rounds that are left for are run: those that teach nothing make the later ones dearer."""
+_LATE = 1 / 3
+"""In so many of AIM's rounds, the last ones, noise is half of what it was."""
+_TRIED = 64
+"""How many sets are tried for a round before a set is measured again."""
+_GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it are spread evenly: sets of about equal size are taken from all columns alike."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """This is what a run is expected to do."""
+
+    firsts: int
+    """How many single columns are measured first."""
+    chosen: tuple[Set, ...]
+    """Which sets are like those that are chosen, in order."""
+    candidates: tuple[Set, ...]
+    """Which sets are compared with the model in each round,"""
+    choices: float
+    """and how many times all of them."""
+    noise: float
+    """The mean size of the noise in a cell of what is chosen, or of a single column where nothing is, in rows."""
+
+    def sets(self, columns: int) -> list[Set]:
+        """List all that is measured, in order."""
+        return [*((place,) for place in range(columns if self.firsts else 0)), *self.chosen]
+
+
+def expected(setting: Setting, method: str, rows: int) -> Expected:
+    """Say what a method is expected to do on so many rows."""
+    columns = len(setting.sizes)
+    if method == "independent" or (method == "mst" and columns == 1):
+        return Expected(columns, (), (), 0, _noise(setting, Fraction(1, columns)))
+    if method == "mst":
+        share = (1 - FOR_CHOICES - Fraction(1, 3)) / (columns - 1)
+        pairs = tuple(itertools.combinations(range(columns), 2))
+        chain = tuple(itertools.pairwise(range(columns)))  # as good a tree as any other, before anything is known
+        return Expected(columns, chain, pairs, (columns - 1) / 2, _noise(setting, share))
+    candidates = tuple(setting.candidates)
+    if method == "mwem":
+        noise = _noise(setting, (1 - FOR_CHOICES) / columns)
+        return Expected(0, _typical(setting, candidates, columns, rows, noise), candidates, columns, noise)
+    planned = expected_rounds(setting, float(rows))
+    noise = _noise(setting, (1 - FOR_CHOICES) / planned)
+    count = max(1, math.ceil(_TAUGHT * (planned - float(1 - FOR_CHOICES) * columns)))
+    return Expected(columns, _typical(setting, candidates, count, rows, noise, _LATE), candidates, count, noise)
+
+
+def _noise(setting: Setting, share: Fraction) -> float:
+    """Give the mean size of the noise that this share of the price buys, in rows."""
+    amount = setting.currency.total * (1 - FOR_ROWS) * share
+    noise = setting.currency.noise(amount, CellCounts(setting.reading, (0,)).sensitivity)
+    return mean_size(noise, setting.unit_value)
+
+
+def _typical(
+    setting: Setting, candidates: Sequence[Set], count: int, rows: int, noise: float, halved: float = 0.0
+) -> tuple[Set, ...]:
+    """Take so many sets of two columns or more, those first whose noise is most like that of sets that are chosen,
+    while the model is not too large for the share of the price that is spent by then. In this part of the rounds,
+    the last ones, noise is halved.
+    """
+    sizes = setting.sizes
+    several = [each for each in candidates if len(each) > 1] or [(0,)]
+    early = _by_size(several, sizes, _NOISE * rows / noise)
+    late = _by_size(several, sizes, 2 * _NOISE * rows / noise)
+    found: list[Set] = []
+    for index in range(count):
+        most = sum(sizes) + setting.most_cells * (index + 1) / count
+        new = [each for each in (late if index >= (1 - halved) * count else early) if each not in found][:_TRIED]
+        fitting = (each for each in new if predicted_cells((*found, each), sizes) <= most)
+        found.append(next(fitting, found[0] if found else (0,)))
+    return tuple(found)
+
+
+def _by_size(sets: Sequence[Set], sizes: Sequence[int], wanted: float) -> list[Set]:
+    """List sets by how near they are to so many cells, in powers of two; equal ones are spread over all columns."""
+    goal = math.log2(max(1.0, wanted))
+    cells = [math.log2(math.prod(sizes[place] for place in each)) for each in sets]
+    order = sorted(range(len(sets)), key=lambda index: (round(abs(cells[index] - goal)), index * _GOLDEN % 1))
+    return [sets[index] for index in order]

@@ -1,0 +1,115 @@
+"""A forecast is computed from public numbers and the machine's speed alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from publish.synthesis.clinic import METHODS, PRICES, curator, people
+from sfumato.mechanisms import bits
+from sfumato.publish.synthesis import machine
+from sfumato.publish.synthesis.expecting import expected
+from sfumato.publish.synthesis.forecasting import SynthesisForecast, predicted_memory, predicted_seconds
+from sfumato.publish.synthesis.machine import Speed, speed
+from sfumato.release.prices import Price
+
+SPEED = Speed(6e-5, 2e-8, 5e-9)
+CODED = {"type": "integer", "values": list(range(6))}
+
+
+def taken(
+    folder: Path, method: str, *, columns: int = 6, rows: int = 10_000, epsilon: str = "1", ways: int = 3
+) -> tuple[float, int, int]:
+    """Give seconds, bytes and cells of the model, at a speed that is fixed."""
+    names = [f"c{index}" for index in range(columns)]
+    own = sf.Table("people", pa.table({name: pa.array([0]) for name in names}), dict.fromkeys(names, CODED), id="row")
+    policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(100, "1e-6"), {"people": own})
+    with sf.Curator(policy, folder / f"{columns}.ledger") as clinic:
+        proposal = clinic.synthesize("people", method, ways)
+        setting = proposal.setting(Price(epsilon, "1e-9"))
+        course = expected(setting, method, rows)
+        told = proposal.forecast(epsilon=epsilon, delta="1e-9", rows=rows)
+        assert told.rounds == len(course.sets(columns))
+        assert told.memory == predicted_memory(setting, course, rows)
+        return predicted_seconds(setting, course, rows, SPEED), told.memory, told.cells
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("price", PRICES, ids=str)
+def test_tables_with_the_same_policy_have_the_same_forecast(
+    tmp_path: Path, method: str, price: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bits, "all_below", lambda *_: pytest.fail("rows were invented"))
+    found = []
+    for name, rows in {"none": [], "few": people(1, 3), "many": people(2, 400)}.items():
+        (tmp_path / name).mkdir()
+        with curator(tmp_path / name, rows) as clinic:
+            monkeypatch.setattr(type(clinic._context.engine), "read", lambda *_: pytest.fail("rows were read"))
+            before = dict(clinic._context.account.spent)
+            found.append(clinic.synthesize("people", method, 2).forecast(**price))
+            assert clinic._context.account.spent == before
+    assert found[0] == found[1] == found[2]
+    assert found[0].rows == 100  # what the policy says
+
+
+def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = speed()
+    assert min(own.per_table, own.per_cell, own.per_row) > 0
+    monkeypatch.setattr(machine, "_fit", lambda *_: pytest.fail("it was measured again"))
+    assert speed() is own
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_more_rows_columns_and_price_take_longer(tmp_path: Path, method: str) -> None:
+    seconds, memory, cells = taken(tmp_path, method)
+    for more in ({"rows": 100_000}, {"columns": 12}, {"epsilon": "10"}):
+        longer, larger, wider = taken(tmp_path, method, **more)  # type: ignore[arg-type]
+        assert longer > seconds
+        assert larger >= memory
+        assert wider >= cells
+    assert taken(tmp_path, method, rows=100_000)[1] > memory
+    assert taken(tmp_path, method, columns=12)[1] > memory
+
+
+def test_a_slower_machine_takes_longer(tmp_path: Path) -> None:
+    with curator(tmp_path, people(1, 40)) as clinic:
+        setting = clinic.synthesize("people").setting(Price("1", "1e-9"))
+        course = expected(setting, "aim", 1000)
+        once = predicted_seconds(setting, course, 1000, SPEED)
+        for name in ("per_table", "per_cell", "per_row"):
+            slower = replace(SPEED, **{name: 2 * getattr(SPEED, name)})
+            assert once < predicted_seconds(setting, course, 1000, slower) <= 2 * once
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_narrow_tables_and_single_rows_have_a_forecast(tmp_path: Path, method: str, columns: int) -> None:
+    for epsilon in ("0.0001", "50"):
+        assert taken(tmp_path, method, columns=columns, rows=1, epsilon=epsilon, ways=1)[0] > 0
+
+
+def test_the_expected_model_is_no_larger_than_allowed(tmp_path: Path) -> None:
+    with curator(tmp_path, people(1, 40)) as clinic:
+        for memory in ("4 KiB", "100 KiB"):
+            proposal = clinic.synthesize("people", memory=memory, ways=2)
+            told = proposal.forecast(epsilon=40, delta="1e-9", rows=10**6)
+            assert told.cells <= 3 + 4 + 3 + proposal.most_cells
+
+
+def test_what_cannot_fit_is_refused_with_what_would(tmp_path: Path) -> None:
+    wanted = [["sex", "age", "smokes"]]
+    with curator(tmp_path, people(1, 40)) as clinic:
+        with pytest.raises(sf.Unsupported) as refused:
+            clinic.synthesize("people", ways=wanted, memory="4 KiB")
+        assert 'memory="1 MiB"' in str(refused.value)
+        assert clinic.synthesize("people", ways=wanted, memory="1 MiB").forecast(epsilon=1).seconds > 0
+
+
+def test_a_forecast_is_told_as_a_range() -> None:
+    told = SynthesisForecast(3.0, 20 << 20, 7, 1234, 500, "ε = 1", True)
+    assert str(told).startswith("1.5 to 6 seconds of the processor and 10 to 40 MiB at ε = 1, for 500 rows")
