@@ -22,8 +22,9 @@ from sfumato.publish.synthesis.course import Setting, mean_size
 
 _NOISE = 0.1
 """Of the sets that are chosen the noise of all cells is about this part of all rows."""
-_TAUGHT = 0.5
-"""So many of the rounds that are left for are run: those that teach nothing make the later ones dearer."""
+_TAUGHT, _TAUGHT_MORE, _LEAST_TAUGHT, _MOST_TAUGHT = -0.1, 0.08, 0.15, 0.7
+"""Of the rounds that AIM could pay for at first it runs a part, as those that teach nothing make later ones dearer: it
+rises with the logarithm of rows / noise."""
 _LATE = 1 / 3
 """In so many of AIM's rounds, the last ones, noise is half of what it was."""
 _TRIED = 64
@@ -68,7 +69,9 @@ def expected(setting: Setting, method: str, rows: int) -> Expected:
         return Expected(0, _typical(setting, candidates, columns, rows, noise), candidates, columns, noise)
     planned = expected_rounds(setting, float(rows))
     noise = _noise(setting, (1 - FOR_CHOICES) / planned)
-    count = max(1, math.ceil(_TAUGHT * (planned - float(1 - FOR_CHOICES) * columns)))
+    taught = _TAUGHT + _TAUGHT_MORE * math.log(max(1.0, rows / noise))
+    part = min(_MOST_TAUGHT, max(_LEAST_TAUGHT, taught))
+    count = max(1, math.ceil(part * (planned - float(1 - FOR_CHOICES) * columns)))
     return Expected(columns, _typical(setting, candidates, count, rows, noise, _LATE), candidates, count, noise)
 
 
