@@ -103,7 +103,7 @@ class Receipt:
 
     @property
     def _counted(self) -> str:
-        return f"{self.limits}; ranges are for the noise alone, and leave out what is beyond"
+        return f"{self.limits};\n{'':<11}  ranges are for the noise alone, and leave out what is beyond"
 
     def __str__(self) -> str:
         when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")
