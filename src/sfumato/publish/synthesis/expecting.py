@@ -1,4 +1,4 @@
-"""What a synthesis will do is expected from public numbers alone: how many rounds, of which sizes, and which model.
+"""The course of a synthesis is expected from public numbers alone: how many rounds, of which sizes, and which model.
 
 Which sets a run will choose depends on the data. What they are like does not, by much: a set is chosen when the model
 has it wrong by more than noise would be, so that the noise of all its cells is a small part of all rows. So sets of

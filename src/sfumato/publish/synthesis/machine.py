@@ -1,4 +1,4 @@
-"""How fast this machine fits and counts is measured once per process, on numbers that are made up here.
+"""The speed of this machine is measured once per process: how fast it fits and counts numbers that are made up here.
 
 Two chains of columns are fitted for a few rounds: one of many small tables, which shows what a table costs however
 small it is, and one of a few large ones, which shows what a cell costs. No policy and no row is part of it.
@@ -45,7 +45,7 @@ def speed() -> Speed:
 
 
 def _fit(sizes: tuple[int, ...]) -> None:
-    """Fit pairs of neighbouring columns for so many rounds, whatever comes of it."""
+    """Run a fit of pairs of neighbouring columns for so many rounds, whatever comes of it."""
     observed = [
         Observation((place, place + 1), 100 + np.arange(one * other, dtype=float).reshape(one, other) % 7, 1.0)
         for place, (one, other) in enumerate(pairwise(sizes))
