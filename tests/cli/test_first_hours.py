@@ -115,7 +115,7 @@ def test_check_says_in_words_what_is_declared(policy: Path) -> None:
     assert "delay                integer from -30 to 180" in found
     assert "day                  date from 2013-06-01 to 2013-08-31" in found
     assert "origin               text: EWR, JFK, LGA" in found
-    assert all(len(line) <= 120 for line in found.splitlines())
+    assert all(len(line) <= 120 for line in found.replace(str(policy), "").splitlines())
 
 
 def test_check_in_public_does_not_send_to_itself(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_questions_are_read_up_to_their_semicolons_and_one_charge_is_made(policy
     assert done.stdout.count("n: hypothesis") + done.stdout.count("n: bought now") == 1
     assert "2 of 2 rounds left" in done.stdout
     assert "bought now   the gate" in done.stdout
-    assert "protects" in done.stdout.splitlines()[-3]
+    assert any(line.startswith("protects") for line in done.stdout.splitlines()[-5:])
     assert charged(policy) == 1
 
 
