@@ -180,7 +180,7 @@ def test_what_is_known_of_found_groups_once_they_are_found_is_told(policy: Path)
 
 def test_an_answer_says_that_its_ranges_leave_out_rows_beyond_the_limits(policy: Path) -> None:
     done = run("query", policy, COUNTS, "--epsilon", "0.5")
-    assert "of one unit, in all groups together; ranges are for the noise alone" in done.output
+    assert "of one unit, in all groups together;\n             ranges are for the noise alone" in done.output
 
 
 def test_a_median_whose_rank_alone_is_known_is_drawn_without_a_range(policy: Path, tmp_path: Path) -> None:
