@@ -14,6 +14,8 @@ from sfumato.errors import (
     AccountDiffers,
     AlreadyAnswered,
     AnswerPending,
+    BundleDamaged,
+    Draining,
     InvalidParameter,
     InvalidPolicy,
     LedgerBehind,
@@ -57,7 +59,8 @@ from sfumato.privacy import (
 from sfumato.version import __version__
 
 if TYPE_CHECKING:
-    from sfumato import audit as audit, games as games, quality as quality
+    from sfumato import audit as audit, games as games, quality as quality, reports as reports
+    from sfumato.client import connect as connect
     from sfumato.curator import (
         Curator as Curator,
         Explanation as Explanation,
@@ -119,7 +122,8 @@ if TYPE_CHECKING:
     )
     from sfumato.plan.histograms import histogram as histogram
     from sfumato.plan.limits import Strategy as Strategy
-    from sfumato.policy import Domain as Domain, Policy as Policy, Table as Table
+    from sfumato.policy import Domain as Domain, Policy as Policy, PublicFace as PublicFace, Table as Table
+    from sfumato.privacy.precedents import precedents as precedents
     from sfumato.publish.published_files import synopsis as synopsis
     from sfumato.publish.synopsis import Synopsis as Synopsis
     from sfumato.publish.synthetic import Synthetic as Synthetic
@@ -137,11 +141,13 @@ __all__ = [
     "Answer",
     "AnswerPending",
     "Budget",
+    "BundleDamaged",
     "Charged",
     "Cost",
     "Curator",
     "Curve",
     "Domain",
+    "Draining",
     "Entry",
     "Explanation",
     "Exponential",
@@ -171,6 +177,7 @@ __all__ = [
     "Policy",
     "PrivacyLoss",
     "PrivacyUnit",
+    "PublicFace",
     "Quantiles",
     "Question",
     "RandomizedResponse",
@@ -202,6 +209,7 @@ __all__ = [
     "calibrate",
     "collect",
     "compose",
+    "connect",
     "correlation",
     "count",
     "count_distinct",
@@ -222,12 +230,14 @@ __all__ = [
     "mode",
     "odometer",
     "open",
+    "precedents",
     "protect",
     "quality",
     "quantile",
     "quantiles",
     "r_squared",
     "reading",
+    "reports",
     "slope",
     "stddev",
     "sum",
@@ -239,6 +249,7 @@ __all__ = [
 
 # fmt: off
 _LATER = {
+    "sfumato.client": ("connect",),
     "sfumato.curator": ("Curator", "Explanation", "Forecast", "Listing", "Question", "Standing", "TableView", "open"),
     "sfumato.curator.protecting": ("protect",),
     "sfumato.data": ("example",),
@@ -254,7 +265,8 @@ _LATER = {
     ),
     "sfumato.plan.histograms": ("histogram",),
     "sfumato.plan.limits": ("Strategy",),
-    "sfumato.policy": ("Domain", "Policy", "Table"),
+    "sfumato.policy": ("Domain", "Policy", "PublicFace", "Table"),
+    "sfumato.privacy.precedents": ("precedents",),
     "sfumato.publish.published_files": ("synopsis",),
     "sfumato.publish.synopsis": ("Synopsis",),
     "sfumato.publish.synthetic": ("Synthetic",),
@@ -273,13 +285,13 @@ for _module in (
     "publish.planning",
     "publish.model_files",
     "surveys",
-    "curator",
+    "curator.curators",
 ):
     codec.later(f"sfumato.{_module}")
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"audit", "games", "quality"}:
+    if name in {"audit", "games", "quality", "reports"}:
         return import_module(f"sfumato.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

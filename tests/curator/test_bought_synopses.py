@@ -341,3 +341,29 @@ def test_what_was_measured_is_as_wide_as_ever_where_several_synopses_answer(cura
     answer = curator.sql(question).release(free=True)
     assert answer.receipt.line == bought[1].receipt.line
     assert answer.intervals["n"] == bought[1].sql(question).intervals["n"]
+
+
+BINNED = {
+    "grade": {"type": "integer", "bounds": [1, 4], "bins": 4},
+    "year": {"type": "integer", "bounds": [1, 4], "bins": 2},
+    "day": {"type": "date", "bounds": ["2024-01-01", "2024-01-03"], "bins": "day"},
+}
+
+
+@pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+def test_bins_of_one_value_are_grouped_by_as_values_are(tmp_path: Path) -> None:
+    grades = [1, 1, 2, 4, 4, 4, 0, 9, None]  # what is beyond the bounds is at them, and what is missing in no group
+    days = [dt.date(2024, 1, 1 + each % 4) for each in range(len(grades))]
+    data = pa.table({"grade": grades, "year": grades, "day": pa.array(days, pa.date32())})
+    people = sf.Table("people", data, BINNED, id="row")
+    declared = sf.Policy(sf.PrivacyUnit("person", every_row=True), sf.Budget(10**7, "1e-6"), {"people": people})
+    with sf.open(declared, ledger=tmp_path / "ledger.db") as curator:
+        bought = curator.marginals("people", [["grade"], ["year"], ["day"]]).release(rho=RHO)
+        asked = curator.sql("SELECT grade, COUNT(*) AS n FROM people GROUP BY grade ORDER BY grade")
+        free = asked.release(free=True)
+        assert list(free.rows) == [(1, 3), (2, 1), (3, 0), (4, 4)] == list(asked.release(epsilon=10**5).rows)
+        assert not any("a bin starts" in each for each in bought.sql(asked.text).warnings)
+        daily = curator.sql("SELECT day, COUNT(*) AS n FROM people GROUP BY day ORDER BY day")
+        assert list(daily.release(free=True).rows) == list(daily.release(epsilon=10**5).rows)
+        with pytest.raises(Unsupported, match="it knows bins of year"):
+            curator.sql("SELECT year, COUNT(*) AS n FROM people GROUP BY year").release(free=True)

@@ -73,7 +73,9 @@ def test_every_question_to_copy_is_understood_and_priced(tmp_path: Path, kind: s
             assert len(asked) >= 3
             for each in asked:
                 assert alone.question(each.sql).error(epsilon=1, delta=each.delta).columns
-                assert each.forecast(alone.question) is not None
+            described = describe_policy(declared)[table.name].questions
+            assert [each.sql for each in described] == [each.sql for each in asked]
+            assert all(each.error and each.price for each in described)
 
 
 @pytest.mark.parametrize("kind", POLICIES)
@@ -93,18 +95,21 @@ def test_no_source_and_no_ledger_are_opened_or_made(tmp_path: Path) -> None:
 
 def test_it_is_said_what_stands_in_the_way(tmp_path: Path) -> None:
     visits = describe_policy(policy(tmp_path, "ids"))["visits"]
-    assert visits.about == "private; of one patient at most 20 rows count"
+    beyond = "what a patient has beyond is left out, and no range tells how much that is"
+    assert visits.about == f"private; of one patient at most 20 rows count; {beyond}"
     assert "takes a δ" in visits.columns["note"]
     assert "no bounds" in visits.columns["free"]
     assert "COUNT(DISTINCT who)" in visits.columns["who"]
     needs = [each for each in visits.questions if each.delta]
     assert [each.price for each in needs] == ["ε = 1, δ = 1e-09"]
-    assert not any(each.delta for each in describe_policy(policy(tmp_path, "groups"))["visits"].questions)
+    without = describe_policy(policy(tmp_path, "groups"))["visits"]
+    assert not any(each.delta for each in without.questions)
+    assert "this account has no δ to find them with" in without.columns["note"]
 
 
 def test_periods_are_said(tmp_path: Path) -> None:
     days = describe_policy(policy(tmp_path, "days"))["visits"]
-    assert days.about == "private; of one patient in one day at most 20 rows count"
+    assert days.about.startswith("private; of one patient in one day at most 20 rows count; what a patient has beyond")
     assert days.columns["who"] == "says whose a row is"
     accounts = describe_policy(policy(tmp_path, "accounts"))["visits"]
     assert accounts.questions[0].price == "ε = 1 in each of 5 accounts: 5 years from 2020 to 2024"
@@ -127,8 +132,8 @@ def test_a_curator_says_the_same(tmp_path: Path) -> None:
     assert "flights protects all rows of one plane (add-remove neighbours): ε = 3, δ = 1e-06 for life" in printed
     assert "SELECT COUNT(*) AS n FROM flights" in printed
     assert printed == repr(made), "a curator that is closed can still be printed"
-    assert "<pre>flights protects" in tables._repr_html_()
-    assert "<pre>flights: private" in tables["flights"]._repr_html_()
+    assert "<p>flights protects" in tables._repr_html_()
+    assert "<strong>flights: private" in tables["flights"]._repr_html_()
     assert tables._ipython_key_completions_() == ["flights", "airlines"]
 
 
@@ -145,3 +150,26 @@ def test_a_public_table_is_described_by_what_the_policy_says_of_it(tmp_path: Pat
     assert "DESCRIBE lists them" in describe_policy(tmp_path / "clinic.toml")["airlines"].about
     (tmp_path / "clinic.toml").write_text(POLICIES["ids"] + airlines + 'columns = { carrier = { type = "text" } }\n')
     assert describe_policy(tmp_path / "clinic.toml")["airlines"].columns == {"carrier": "text"}
+
+
+@pytest.mark.parametrize(
+    ("column", "years"),
+    [
+        ('yearID = { type = "integer", bounds = [1000, 2020] }', True),
+        ('born = { type = "integer", bounds = [1900, 2020] }', True),
+        ('steps = { type = "integer", bounds = [0, 2020] }', False),
+        ('kcal = { type = "integer", bounds = [1200, 2000] }', False),
+        ('years = { type = "integer", bounds = [0, 110] }', False),
+        ('year = { type = "real", bounds = [1900, 2020] }', False),
+    ],
+)
+def test_years_are_counted_by_decade_and_not_added_up(tmp_path: Path, column: str, years: bool) -> None:
+    name = column.partition(" ")[0]
+    declared = (
+        HEAD.format(delta="", unit="") + f'[tables.t]\nsource = "t.csv"\nid = "row"\n[tables.t.columns]\n{column}'
+    )
+    (tmp_path / "clinic.toml").write_text(declared.replace('"patient"', '"row"'))
+    asked = [each.sql for each in describe_policy(tmp_path / "clinic.toml")["t"].questions]
+    assert f"SELECT MEDIAN({name}) AS middle FROM t" in asked
+    assert any("decade" in each for each in asked) is years
+    assert any(f"AVG({name})" in each or f"SUM({name})" in each for each in asked) is not years

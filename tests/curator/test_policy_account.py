@@ -42,7 +42,7 @@ def test_receipts_name_every_epsilon_an_account_has_had(tmp_path: Path) -> None:
         amend(read(write(tmp_path, epsilon)), reason="agreed")
     last = receipt(path)
     assert last.epsilons == ("1", "3", "2.5")
-    assert "ε = 2.5, δ = 0 for life" in last.short()
+    assert "ε = 2.5 for life" in last.short()
     assert "its owner changed ε: 1, then 3, then 2.5, and guarantees the largest they would ever allow" in last.short()
 
 
@@ -51,7 +51,7 @@ def test_no_budget_is_amended_below_what_it_spent(tmp_path: Path) -> None:
     path = write(tmp_path, 2)
     for _ in range(3):
         receipt(path)
-    with pytest.raises(sf.InvalidParameter, match=r"spent and held already: pure 1\.5"):
+    with pytest.raises(sf.InvalidParameter, match=r"spent and held already: ε = 1\.5"):
         amend(read(write(tmp_path, 1)), reason="less")
     amend(read(write(tmp_path, "1.5")), reason="no more")
 
@@ -91,3 +91,14 @@ def test_a_period_is_part_of_the_unit_for_life(tmp_path: Path) -> None:
             receipt(path)
         with pytest.raises(sf.AccountDiffers, match="for life"):
             amend(read(path), reason="another unit")
+
+
+def test_lines_of_an_account_are_shown_as_a_table(tmp_path: Path) -> None:
+    with sf.open(sf.example(), tmp_path / "x.ledger") as flights:
+        assert "nothing has been asked yet" in repr(flights.history(after=10**6))
+        flights.sql("SELECT COUNT(*) AS n FROM flights").release(epsilon="0.1")
+        lines = flights.history()
+        assert "SELECT COUNT(*) AS n FROM flights" in repr(lines)
+        assert repr(lines).splitlines()[0].split()[:2] == ["number", "time"]
+        assert "<td" in lines._repr_html_()
+        assert [line.kind for line in lines][-2:] == ["charge", "answer"]  # showing them took none away

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -12,6 +13,8 @@ from hypothesis import given, strategies as st
 import sfumato as sf
 from sfumato.curator.explaining import Operator
 from sfumato.curator.standings import Standing
+from sfumato.publish.synopsis import Synopsis
+from sfumato.publish.synthetic import Synthetic
 
 amounts = st.fractions(0, 100, max_denominator=10**6)
 widths = st.floats(0, allow_nan=False)
@@ -123,3 +126,28 @@ def test_hostile_reports_are_refused(
     assert kind.from_json(json.dumps(written))
     with pytest.raises(sf.InvalidParameter):
         kind.from_json(json.dumps({**written, name: value}))
+
+
+def test_nothing_that_is_shown_has_the_salt_of_its_line(flights: sf.Curator) -> None:
+    """Who knew the salt could test guesses of what else the line says against its hash."""
+    found: list[Any] = [
+        flights.bounds("flights", "delay").release("0.05"),
+        flights.limits("flights").release("0.05"),
+        flights.auction("flights", "distance", prices=[100, 500]).release("0.05"),
+        flights.marginals("flights", [["origin"]]).release(epsilon="0.05"),
+        flights.synthesize("flights", "independent", 1, columns=["origin"]).release(epsilon="0.05"),
+    ]
+    for each in found:
+        assert '"salt"' not in each.to_json()
+        again = type(each).from_json(each.to_json())
+        assert again.to_json() == each.to_json() or isinstance(each, Synthetic)
+    synopsis = Synopsis.from_json(found[3].to_json())
+    assert synopsis.marginal(["origin"]).rows == found[3].marginal(["origin"]).rows
+    assert synopsis.receipt == found[3].receipt
+    synthetic = Synthetic.from_json(found[4].to_json())
+    question = "SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin"
+    assert synthetic.sql(question).rows == found[4].sql(question).rows
+    for hostile in ('{"kind":"synthetic/1","file":"%"}', '{"kind":"synopsis/1","published":1,"receipt":2}', "{}"):
+        for kind in (Synopsis, Synthetic):
+            with pytest.raises(sf.SfumatoError):
+                kind.from_json(hostile)

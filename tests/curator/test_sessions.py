@@ -413,3 +413,16 @@ def test_both_relations(neighbours: str, tmp_path: Path) -> None:
         assert session.proposal.monotone is (neighbours == "add-remove")
         assert not session.ask(LOW)
         assert session.ask(HIGH)
+
+
+def test_rows_are_forgotten_once_and_between_two_phases(clinic: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long that takes depends on the rows: whoever holds answers back is told before and after."""
+    said: list[str] = []
+    session = clinic.above(10**6).release(1, progress=said.append)
+    forget = session._snapshot.close
+    monkeypatch.setattr(session._snapshot, "close", lambda: (said.append("rows are forgotten"), forget()))
+    session.ask("SELECT COUNT(*) FROM visits")
+    said.clear()
+    session.close()
+    session.close()
+    assert said == ["closing", "rows are forgotten", "closed"]

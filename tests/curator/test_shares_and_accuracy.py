@@ -70,8 +70,10 @@ def test_what_would_be_accepted_fits_every_budget() -> None:
     standing = Standing.of(whole.charge(sf.Curve.pure("2.75")), whole.share("0.5"))
     assert standing.largest["Laplace"] == 0.25
     assert standing.left["pure"] == Fraction("1.5")
-    assert "Gaussian" not in str(Standing.of(whole.charge(sf.Curve.pure(3))))
-    assert str(Standing.of(sf.Budget(1).charge(sf.Curve.pure(1)))).endswith("none")
+    assert "Gaussian noise: nothing\n" in str(Standing.of(whole.charge(sf.Curve.pure(3))))
+    ended = Standing.of(sf.Budget(1).charge(sf.Curve.pure(1)))
+    assert str(ended).startswith("budget left for ordinary answers: ε = 0 of 1\n")
+    assert ended.details() == ["largest release accepted now: none"]
     assert Standing.of(sf.Budget(1, neighbours="replace")).largest == {"Laplace": 1}
 
 

@@ -45,6 +45,16 @@ def test_without_consent_only_the_first_record_is_looked_at(tmp_path: Path) -> N
     assert len(spelling(tmp_path / "t.csv", rows=True).reasons) == 2
 
 
+def test_quotes_between_other_separators_are_no_reason(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b'"a";"\xe9"\r\n"1";"2"\r\n')
+    assert spelling(tmp_path / "t.csv", rows=True).reasons == (
+        "its cells are separated by semicolons, not by commas",
+        "its letters are cp1252, not UTF-8",
+    )
+    (tmp_path / "u.csv").write_text('"a","b"\n"1","2"\n', encoding="utf-16")
+    assert spelling(tmp_path / "u.csv", rows=True).reasons == ("its letters are utf-16, not UTF-8",)
+
+
 def test_cells_stay_the_texts_that_they_were(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('id;x;y\n007;"";1,5\n"a;b";;"1,5 km"\n"two\nlines";"say ""hi""";-2,25\n')
     found = spelling(tmp_path / "t.csv", rows=True)

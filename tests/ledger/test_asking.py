@@ -119,8 +119,17 @@ def test_fresh_questions_join_nobody(ledger: sf.Ledger) -> None:
     found = together(*(lambda: ask(clinic, fresh=True),) * 3)
     assert found == [(False, "1")] * 3
     assert ask(clinic, fresh=True, request_id="r") == (False, "1")
-    assert ask(clinic, fresh=True, request_id="r") == (False, "1")
+    assert ask(clinic, "2", fresh=True, request_id="r") == (True, "1")  # the same request, repeated
+    assert ask(clinic, "3", fresh=True, request_id="s") == (False, "3")
     assert clinic.spent["pure"] == Fraction(1, 2)
+
+
+def test_equal_fresh_requests_at_once_cost_once(ledger: sf.Ledger) -> None:
+    clinic = account(ledger)
+    found = together(*(lambda body=body: ask(clinic, body, fresh=True, request_id="r") for body in "123"))
+    assert sorted(free for free, _ in found) == [False, True, True]
+    assert len({body for _, body in found}) == 1
+    assert clinic.spent["pure"] == Fraction(1, 10)
 
 
 def test_others_join_a_fresh_question(ledger: sf.Ledger) -> None:
@@ -272,7 +281,44 @@ def test_those_who_wait_for_a_payer_that_is_killed_are_told(tmp_path: Path, buri
     payer.join()
 
 
-def test_who_asks_after_a_crash_pays_at_once(tmp_path: Path) -> None:
+def test_a_request_that_was_charged_and_stopped_is_told_so_for_ever(ledger: sf.Ledger) -> None:
+    """Whoever repeats a request is never charged again; an equal question of others is not held up by it."""
+    clinic = account(ledger)
+    first = clinic.ask(pure(**ENTRY, request_id="r"), {"n": 5})
+    assert first.begin() is None
+    first.stop()
+    for fresh in (False, True, False):
+        with pytest.raises(sf.Unanswered) as stopped:
+            ask(clinic, request_id="r", fresh=fresh)
+        assert (stopped.value.number, stopped.value.charged) == (2, True)
+    with pytest.raises(sf.RequestDiffers):
+        ask(clinic, request_id="r", plan="other")
+    assert clinic.spent["pure"] == Fraction(1, 10)
+    assert kinds(ledger) == ["account-open", "charge", "stopped"]
+    assert ask(clinic, "2", pause=0) == (False, "2")
+    assert ask(clinic, "3", request_id="s", pause=0) == (True, "2")
+    assert ask(clinic, request_id="r") == (True, "2")  # what somebody else bought meanwhile is free for everybody
+    assert ledger.verify().holds
+
+
+def test_a_request_of_a_payer_nobody_knows_of_is_not_charged_again(
+    ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clinic = account(ledger)
+    monkeypatch.setattr(processes, "alive", lambda _: None)
+    first = clinic.ask(pure(**ENTRY, request_id="r"), {"n": 5})
+    assert first.begin() is None
+    with pytest.raises(sf.AnswerPending):
+        ask(clinic, request_id="r", seconds=0)
+    monkeypatch.setattr(asking, "PATIENCE", 0.0)
+    with pytest.raises(sf.Unanswered):
+        ask(clinic, request_id="r", seconds=0)
+    assert kinds(ledger) == ["account-open", "charge"]
+    clinic.answer(first.line, "late", {"n": 5})
+    assert ask(clinic, request_id="r") == (True, "late")
+
+
+def test_who_asks_after_a_crash_pays_at_once_and_who_repeats_the_request_does_not(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with sf.Ledger.open(path) as ledger:
         account(ledger)
@@ -284,7 +330,11 @@ def test_who_asks_after_a_crash_pays_at_once(tmp_path: Path) -> None:
     in_processes(1, crash)
     with sf.Ledger.open(path) as ledger:
         assert len(under_way(ledger)) == 1
-        assert ask(account(ledger), request_id="r", seconds=0) == (False, "1")
+        for _ in range(2):
+            with pytest.raises(sf.Unanswered) as stopped:
+                ask(account(ledger), request_id="r", seconds=0)
+            assert (stopped.value.number, stopped.value.charged) == (2, True)
+        assert ask(account(ledger), request_id="s", seconds=0) == (False, "1")
         assert kinds(ledger) == ["account-open", "charge", "stopped", "charge", "answer"]
         assert ledger.verify().holds
 

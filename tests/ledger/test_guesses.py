@@ -77,7 +77,7 @@ def life(folder: Path, *versions: str) -> dict[str, str]:
             left[f"csv {turn}"] = (folder / f"{turn}.csv").read_text()
             with ipc.open_file(folder / f"{turn}.arrow") as table:
                 left[f"arrow {turn}"] = json.dumps(table.read_all().to_pylist())
-            left[f"objects {turn}"] = repr((clinic, list(clinic.ledger), clinic.ledger.verify()))
+            left[f"objects {turn}"] = repr((clinic, [vars(each) for each in clinic.ledger], clinic.ledger.verify()))
     policy, beside = str(folder / "clinic.toml"), Path(f"{ledger}.anchor")
     left["anchor beside"] = beside.read_text()
     for command in (
@@ -177,7 +177,7 @@ def test_the_key_and_the_salts_stay_in_the_ledger(tmp_path: Path) -> None:
         account(ledger).charge(pure(plan="p", data="v"))
         ledger.export("json", folder / "lines.json")
         seen = (folder / "lines.json").read_text() + sf.privacy.codec.dumps(ledger.anchor())
-        seen += repr(list(ledger)) + repr(ledger.__dict__) + repr(ledger._guarded.keyed)
+        seen += repr([vars(each) for each in ledger]) + repr(ledger.__dict__) + repr(ledger._guarded.keyed)
     with closing(sqlite3.connect(folder / "one.db")) as raw:
         ((key,),) = raw.execute("SELECT key FROM header")
         salts = [salt for (salt,) in raw.execute("SELECT salt FROM lines")]

@@ -389,7 +389,7 @@ def test_a_tab_is_settled_at_once_with_what_was_charged(ledger: sf.Ledger, monke
         Settled(pure("0.1"), "{}", {})
     tab = clinic.open_tab(pure("0.5"), whole=True)
     with monkeypatch.context() as broken:
-        broken.setattr("sfumato.ledger.holds.end_tab", _failing)
+        broken.setattr("sfumato.ledger.transaction.Transaction.close_tab", _failing)
         with pytest.raises(RuntimeError):
             tab.settle(answers)
     assert clinic.stored(plan="p1", data="v1") is None

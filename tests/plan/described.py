@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.expressions import Reference
 from sfumato.plan.limits import Limits
@@ -9,6 +11,7 @@ from sfumato.plan.nodes import Filter, Join, PerUnit, Query, Scan, Unnest, Windo
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.words import measured, names, row_total, unit_words, window_words, words
 from sfumato.policy import Domain, ListColumn
+from sfumato.privacy.numbers import text
 
 VISITS = {
     "region": Domain("text", values=("north", "south", "east", "west")),
@@ -68,10 +71,10 @@ def described(query: Query) -> list[str]:
         elif isinstance(node, PerUnit):
             by = "".join(f", {words(key)}" for _, key in node.keys)
             lines.append(f"per unit{by} as number {node.source}")
-            lines += [f"  {unit_words(made)} in {made.domain}" for _, made in node.results]
+            lines += [f"  {unit_words(made)} in {_exactly(made.domain)}" for _, made in node.results]
         elif isinstance(node, Window):
             lines.append(f"window as number {node.source}")
-            lines += [f"  {window_words(made)} in {made.domain}" for _, made in node.functions]
+            lines += [f"  {window_words(made)} in {_exactly(made.domain)}" for _, made in node.functions]
     lines += [f"group {words(key)}" for key in query.plan.keys]
     lines += [f"measure {measured(each)}" for each in query.plan.measures]
     lines += [
@@ -97,3 +100,17 @@ def finished(finish: Finish, meant: dict[Reference, str]) -> list[str]:
     if finish.limit is not None or finish.offset:
         lines.append(f"limit {finish.limit} offset {finish.offset}")
     return lines
+
+
+def _exactly(domain: Domain) -> str:
+    """Write everything that a domain says: what people are shown leaves out listed values."""
+    told = {name: getattr(domain, name) for name in ("bounds", "values", "grid", "max_length", "other")}
+    parts = [f"{name}={_shown(value)}" for name, value in told.items() if value is not None]
+    parts += ["nullable=True"] if domain.nullable else []
+    return f"Domain({', '.join([f'type={domain.type.value!r}', *parts])})"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))}{',' if len(value) == 1 else ''})"
+    return text(value) if isinstance(value, Fraction) else repr(value)

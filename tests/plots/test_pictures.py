@@ -18,7 +18,7 @@ from sfumato.plots.answers import Key, draw, draw_lines, draw_panels
 from sfumato.plots.bars import aligned
 from sfumato.plots.chart_data import ChartData
 from sfumato.plots.frame import HIGH, bare
-from sfumato.plots.heat_maps import colour
+from sfumato.plots.heat_maps import colour, ink_on
 from sfumato.plots.histograms import edges
 from sfumato.plots.letters import cut, width
 from sfumato.plots.picture import KINDS, Picture
@@ -298,6 +298,12 @@ def test_no_pile_of_marks_leaves_its_line() -> None:
     assert "\u0301" * 4 not in drawn
 
 
+def test_all_numbers_beside_an_axis_are_in_one_unit() -> None:
+    assert [text for _, text in Scale(0, 23_000, 0, 100).ticks(6)] == ["0", "5k", "10k", "15k", "20k"]
+    assert [text for _, text in Scale(0, 2.3e6, 0, 100).ticks(6)] == ["0", "0.5M", "1M", "1.5M", "2M"]
+    assert [text for _, text in Scale(0, 9000, 0, 100).ticks(6)] == ["0", "2,000", "4,000", "6,000", "8,000"]
+
+
 def test_numbers_are_written_as_people_write_them() -> None:
     told = [written(each, 1) for each in (0, 7, 1500, 20_000, 1_250_000, 3e9, -5)]
     assert told == ["0", "7", "1,500", "20k", "1.25M", "3bn", "−5"]
@@ -328,6 +334,14 @@ def luminance(colour: str) -> float:
     shares = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in shares]
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_numbers_can_be_read_on_every_colour(signed: bool) -> None:
+    for share in range(-100, 101):
+        fill = colour(share / 100, signed=signed)
+        light, dark = sorted((luminance(fill), luminance(ink_on(fill))), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, share
 
 
 def test_colours_can_be_told_apart_without_colour() -> None:
@@ -365,3 +379,11 @@ def test_a_png_needs_the_extra_and_svg_does_not(tmp_path: Path, monkeypatch: pyt
         bars(3).save(tmp_path / "it.png")
     assert "sfumato[plot]" in refusal.value.fix
     bars(3).save(tmp_path / "it.svg")
+
+
+def test_a_picture_for_a_page_has_no_style_of_its_own() -> None:
+    name = '<a style="max-width:100%;height:auto">'
+    picture = draw([ChartData(name, name, (name,), (1.0,), ((0.5, 1.5),), (name,))], [])
+    assert " style=" in picture.svg
+    assert ElementTree.fromstring(picture.unstyled()).get("style") is None
+    assert not [each for each in ElementTree.fromstring(picture.unstyled()).iter() if each.get("style")]

@@ -71,6 +71,58 @@ def test_row_units_and_public_tables_are_drafted(tmp_path: Path) -> None:
     assert read(tmp_path / "p.toml") == policy
 
 
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"type": "integer", "bounds": [1, 16], "bins": 16},
+        {"type": "integer", "bounds": [0, 110], "bins": 7, "levels": [[0, 110]]},
+        {"type": "integer", "bounds": [0, 110], "bins": [0, 18, 65, 110], "levels": [[0, 65, 110]], "spikes": [0, 70]},
+        {"type": "real", "bins": ["0.5", 2, 3]},
+        {"type": "date", "bounds": [dt.date(2020, 1, 15), dt.date(2021, 3, 1)], "bins": "month", "levels": ["year"]},
+        {"type": "date", "bounds": [dt.date(2020, 1, 1), dt.date(2020, 1, 5)], "bins": 5},
+    ],
+)
+def test_bins_are_written_and_read_back(tmp_path: Path, declared: dict[str, Any]) -> None:
+    tables = {"visits": Table("visits", tmp_path / "v.csv", {"column": declared}, id="row")}
+    policy = Policy(PrivacyUnit("visit", every_row=True), Budget(1), tables, path=tmp_path / "p.toml")
+    (tmp_path / "p.toml").write_text(drafted(policy, tmp_path))
+    assert read(tmp_path / "p.toml") == policy
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"values": ["Oslo", "Rome", "Bergen"], "levels": {"north": ["Oslo", "Bergen"], "the south": ["Rome"]}},
+        {"values": ["b", "a", "c"], "levels": [["a", "c"], ["b"]]},
+        {"levels": {"A": {"A0": ["A00", "A01"], "A1": ["A10"]}, "B": {"B0": ["B00"]}}},
+        {"values": ["a", "b", "rest"], "other": "rest", "levels": {"x": ["b"], "y": ["a"]}},
+        {"values": ["a", "b", "rest"], "other": "rest", "levels": [["rest"], ["b", "a"]]},
+        {"type": "integer", "values": [1, 2, 3], "levels": [[3, 1], [2]]},
+    ],
+)
+def test_levels_of_listed_values_are_written_and_read_back(tmp_path: Path, declared: dict[str, Any]) -> None:
+    tables = {"visits": Table("visits", tmp_path / "v.csv", {"column": declared}, id="row")}
+    assert tables["visits"].codings["column"].levels
+    policy = Policy(PrivacyUnit("visit", every_row=True), Budget(1), tables, path=tmp_path / "p.toml")
+    (tmp_path / "p.toml").write_text(drafted(policy, tmp_path))
+    assert read(tmp_path / "p.toml") == policy
+
+
+def test_what_cannot_be_and_what_decides_what_is_written_and_read_back(tmp_path: Path) -> None:
+    columns = {"age": {"type": "integer", "bounds": [0, 110], "bins": 11}, "band": {"values": ["child", "adult"]}}
+    table = Table(
+        "people",
+        tmp_path / "p.csv",
+        columns,
+        id="row",
+        impossible=["age > 20 AND band = 'child'"],
+        implies={"age": "band"},
+    )
+    policy = Policy(PrivacyUnit("person", every_row=True), Budget(1), {"people": table}, path=tmp_path / "p.toml")
+    (tmp_path / "p.toml").write_text(drafted(policy, tmp_path))
+    assert read(tmp_path / "p.toml") == policy
+
+
 def test_a_table_in_memory_cannot_be_drafted(tmp_path: Path) -> None:
     table = Table("visits", [[1]], {"age": {"type": "integer"}}, id="row")
     policy = Policy(PrivacyUnit("visit", every_row=True), Budget(1), {"visits": table})

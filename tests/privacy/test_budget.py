@@ -20,7 +20,7 @@ def test_ten_tenths_fill_a_pure_account() -> None:
     assert refusal.value.remaining == {"pure": 0}
     assert refusal.value.difference == {"pure": Fraction(1, 10**30)}
     assert refusal.value.largest == 0
-    assert "requested 1e-30, remaining 0, difference 1e-30" in str(refusal.value)
+    assert "it takes ε = 1e-30, and ε = 0 of 1 is left for ordinary answers" in str(refusal.value)
 
 
 def test_a_million_millionths_fill_a_pure_account() -> None:
@@ -133,7 +133,7 @@ def test_charging_leaves_the_old_account_as_it_was() -> None:
     after = account.charge(sf.Curve.laplace(10))
     assert account.remaining["pure"] == 1
     assert after.remaining["pure"] == Fraction(9, 10)
-    assert "left: pure 0.9" in repr(after)
+    assert "ε = 0.9 of 1" in repr(after)
 
 
 @pytest.mark.parametrize(

@@ -132,10 +132,11 @@ def test_exceptions_are_said() -> None:
 def test_printed_beliefs_are_rounded_up() -> None:
     read = sf.reading(sf.Guarantee(1))
     assert read.membership is not None
-    assert f"at most {math.ceil(read.membership * 10**5) / 1000:.3f}%" in str(read)
-    assert "at most 2.673%" in str(read)
-    assert "at most 100.000%" in str(sf.reading(sf.Guarantee(100)))
-    assert "becomes at most 1.000%" in str(sf.reading(sf.Guarantee(0)))
+    assert f"at most {math.ceil(read.membership * 1000) / 10:.1f} %" in str(read)
+    assert "at most 2.7 %" in str(read)
+    assert "at most 100.0 %" in str(sf.reading(sf.Guarantee(100)))
+    assert "a belief of 0.001 % becomes at most 0.003 %" in str(sf.reading(sf.Guarantee(1), "0.00001"))
+    assert "becomes at most 1.0 %" in str(sf.reading(sf.Guarantee(0)))
 
 
 @pytest.mark.parametrize(

@@ -503,11 +503,11 @@ def test_bad_marginals_are_refused_before_spending(ways: Any, more: dict[str, An
 @pytest.mark.parametrize(
     ("price", "rule"),
     [
-        ({"epsilon": 1, "mechanism": Gaussian}, "Laplace for a pure price"),
+        ({"epsilon": 1, "mechanism": Gaussian}, "Gaussian noise needs a δ"),
         ({"rho": 1, "mechanism": Laplace}, "Gaussian for a price in ρ"),
         ({"epsilon": 1, "mechanism": 3}, "or the classes sf.Laplace"),
-        ({}, "given alone"),
-        ({"epsilon": 1, "rho": 1}, "given alone"),
+        ({}, "every release has a price: alone, or with delta"),
+        ({"epsilon": 1, "rho": 1}, "every release has a price: alone, or with delta"),
         ({"rho": "1e-30"}, "noise is drawn exactly up to"),
     ],
     ids=str,

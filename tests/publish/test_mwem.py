@@ -24,7 +24,7 @@ from sfumato.ledger import Tab
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.dense_readings import Counted, Misfits
 from sfumato.privacy import codec
-from sfumato.publish.fits import Fit, FitRound
+from sfumato.publish.fits import FitRound
 from sfumato.publish.fitted_models import FittedModel
 from sfumato.publish.group_totals import Adaptive
 from sfumato.publish.mwem import Model, NoisyCounts, Round, replayed
@@ -511,7 +511,7 @@ def test_a_model_is_written_and_read_back_to_the_bit(tmp_path: Path, price: dict
     again = sf.synopsis(path)
     assert isinstance(again, FittedModel)
     assert np.array_equal(again.model.fitted, found.model.fitted)
-    assert again.to_json() == found.to_json()
+    assert codec.dumps(again.fit) == codec.dumps(found.fit)
     assert again.rounds == found.rounds
     assert (again.total, again.planned, again.guarantee) == (found.total, found.planned, found.guarantee)
     assert again.receipt.remaining == "not said in a file"
@@ -522,7 +522,10 @@ def test_a_model_is_written_and_read_back_to_the_bit(tmp_path: Path, price: dict
     else:
         with pytest.raises(sf.Unsupported, match="pure price"):
             again.sql(ASKED[0])
-    assert codec.loads_as(Fit, found.to_json()).rounds == found.fit.rounds
+    again = FittedModel.from_json(found.to_json())
+    assert np.array_equal(again.model.fitted, found.model.fitted)
+    assert again.receipt == found.receipt
+    assert again.to_json() == found.to_json()
 
 
 def test_every_edit_of_a_file_is_found(tmp_path: Path) -> None:

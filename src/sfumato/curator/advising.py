@@ -8,14 +8,14 @@ it.
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sfumato.curator.forecasts import Width
+from sfumato.curator.forecasts import Width, half_width
 from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.notebook_html import paragraphs
 from sfumato.plan.expressions import Column, Field
 from sfumato.plan.functions import call, literal
 from sfumato.plan.limits import Limits
@@ -24,7 +24,7 @@ from sfumato.plan.nodes import Query
 from sfumato.plan.words import words
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import PROBABILITY, exact, percent, shown, text
+from sfumato.privacy.numbers import PROBABILITY, exact, percent, text
 
 _FEWER, _NARROWER = 4, 2
 """How many times tighter the limit is that is tried, and the bound."""
@@ -101,7 +101,7 @@ class Advice:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<p>at {html.escape(self.price)}:</p>" + "".join(f"<p>{html.escape(each)}</p>" for each in self.lines)
+        return paragraphs([f"at {self.price}:", *self.lines])
 
 
 @dataclass(frozen=True)
@@ -117,24 +117,33 @@ class _Tried:
         """Tell whether it is worth telling: whether much of the error would be gone."""
         return min(_ratios(now, self.widths).values(), default=1.0) <= _LEFT
 
-    def tip(self, now: Widths, ranks: Collection[str]) -> Tip:
+    def tip(self, now: Widths, ranks: Collection[str], whole: Collection[str]) -> Tip:
         """Tell of the column that gains most."""
         ratios = _ratios(now, self.widths)
         column = min(ratios, key=lambda each: ratios[each])
         size = _size(now[column])
         of = "" if size is None else f" in a group of {size:,}"
         before, after = (
-            f"{width:,.0f} rows" if column in ranks else f"±{shown(width)}"
+            f"{width:,.0f} rows" if column in ranks else half_width(width, whole=column in whole)
             for width in (_number(now[column]), _number(self.widths[column]))
         )
         return Tip(self.cause, self.share, self.change, column, before + of, after)
 
 
-def advise(query: Query, limits: Limits, *, every_row: bool, again: Again, ranks: Collection[str]) -> tuple[Tip, ...]:
+def advise(
+    query: Query,
+    limits: Limits,
+    *,
+    every_row: bool,
+    again: Again,
+    ranks: Collection[str],
+    whole: Collection[str],
+) -> tuple[Tip, ...]:
     """Compute the errors of a question as it is and with one limit or bound tightened at a time.
 
     ``again`` forecasts such a question. Of a limit it is also found what one row, or one group, of a unit would give:
-    what is gone then is its share. ``ranks`` names the columns whose half-width is in rows.
+    what is gone then is its share. ``ranks`` names the columns whose half-width is in rows, and ``whole`` those of
+    whole numbers.
     """
     now = again(query, limits)
     of_limits = () if every_row else _tightenable(query, limits)
@@ -142,7 +151,7 @@ def advise(query: Query, limits: Limits, *, every_row: bool, again: Again, ranks
         *(_of_limit(name, query, limits, now, again) for name in of_limits),
         *(_of_bound(place, query, limits, now, again) for place in range(len(query.plan.measures))),
     ]
-    tips = {each.change: each.tip(now, ranks) for each in found if each is not None and each.helps(now)}
+    tips = {each.change: each.tip(now, ranks, whole) for each in found if each is not None and each.helps(now)}
     return tuple(sorted(tips.values(), key=lambda each: -each.share))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sfumato.curator.private_bounds import Bounds
+from sfumato.curator.found_bounds import Bounds
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table
 from sfumato.policy.drafting import drafted

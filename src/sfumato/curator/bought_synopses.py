@@ -91,7 +91,10 @@ def taken(asked: Asked, context: Context, within: Within | None) -> Answer:
     if not found:
         why = f": {refusals[0]}" if refusals else ""
         rule = f"no synopsis that was bought of {asked.query.plan.table} answers this question{why}"
-        fix = "name a price (epsilon, rho or within, without free), or publish its columns together first"
+        fix = (
+            "name a price, such as epsilon (--epsilon) or within (--within), and leave out free (--free); or publish "
+            "its columns together first"
+        )
         raise Unsupported("no-synopsis", rule, fix=fix)
     nearest = min(found, key=lambda each: (len(each.misses(_goals(within, each))), _widest(each)))
     goals = _goals(within, nearest)

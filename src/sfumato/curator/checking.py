@@ -16,7 +16,7 @@ from sfumato.plan.catalog import Described
 from sfumato.policy import Domain, Policy, Table
 from sfumato.policy.codings import cell_words
 from sfumato.privacy import Guarantee
-from sfumato.release.promises import promise
+from sfumato.release.promises import for_life
 
 MOST_LOST = 0.5
 """The share of a column's values that may be made NULL before its owner has to say that this is meant."""
@@ -33,6 +33,9 @@ class CheckedTable:
     """A hash of the rows. PRIVATE unless the table is public: it lets whoever reads it test a guess of them."""
     costs: Inspection | None
     """Exact figures. PRIVATE; None for a public table, and when only what is public was asked for."""
+
+    def __repr__(self) -> str:
+        return f"<CheckedTable {self.table.name}: {self.whose_rows}>"
 
     @property
     def whose_rows(self) -> str:
@@ -68,6 +71,11 @@ class CheckReport:
     advice: tuple[Advice, ...] = ()
     """What makes the noise of typical questions: from the policy alone, so it is safe to share."""
 
+    def __repr__(self) -> str:
+        found = "a source was refused" if self.refusal else f"{len(self.tables)} tables were opened"
+        listed = [f"{table!r} {name}: {words}" for table in self.tables for name, words in table.declared.items()]
+        return "\n".join([f"{found}; what .tables say of rows is exact, and the owner's alone", *listed])
+
     @property
     def guarantee(self) -> Guarantee:
         """Give what the policy promises for life."""
@@ -76,7 +84,7 @@ class CheckReport:
     @property
     def promise(self) -> str:
         """Say in words what the policy promises: for life, or of each unit in its period."""
-        return promise(self.policy) or f"{self.guarantee} for life"
+        return for_life(self.policy)
 
     def require_kept(self, acknowledged: Collection[str] = ()) -> None:
         """Refuse a policy that makes most values of a column NULL, unless its owner has acknowledged that column, such

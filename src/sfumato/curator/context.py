@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sfumato.caching import cached_property
+from sfumato.curator.invented_engine import InventedEngine
 from sfumato.engine.seam import Engine
 from sfumato.errors import Unsupported
 from sfumato.ledger import Account
 from sfumato.plan.canonical import digest
 from sfumato.policy import Policy, Table, Via
-from sfumato.privacy import Budget
+from sfumato.privacy import Budget, Curve
+from sfumato.privacy.budget_words import closing
 from sfumato.release.releasing import Progress
+from sfumato.release.running_work import RunningWork
 
 
 @dataclass(frozen=True)
@@ -30,18 +33,37 @@ class Context:
     seconds: float | None = None
     """How long reading may take before it is stopped."""
     analyst: str | None = None
+    rehearsed: bool = False
+    """Whether rows and account are invented (``rehearsing``): answers say so."""
+    work: RunningWork = field(default_factory=RunningWork, repr=False, compare=False)
+    """What runs now: every view of one curator counts it together."""
+    invented: InventedEngine = field(default_factory=InventedEngine, repr=False, compare=False)
+    """What rehearsals read, of all views of one curator."""
+    told: Policy | None = None
+    """The policy whose version is told, where the one that is opened has tables without rows in the place of its
+    own."""
 
     @cached_property
     def declared(self) -> str:
         """Give the policy's version: the hash of everything declared in it."""
-        ids = [] if self.policy.id_type is None else [self.policy.id_type.value]
-        ids += [] if self.policy.per is None else [["per", self.policy.per]]
-        return digest(self.policy.unit, [_declared(table) for table in self.policy.tables.values()] + ids)
+        policy = self.told or self.policy
+        ids = [] if policy.id_type is None else [policy.id_type.value]
+        ids += [] if policy.per is None else [["per", policy.per]]
+        return digest(policy.unit, [_declared(table) for table in policy.tables.values()] + ids)
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
         """Give the budgets that must afford a release: the account's, and the analyst's share of it."""
         return self.account.budgets(self.analyst)
+
+    def closing(self, *curves: Curve | None) -> tuple[str, ...]:
+        """Say what a release ends that has one of these curves, or Gaussian noise where it is None; mostly nothing."""
+        if all(each is not None and each.max_divergence is not None for each in curves):
+            return ()
+        budgets = self.budgets
+        accepted = all(budget.affords(each) for each in curves if each is not None for budget in budgets)
+        said = closing(budgets[-1].remaining) if accepted else ""
+        return (said,) if said else ()
 
     def require_one_account(self, what: str) -> None:
         """Refuse what is charged to one account where every period has its own, before its price is told."""

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import accumulate
-from operator import add
-from typing import Any, Self
+from itertools import islice
+from typing import Any, NamedTuple, Self, overload
 
+from sfumato.curator.asked_sessions import AskedSession, asked_session
 from sfumato.curator.checking import CheckReport, check
 from sfumato.curator.context import Context
 from sfumato.curator.declared_values import DeclaredValues
 from sfumato.curator.degrees import DegreeHistogram, degree_histogram
-from sfumato.curator.describing import Tables, describe
+from sfumato.curator.described_tables import Tables
+from sfumato.curator.describing import describe
+from sfumato.curator.invented_engine import InventedEngine
 from sfumato.curator.listings import Listing, listed
 from sfumato.curator.marginals import MarginalsProposal, Ways, Weights, marginals
 from sfumato.curator.mwem import MwemProposal, Queries, mwem
 from sfumato.curator.online import ProposedOnline, proposed_online
 from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.policy_account import (
-    account_name,
+    AccountLines,
     amend_account,
+    charges,
     ledger_path,
     lines_of,
     read_policy,
+    require_analyst,
     standings_of,
 )
 from sfumato.curator.private_bounds import BoundsSearch, bounds_search
@@ -41,8 +46,9 @@ from sfumato.curator.table_auctions import TableAuction, auction
 from sfumato.curator.tables import TableView
 from sfumato.curator.workloads import Workload, workload
 from sfumato.engine.opening import open_engine
+from sfumato.engine.seam import Engine
 from sfumato.errors import InvalidParameter, SfumatoError
-from sfumato.ledger import Ledger, Line
+from sfumato.ledger import Ledger, Line, SpendingLimit
 from sfumato.plan.building import selection
 from sfumato.plan.nodes import Query
 from sfumato.plan.parameters import Parameters
@@ -51,11 +57,19 @@ from sfumato.plan.text import listing, written
 from sfumato.policy import Policy
 from sfumato.privacy import Budget
 from sfumato.privacy.budget_pictures import History, Moment
-from sfumato.privacy.numbers import POSITIVE, Number, exact
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, whole
 from sfumato.release.releasing import Progress, quietly
 
 SECONDS = 600
 """The seconds one question may take unless it is said otherwise: nobody's question stops the others for ever."""
+
+
+class _Told(NamedTuple):
+    """This is a standing that was told, and when: after which line of the ledger, and under which policy."""
+
+    head: tuple[int, str]
+    policy: Policy
+    standing: Standing | PeriodStandings
 
 
 class Curator:
@@ -63,7 +77,7 @@ class Curator:
 
     Whoever holds one in their own process is the owner: the same process can read the same files. ``seconds`` and
     ``memory`` (such as "4GB") are what one question may take, checking and reading each; None is no limit of time, and
-    beyond the memory it works on disk.
+    beyond the memory it works on disk. ``threads`` is how many read at once; where nothing is said, one per processor.
     """
 
     def __init__(
@@ -73,15 +87,19 @@ class Curator:
         *,
         seconds: Number | None = SECONDS,
         memory: str | None = None,
+        threads: int | None = None,
         progress: Progress = quietly,
     ) -> None:
         self.policy = read_policy(policy)
+        self._memory = memory
+        self._threads = threads
         allowed = None if seconds is None else min(float(exact(seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)
         progress("opening")
         with ExitStack() as opened:  # what was opened is closed again when something else cannot be
-            engine = open_engine(self.policy, memory)
+            engine = open_engine(self.policy, memory, threads)
             opened.callback(engine.close)
             self._owns_ledger = not isinstance(ledger, Ledger)
+            self._kept_at = None if isinstance(ledger, Ledger) else ledger_path(self.policy, ledger).absolute()
             self.ledger = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger_path(self.policy, ledger))
             if self._owns_ledger:
                 opened.callback(self.ledger.close)
@@ -93,12 +111,13 @@ class Curator:
                 self.ledger.require_public(data)
             self._context = Context(self.policy, engine, account, progress, f"version {account.version}", allowed)
             self._catalog = engine.catalog()
+            self._standings: dict[str | None, _Told] = {}
             opened.pop_all()
 
     @property
     def name(self) -> str:
         """Give the name of the account: that of the policy's file."""
-        return account_name(self.policy)
+        return self.policy.account_name
 
     @property
     def budget(self) -> Budget:
@@ -109,11 +128,7 @@ class Curator:
 
     def _charges(self) -> list[Moment]:
         """List when something was charged to the account, or to the analyst's share of it, and what was spent then."""
-        lines = [each for each in self.history() if not each.cost.nothing]
-        if self._context.analyst is None:
-            return [Moment(each.time, each.spent.amounts) for each in lines]
-        totals = accumulate((each.cost for each in lines), add)
-        return [Moment(each.time, total.amounts) for each, total in zip(lines, totals, strict=True)]
+        return charges(self.history(), self._context.analyst)
 
     def sql(self, question: str, parameters: Parameters | None = None) -> Question | Listing:
         """Understand a question in SQL, without asking it yet. This is free.
@@ -153,6 +168,7 @@ class Curator:
         """
         return degree_histogram(self._context, self._question, table, ends, most)
 
+    @overload
     def above(
         self,
         threshold: Number,
@@ -161,14 +177,41 @@ class Curator:
         sensitivity: Number | None = None,
         tables: Sequence[str] | None = None,
         monotone: bool | None = None,
-    ) -> ProposedSession:
+        questions: None = None,
+    ) -> ProposedSession: ...
+
+    @overload
+    def above(
+        self,
+        threshold: Number,
+        positives: int = 1,
+        *,
+        sensitivity: Number | None = None,
+        tables: Sequence[str] | None = None,
+        monotone: bool | None = None,
+        questions: Sequence[str],
+    ) -> AskedSession: ...
+
+    def above(
+        self,
+        threshold: Number,
+        positives: int = 1,
+        *,
+        sensitivity: Number | None = None,
+        tables: Sequence[str] | None = None,
+        monotone: bool | None = None,
+        questions: Sequence[str] | None = None,
+    ) -> ProposedSession | AskedSession:
         """Propose a session: of many questions each is told to be above a threshold or below it, for one price. This is
         free.
 
         It ends after so many ``positives``. ``sensitivity`` is what one unit may change in any of the questions;
-        without it, that of counting rows of these ``tables``, or of all private ones.
+        without it, that of counting rows of these ``tables``, or of all private ones. With all its ``questions`` known,
+        it asks them one after the other when it is released, and is over.
         """
-        return proposed_session(self._context, self._question, threshold, positives, sensitivity, tables, monotone)
+        own = threshold, positives, sensitivity, tables, monotone
+        session = proposed_session(self._context, self._question, *own)
+        return session if questions is None else asked_session(session, questions)
 
     def workload(
         self, questions: Sequence[str | Question] | Mapping[str, str | Question] | os.PathLike[str]
@@ -338,26 +381,44 @@ class Curator:
 
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""
-        if name not in self.policy.analysts:
-            known = f"name one of {', '.join(self.policy.analysts)}, or " if self.policy.analysts else ""
-            fix = f"{known}add [analysts.<name>] to the policy"
-            raise InvalidParameter("name", name, "an analyst of the policy", fix=fix)
+        require_analyst(self.policy, name)
         self._context.account.analyst(name, share=self.policy.analysts[name])
         view = object.__new__(Curator)
         view.__dict__.update(self.__dict__)
         view._context = replace(self._context, analyst=name)
         return view
 
+    def limited(self, limit: SpendingLimit, until: int | None = None) -> Curator:
+        """Give the same curator, whose charges are first reserved within a limit that is kept elsewhere. What was
+        answered after the ledger's line ``until`` is not found there.
+        """
+        view = object.__new__(Curator)
+        view.__dict__.update(self.__dict__)
+        view._context = replace(self._context, account=self._context.account.limited(limit, until))
+        return view
+
     def standing(self, analyst: str | None = None) -> Standing | PeriodStandings:
         """Tell where the account stands, or an analyst's share of it. An analyst is told of their own share.
 
-        Where every period has an account of its own, it tells so of each: ``standing()["2024-03"]``.
+        Where every period has an account of its own, it tells so of each: ``standing()["2024-03"]``. It is computed
+        once for each last line of the ledger. A charge never looks at it: the ledger decides in a transaction.
         """
-        return standings_of(self.policy, self._context.account, self._whose(analyst))
+        whose, head = self._whose(analyst), self.ledger.head  # the head first: what is found later is no older
+        known = self._standings.get(whose)
+        if known is None or known.head != head or known.policy is not self.policy:
+            found = standings_of(self.policy, self._context.account, whose)
+            known = self._standings[whose] = _Told(head, self.policy, found)
+        return known.standing
 
-    def history(self, analyst: str | None = None) -> Iterator[Line]:
-        """List every line of the account, oldest first, or those of an analyst. An analyst is shown their own lines."""
-        return lines_of(self.ledger, self.policy, self._whose(analyst))
+    def history(self, analyst: str | None = None, *, after: int = 0, limit: int | None = None) -> AccountLines:
+        """List every line of the account, oldest first, or those of an analyst. An analyst is shown their own lines.
+
+        ``after`` is the number of the last line that was seen, and ``limit`` how many more are wanted.
+        """
+        most = None if limit is None else whole(limit, "limit", at_least=1)
+        whole(after, "after", at_least=0)
+        whose = self._whose(analyst)
+        return AccountLines(lambda: islice(lines_of(self.ledger, self.policy, whose, after), most))
 
     def amend(self, policy: Policy | str | os.PathLike[str] | None = None, *, reason: str) -> Line:
         """Make a policy's budget the account's, for a reason that is kept for ever: the owner's to call.
@@ -393,11 +454,47 @@ class Curator:
                 fix="ask the owner, or call it on the curator that was opened",
             )
 
+    def reopened(self) -> Curator:
+        """Open the same policy again, on its data as they are now: changed data are a new version.
+
+        The account is the same one, under the same terms and with all that was spent; data that belong to another
+        account are refused. This curator stays as it is, and is to be closed by itself.
+        """
+        here, ledger = self._context, self.ledger if self._kept_at is None else self._kept_at
+        found = Curator(
+            self.policy,
+            ledger,
+            seconds=here.seconds,
+            memory=self._memory,
+            threads=self._threads,
+            progress=here.progress,
+        )
+        if here.account.limit is not None:
+            found = found.limited(here.account.limit)
+        return found if here.analyst is None else found.as_analyst(here.analyst)
+
+    def drain(self, seconds: Number | None = None) -> bool:
+        """Take no new releases from now on, and wait for those that run; tell whether all have ended within this time.
+
+        It is the owner's to call, before closing. What was bought before is still given, and what is free stays free.
+        """
+        self._require_owner("drain")
+        allowed = None if seconds is None else min(float(exact(seconds, "seconds", NONNEGATIVE)), threading.TIMEOUT_MAX)
+        return self._context.work.drain(allowed)
+
     def close(self) -> None:
         """Close the sources, and the ledger if this curator opened it."""
         self._context.engine.close()
+        self._context.invented.close()
         if self._owns_ledger:
             self.ledger.close()
+
+    def close_when_unused(self) -> Callable[[], object]:
+        """Close the sources, but not the ledger, once nothing is left that was made here: no view, no proposal, no
+        release that runs. Calling what is given closes them at once, if they are open.
+        """
+        here = self._context
+        return weakref.finalize(here.work, _close, here.engine, here.invented)
 
     def __enter__(self) -> Self:
         return self
@@ -412,6 +509,14 @@ class Curator:
 
     def __repr__(self) -> str:
         return describe(self.policy, self._catalog).brief()
+
+    def _repr_html_(self) -> str:
+        return describe(self.policy, self._catalog)._repr_html_() + self.budget._repr_html_()
+
+
+def _close(engine: Engine, invented: InventedEngine) -> None:
+    engine.close()
+    invented.close()
 
 
 def open(policy: str | os.PathLike[str], ledger: str | os.PathLike[str] | None = None) -> Curator:

@@ -21,15 +21,17 @@ from sfumato.plan.canonical import digest
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings import GroupSizes, GroupTotals, Integers, Totals
 from sfumato.plan.text_positions import quoted
+from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, whole
+from sfumato.release.answer_columns import AnswerColumn, Columns
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.one_reading import OneReading
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import receipt
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
-from sfumato.release.receipts import Receipt
+from sfumato.release.receipts import INVENTED, Receipt
 from sfumato.release.releasing import Released
 
 MOST_DEGREE = 100_000
@@ -52,6 +54,14 @@ class Degrees:
         codec.check_fields(self)
         if not self.counts or not all(type(each) is int for each in self.counts):
             raise InvalidParameter("counts", "something else", "whole numbers")
+
+    @property
+    def rehearsed(self) -> bool:
+        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        return self.receipt is not None and self.receipt.rehearsed
+
+    def __repr__(self) -> str:
+        return f"Degrees(counts={self.counts!r}){INVENTED if self.rehearsed else ''}"
 
     def error(self, confidence: Number = "0.95") -> Fraction | None:
         """Each number is within this of the exact one, with this confidence."""
@@ -110,6 +120,9 @@ class DegreeHistogram(PricedByEpsilon[Degrees]):
     ends: tuple[str, ...]
     most: int
 
+    def __repr__(self) -> str:
+        return f"<{self.text}: .explain() .error() .price() are free, .release() asks>"
+
     @property
     def text(self) -> str:
         return self.question.text
@@ -117,6 +130,11 @@ class DegreeHistogram(PricedByEpsilon[Degrees]):
     @property
     def identity(self) -> str:
         return digest("degrees", self.question.identity, self.most)
+
+    @property
+    def columns(self) -> Columns:
+        """List what is released: how many nodes have each degree."""
+        return AnswerColumn("degree", Type.INTEGER), AnswerColumn("nodes", Type.INTEGER)
 
     @property
     def _where(self) -> Context:
@@ -164,9 +182,8 @@ class DegreeHistogram(PricedByEpsilon[Degrees]):
     def _shown(self, found: Released[Degrees], confidence: Number) -> Degrees:
         known, here, said = found.value, self._context, self.question.text
         words = () if known.noise is None else (known.noise.words(),)
-        return replace(
-            known, receipt=receipt(found, known.purchase, words, question=said, here=here, confidence=confidence)
-        )
+        told = receipt(found, known.purchase, words, question=said, here=here, confidence=confidence)
+        return replace(known, purchase=known.purchase.public, receipt=told)
 
 
 def degree_histogram(

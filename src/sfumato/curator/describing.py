@@ -6,137 +6,34 @@ No row, file or statistic of a private table is looked at: what stands here is w
 from __future__ import annotations
 
 import datetime as dt
-import html
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
+from sfumato.curator.described_tables import Suggestion, TableDescription, Tables
 from sfumato.curator.forecasts import Width
-from sfumato.curator.policy_account import PathOrText, account_name, read_policy
+from sfumato.curator.policy_account import PathOrText, read_policy
 from sfumato.curator.policy_alone import policy_alone
 from sfumato.curator.questions import SMALL_DELTA, Question
-from sfumato.errors import SfumatoError, Unsupported
+from sfumato.errors import SfumatoError
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.text_positions import nearest, quoted
+from sfumato.plan.text_positions import quoted
 from sfumato.plan.words import literal_words, many
 from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import cell_words
 from sfumato.privacy.numbers import text
-from sfumato.release.prices import Price
-from sfumato.release.promises import promise
+from sfumato.release.promises import for_life
 from sfumato.safe_text import printable
 
 _LONGEST = 60
 """Letters that the values of one column may take on a line."""
 _FEW = 50
 """Groups that a question to copy may have."""
-_QUESTIONS = 3
-"""Questions of each table that a curator shows when it is printed."""
+_YEARS = (1000, 2200)
+"""Whole numbers between these may be years."""
 
 Ask = Callable[[str], Question]
 """What understands a question in SQL."""
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """A suggestion is a question to copy: what it tells, how it is written, and what it costs."""
-
-    tells: str
-    sql: str
-    delta: Fraction = Fraction(0)
-    """The δ that it needs beside an ε."""
-    error: str = ""
-    price: str = ""
-    """How wrong it will be, and at what price; empty until they were asked for."""
-
-    def forecast(self, ask: Ask) -> Suggestion | None:
-        """Give the same with its error, or nothing where the policy does not allow it."""
-        try:
-            found = ask(self.sql).error(epsilon=1, delta=self.delta)
-        except SfumatoError:
-            return None
-        error = "; ".join(replace(found, columns=_typical(found.columns)).parts())
-        return replace(self, error=error, price=found.price)
-
-
-@dataclass(frozen=True, repr=False)
-class TableDescription:
-    """A description of a table says whose rows it holds, what its columns may hold, and what can be asked of it."""
-
-    name: str
-    about: str
-    columns: Mapping[str, str]
-    questions: tuple[Suggestion, ...]
-
-    @property
-    def lines(self) -> list[str]:
-        """Write the table and its columns."""
-        width = max(map(len, self.columns), default=0)
-        shown = [f"  {printable(name):<{width}}  {words}" for name, words in self.columns.items()]
-        return [f"{printable(self.name)}: {self.about}", *shown]
-
-    def copied(self, most: int | None = None) -> list[str]:
-        """Write the questions to copy."""
-        found = []
-        for each in self.questions[:most]:
-            error = f" ({each.error} at {each.price})" if each.error else ""
-            found += [f"  -- {each.tells}{error}", f"  {each.sql}"]
-        return found
-
-    def __str__(self) -> str:
-        asked = self.copied()
-        return "\n".join([*self.lines, *(["", "Questions to copy:", *asked] if asked else [])])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
-
-
-@dataclass(frozen=True, repr=False)
-class Tables(Mapping[str, TableDescription]):
-    """These are the tables that can be asked about, by name: printed, they say all that the policy does."""
-
-    heading: str
-    tables: Mapping[str, TableDescription]
-
-    def __getitem__(self, name: str) -> TableDescription:
-        return self.tables[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.tables)
-
-    def __len__(self) -> int:
-        return len(self.tables)
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return list(self.tables)
-
-    def named(self, name: str) -> TableDescription:
-        """Give one table by its name in letters of any case."""
-        for each in self.tables.values():
-            if each.name.lower() == name.lower():
-                return each
-        rule = f"no declared table is called {printable(name[:60])}"
-        raise Unsupported("unknown-table", rule, fix=nearest(name, self.tables))
-
-    def brief(self) -> str:
-        """Write it all with a few questions of each table."""
-        return self._written(_QUESTIONS)
-
-    def _written(self, most: int | None) -> str:
-        tables = ["\n".join(each.lines) for each in self.tables.values()]
-        asked = [line for each in self.tables.values() for line in each.copied(most)]
-        copied = "\n".join(["Questions to copy:", *asked])
-        return "\n\n".join([self.heading, *tables, *([copied] if asked else [])])
-
-    def __str__(self) -> str:
-        return self._written(None)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def describe(policy: Policy, catalog: Catalog, ask: Ask | None = None) -> Tables:
@@ -156,8 +53,7 @@ def describe_policy(policy: Policy | PathOrText) -> Tables:
 
 
 def _heading(policy: Policy) -> str:
-    allowed = promise(policy) or f"{Price(policy.budget.epsilon, policy.budget.delta)} for life"
-    return f"{account_name(policy)} protects {policy.unit} ({policy.neighbours.value} neighbours): {allowed}"
+    return f"{policy.account_name} protects {policy.unit} ({policy.neighbours.value} neighbours): {for_life(policy)}"
 
 
 def _unread(name: str) -> TableDescription:
@@ -171,7 +67,7 @@ def _described(policy: Policy, table: Described, ask: Ask | None) -> TableDescri
         return TableDescription(
             table.name, "public; its columns can be joined to those of private tables", declared, ()
         )
-    tried = [each if ask is None else each.forecast(ask) for each in suggestions(policy, table)]
+    tried = [each if ask is None else _forecast(each, ask) for each in suggestions(policy, table)]
     return TableDescription(table.name, _whose(policy, table), _columns(policy, table), tuple(filter(None, tried)))
 
 
@@ -184,7 +80,8 @@ def _whose(policy: Policy, table: Described) -> str:
     counted = (
         f"private; of one {unit}{within} at most {many(limits.rows, 'row')} count{'s' if limits.rows == 1 else ''}"
     )
-    return counted + (f", in at most {many(limits.groups, 'group')}" if limits.groups < limits.rows else "")
+    counted += f", in at most {many(limits.groups, 'group')}" if limits.groups < limits.rows else ""
+    return f"{counted}; what a {unit} has beyond is left out, and no range tells how much that is"
 
 
 def _columns(policy: Policy, table: Described) -> dict[str, str]:
@@ -194,18 +91,32 @@ def _columns(policy: Policy, table: Described) -> dict[str, str]:
         found[table.id] = "says whose a row is" + (counted if table.period is None else "")
     for name, domain in table.columns.items():
         cells = cell_words(table.codings.get(name))
-        found[name] = "; ".join([domain_words(domain), *cells, *_uses(domain)])
+        found[name] = "; ".join([domain_words(domain), *cells, *_uses(domain, grouped=bool(policy.budget.delta))])
     for name, each in table.lists.items():
         found[name] = f"list of at most {many(each.most_items, 'item')}, for UNNEST: {domain_words(each.items)}"
     return found
 
 
-def _uses(domain: Domain) -> Iterator[str]:
+def _uses(domain: Domain, *, grouped: bool) -> Iterator[str]:
     """Say what a column is good for, where that is not plain: what stands in the way of it."""
     if domain.type is Type.TEXT and domain.values is None:
-        yield "to group by it takes a δ, since its values are not listed"
+        yield (
+            "to group by it takes a δ, since its values are not listed"
+            if grouped
+            else "it cannot be grouped by: its values are not listed, and this account has no δ to find them with"
+        )
     elif domain.type.numeric and domain.range is None:
         yield "it has no bounds, so write LEAST(GREATEST(…, low), high) to add it up"
+
+
+def _forecast(asked: Suggestion, ask: Ask) -> Suggestion | None:
+    """Give a question to copy with its error, or nothing where the policy does not allow it."""
+    try:
+        found = ask(asked.sql).error(epsilon=1, delta=asked.delta)
+    except SfumatoError:
+        return None
+    error = "; ".join(replace(found, columns=_typical(found.columns)).parts())
+    return replace(asked, error=error, price=found.price)
 
 
 def _typical(columns: Mapping[str, Width]) -> dict[str, Width]:
@@ -223,7 +134,9 @@ def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
         return (_one_month(table, of),)
     few = [name for name, domain in table.columns.items() if 1 < _groups(domain) <= _FEW]
     keys = sorted(few, key=lambda name: table.columns[name].type.numeric)  # codes that are words read best
-    numbers = [name for name, domain in table.columns.items() if name not in few and _measured(domain)]
+    measured = [name for name, domain in table.columns.items() if name not in few and _measured(domain)]
+    years = [name for name in measured if _of_years(name, table.columns[name])]
+    numbers = [name for name in measured if name not in years]
     dates = [name for name, domain in table.columns.items() if _spanned(domain)]
     texts = [name for name, domain in table.columns.items() if domain.type is Type.TEXT and domain.values is None]
     return (
@@ -232,7 +145,8 @@ def suggestions(policy: Policy, table: Described) -> tuple[Suggestion, ...]:
         *(_by(name, of) for name in keys[:1]),
         *(_average(name, keys, of) for name in numbers[:1]),
         *(_total(name, of) for name in numbers[:1]),
-        *(_median(name, of) for name in numbers[:1]),
+        *(_median(name, of) for name in (*numbers, *years)[:1]),
+        *(_decades(name, of) for name in years[:1]),
         *(_monthly(name, of) for name in dates[:1]),
         *(_where(name, table.columns[name], of) for name in keys[:1]),
         *(_found(name, of) for name in texts[:1] if policy.budget.delta >= SMALL_DELTA),
@@ -278,6 +192,12 @@ def _median(name: str, of: str) -> Suggestion:
     return Suggestion(f"the median of {name}", f"SELECT MEDIAN({quoted(name)}) AS middle FROM {of}")
 
 
+def _decades(name: str, of: str) -> Suggestion:
+    decade = f"{quoted(name)} - {quoted(name)} % 10"
+    sql = f"SELECT {decade} AS decade, COUNT(*) AS n FROM {of} GROUP BY {decade}"
+    return Suggestion(f"how many rows in each decade of {name}", sql)
+
+
 def _monthly(name: str, of: str) -> Suggestion:
     month = f"DATE_TRUNC('month', {quoted(name)})"
     sql = f"SELECT {month} AS month, COUNT(*) AS n FROM {of} GROUP BY {month}"
@@ -318,6 +238,15 @@ def _groups(domain: Domain) -> int:
 def _measured(domain: Domain) -> bool:
     """Tell whether a column is one of numbers that people add up: with bounds, and no list of codes."""
     return domain.type.numeric and domain.bounds is not None and domain.values is None
+
+
+def _of_years(name: str, domain: Domain) -> bool:
+    """Tell whether a column holds years, by its name or its bounds: nobody adds these up."""
+    if domain.type is not Type.INTEGER or domain.bounds is None:
+        return False
+    low, high = domain.bounds
+    dated = _YEARS[0] <= low <= high <= _YEARS[1]  # type: ignore[operator]
+    return dated and ("year" in name.lower() or _YEARS[0] + 500 <= low)  # type: ignore[operator]
 
 
 def _spanned(domain: Domain) -> bool:

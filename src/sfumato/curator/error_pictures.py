@@ -13,7 +13,7 @@ from sfumato.plots.lines import MOST_LINES, Line, Panel, panel
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LogScale
 from sfumato.privacy import PrivacyUnit
-from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, shown, text
+from sfumato.privacy.numbers import POSITIVE, Number, chance, exact, percent, shown, text
 
 _STEPS = 24
 """Prices at which the error is computed."""
@@ -21,7 +21,7 @@ _STEPS = 24
 
 def draw_terms(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
     """Say in words what the picture is of."""
-    beside = f"beside δ = {text(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
+    beside = f"beside δ = {chance(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
     sure = f"half-widths at {percent(confidence)} confidence, for the noise alone"
     return [f"protects {unit}", beside, sure, "nothing was spent"]
 

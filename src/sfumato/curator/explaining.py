@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -10,6 +9,7 @@ from fractions import Fraction
 from sfumato.curator.unknown_groups import appearing
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.protocols import Additive
+from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.bounding import Bounded, Scaled
 from sfumato.plan.expressions import Reference
 from sfumato.plan.limits import Strategy
@@ -89,14 +89,9 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th>{html.escape(each.name)}</th><td>{html.escape(each.what)}</td><td>{html.escape(each.effect)}</td></tr>"
-            for each in self.operators
-        )
-        below = "".join(
-            f"<p>{html.escape(each)}</p>" for each in filter(None, (self.reason, self.advice, *self.warnings))
-        )
-        return f"<table><caption>at {html.escape(self.price)}</caption>{rows}</table>{below}"
+        rows = [(each.name, each.what, each.effect) for each in self.operators]
+        said = (f"chosen: {self.reason}", self.advice, *(f"warning: {each}" for each in self.warnings))
+        return table((), rows, caption=f"at {self.price}") + paragraphs(said)
 
 
 def explain(
@@ -206,11 +201,11 @@ def _between(domain: Domain) -> str:
 
 def _limits(prepared: Prepared) -> list[Operator]:
     """Explain how one unit is limited: in the totals, and in what is measured beside them."""
-    used = [part.bounded for part, measured in zip(prepared.parts, prepared.measured, strict=True) if measured]
-    return list(dict.fromkeys(map(_limit, used or [prepared.bounded])))
+    return list(dict.fromkeys(map(limited, prepared.used)))
 
 
-def _limit(bounded: Bounded) -> Operator:
+def limited(bounded: Bounded) -> Operator:
+    """Explain how many rows of one unit count, and what becomes of the others."""
     if bounded.strategy is not Strategy.WHOLE or bounded.every_row:
         return Operator("limit", enforced(bounded), _HOW[bounded.strategy])
     return Operator("limit", enforced(bounded), "every unit has one row: nothing to limit")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.errors import InvalidParameter
+from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.expressions import Column, Expression, Result, walk
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish
@@ -18,13 +19,15 @@ from sfumato.plan.sharing import Made
 from sfumato.plan.spread import Pairs, Variance
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown as number, whole
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, shown as number, whole
 from sfumato.release.answer_rows import answer_rows, one_row_per_set
 from sfumato.release.finishing import finish, picks, simultaneous
+from sfumato.release.formatting import whole_reach
 from sfumato.release.key_functions import parted
 from sfumato.release.measured import Measured, by_column, estimating, rank_errors, results, scales
 from sfumato.release.noisy_columns import Numbers
 from sfumato.release.preparing import Prepared
+from sfumato.safe_text import printable
 
 Width = float | Mapping[int, float]
 """Of a column: one number, or by group size."""
@@ -53,6 +56,12 @@ class Forecast:
     """For a column of values that are chosen, how good a choice is, in words: it has no half-width."""
     free: str = ""
     """What a synopsis that was bought says of it for nothing, and how to take that; empty where none answers it."""
+    counted: str = ""
+    """What of one unit counts, where the rest is left out; empty where all rows count."""
+    left: str = ""
+    """What would be left for ordinary answers after this release, in words; empty where it is not accepted."""
+    whole: tuple[str, ...] = ()
+    """The columns of whole numbers, whose half-width is written as one."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -78,11 +87,17 @@ class Forecast:
 
     def parts(self) -> list[str]:
         """Write each column with its half-width, in its own terms or in rows, or how good a choice is, as text."""
-        widths = [
-            f"{name} within {width:,.0f} rows of its rank" if name in self.ranks else f"{name} {shown(width)}"
-            for name, width in self.columns.items()
-        ]
-        return [*widths, *(f"{name}: {said}" for name, said in self.chosen.items())]
+        widths = [f"{printable(name)} {self._width(name)}" for name in self.columns]
+        return [*widths, *(f"{printable(name)}: {said}" for name, said in self.chosen.items())]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Write each column beside its half-width, or how good a choice is, in words."""
+        return [*((name, self._width(name)) for name in self.columns), *self.chosen.items()]
+
+    def _width(self, name: str) -> str:
+        width = self.columns[name]
+        ranked = name in self.ranks and isinstance(width, float)
+        return f"within {width:,.0f} rows of its rank" if ranked else shown(width, whole=name in self.whole)
 
     def __str__(self) -> str:
         parts = self.parts()
@@ -90,6 +105,14 @@ class Forecast:
         return "\n".join([*said, *(f"warning: {each}" for each in self.warnings)])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        verdict = "the account would accept it now" if self.accepted else "the account would REFUSE it now"
+        told = "an answer as good was bought before: it is free" if self.stored else verdict
+        sure = f"at {self.price}, with {percent(self.confidence)} confidence; {told}"
+        warnings = (f"warning: {each}" for each in self.warnings)
+        return table(("column", "error"), rows) + paragraphs([sure, self.free, *warnings])
 
 
 def supposed(query: Query) -> tuple[str, ...]:
@@ -193,7 +216,17 @@ def _rounding(expression: Expression, measured: Measured, terms: int) -> float:
     return 0.5 if any(fractional[index] for index in read) else 0.0
 
 
-def shown(width: Width) -> str:
+def shown(width: Width, *, whole: bool) -> str:
+    """Write a half-width, or one for each group size: of a column of whole numbers as answers have it."""
     if isinstance(width, Mapping):
-        return ", ".join(f"±{number(value)} in a group of {size:,}" for size, value in width.items())
-    return f"±{number(width)}"
+        return ", ".join(f"{half_width(value, whole=whole)} in a group of {size:,}" for size, value in width.items())
+    return half_width(width, whole=whole)
+
+
+def half_width(width: float, *, whole: bool) -> str:
+    """Write one half-width in a few digits; that of a whole number is whole, and rounded up.
+
+    >>> half_width(30.46, whole=True), half_width(30.46, whole=False)
+    ('±31', '±30.46')
+    """
+    return f"±{number(float(whole_reach(width)) if whole and math.isfinite(width) else width)}"

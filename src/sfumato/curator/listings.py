@@ -6,7 +6,6 @@ No file, catalog or statistic of a private table is looked at: what stands here 
 from __future__ import annotations
 
 import csv
-import html
 import io
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,10 +15,9 @@ from sfumato.curator.advising import Advice
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.forecasts import Forecast
 from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.notebook_html import table as html_table
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.limits import Limits
-from sfumato.plan.text import TABLES
-from sfumato.plan.text_positions import nearest
 from sfumato.plan.words import limits
 from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import cell_words
@@ -75,6 +73,10 @@ class Listing:
         """Give the listing itself, whatever price is named: nothing is charged."""
         return self
 
+    def rehearse(self, **_: Any) -> Listing:
+        """Give the listing itself: nothing in it has to be invented."""
+        return self
+
     def column(self, name: str) -> list[str]:
         index = self.columns.index(name)
         return [row[index] for row in self.rows]
@@ -106,13 +108,14 @@ class Listing:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
-        body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in self.cells())
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return html_table(self.columns, self.cells())
 
 
 def listed(question: str, table: str, policy: Policy, catalog: Catalog) -> Listing:
     """List the tables of a policy, or the columns of one of them."""
+    from sfumato.plan.text import TABLES  # who only reads a listing back needs no parser
+    from sfumato.plan.text_positions import nearest
+
     if table == TABLES:
         rows = tuple((each.name, *_about(policy, each)) for each in catalog.tables.values())
         return Listing(question, ("table", "kind", "about"), rows)

@@ -16,10 +16,11 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.bought_synopses import shelf
 from sfumato.curator.context import Context
-from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.explaining import Explanation, Operator, limited, sources
+from sfumato.curator.marginal_forecasts import SHOWN_PLAN, MarginalsForecast, name_of
 from sfumato.curator.one_rows import one_row_of_each
 from sfumato.curator.period_spending import by_period, charged
-from sfumato.curator.policy_account import account_name
+from sfumato.curator.rehearsing import rehearsed
 from sfumato.curator.selected_columns import selected_columns
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
@@ -35,11 +36,11 @@ from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.rows import Rows
-from sfumato.plan.words import enforced, many
+from sfumato.plan.words import cutting, many
 from sfumato.policy import Domain, Table
-from sfumato.privacy import Curve, Guarantee, Sensitivity, codec
+from sfumato.privacy import Curve, Guarantee, Sensitivity
 from sfumato.privacy.calibration import calibrate, least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown
 from sfumato.publish import blocks as block_algebra
 from sfumato.publish.attributes import Attributes
 from sfumato.publish.blocks import Set
@@ -65,10 +66,11 @@ from sfumato.publish.planning import (
     plan_gaussian,
     plan_laplace,
 )
-from sfumato.publish.synopsis import Synopsis
+from sfumato.publish.synopsis import Synopsis, key_type
+from sfumato.release.answer_columns import AnswerColumn, Columns, with_counts
 from sfumato.release.measurement import Batch
 from sfumato.release.parts import Family, NamedNoise, noise_family
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price, rounded_up
 from sfumato.release.proposal import Call, is_stored, receipt, released
 from sfumato.release.releasing import Progress, Released
 
@@ -80,64 +82,7 @@ _TRIMS = (Fraction(1, 10**9), Fraction(1, 10**6), Fraction(1, 10**4), Fraction(1
 _SHORT = 1 - 1e-5
 """More than what is not spent of a price at first, and what rounding makes of noise."""
 _MOST_BITS, _LEAST_BITS = 20, 6
-_SHOWN_SETS, _SHOWN_PLAN = 6, 24
-
-
-@codec.value("marginals-forecast")
-@dataclass(frozen=True)
-class MarginalsForecast:
-    """A forecast of marginals gives the half-width of every cell of each of them, before they are bought."""
-
-    sets: tuple[tuple[str, ...], ...]
-    widths: tuple[float, ...]
-    """In the order of the sets, in rows."""
-    confidence: Fraction
-    joint: bool
-    """Whether all ranges hold together with this confidence, or each by itself."""
-    price: str
-    accepted: bool
-    """Whether the account, and the analyst's share of it, would accept this release now."""
-    stored: bool = False
-    """Whether marginals that are as good were bought before: they are free, whatever is left."""
-
-    def __post_init__(self) -> None:
-        codec.check_fields(self)
-        object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
-        object.__setattr__(self, "widths", tuple(codec.real(each, "widths") for each in self.widths))
-        named = all(type(each) is tuple and all(type(name) is str for name in each) for each in self.sets)
-        if not named or not self.sets or len(self.sets) != len(self.widths):
-            raise InvalidParameter("widths", len(self.widths), "one for each set of columns")
-
-    @property
-    def worst(self) -> float:
-        """Give the half-width of the marginal that is known least well."""
-        return max(self.widths)
-
-    def __getitem__(self, columns: str | Sequence[str]) -> float:
-        """Give the half-width of one marginal, named by its columns in any order."""
-        wanted = frozenset((columns,) if isinstance(columns, str) else columns)
-        for each, found in zip(self.sets, self.widths, strict=True):
-            if wanted == frozenset(each):
-                return found
-        raise InvalidParameter("columns", columns, "those of one of the marginals")
-
-    def to_json(self) -> str:
-        """Write the forecast as JSON text, with a kind and a version."""
-        return codec.dumps(self)
-
-    @classmethod
-    def from_json(cls, source: str) -> MarginalsForecast:
-        """Read back what ``to_json`` wrote; any other text is refused."""
-        return codec.loads_as(cls, source)
-
-    def __str__(self) -> str:
-        sure = f"{percent(self.confidence)} confidence{', all together' if self.joint else ''}"
-        order = sorted(zip(self.widths, self.sets, strict=True), reverse=True)
-        lines = [f"±{shown(found)}  {_name(each)}" for found, each in order[:_SHOWN_PLAN]]
-        more = [f"and {len(order) - _SHOWN_PLAN:,} more"] if len(order) > _SHOWN_PLAN else []
-        return "\n".join([f"half-width of each cell at {self.price}, {sure}:", *lines, *more])
-
-    __repr__ = __str__
+_SHOWN_SETS = 6
 
 
 @dataclass(frozen=True)
@@ -146,7 +91,7 @@ class MarginalsProposal:
 
     _context: Context = field(repr=False)
     query: Query = field(repr=False)
-    columns: tuple[CodedColumn, ...] = field(repr=False)
+    coded: tuple[CodedColumn, ...] = field(repr=False)
     workload: Workload
     objective: str
     limits: Limits
@@ -158,7 +103,12 @@ class MarginalsProposal:
     @property
     def attributes(self) -> Attributes:
         """List the cells of each column."""
-        return tuple(each.attribute for each in self.columns)
+        return tuple(each.attribute for each in self.coded)
+
+    @property
+    def columns(self) -> Columns:
+        """List the columns of what is published, with their types: those that cells are of, and the count."""
+        return with_counts(AnswerColumn(each.name, key_type(each)) for each in self.attributes)
 
     @property
     def sets(self) -> tuple[tuple[str, ...], ...]:
@@ -206,16 +156,17 @@ class MarginalsProposal:
         cells = sum(math.prod(self.attributes[place].size for place in each) for each in self.workload.sets)
         operators = (
             *sources(self.query, self._context.policy),
-            Operator("limit", enforced(draw.reading.bounded), draw.reading.bounded.strategy.value),
+            limited(draw.reading.bounded),
             Operator(
                 "cells",
-                f"{many(len(self.sets), 'marginal')} of {many(len(self.columns), 'column')}, {many(cells, 'cell')}",
+                f"{many(len(self.sets), 'marginal')} of {many(len(self.coded), 'column')}, {many(cells, 'cell')}",
                 "declared: shown whatever the data hold; what is missing or not listed has a cell of its own",
             ),
             *self._plan_table(draw.plan, sure),
             *charged(self._context),
         )
-        return Explanation(self.question, str(draw.total), operators, f"{kind}, for {self._aim(draw.plan)}", ())
+        said = self._context.closing(draw.batch.curve)
+        return Explanation(self.question, str(draw.total), operators, f"{kind}, for {self._aim(draw.plan)}", said)
 
     def _aim(self, plan: Plan) -> str:
         """Say what the plan makes least: of columns with levels sums over ranges count, and not single cells."""
@@ -233,13 +184,13 @@ class MarginalsProposal:
         found = [
             Operator(
                 "measure",
-                _name(self._named(places)) or "the number of rows",
+                name_of(self._named(places)) or "the number of rows",
                 f"{paid[places]:.2%} of the price; ±{shown(width(plan, places, confidence))} in each cell"
                 + (f", ±{shown(alone[places])} if each marginal had noise of its own" if places in alone else ""),
             )
-            for places in order[:_SHOWN_PLAN]
+            for places in order[:SHOWN_PLAN]
         ]
-        rest = order[_SHOWN_PLAN:]
+        rest = order[SHOWN_PLAN:]
         more = f"{sum(paid[places] for places in rest):.2%} of the price together"
         return [*found, Operator("measure", f"{len(rest):,} more", more)] if rest else found
 
@@ -274,6 +225,7 @@ class MarginalsProposal:
             str(draw.total),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
             not fresh and is_stored(draw, self.identity, self._context),
+            cutting([draw.reading.bounded]),
         )
 
     def price(
@@ -341,6 +293,21 @@ class MarginalsProposal:
             call=Call(fresh, request_id, seconds, progress),
         )
 
+    def rehearse(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        mechanism: NamedNoise | None = None,
+    ) -> Synopsis:
+        """Give a synopsis of this shape with invented numbers, from the policy alone. This is free."""
+        return rehearsed(
+            self,
+            self._context,
+            lambda there: there.release(epsilon=epsilon, delta=delta, rho=rho, mechanism=mechanism),
+        )
+
     def _shown(self, found: Released[Published]) -> Synopsis:
         known, here = found.value, self._context
         words = (noise_words(known.plan),)
@@ -382,17 +349,17 @@ class MarginalsProposal:
         """Find the best blocks for this ρ, where all columns are read together as one table of counts."""
         plan = self._planned(Price(rho=rho), _TRIMS[0])
         whole = self._reading(plan)
-        return plan, replace(whole, sets=(tuple(range(len(self.columns))),))
+        return plan, replace(whole, sets=(tuple(range(len(self.coded))),))
 
     @property
     def face(self) -> TableFace:
         """Give what readers of the synopsis need to know of the policy."""
         declared = self._context.policy.tables[self.query.plan.table]
         if self.selected:  # what no row of the table can be says nothing of columns that were computed
-            return TableFace(self.selected, (), account_name(self._context.policy))
-        domains = {each.attribute.name: declared.columns[each.attribute.name] for each in self.columns}
+            return TableFace(self.selected, (), self._context.policy.account_name)
+        domains = {each.attribute.name: declared.columns[each.attribute.name] for each in self.coded}
         implies = tuple((one, other) for one, other in declared.implies.items() if {one, other} <= set(domains))
-        return TableFace(tuple(domains.values()), declared.impossible, account_name(self._context.policy), implies)
+        return TableFace(tuple(domains.values()), declared.impossible, self._context.policy.account_name, implies)
 
     def _planned(self, price: Price, trim: Fraction) -> Plan:
         """Scale the best plan to a price, and choose the step of weights so that its noise can be drawn."""
@@ -421,7 +388,7 @@ class MarginalsProposal:
         """Give the workload with all ranges of the columns that have levels, for whose sums levels are declared; they
         count as much together as the cells would.
         """
-        sizes = {place: each.attribute.size for place, each in enumerate(self.columns) if each.attribute.levels}
+        sizes = {place: each.attribute.size for place, each in enumerate(self.coded) if each.attribute.levels}
         ranges = tuple(place for place, size in sizes.items() if size <= MOST_RANGED)
         if self.objective != "total" or not ranges:
             return self.workload
@@ -469,7 +436,7 @@ class MarginalsProposal:
 
     def _reading(self, plan: Plan) -> Marginals:
         bits = plan.unit_value.denominator.bit_length() - 1
-        codes = tuple(each.codes for each in self.columns)
+        codes = tuple(each.codes for each in self.coded)
         return Marginals(self._bounded(bits), codes, measured_sets(plan))
 
 
@@ -499,14 +466,10 @@ def _pure(price: Price) -> Fraction:
 def _paid(price: Price, family: Family | None) -> Price:
     """Say which price is spent with a kind of noise: a pure one where that is Laplace."""
     if family is Gaussian and not price.allows_gaussian:
-        raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
+        raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)
     if family is Laplace and price.rho is not None:
         raise InvalidParameter("mechanism", "Laplace", "Gaussian for a price in ρ", fix="give an epsilon")
     return Price(price.epsilon) if family is Laplace else price
-
-
-def _name(columns: Sequence[str]) -> str:
-    return " × ".join(columns)
 
 
 # ── what is asked for ──────────────────────────────────────────────────────────────────────────

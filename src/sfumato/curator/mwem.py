@@ -17,11 +17,12 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.explaining import Explanation, Operator, limited, sources
 from sfumato.curator.marginals import MarginalsProposal, marginals, rho_of
+from sfumato.curator.rehearsing import rehearsed
 from sfumato.curator.steps_on_tabs import StepsOnTab
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.ledger import Tab
+from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.mechanisms.protocols import Additive
@@ -30,7 +31,7 @@ from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.dense_readings import MOST_CELLS, Counted, Marginals
 from sfumato.plan.limits import Strategy
-from sfumato.plan.words import enforced, many
+from sfumato.plan.words import many
 from sfumato.privacy import Cost, Curve, Sensitivity, compose
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, shown, whole
 from sfumato.publish.attributes import Attribute, Attributes
@@ -41,10 +42,12 @@ from sfumato.publish.mwem import Candidates, Model, NoisyCounts, Round
 from sfumato.publish.synopsis import cell_keys
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep
 from sfumato.release import releasing
-from sfumato.release.prices import Price, least_epsilon, warn_if_weak
-from sfumato.release.proposal import Call, receipt
+from sfumato.release.answer_columns import Columns
+from sfumato.release.prices import Price, least_epsilon
+from sfumato.release.proposal import Call, receipt, warn
 from sfumato.release.purchases import purchase
 from sfumato.release.releasing import Kind, Progress, Released
+from sfumato.release.requested_series import RequestedSeries, given_again
 
 T = TypeVar("T")
 Sets = int | Sequence[Sequence[str]]
@@ -105,6 +108,11 @@ class MwemProposal:
         return self._coded.attributes
 
     @property
+    def columns(self) -> Columns:
+        """List the columns of the model's marginals, with their types: those that cells are of, and the count."""
+        return self._coded.columns
+
+    @property
     def cells(self) -> int:
         """Count the cells of the universe."""
         return math.prod(each.size for each in self.attributes)
@@ -143,7 +151,7 @@ class MwemProposal:
         lost = steps.choice.error(len(self._candidates(price)), sure, on_grid=True) * float(step)
         operators = (
             *sources(self._coded.query, self._context.policy),
-            Operator("limit", enforced(bounded), bounded.strategy.value),
+            limited(bounded),
             Operator("model", f"{many(self.cells, 'cell')} of {many(len(self.attributes), 'column')}", "a weight each"),
             Operator("rows", steps.rows.noise.words(step), f"±{self._wide(steps.rows.noise, step, sure)}, once"),
             Operator("choose", f"one of {among}, {many(self.rounds, 'time')}", f"misses at most {shown(lost)} rows"),
@@ -154,7 +162,8 @@ class MwemProposal:
             ),
         )
         reason = "every choice and every measurement is a step that is charged by itself; the model costs nothing more"
-        return Explanation(self.question, str(price), operators, reason, ())
+        said = self._context.closing(None) if price.allows_gaussian else ()
+        return Explanation(self.question, str(price), operators, reason, said)
 
     def error(
         self,
@@ -185,25 +194,45 @@ class MwemProposal:
         epsilon: Number | None = None,
         delta: Number = 0,
         rho: Number | None = None,
+        request_id: str | None = None,
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> FittedModel:
-        """Hold the price, spend it step by step, and give the model.
+        """Hold the price, spend it step by step, and give the model; the same ``request_id`` gives it again, for
+        nothing.
 
         Ctrl-C ends it after the step that runs: what is unspent is free again, and the model so far is given. A second
         one within that step is refused like any release that was interrupted, and all that was held is spent.
         """
         price, here = Price(epsilon, delta, rho), self._context
+        call = Call(request_id=request_id, seconds=seconds, progress=progress)
+        asked = RequestedSeries(here, self.question, self.identity, call)
+        known = asked.known()
+        if known is not None:
+            return self._again(known)
         steps = self._steps(price)
         releasing.rehearse(steps.rows)
-        warn_if_weak(price)
+        warn(price, here)
         here.engine.check(steps.rows.readings[0])
-        hold = _hold(here, steps)
-        tab = here.account.open_tab(hold, analyst=here.analyst, question=self.question)
-        with tab:
-            on_tab = StepsOnTab(here, "mwem", self.identity, tab, Call(seconds=seconds, progress=progress))
-            model = _Series(on_tab, self.question, steps, self._candidates(price), self._begin).run()
-        return self._fitted(model, price, steps, tab)
+        with here.work.one():
+            opened = asked.open(_hold(here, steps))
+            if isinstance(opened, StoredAnswer):
+                return self._again(opened)
+            with opened as tab:
+                on_tab = StepsOnTab(here, "mwem", self.identity, tab, call)
+                model = _Series(on_tab, self.question, steps, self._candidates(price), self._begin).run()
+                made = self._fitted(model, price, steps, tab)
+                asked.finish(tab, made)
+        return made
+
+    def _again(self, found: StoredAnswer) -> FittedModel:
+        """Give what the same request bought."""
+        bought = FittedModel.from_json(found.body)
+        return replace(bought, receipt=given_again(bought.receipt, self._context))
+
+    def rehearse(self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> FittedModel:
+        """Give a model of this shape, fitted to invented rows: from the policy alone, and free."""
+        return rehearsed(self, self._context, lambda there: there.release(epsilon=epsilon, delta=delta, rho=rho))
 
     def _begin(self, rows: int) -> Model:
         shape = tuple(each.size for each in self.attributes)
@@ -245,7 +274,7 @@ class MwemProposal:
         return Candidates(tuple(Counted(reading, *each) for each in self.asked), each=self.textbook)
 
     def _reading(self, price: Price) -> Marginals:
-        codes = tuple(each.codes for each in self._coded.columns)
+        codes = tuple(each.codes for each in self._coded.coded)
         return Marginals(self._bounded(self._bits(price)), codes, (tuple(range(len(codes))),))
 
     def _bounded(self, bits: int) -> Bounded:
@@ -348,7 +377,7 @@ class _Series:
         own = self.on_tab
         own.between()
         limit = own.call.limit(own.here.seconds)
-        return own.released(kind, f"{what} for the {self.question}", limit, own.progress)
+        return own.released(kind, f"{what} for the {self.question}", limit)
 
 
 def _hold(here: Context, steps: Steps) -> Cost:

@@ -19,6 +19,7 @@ import numpy as np
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator, sources
 from sfumato.curator.marginals import MarginalsProposal, marginals, rho_of
+from sfumato.curator.rehearsing import rehearsed
 from sfumato.errors import InvalidParameter, SessionInterrupted, Unsupported
 from sfumato.mechanisms import Gaussian
 from sfumato.mechanisms.secret_sessions import SecretSession
@@ -26,6 +27,7 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.dense_readings import MOST_CELLS, Marginal
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.readings import Integers
+from sfumato.plan.text_positions import quoted
 from sfumato.plan.words import many
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, percent, shown, whole
 from sfumato.publish import answering
@@ -46,11 +48,13 @@ from sfumato.publish.online import (
 )
 from sfumato.publish.planning import Workload
 from sfumato.publish.synopsis import Synopsis
+from sfumato.release.answer_columns import Columns
 from sfumato.release.answers import BOUGHT, HYPOTHESIS, UNVERIFIED, Answer
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Progress, Released
+from sfumato.release.requested_series import one_session
 
 _SHARES = Fraction(1, 2), Fraction(2, 5), Fraction(1, 10)
 """The parts of ρ that pay for the synopsis, for all gates and for all answers that may be bought,"""
@@ -74,6 +78,11 @@ class ProposedOnline:
         """Say in words what is asked, as the ledger keeps it."""
         kind = "a textbook session" if self.textbook else "an online session"
         return f"{kind} of {many(self.rounds, 'round')} over {self._marginals.question}"
+
+    @property
+    def columns(self) -> Columns:
+        """List the columns that may be asked about, with their types, and the count."""
+        return self._marginals.columns
 
     def explain(
         self,
@@ -101,7 +110,8 @@ class ProposedOnline:
             Operator("buy", f"up to {many(self.rounds, 'answer')}", f"±{bought} with {percent(sure)} confidence"),
         )
         reason = "charged whole when it opens, since the gates' noise stays secret between answers"
-        return Explanation(self.words, str(price), operators, reason, ())
+        said = self._context.closing(None) if price.allows_gaussian else ()
+        return Explanation(self.words, str(price), operators, reason, said)
 
     def error(
         self,
@@ -132,10 +142,14 @@ class ProposedOnline:
         epsilon: Number | None = None,
         delta: Number = 0,
         rho: Number | None = None,
+        request_id: str | None = None,
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> OnlineSession:
-        """Charge the price, all of it now, and open the session; it is never found again, and bought each time."""
+        """Charge the price, all of it now, and open the session; it is never found again, and bought each time.
+
+        A ``request_id`` opens one session: nobody is charged for it again, and nobody can be given it again either.
+        """
         price = Price(epsilon, delta, rho)
         draw = self._draw(price)
         synopsis = released(
@@ -145,10 +159,34 @@ class ProposedOnline:
             question=self.words,
             plan="",
             here=self._context,
-            call=Call(fresh=True, seconds=seconds, progress=progress),
+            call=Call(True, request_id, seconds, progress),
         )
+        if synopsis.receipt.free:
+            raise one_session()
         hypothesis = first_hypothesis(synopsis.face.known, textbook=self.textbook)
         return OnlineSession(self, synopsis, Gates(draw.batch, draw.secret.pop()), draw.batch, hypothesis)
+
+    def rehearse(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        question: str | None = None,
+        confidence: Number = "0.95",
+    ) -> Answer:
+        """Answer a question as the session would, with invented numbers: by default how many rows there are. Free."""
+        table = quoted(self._marginals.query.plan.table)
+        asked = f"SELECT COUNT(*) AS n FROM {table}" if question is None else question
+
+        def release(there: ProposedOnline) -> Answer:
+            session = there.release(epsilon=epsilon, delta=delta, rho=rho)
+            try:
+                return session.sql(asked, confidence=confidence)
+            finally:
+                session.close()
+
+        return rehearsed(self, self._context, release)
 
     def _shown(self, found: Released[Published]) -> Synopsis:
         words = (f"Gaussian on blocks, then up to {many(self.rounds, 'gate')} and as many noisy answers",)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfumato.curator.standings import Standing
+from sfumato.curator.standings import CURRENCIES, Standing
 from sfumato.errors import InvalidParameter
+from sfumato.notebook_html import folded, preformatted, table
 from sfumato.plan import account_periods
 from sfumato.privacy import codec
 
@@ -48,5 +49,23 @@ class PeriodStandings:
         every = [*zip(self.periods, self.standings, strict=True), (f"any other {self.per}", self.fresh)]
         return [(period, *row) for period, standing in every for row in standing.rows()]
 
+    @property
+    def lines(self) -> list[str]:
+        """Say in words what is left for ordinary answers of each period, and what is promised."""
+        every = [*zip(self.periods, self.standings, strict=True), (f"any other {self.per}", self.fresh)]
+        left = [f"  {period}: {standing.ordinary}" for period, standing in every]
+        return ["budget left for ordinary answers:", *left, f"an account for each {self.per}; {self.promise}"]
+
+    def details(self) -> list[str]:
+        """Say how the currencies of all periods are meant."""
+        return [f"each {self.per} has these currencies of its own"]
+
     def __str__(self) -> str:
-        return f"an account for each {self.per}; promised is {self.promise}"
+        return "\n".join(self.lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Show the words first, and the currencies of each period folded away."""
+        counted = table(("period", *CURRENCIES), self.rows(), CURRENCIES[1:])
+        return preformatted(str(self)) + folded("details", counted)

@@ -6,21 +6,33 @@ None of it needs the data, so none of it opens them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate, islice
+from operator import add
 from pathlib import Path
 
 from sfumato.curator.period_standings import PeriodStandings
 from sfumato.curator.standings import Standing
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken
 from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
+from sfumato.notebook_html import paragraph, table
 from sfumato.plan.declared_cells import impossible
 from sfumato.policy import Policy
 from sfumato.policy.toml_files import read
+from sfumato.privacy import Budget, Guarantee
+from sfumato.privacy.budget_pictures import History, Moment
+from sfumato.privacy.numbers import Number, shown
+from sfumato.privacy.precedents import Precedents, precedents
 from sfumato.release.promises import promise
+from sfumato.safe_text import printable
 
 PathOrText = str | os.PathLike[str]
 
+LINE_COLUMNS = ("number", "time (UTC)", "analyst", "kind", "question", "cost")
+"""What the words of a line are called."""
+_SHOWN_LINES = 100
+"""Lines that are shown where nobody takes them one by one."""
 LEDGER_NAME = "sfumato.ledger"
 """The ledger of every policy in one folder: a copy of a policy under another name meets the same sources there."""
 
@@ -28,16 +40,9 @@ LEDGER_NAME = "sfumato.ledger"
 def read_policy(policy: Policy | PathOrText) -> Policy:
     """Take the policy itself, or read the one in a file; what it declares impossible is understood as SQL."""
     found = policy if isinstance(policy, Policy) else read(Path(policy))
-    for table in found.tables.values():
-        impossible(table)
+    for each in found.tables.values():
+        impossible(each)
     return found
-
-
-def account_name(policy: Policy) -> str:
-    """Give the name of a policy's account: its own, or that of its file, or of its unit when it has none."""
-    if policy.account is not None:
-        return policy.account
-    return policy.path.stem if policy.path is not None else policy.unit.name
 
 
 def ledger_path(policy: Policy, ledger: PathOrText | None = None) -> Path:
@@ -66,6 +71,21 @@ def standing(
         return standings_of(declared, account, analyst)
 
 
+def precedents_of(policy: Policy | PathOrText, ledger: PathOrText | None = None, prior: Number = "0.01") -> Precedents:
+    """Read what a policy's account promises to one unit, beside real deployments; what is spent of it is marked."""
+    declared = read_policy(policy)
+    budget = declared.budget
+    found = standing(declared, ledger)
+    spent = found.spent["pure"] if isinstance(found, Standing) else None
+    return precedents(
+        Guarantee(budget.epsilon, budget.delta),
+        prior,
+        neighbours=declared.neighbours,
+        marks={f"spent so far: ε = {shown(float(spent))}": float(spent)} if spent else {},
+        protects=str(declared.unit),
+    )
+
+
 def standings_of(policy: Policy, account: Account | None, analyst: str | None) -> Standing | PeriodStandings:
     """Compute the standing of the account, or of each period's."""
     if policy.per is None:
@@ -76,16 +96,47 @@ def standings_of(policy: Policy, account: Account | None, analyst: str | None) -
     return PeriodStandings(policy.per, promise(policy), standing_of(policy, known, analyst), opened, each)
 
 
+def budget_of(policy: Policy | PathOrText, ledger: PathOrText | None = None, *, analyst: str | None = None) -> Budget:
+    """Give the budget of a policy's account, or of an analyst's share, which draws what was spent over time; no data
+    are opened. Where every period has an account of its own, it is that of a period of which nothing was asked yet.
+    """
+    declared = read_policy(policy)
+    with _account(declared, ledger) as account:
+        budget = _budgets(declared, account, analyst)[-1]
+    return budget.told_by(History(lambda: charges(history(declared, ledger, analyst=analyst), analyst)))
+
+
+def charges(lines: Iterable[Line], analyst: str | None) -> list[Moment]:
+    """List when something was charged to an account, or to an analyst's share of it, and what was spent then."""
+    charged = [each for each in lines if not each.cost.nothing]
+    if analyst is None:
+        return [Moment(each.time, each.spent.amounts) for each in charged]
+    totals = accumulate((each.cost for each in charged), add)
+    return [Moment(each.time, total.amounts) for each, total in zip(charged, totals, strict=True)]
+
+
+def require_analyst(policy: Policy, name: str) -> None:
+    """Refuse whoever is no analyst of a policy, and say who is."""
+    if name not in policy.analysts:
+        known = f"name one of {', '.join(policy.analysts)}, or " if policy.analysts else ""
+        fix = f"{known}add [analysts.<name>] to the policy"
+        raise InvalidParameter("analyst", name, "an analyst of the policy", fix=fix)
+
+
 def standing_of(policy: Policy, account: Account | None, analyst: str | None) -> Standing:
     """Compute the standing of an account, which is None before the policy's first question."""
+    return Standing.of(*_budgets(policy, account, analyst))
+
+
+def _budgets(policy: Policy, account: Account | None, analyst: str | None) -> list[Budget]:
+    """List the budget of an account, and after it that of an analyst's share."""
     whole = policy.account_budget if account is None else account.budget
     if analyst is None:
-        return Standing.of(whole)
-    if analyst not in policy.analysts:
-        raise InvalidParameter("analyst", analyst, "an analyst of the policy", fix="add [analysts.<name>] to it")
+        return [whole]
+    require_analyst(policy, analyst)
     known = None if account is None else account.analyst(analyst)
     shared = policy.account_budget.share(policy.analysts[analyst])
-    return Standing.of(whole, shared if known is None or known.share is None else known.budget)
+    return [whole, shared if known is None or known.share is None else known.budget]
 
 
 def history(
@@ -99,15 +150,44 @@ def history(
             yield from lines_of(opened, declared, analyst)
 
 
-def lines_of(ledger: Ledger, policy: Policy, analyst: str | None) -> Iterator[Line]:
-    """List the lines of a policy's account, those of its periods among them."""
-    name = account_name(policy)
+class AccountLines(Iterator[Line]):
+    """The lines of an account are read one by one, as they are asked for; shown, they are a table in words."""
+
+    def __init__(self, read: Callable[[], Iterator[Line]]) -> None:
+        self._read = read
+        self._lines = read()
+
+    def __next__(self) -> Line:
+        return next(self._lines)
+
+    def _rows(self) -> tuple[list[tuple[str, ...]], str]:
+        """Give the first lines, in words, and what is said of the others."""
+        found = list(islice(self._read(), _SHOWN_LINES + 1))
+        more = "" if len(found) <= _SHOWN_LINES else f"… and more: only the first {_SHOWN_LINES} lines are shown"
+        return [line.words() for line in found[:_SHOWN_LINES]], more
+
+    def __repr__(self) -> str:
+        rows, more = self._rows()
+        if not rows:
+            return "nothing has been asked yet"
+        widths = [max(map(len, column)) for column in zip(LINE_COLUMNS, *rows, strict=True)]
+        told = [printable("  ".join(map(str.ljust, each, widths)).rstrip()) for each in (LINE_COLUMNS, *rows)]
+        return "\n".join([*told, *([more] if more else [])])
+
+    def _repr_html_(self) -> str:
+        rows, more = self._rows()
+        return table(LINE_COLUMNS, rows, LINE_COLUMNS[:1], more) if rows else paragraph("Nothing has been asked yet.")
+
+
+def lines_of(ledger: Ledger, policy: Policy, analyst: str | None, after: int = 0) -> Iterator[Line]:
+    """List the lines of a policy's account after this number, those of its periods among them."""
+    name = policy.account_name
     if policy.per is None or name not in ledger.accounts:
-        return ledger.lines(account=name, analyst=analyst)
+        return ledger.lines(account=name, analyst=analyst, after=after)
     account = ledger.account(name)
     opened = account.opened if isinstance(account, PeriodAccounts) else ()
     known = {name, *(f"{name} {period}" for period in opened)}
-    return (line for line in ledger.lines(analyst=analyst) if line.account in known)
+    return (line for line in ledger.lines(analyst=analyst, after=after) if line.account in known)
 
 
 def amend(policy: Policy | PathOrText, *, reason: str, ledger: PathOrText | None = None) -> Line:
@@ -117,7 +197,7 @@ def amend(policy: Policy | PathOrText, *, reason: str, ledger: PathOrText | None
         if account is None:
             raise InvalidParameter(
                 "policy",
-                account_name(declared),
+                declared.account_name,
                 "one with an account",
                 fix="nothing to amend: the first question opens it",
             )
@@ -167,5 +247,5 @@ def _account(policy: Policy, ledger: PathOrText | None) -> Iterator[Account | No
         yield None
         return
     with Ledger.open(path) as opened:
-        known = account_name(policy) in opened.accounts
-        yield opened.account(account_name(policy)) if known else None
+        known = policy.account_name in opened.accounts
+        yield opened.account(policy.account_name) if known else None

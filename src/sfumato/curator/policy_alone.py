@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import account_name
 from sfumato.curator.questions import Question
 from sfumato.engine.empty_sources import without_data
 from sfumato.engine.opening import open_engine
@@ -44,7 +43,7 @@ def policy_alone(policy: Policy) -> Iterator[PolicyAlone]:
     engine = open_engine(empty)
     try:
         with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "empty") as ledger:
-            name, budget, per = account_name(policy), empty.account_budget, empty.per or ""
+            name, budget, per = policy.account_name, empty.account_budget, empty.per or ""
             account = ledger.account(name, unit=empty.unit, budget=budget, per=per)
             yield PolicyAlone(Context(empty, engine, account, quietly, "no version"), engine.catalog())
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,8 +21,11 @@ _NAMING = {
     *("name", "fullname", "firstname", "lastname", "surname", "givenname", "familyname", "maidenname", "username"),
     *("email", "emailaddress", "mail", "phone", "phonenumber", "telephone", "mobile", "address", "street", "ssn"),
     *("iban", "passport", "passportnumber", "ip", "ipaddress", "licenseplate"),
+    *("nom", "prenom", "nomcomplet", "nomdefamille", "courriel", "adresse", "rue", "vorname", "nachname", "anschrift"),
+    *("strasse", "telefon", "handy", "apellido", "apellidos", "correo", "direccion", "telefono", "nome", "cognome"),
+    *("indirizzo", "sobrenome", "endereco", "naam", "achternaam", "adres"),
 }
-"""What columns are called that name one person."""
+"""What columns are called that name one person, in English, French, German, Spanish, Italian, Portuguese or Dutch."""
 _RANGES = {
     "age": "0 120",
     "year": "1900 2100",
@@ -32,7 +36,19 @@ _RANGES = {
     "percent": "0 100",
     "latitude": "-90 90",
     "longitude": "-180 180",
+    **dict.fromkeys(("alter", "edad", "eta", "idade", "leeftijd"), "0 120"),
+    **dict.fromkeys(("jahr", "annee", "ano", "anno", "jaar"), "1900 2100"),
+    **dict.fromkeys(("monat", "mois", "mes", "mese", "maand"), "1 12"),
 }
+"""Bounds that a name says by itself. Accents are left out of names before they are looked up here."""
+
+
+def suggested_unit(tables: Sequence[Columns]) -> str:
+    """Find the one word that the keys of people in all tables are called by, such as patient of patient_id; or else
+    person.
+    """
+    found = {word for columns in tables for word in _PEOPLE[1:] if suggested_id(columns, word)} - {"p", "u"}
+    return found.pop() if len(found) == 1 else _PEOPLE[0]
 
 
 def suggested_id(columns: Columns, unit: str) -> str | None:
@@ -92,11 +108,17 @@ def suggested_bounds(name: str, kind: Type) -> str:
 
 
 def _letters(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    return "".join(letter for letter in _plain(name) if letter.isalnum())
 
 
 def _words(name: str) -> list[str]:
-    return "".join(letter if letter.isalpha() else " " for letter in name.lower()).split()
+    return "".join(letter if letter.isalpha() else " " for letter in _plain(name)).split()
+
+
+def _plain(name: str) -> str:
+    """Leave out case and accents."""
+    apart = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(letter for letter in apart if not unicodedata.combining(letter))
 
 
 def own_names(proposed: Sequence[str]) -> list[str]:
@@ -114,7 +136,11 @@ def own_names(proposed: Sequence[str]) -> list[str]:
 def refuse_if_written(output: Path) -> None:
     """Refuse to draft into a file that exists: it is never overwritten."""
     if output.exists():
-        raise InvalidPolicy("an existing file is never overwritten", place=str(output), fix="choose another with -o")
+        raise InvalidPolicy(
+            "an existing file is never overwritten",
+            place=str(output),
+            fix="choose another with -o, or move it away first",
+        )
 
 
 def write_draft(policy: Policy, output: Path) -> None:

@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from typing import Generic, Protocol, TypeVar
 
 from sfumato.curator.context import Context
+from sfumato.curator.rehearsing import rehearsed
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.release.answer_columns import Columns
 from sfumato.release.prices import Price
 from sfumato.release.proposal import Call, released
 from sfumato.release.releasing import Kind, Progress, Released
@@ -34,6 +36,11 @@ class PricedByEpsilon(ABC, Generic[T]):
     @abstractmethod
     def identity(self) -> str:
         """Give the hash of what is measured, under which stored answers are found."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Columns:
+        """List what is released, by name and type."""
 
     @property
     @abstractmethod
@@ -70,3 +77,7 @@ class PricedByEpsilon(ABC, Generic[T]):
             here=self._where,
             call=Call(fresh, request_id, seconds, progress),
         )
+
+    def rehearse(self, epsilon: Number, *, confidence: Number = "0.95") -> T:
+        """Give what would be released, drawn from invented rows: from the policy alone, and free."""
+        return rehearsed(self, self._where, lambda there: there.release(epsilon, confidence=confidence))

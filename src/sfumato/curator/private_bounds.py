@@ -8,7 +8,6 @@ NaN, and what is no number are looked at nowhere.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -17,10 +16,11 @@ from typing import Any
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
+from sfumato.curator.found_bounds import Bounds, toml_value
 from sfumato.curator.ladders import Ladder, ladder
 from sfumato.curator.period_spending import by_period, charged
 from sfumato.curator.priced_by_epsilon import PricedByEpsilon
-from sfumato.curator.step_counts import StepCounts, StepSearch, least_price
+from sfumato.curator.step_counts import StepSearch, least_price
 from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours
 from sfumato.plan.canonical import digest
@@ -30,80 +30,15 @@ from sfumato.plan.limits import ONE_ROW
 from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, Filter, GroupKey, Scan, cut
 from sfumato.plan.readings import GroupTotals, Integers
-from sfumato.policy import Domain, Policy, Table, Type, Value
-from sfumato.policy.domains import as_value
-from sfumato.privacy import codec
-from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, percent, text
+from sfumato.policy import Domain, Policy, Table, Type
+from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, percent
+from sfumato.release.answer_columns import AnswerColumn, Columns
 from sfumato.release.measurement import Batch
 from sfumato.release.one_reading import OneReading
 from sfumato.release.prices import Price
 from sfumato.release.proposal import receipt
-from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
-from sfumato.release.receipts import Receipt
+from sfumato.release.purchases import purchase
 from sfumato.release.releasing import Released
-
-
-@codec.value("bounds")
-@dataclass(frozen=True, repr=False)
-class Bounds:
-    """These are bounds that were found for a column; ``low`` and ``high`` are None where none could be found."""
-
-    column: str
-    type: Type
-    low: Value | None
-    high: Value | None
-    steps: StepCounts
-    """The noisy counts that the bounds were chosen from, and how many values lie inside and outside."""
-    purchase: Purchase = NOT_BOUGHT
-    receipt: Receipt | None = field(default=None, compare=False)
-    """What it cost and whom it protects; not stored with the bounds, since it says what is left now."""
-
-    def __post_init__(self) -> None:
-        codec.check_fields(self)
-        object.__setattr__(self, "type", Type.of(self.type))
-        for name in ("low", "high"):
-            given = getattr(self, name)
-            object.__setattr__(self, name, None if given is None else as_value(self.type, given, name))
-
-    @property
-    def ends(self) -> tuple[Value, Value] | None:
-        """Give the bounds as a policy declares them; None where none could be found."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
-
-    @property
-    def toml(self) -> str:
-        """Give the text to paste into the policy; empty where nothing was found."""
-        return "" if self.ends is None else f"bounds = [{', '.join(map(_toml, self.ends))}]"
-
-    def __repr__(self) -> str:
-        return f"<Bounds of {self.column}: {self.toml or 'none found'}>"
-
-    def words(self, confidence: Number = "0.95") -> str:
-        """Say what was found, and how many values lie outside, with this confidence."""
-        sure, reach = percent(exact(confidence, "confidence", CONFIDENCE)), self.steps.rank_error(confidence)
-        if self.ends is None:
-            return f"no range was found for {self.column}: there are too few values to be seen through the noise"
-        share, _ = self.steps.covered(confidence)
-        return (
-            f"{self.column} in [{', '.join(map(_toml, self.ends))}]: {max(0, self.steps.outside):,} values outside "
-            f"(± {reach:,}), {max(0, self.steps.inside):,} inside, so with {sure} confidence at least "
-            f"{percent(Fraction(int(share * 1000), 1000))} are covered"
-        )
-
-    def to_json(self) -> str:
-        """Write the bounds as JSON text, with a kind and a version."""
-        return codec.dumps(self)
-
-    @classmethod
-    def from_json(cls, source: str) -> Bounds:
-        """Read back what ``to_json`` wrote; any other text is refused."""
-        return codec.loads_as(cls, source)
-
-
-def _toml(value: Value) -> str:
-    if isinstance(value, Fraction):
-        return text(value)
-    return value.isoformat() if isinstance(value, dt.date) else str(value)
 
 
 @dataclass(frozen=True)
@@ -147,9 +82,17 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
     cover: Fraction
     """The share of the values that the bounds should cover."""
 
+    def __repr__(self) -> str:
+        return f"<{self.text}: .explain() .error() .price() are free, .release() asks>"
+
     @property
     def text(self) -> str:
         return f"bounds of {self.table}.{self.column} that cover {percent(self.cover)} of its values"
+
+    @property
+    def columns(self) -> Columns:
+        """List what is released: the two bounds, of the column's type."""
+        return AnswerColumn("low", self.ladder.type), AnswerColumn("high", self.ladder.type)
 
     @cached_property
     def ladder(self) -> Ladder:
@@ -184,7 +127,7 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
         """Say what is done at this price, step by step. This is free."""
         policy, search = self._context.policy, self._draw(epsilon).search
-        low, high = (_toml(end) for end in self.ladder.ends((0, len(self.ladder) - 1)))
+        low, high = (toml_value(end) for end in self.ladder.ends((0, len(self.ladder) - 1)))
         one = "every row counts" if policy.unit.every_row else f"one value of each {policy.unit.name} counts"
         operators = (
             Operator("scan", self.table, f"protects {policy.unit}, {policy.neighbours.value}"),
@@ -228,7 +171,7 @@ class BoundsSearch(PricedByEpsilon[Bounds]):
         known, here = found.value, self._where
         words = (known.steps.noise.words(), known.steps.counter.words())
         said = receipt(found, known.purchase, words, question=self.text, here=here, confidence=confidence)
-        return replace(known, receipt=said)
+        return replace(known, purchase=known.purchase.public, receipt=said)
 
 
 def bounds_search(context: Context, table: str, column: str, cover: Number) -> BoundsSearch:

@@ -29,15 +29,16 @@ from sfumato.plan.measures import Count
 from sfumato.plan.nodes import Aggregate, GroupKey, PerUnit, Scan
 from sfumato.plan.readings import GroupTotals, Integers
 from sfumato.plan.unit_measures import UnitCount, UnitSum
-from sfumato.policy import Table
+from sfumato.policy import Table, Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, percent
+from sfumato.release.answer_columns import AnswerColumn, Columns
 from sfumato.release.measurement import Batch
 from sfumato.release.one_reading import OneReading
 from sfumato.release.prices import Price
 from sfumato.release.proposal import receipt
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
-from sfumato.release.receipts import Receipt
+from sfumato.release.receipts import INVENTED, Receipt
 from sfumato.release.releasing import Released
 
 MOST = 10**6
@@ -62,17 +63,26 @@ class UnitLimits:
         codec.check_fields(self)
 
     @property
+    def rehearsed(self) -> bool:
+        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        return self.receipt is not None and self.receipt.rehearsed
+
+    @property
     def toml(self) -> str:
         """Give the lines to paste into the policy; empty where nothing was found."""
         limits = {"max_rows": self.max_rows, "max_groups": self.max_groups}
         return "\n".join(f"{name} = {limit}" for name, limit in limits.items() if limit is not None)
+
+    def __repr__(self) -> str:
+        mark = INVENTED if self.rehearsed else ""
+        return f"UnitLimits(max_rows={self.max_rows}, max_groups={self.max_groups}){mark}"
 
     def words(self, confidence: Number = "0.95") -> str:
         """Say what was found, and how many units have more, with this confidence."""
         exact(confidence, "confidence", CONFIDENCE)
         said = [_told("rows", self.max_rows, self.rows, confidence)]
         said += [] if self.groups is None else [_told("groups", self.max_groups, self.groups, confidence)]
-        return "; ".join(said)
+        return "; ".join(said) + (INVENTED if self.rehearsed else "")
 
     def to_json(self) -> str:
         """Write the limits as JSON text, with a kind and a version."""
@@ -135,10 +145,18 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
     share: Fraction
     """The share of the units that should be wholly within each limit."""
 
+    def __repr__(self) -> str:
+        return f"<{self.text}: .explain() .error() .price() are free, .release() asks>"
+
     @property
     def text(self) -> str:
         groups = f" and groups by {', '.join(self.by)}" if self.by else ""
         return f"limits of rows{groups} in {self.table} that hold {percent(self.share)} of the units whole"
+
+    @property
+    def columns(self) -> Columns:
+        """List what is released: a limit of rows, and one of groups where they are limited too."""
+        return tuple(AnswerColumn(f"max_{each}", Type.INTEGER) for each in self._named)
 
     @cached_property
     def ladder(self) -> Ladder:
@@ -233,7 +251,7 @@ class LimitsSearch(PricedByEpsilon[UnitLimits]):
         drawn = [each for each in (known.rows, known.groups) if each is not None]
         words = tuple(noise.words() for each in drawn for noise in (each.noise, each.counter))
         said = receipt(found, known.purchase, words, question=self.text, here=here, confidence=confidence)
-        return replace(known, receipt=said)
+        return replace(known, purchase=known.purchase.public, receipt=said)
 
 
 def limits_search(context: Context, table: str, by: str | Sequence[str], share: Number) -> LimitsSearch:

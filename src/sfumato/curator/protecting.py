@@ -14,6 +14,8 @@ from sfumato.policy.values import check_keys
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.privacy.numbers import Number
 
+_NO_COLUMN = "the table has no column that is called so"
+
 
 def protect(
     table: Any,
@@ -40,9 +42,9 @@ def protect(
     kinds = types_in_memory(table)
     limits, listed = dict(bounds or {}), dict(values or {})
     if unit != ROW:
-        check_keys({unit: None}, kinds, "unit")
+        check_keys({unit: None}, kinds, "unit", _NO_COLUMN)
     for given, place in ((limits, "bounds"), (listed, "values"), (dict.fromkeys(columns or ()), "columns")):
-        check_keys(given, kinds, place)
+        check_keys(given, kinds, place, _NO_COLUMN)
     for key, named in (("account", account), ("ledger", ledger)):
         if not isinstance(named, (str, os.PathLike)) or not str(named).strip():
             raise InvalidParameter(key, named, "given, so that what is spent is known when this process has ended")

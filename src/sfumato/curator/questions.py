@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -17,8 +18,10 @@ from sfumato.curator.error_pictures import draw_errors, draw_terms
 from sfumato.curator.explaining import Explanation, Operator, explain
 from sfumato.curator.forecasts import Forecast, Width, forecast_ranks, half_widths, supposed
 from sfumato.curator.period_spending import by_period, charged, priced
+from sfumato.curator.rehearsing import rehearsed
 from sfumato.curator.unknown_groups import adds_up, names, notes, require_delta, require_short, without_delta
-from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
+from sfumato.errors import EngineFailed, InvalidParameter, SfumatoError, Unsupported, shorten
+from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.bounding import Bounded, boundings, for_neighbours, found_bounding, whole_bounding
 from sfumato.plan.canonical import digest
 from sfumato.plan.expressions import Column, Expression, Result, Windowed, columns, noises
@@ -32,11 +35,12 @@ from sfumato.plan.sharing import Shared, shared
 from sfumato.plan.value_measures import DistinctValues
 from sfumato.plan.value_readings import pair_limits
 from sfumato.plan.warnings import undeclared
-from sfumato.plan.words import words
-from sfumato.plots.picture import Picture
-from sfumato.policy import Table, Value
+from sfumato.plan.words import cutting, words
+from sfumato.plots.picture import Picture, saved
+from sfumato.policy import Table, Type, Value
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import POSITIVE, Number, exact
+from sfumato.release.answer_columns import AnswerColumn, Columns
 from sfumato.release.answer_rows import answer_rows
 from sfumato.release.answers import Answer, answer
 from sfumato.release.finishing import finish, picks, simultaneous
@@ -76,6 +80,11 @@ class Question:
     @property
     def table(self) -> Table:
         return self._context.policy.tables[self.query.plan.table]
+
+    @property
+    def columns(self) -> Columns:
+        """List the columns of the answer, with their types: this follows from the question alone, and is free."""
+        return tuple(AnswerColumn(each.name, each.expression.domain.type) for each in self.query.outputs)
 
     @property
     def free(self) -> bool:
@@ -263,7 +272,9 @@ class Question:
             return other.forecast(other.prepared_at(price, request), request.confidence).columns
 
         ranks = by_column(self.query, forecast_ranks(prepared, self.shared.made, request.confidence))
-        return advise(self.query, self.limits, every_row=self.table.every_row, again=again, ranks=ranks)
+        return advise(
+            self.query, self.limits, every_row=self.table.every_row, again=again, ranks=ranks, whole=self._whole
+        )
 
     def _named(self, request: Request) -> Request:
         """Name the price ε = 1 where none is, with a small δ where one is needed."""
@@ -293,7 +304,7 @@ class Question:
         free = self._bought(confidence)
         offered = () if free is None else (Operator("free", "a synopsis that was bought", free.words),)
         operators = (*found.operators, *charged(self._context), *offered)
-        idle = (prepared.idle,) if prepared.idle else ()
+        idle = (prepared.idle,) if prepared.idle else self._context.closing(prepared.curve)
         tips = self._tips(request, prepared)[:1]
         return replace(found, operators=operators, warnings=(*self.warnings, *idle), advice="".join(map(str, tips)))
 
@@ -320,7 +331,14 @@ class Question:
         found = self.forecast(prepared, confidence)
         bought = not fresh and is_stored(self.kind(prepared), self.identity, self._context)
         free = None if fresh else self._bought(confidence)
-        return replace(found, stored=bought, free="" if free is None else free.words)
+        said = found.warnings if bought else (*found.warnings, *self._context.closing(prepared.curve))
+        left = self._left_after(prepared) if found.accepted else ""
+        return replace(found, stored=bought, free="" if free is None else free.words, warnings=said, left=left)
+
+    def _left_after(self, prepared: Prepared) -> str:
+        """Say what would be left of the account, or of an analyst's share, if this were bought now."""
+        *others, own = (budget.charge(prepared.curve) for budget in self._context.budgets)
+        return own.left_beside(*others)
 
     def _bought(self, confidence: Number) -> FreeAnswer | None:
         """Find the synopsis that was bought and answers it best."""
@@ -391,6 +409,27 @@ class Question:
         told = replace(answer, warnings=(*answer.warnings, prepared.idle)) if prepared.idle else answer
         return self._sampled(told, share, confidence)
 
+    def rehearse(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        within: Within | None = None,
+        confidence: Number = "0.95",
+        mechanism: NamedNoise | None = None,
+        weights: Weights | None = None,
+        range: str | None = None,  # noqa: A002 - it is called what it is
+        joint: bool = False,
+    ) -> Answer:
+        """Give an answer of the right shape with invented numbers, from the policy alone; at ε = 1 when no price is
+        named. It is free, in no ledger, and marked as rehearsed wherever it is shown.
+        """
+        request = self._named(Request(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint))
+        price: dict[str, Any] = {"epsilon": request.epsilon, "delta": request.delta, "rho": rho, "within": within}
+        how: dict[str, Any] = {"mechanism": mechanism, "weights": weights, "range": range, "joint": joint}
+        return rehearsed(self, self._context, lambda there: there.release(**price, **how, confidence=confidence))
+
     def _sampled(self, answer: Answer, share: Fraction | None, confidence: Number) -> Answer:
         """Add how far a sample of this share may be off."""
         if share is None:
@@ -403,10 +442,17 @@ class Question:
         return replace(answer, sampling=found)
 
     def plot(
-        self, *, delta: Number = 0, confidence: Number = "0.95", least: Number = "0.01", most: Number = 10
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        delta: Number = 0,
+        confidence: Number = "0.95",
+        least: Number = "0.01",
+        most: Number = 10,
     ) -> Picture:
         """Draw how wrong the answer will be against ε, from ``least`` to ``most``, beside this δ: what the account
-        would still accept is marked. Free: nothing is spent, and no row is read.
+        would still accept is marked. Free: nothing is spent, and no row is read. With a path (.svg, .png, .html) the
+        picture is saved, too.
         """
         self._require_delta(Price(1, delta))
 
@@ -415,7 +461,7 @@ class Question:
 
         left = min(budget.largest_pure() for budget in self._context.budgets)
         terms = draw_terms(self._context.policy.unit, delta, confidence)
-        return draw_errors(" ".join(self.text.split()), widths, (least, most), left, terms)
+        return saved(draw_errors(" ".join(self.text.split()), widths, (least, most), left, terms), path)
 
     def _require_free(self, request: Request, *, fresh: bool, request_id: str | None) -> None:
         """Refuse what has no meaning where nothing is bought."""
@@ -458,6 +504,18 @@ class Question:
         shown = " ".join(self.text.split())
         free = ".explain() .error() .price() .advise() .limit() are free"
         return f"<Question {shorten(shown, 100)}: {free}, .release() asks>"
+
+    def _repr_html_(self) -> str:
+        """Show the question with its errors at two prices, which is free; a price that is refused has none."""
+        rows = [(f"ε = {each}", self._told(each)) for each in ("0.1", "1")]
+        free = ".explain() .error() .price() .advise() .limit() are free, .release() asks"
+        return preformatted(self.text) + table(("price", "error"), rows) + paragraphs([*self.warnings, free])
+
+    def _told(self, epsilon: str) -> str:
+        try:
+            return "; ".join(self.error(epsilon=epsilon, delta=SMALL_DELTA if self.found else 0).parts()) or "exact"
+        except SfumatoError as refused:
+            return refused.rule
 
     def answered(self, found: Released[Measured], confidence: Number, joint: bool) -> Answer:
         """Show what was drawn for it."""
@@ -544,7 +602,15 @@ class Question:
         said_of = self._chosen(prepared, confidence, widths)
         said = (*said, *([prepared.idle] if prepared.idle else []))
         level, price = exact(confidence, "confidence"), priced(prepared.price, self._context)
-        return Forecast(widths, level, price, accepted, said, ranks=ranks, chosen=said_of)
+        counted = cutting(prepared.used)
+        return Forecast(
+            widths, level, price, accepted, said, ranks=ranks, chosen=said_of, counted=counted, whole=self._whole
+        )
+
+    @property
+    def _whole(self) -> tuple[str, ...]:
+        """Name the columns of whole numbers."""
+        return tuple(each.name for each in self.query.outputs if each.expression.domain.type is Type.INTEGER)
 
     def _chosen(self, prepared: Prepared, confidence: Number, widths: Mapping[str, Width]) -> dict[str, str]:
         """Say of every column that is chosen, and has no half-width, how good the choice is."""

@@ -16,9 +16,10 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.explaining import Explanation, Operator, limited, sources
 from sfumato.curator.period_spending import charged, priced
 from sfumato.curator.questions import Question
+from sfumato.curator.rehearsing import rehearsed
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import LEAST_STEPS, MOST_STEPS
@@ -31,11 +32,13 @@ from sfumato.plan.factored_totals import FactoredTotals
 from sfumato.plan.measures import Count, Sum
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings import Totals
-from sfumato.plan.words import enforced, many, measured
+from sfumato.plan.words import cutting, many, measured
 from sfumato.policy import Type, Value
 from sfumato.privacy import Budget, Guarantee, codec
+from sfumato.privacy.budget_words import ENDS
 from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown
+from sfumato.release.answer_columns import Columns
 from sfumato.release.group_keys import KeyColumn
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts import Family, NamedNoise, noise_family
@@ -66,6 +69,8 @@ class RunningForecast:
     stored: bool = False
     """Whether running totals that are as good were bought before: they are free, whatever is left."""
     warnings: tuple[str, ...] = ()
+    counted: str = ""
+    """What of one unit counts, where the rest is left out; empty where all rows count."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -117,6 +122,11 @@ class RunningTotals:
     def query(self) -> Query:
         return self.question.query
 
+    @property
+    def columns(self) -> Columns:
+        """List the columns of the answer, with their types."""
+        return self.question.columns
+
     @cached_property
     def periods(self) -> tuple[Value, ...]:
         """List the declared periods in their order; rows without a period are in none."""
@@ -163,7 +173,7 @@ class RunningTotals:
         lines = f" for each of {len(self.series):,} series" if len(self.series) > 1 else ""
         operators = (
             *sources(self.query, self._context.policy),
-            Operator("limit", enforced(draw.batch.bounded), draw.batch.bounded.strategy.value),
+            limited(draw.batch.bounded),
             Operator("group", f"{many(len(self.periods), 'period')}{lines}", "declared: shown whatever the data hold"),
             Operator("measure", measured(scaled.measure), "exact, not shown"),
             Operator(
@@ -179,7 +189,8 @@ class RunningTotals:
             ),
             *charged(self._context),
         )
-        return Explanation(self.question.text, str(draw.total), operators, draw.reason, self.question.warnings)
+        said = (*self.question.warnings, *self._context.closing(draw.batch.curve))
+        return Explanation(self.question.text, str(draw.total), operators, draw.reason, said)
 
     def error(
         self,
@@ -204,6 +215,7 @@ class RunningTotals:
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
             not fresh and is_stored(draw, self.identity, self._context),
             self.question.warnings,
+            cutting([draw.batch.bounded]),
         )
 
     def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95", joint: bool = False) -> float:
@@ -242,12 +254,26 @@ class RunningTotals:
         return released(
             draw,
             draw.total,
-            lambda found: self._shown(found, confidence, joint),
+            lambda found: self.answered(found, confidence, joint),
             question=self.question.text,
             plan=self.identity,
             here=self._context,
             call=Call(fresh, request_id, seconds, progress),
         )
+
+    def rehearse(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+        joint: bool = False,
+        mechanism: NamedNoise | None = None,
+    ) -> RunningAnswer:
+        """Give an answer of this shape with invented numbers, from the policy alone. This is free."""
+        price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mechanism": mechanism}
+        return rehearsed(self, self._context, lambda there: there.release(**price, confidence=confidence, joint=joint))
 
     @property
     def identity(self) -> str:
@@ -312,7 +338,8 @@ class RunningTotals:
         """Keep what was compared: it is the same at every price."""
         return {}
 
-    def _shown(self, found: Released[RunningMeasured], confidence: Number, joint: bool) -> RunningAnswer:
+    def answered(self, found: Released[RunningMeasured], confidence: Number, joint: bool) -> RunningAnswer:
+        """Show what was drawn for it."""
         known, here = found.value, self._context
         widths = known.noise.widths(confidence, len(known.totals) if joint else 1)
         totals, reach = np.array(known.totals), np.tile(widths, known.series)
@@ -392,7 +419,7 @@ def _better(pure: list[RunningDraw], gaussian: RunningDraw, account: Budget) -> 
     keeps = "pure" in account.remaining and account.affords(laplace.batch.curve)
     if not keeps or (gain >= 2 and account.affords(gaussian.batch.curve)):
         return gaussian
-    why = f"Gaussian noise would have {1 / gain:.2g} times the error but close the account's pure currency"
+    why = f"Gaussian noise would have {1 / gain:.2g} times the error but end {ENDS}"
     return replace(laplace, reason=f"{laplace.reason}; {why}")
 
 

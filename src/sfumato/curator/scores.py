@@ -17,9 +17,10 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.explaining import Explanation, Operator, limited, sources
 from sfumato.curator.marginals import MarginalsProposal, marginals, rho_of
 from sfumato.curator.period_spending import by_period, charged
+from sfumato.curator.rehearsing import rehearsed
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import MOST_STEPS
@@ -30,8 +31,8 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.cell_rows import CellCounts, CellRows, CodedRows
 from sfumato.plan.dense_readings import MOST_CELLS
 from sfumato.plan.limits import Strategy
-from sfumato.plan.words import enforced, many
-from sfumato.policy import Policy
+from sfumato.plan.words import many
+from sfumato.policy import Policy, Type
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, shown, whole
 from sfumato.publish.blocks import Set
@@ -45,6 +46,7 @@ from sfumato.publish.scoring import (
     coded_candidate,
     distance_step,
 )
+from sfumato.release.answer_columns import AnswerColumn, Columns
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import Call, receipt, released
 from sfumato.release.releasing import Progress, Released
@@ -72,14 +74,19 @@ class ScoreProposal:
     """The number of rows where it is public; None where it is bought."""
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> Columns:
+        """Say what is released: the score, from 0 to 1000."""
+        return (AnswerColumn("score", Type.REAL),)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
         """List the columns that are compared."""
         return tuple(each.name for each in self._coded.attributes)
 
     @cached_property
     def sets(self) -> tuple[Set, ...]:
         """List the places of the columns of every marginal."""
-        return tuple(itertools.combinations(range(len(self.columns)), self.k))
+        return tuple(itertools.combinations(range(len(self.compared)), self.k))
 
     @property
     def candidate_rows(self) -> int:
@@ -91,7 +98,7 @@ class ScoreProposal:
         """Say in words what is asked, as the ledger keeps it."""
         kind = "worst" if self.worst else "mean"
         held = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
-        over = f"{kind} of {many(len(self.sets), 'marginal')} of {', '.join(self.columns)[:4000]}"
+        over = f"{kind} of {many(len(self.sets), 'marginal')} of {', '.join(self.compared)[:4000]}"
         candidate = f"the candidate {self._content[:12]} of {many(self.candidate_rows, 'row')}"
         return f"score of {candidate} against {self._coded.query.plan.table}{held}: {over}"
 
@@ -127,7 +134,7 @@ class ScoreProposal:
             rows = Operator("rows", draw.rows_noise.words(), f"±{shown(float(draw.rows_noise.error(sure) * unit))}")
         operators = (
             *sources(self._coded.query, self._context.policy),
-            Operator("limit", enforced(bounded), bounded.strategy.value),
+            limited(bounded),
             Operator("candidate", f"{many(self.candidate_rows, 'row')}, coded by the policy", "public: read for free"),
             rows,
             Operator(
@@ -191,12 +198,18 @@ class ScoreProposal:
             call=Call(fresh, request_id, seconds, progress),
         )
 
+    def rehearse(
+        self, *, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None
+    ) -> CandidateScore:
+        """Give the score of the candidate against invented rows: free, and it says nothing of the private ones."""
+        return rehearsed(self, self._context, lambda there: there.release(epsilon=epsilon, delta=delta, rho=rho))
+
     def _shown(self, found: Released[CandidateScore]) -> CandidateScore:
         known, here = found.value, self._context
         noises = (known.rows_noise, known.noise)
         words = tuple(each.words() for each in noises if each is not None)
         told = receipt(found, known.purchase, words, question=self.question, here=here, confidence="0.95")
-        return replace(known, receipt=told)
+        return replace(known, purchase=known.purchase.public, receipt=told)
 
     # ── what is measured at a price ────────────────────────────────────────────────────────────
 
@@ -250,14 +263,14 @@ class ScoreProposal:
         if public is not None:
             (measure,) = view.bounded.measures
             view = replace(view, total=round(public / measure.unit_value))
-        own = self.columns, self.k, view, noise, rows_noise, price, self._context.version
+        own = self.compared, self.k, view, noise, rows_noise, price, self._context.version
         return ScoreDraw(*own, assumed=self.total is not None)
 
     def _view(self, amount: Fraction, gaussian: bool) -> SetDistance:
         """Take the finest steps at which the noise can be drawn exactly: data have no part in it."""
         weighted = self._bounded(0).strategy is not Strategy.WHOLE
         bits = min(_WEIGHT_BITS, self._bounded(_WEIGHT_BITS).measures[0].bits) if weighted else 0
-        reading = CellRows(self._bounded(bits), tuple(each.codes for each in self._coded.columns))
+        reading = CellRows(self._bounded(bits), tuple(each.codes for each in self._coded.coded))
         view = SetDistance(reading, self.sets, self._candidate, 1, self.worst)
         size = _size(view.sensitivity, amount, gaussian)
         grid = min(_MOST_GRID >> bits, 1 << max(0, math.floor(MOST_STEPS / (4 * size)).bit_length() - 1))

@@ -14,15 +14,16 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.questions import Question
+from sfumato.curator.rehearsing import moved, rehearsed
 from sfumato.engine.seam import Snapshot
 from sfumato.errors import InvalidParameter, SessionClosed, SessionInterrupted, Unanswered, Unsupported
-from sfumato.ledger import Charged, Entry, Tab
+from sfumato.ledger import Charged, Entry, StoredAnswer, Tab
 from sfumato.mechanisms import AboveThreshold
 from sfumato.mechanisms.secret_sessions import SecretSession
 from sfumato.plan.canonical import digest
@@ -33,19 +34,22 @@ from sfumato.plan.parameters import Parameters
 from sfumato.plan.question_files import placed, questions
 from sfumato.plan.readings import GroupTotals
 from sfumato.plan.stepped_readings import SteppedTotal
-from sfumato.policy import Policy, Table
+from sfumato.plan.text_positions import quoted
+from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Neighbours
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, percent, shown, text, whole
 from sfumato.release import releasing
+from sfumato.release.answer_columns import AnswerColumn, Columns
 from sfumato.release.comparisons import Compared, Comparison
 from sfumato.release.measurement import Measurement
 from sfumato.release.payers import OnPaidTab
-from sfumato.release.prices import Price, rounded_up, warn_if_weak
-from sfumato.release.proposal import Call, receipt
+from sfumato.release.prices import Price, rounded_up, weak_words
+from sfumato.release.proposal import Call, receipt, warn
 from sfumato.release.purchases import Purchase
 from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Asked, Progress, Released
+from sfumato.release.requested_series import RequestedSeries
 
 Ask = Callable[[str, Parameters | None], Question]
 """Understands a question in SQL, for free."""
@@ -76,6 +80,11 @@ class ProposedSession:
         """Give the hash of what is proposed. A session is never found again: what it says is bought each time."""
         said = (text(self.threshold), self.positives, text(self.sensitivity), self.monotone)
         return digest("above", *said, self._context.declared)
+
+    @property
+    def columns(self) -> Columns:
+        """Say what a question is answered with: above or below, and the value of an "above" where that is paid for."""
+        return AnswerColumn("above", Type.BOOLEAN), AnswerColumn("value", Type.REAL)
 
     def explain(
         self,
@@ -139,22 +148,63 @@ class ProposedSession:
         epsilon: Number,
         *,
         values_epsilon: Number | None = None,
+        request_id: str | None = None,
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> ThresholdSession:
         """Charge ε, all of it now, and open the session. Of it ``values_epsilon`` pays for the values of what is above.
 
-        ``seconds`` is what each question may take, and ``progress`` is told of each.
+        ``seconds`` is what each question may take, and ``progress`` is told of each. A ``request_id`` opens one
+        session: nobody is charged for it again, and nobody can be given the session again either.
+        """
+        call = Call(request_id=request_id, seconds=seconds, progress=progress)
+        asked = RequestedSeries(self._context, self.words, self.identity, call)
+        session = self.opened(epsilon, values_epsilon, call, asked.open_once)
+        assert isinstance(session, ThresholdSession)
+        return session
+
+    def opened(
+        self,
+        epsilon: Number,
+        values_epsilon: Number | None,
+        call: Call,
+        open_tab: Callable[[Entry], Tab | StoredAnswer],
+        *,
+        closing: bool = True,
+    ) -> ThresholdSession | StoredAnswer:
+        """Charge ε and open the session on the tab that is opened for it, unless what it said is found instead.
+
+        It closes after its last "above", unless whoever asks wants to write down first what it said.
         """
         mechanism, here = self.mechanism(epsilon, values_epsilon), self._context
-        call = Call(seconds=seconds, progress=progress)
-        warn_if_weak(Price(epsilon))
-        with ExitStack() as opened:
+        warn(Price(epsilon), here)
+        with here.work.one(), ExitStack() as opened:
             snapshot = opened.enter_context(here.engine.hold())
-            tab = here.account.open_tab(Entry(Charged(mechanism), self.words, analyst=here.analyst))
-            session = ThresholdSession(self, here, self._ask, mechanism, Price(epsilon), tab, snapshot, call)
+            tab = open_tab(Entry(Charged(mechanism), self.words, analyst=here.analyst))
+            if isinstance(tab, StoredAnswer):
+                return tab
+            session = ThresholdSession(self, here, self._ask, mechanism, Price(epsilon), tab, snapshot, call, closing)
             opened.pop_all()
         return session
+
+    def rehearse(
+        self, epsilon: Number = 1, *, values_epsilon: Number | None = None, question: str | Question | None = None
+    ) -> Compared:
+        """Answer a question as the session would, about invented rows: by default a count of the first private table.
+        This is free.
+        """
+        private = next(name for name, table in self._context.policy.tables.items() if not table.public)
+        given = f"SELECT COUNT(*) FROM {quoted(private)}" if question is None else question
+        asked = self._ask(given, None) if isinstance(given, str) else given
+
+        def release(there: ProposedSession) -> Compared:
+            session = there.release(epsilon, values_epsilon=values_epsilon)
+            try:
+                return session.ask(moved(asked, there._context))
+            finally:
+                session.close()
+
+        return rehearsed(self, self._context, release)
 
     def written(self, source: str) -> tuple[str, ...]:
         """List the questions of a file, each of which can be asked in this session. This is free.
@@ -162,11 +212,16 @@ class ProposedSession:
         One that cannot is refused by its number and its line.
         """
         found = questions(source)
-        mechanism = self.mechanism(1)
         for number, each in enumerate(found, 1):
             with placed(number, each):
-                Measurement(compared_total(self._ask(each.text, None), self.grid), mechanism)
+                self.comparable(each.text)
         return tuple(each.text for each in found)
+
+    def comparable(self, question: str) -> Question:
+        """Understand a question of the session; one that cannot be asked in it is refused, whatever the price. Free."""
+        asked = self._ask(question, None)
+        Measurement(compared_total(asked, self.grid), self.mechanism(1))
+        return asked
 
     def mechanism(self, epsilon: Number, values_epsilon: Number | None = None) -> AboveThreshold:
         """Give the mechanism that is run at this price, in steps of the grid."""
@@ -216,6 +271,7 @@ class ThresholdSession(SecretSession):
         tab: Tab,
         snapshot: Snapshot,
         call: Call,
+        closing: bool,
     ) -> None:
         self.proposal = proposal
         self._context = context
@@ -225,9 +281,11 @@ class ThresholdSession(SecretSession):
         self._tab = tab
         self._snapshot = snapshot
         self._call = call
+        self._closing = closing
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._answers: list[tuple[str, Compared]] = []
+        self._forgotten = False
         self._session = mechanism.start()
 
     def ask(self, question: str | Question, parameters: Parameters | None = None) -> Compared:
@@ -245,7 +303,7 @@ class ThresholdSession(SecretSession):
             kind = Comparison(GroupTotals(total.bounded, asked.groups), total, self._mechanism, self._session)
             said = self._released(kind, asked)
             self._answers.append((asked.text, said))
-            if not self.left:
+            if self._closing and not self.left:
                 self.close()
             return said
 
@@ -254,16 +312,23 @@ class ThresholdSession(SecretSession):
         # the plan is this tab's alone, so that no later question finds the answer of this one as its own
         plan = digest("above", self._tab.opening.hash, asked.identity)
         try:
-            return releasing.release(
-                kind,
-                Asked(asked.text, plan, here.engine.identity(), here.analyst),
-                payer=OnPaidTab(here.account, self._tab),
-                engine=self._snapshot,
-                seconds=self._call.limit(here.seconds),
-                progress=here.progress if self._call.progress is None else self._call.progress,
-            ).value
+            with here.work.one():
+                said = releasing.release(
+                    kind,
+                    Asked(asked.text, plan, here.engine.identity(), here.analyst),
+                    payer=OnPaidTab(here.account, self._tab),
+                    engine=self._snapshot,
+                    seconds=self._call.limit(here.seconds),
+                    progress=here.progress if self._call.progress is None else self._call.progress,
+                ).value
+            return replace(said, rehearsed=here.rehearsed)
         except Unanswered as stopped:
             raise SessionInterrupted(stopped.number) from None
+
+    @property
+    def tab(self) -> Tab:
+        """Give the tab that it was charged on."""
+        return self._tab
 
     @property
     def left(self) -> int:
@@ -279,8 +344,9 @@ class ThresholdSession(SecretSession):
     def receipt(self) -> Receipt:
         """Say what the session cost and whom it protects."""
         here, line, proposal = self._context, self._tab.opening, self.proposal
-        moved = f"one unit changes each question by at most {text(proposal.sensitivity)}"
-        bought = Purchase(str(self._price), "each question in its own way", moved, (), here.version)
+        each_by = f"one unit changes each question by at most {text(proposal.sensitivity)}"
+        weak = weak_words(self._price)
+        bought = Purchase(str(self._price), "each question in its own way", each_by, (), here.version, weak)
         opened = Released(None, line.number, line.time, line.hash, free=False)
         words = (f"above a noisy threshold of {text(proposal.threshold)}, at most {proposal.positives} times",)
         return receipt(opened, bought, words, question=proposal.words, here=here, confidence="0.95")
@@ -290,8 +356,20 @@ class ThresholdSession(SecretSession):
         with self._lock:
             if self._process == os.getpid():
                 self._session.close()
-                self._snapshot.close()
+                self._forget()
                 self._tab.stop()
+
+    def _forget(self) -> None:
+        """Drop the rows, once. How long that takes depends on them: between its two phases whoever is told may wait."""
+        if self._forgotten:
+            return
+        self._forgotten = True
+        progress = self._context.progress if self._call.progress is None else self._call.progress
+        try:
+            progress("closing")
+        finally:
+            self._snapshot.close()
+        progress("closed")
 
     def _require_open(self) -> None:
         if not self.left or self._process != os.getpid():

@@ -9,10 +9,14 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter, at_most
 from sfumato.mechanisms import Gaussian, Laplace
+from sfumato.notebook_html import folded, paragraph, paragraphs, table
 from sfumato.privacy import Budget, Sensitivity, codec
-from sfumato.privacy.numbers import NONNEGATIVE, exact, shown
+from sfumato.privacy.budget_words import closing, promised
+from sfumato.privacy.numbers import NONNEGATIVE, chance, exact, shown
 
 _KINDS = ("Laplace", "Gaussian")
+CURRENCIES = ("currency", "allowed", "spent", "left")
+"""What ``rows`` has in each column."""
 
 
 @codec.value("standing")
@@ -29,8 +33,11 @@ class Standing:
     """A currency that is closed is missing."""
     largest: Mapping[str, float] = field(metadata=codec.MAPPING)
     """The largest ε accepted now by kind of noise: pure for Laplace, at the account's δ for Gaussian."""
+    ordinary: str = ""
+    """How much ε is left for ordinary answers, in words: of this, and of the account that a share is of."""
 
     def __post_init__(self) -> None:
+        codec.check_fields(self)
         for name in ("epsilon", "delta"):
             object.__setattr__(self, name, exact(getattr(self, name), name, NONNEGATIVE))
         for name in ("allowed", "spent", "left"):
@@ -56,6 +63,7 @@ class Standing:
             budget.spent,
             budget.remaining,
             {name: min(each.largest(kind, sensitivity=change) for each in budgets) for name, kind in kinds.items()},
+            budget.left_beside(*budgets[:-1]),
         )
 
     def to_json(self) -> str:
@@ -80,25 +88,59 @@ class Standing:
             if allowed != 0
         ]
 
-    def __str__(self) -> str:
-        at = {"Laplace": "", "Gaussian": f" at δ = {_short(self.delta)}"}
+    @property
+    def lines(self) -> list[str]:
+        """Say in words what is left for ordinary answers, for answers with Gaussian noise, and what is promised."""
+        life = f"for life: {promised(self.epsilon, self.delta)}"
+        return [f"budget left for ordinary answers: {self.ordinary}", *self._gaussian(), *self._found(), life]
+
+    def _found(self) -> list[str]:
+        """Say how much δ is left for answers that find their groups in the data."""
+        whole, left = self.allowed.get("failure"), self.left.get("failure")
+        if not whole or left is None:
+            return []
+        return [f"δ left for groups that nobody listed: {at_most(left)} of {at_most(whole)}"]
+
+    def _gaussian(self) -> list[str]:
+        """Say how much an answer with Gaussian noise may take now, and what it ends or has ended."""
+        if not self.delta:
+            return []
+        most = exact(self.largest.get("Gaussian", 0.0), "largest")
+        said = f"up to ε = {at_most(most)} at δ = {chance(self.delta)} in one answer" if most else "nothing"
+        ended = "pure" not in self.left
+        after = "Every answer is paid from what is left for Gaussian noise now." if ended else closing(self.left)
+        return [f"budget left for answers with Gaussian noise: {said}", *([after] if most else [])]
+
+    def details(self) -> list[str]:
+        """Say what it would accept of each kind of noise, and what it means that a currency is closed, where one is."""
+        at = {"Laplace": "", "Gaussian": f" at δ = {chance(self.delta)}"}
         offers = " or ".join(
             f"{name} ε = {at_most(exact(most, 'largest'))}{at[name]}" for name, most in self.largest.items() if most
         )
-        life = f"for life: ε = {_short(self.epsilon)}, δ = {_short(self.delta)}"
-        return f"{life}\nlargest release accepted now: {offers or 'none'}{self._closed()}"
+        return [f"largest release accepted now: {offers or 'none'}", *self._closed()]
 
-    def _closed(self) -> str:
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Show the words first, and the currencies folded away."""
+        first, *others = self.lines
+        counted = table(CURRENCIES, self.rows(), CURRENCIES[1:])
+        return paragraph(first, strong=True) + paragraphs(others) + folded("details", counted)
+
+    def _closed(self) -> list[str]:
         """Explain what it means that a currency is closed, where one is."""
         either = [name for name in ("pure", "renyi") if self.allowed.get(name) != 0 and name in self.allowed]
         closed = [name for name in either if name not in self.left]
         if not closed:
-            return ""
+            return []
         rule = f"A release is accepted while it fits one of {' and '.join(either)}, and failure too."
         rest = [name for name in either if name in self.left]
         after = f"only what fits {rest[0]} is accepted" if rest else "nothing more is accepted"
         named = f"The currency {closed[0]} is" if len(closed) == 1 else "Both are"
-        return f"\n{rule}\n{named} closed: more is spent than was allowed, so {after}."
+        return [rule, f"{named} closed: more is spent than was allowed, so {after}."]
 
 
 def _amounts(found: object, name: str) -> dict[str, Fraction | None]:

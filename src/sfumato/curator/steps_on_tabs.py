@@ -13,7 +13,7 @@ from sfumato.publish.tab_steps import ReadOnce
 from sfumato.release import releasing
 from sfumato.release.payers import OnTab
 from sfumato.release.proposal import Call
-from sfumato.release.releasing import Asked, Kind, Progress
+from sfumato.release.releasing import Asked, Kind
 
 T = TypeVar("T")
 
@@ -39,10 +39,10 @@ class StepsOnTab:
         """End here, before the next step is charged, where a Ctrl-C was held back."""
         self._interrupts.between()
 
-    def released(
-        self, kind: Kind[T], question: str, seconds: float | None, progress: Progress = releasing.quietly
-    ) -> T:
-        """Charge one step and release it; a Ctrl-C meanwhile waits for its end."""
+    def released(self, kind: Kind[T], question: str, seconds: float | None) -> T:
+        """Charge one step and release it; a Ctrl-C meanwhile waits for its end. Whoever is told of phases is told of
+        those of every step: they may hold it back (``release.releasing``).
+        """
         here, self._done = self.here, self._done + 1
         # the plan is this tab's alone, so that no later step finds the answer of this one as its own
         plan = digest(self.series, self.tab.opening.hash, self.identity, self._done)
@@ -53,5 +53,5 @@ class StepsOnTab:
                 payer=OnTab(here.account, self.tab),
                 engine=self.engine,
                 seconds=seconds,
-                progress=progress,
+                progress=self.progress,
             ).value

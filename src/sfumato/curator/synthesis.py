@@ -19,14 +19,14 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.explaining import Explanation, Operator, sources
+from sfumato.curator.explaining import Explanation, Operator, limited, sources
 from sfumato.curator.kept_rows import check_conditions, kept_face, kept_zeros
 from sfumato.curator.marginals import MarginalsProposal, marginals, marginals_of_select
 from sfumato.curator.mwem import Sets, sets_of
 from sfumato.curator.selected_columns import is_select
 from sfumato.curator.steps_on_tabs import StepsOnTab
 from sfumato.errors import InvalidParameter, Unanswered, Unsupported
-from sfumato.ledger import Account, Charged, Tab
+from sfumato.ledger import Account, Charged, StoredAnswer, Tab
 from sfumato.mechanisms.additive import MOST_STEPS
 from sfumato.plan.bounding import Bounded, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import digest
@@ -34,7 +34,7 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.cell_rows import MOST_COLUMN_CELLS, CellCounts, CellRows
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import Reading
-from sfumato.plan.words import enforced, many
+from sfumato.plan.words import many
 from sfumato.policy import Table, Type
 from sfumato.privacy import Cost, Curve, Neighbours
 from sfumato.privacy.calibration import least
@@ -60,10 +60,12 @@ from sfumato.publish.synthesis.zeros import check_zeros, zeros_of
 from sfumato.publish.synthetic import Synthetic
 from sfumato.publish.tab_steps import MeasureStep
 from sfumato.release import releasing
-from sfumato.release.prices import Price, rounded_up, warn_if_weak
-from sfumato.release.proposal import Call, receipt
+from sfumato.release.answer_columns import AnswerColumn, Columns
+from sfumato.release.prices import Price, rounded_up
+from sfumato.release.proposal import Call, receipt, warn
 from sfumato.release.purchases import Purchase, purchase
 from sfumato.release.releasing import Kind, Progress, Released
+from sfumato.release.requested_series import RequestedSeries, given_again
 
 ColumnWeights = Mapping[str | tuple[str, ...], Number]
 """How much columns, or sets of columns of the workload, count; 1 for all others."""
@@ -102,6 +104,14 @@ class SynthesisProposal:
         told = f"{self.method} of {self._coded.query.plan.table}, {many(len(self.attributes), 'column')}"
         return f"<{told}: .explain() .price() .forecast() .rehearse() are free, .release() spends>"
 
+    @property
+    def columns(self) -> Columns:
+        """List the columns of the rows, with their types."""
+        own = zip(self.attributes, self.face.known(self.attributes), strict=True)
+        implied = tuple(each.attribute for each in self.implied)
+        put_back = zip(implied, BARE.known(implied), strict=True)
+        return tuple(AnswerColumn(each.name, domain.type) for each, domain in (*own, *put_back))
+
     @cached_property
     def question(self) -> str:
         """Say in words what is asked, as the ledger keeps it."""
@@ -130,7 +140,8 @@ class SynthesisProposal:
         named = epsilon is not None or rho is not None
         price = Price(epsilon, delta, rho) if named else Price(rho="0.5")
         setting, sure = self.setting(price), exact(confidence, "confidence", CONFIDENCE)
-        return Explanation(self.question, str(price), self._operators(setting, sure), _REASON, ())
+        said = self._context.closing(None) if price.allows_gaussian else ()
+        return Explanation(self.question, str(price), self._operators(setting, sure), _REASON, said)
 
     def _operators(self, setting: Setting, sure: Fraction) -> tuple[Operator, ...]:
         bounded, columns = setting.reading.bounded, len(self.attributes)
@@ -139,7 +150,7 @@ class SynthesisProposal:
         out = f"; {self.left_out:,} larger ones are left out" if self.left_out else ""
         return (
             *sources(self._coded.query, self._context.policy),
-            Operator("limit", enforced(bounded), bounded.strategy.value),
+            limited(bounded),
             Operator("columns", cells, "cells, the one of what is missing or not listed counted"),
             Operator("rows", "the noisy number of rows", "1/200 of the price, once"),
             Operator("candidates", many(len(setting.candidates), "set") + f" of columns{out}", _CHOSEN[self.method]),
@@ -236,34 +247,51 @@ class SynthesisProposal:
         epsilon: Number | None = None,
         delta: Number = 0,
         rho: Number | None = None,
+        request_id: str | None = None,
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> Synthetic:
         """Hold the price, spend it step by step, and give the model of what was released, from which rows are drawn.
+        The same ``request_id`` gives the same model again, for nothing.
 
         Ctrl-C ends it after the step that runs: what is unspent is free again, and the model so far is given. When its
         ``seconds`` are over the model so far is given too, but nothing is given back: a clock may depend on rows. A
         step that a second Ctrl-C interrupts is spent, with all that was held.
         """
-        price, here, call = Price(epsilon, delta, rho), self._context, Call(seconds=seconds, progress=progress)
+        price, here = Price(epsilon, delta, rho), self._context
+        call = Call(request_id=request_id, seconds=seconds, progress=progress)
         here.require_one_account("a synthesis")
+        asked = RequestedSeries(here, self.question, self.identity, call)
+        known = asked.known()
+        if known is not None:
+            return self._again(known)
         setting = self._checked(price)
-        warn_if_weak(price)
+        warn(price, here)
         here.engine.check(setting.reading)
         hold = _held(here.account, setting.currency.hold(here.policy.neighbours), len(self.attributes))
         course = Course(setting)
-        tab = here.account.open_tab(hold, analyst=here.analyst, question=self.question)
-        with tab:
-            series = _Series(StepsOnTab(here, "synthesis", self.identity, tab, call), self.question, course)
-            complete = series.run(_RUN[self.method](course))
-        found = self._synthesized(course, price, complete=complete, bought=True)
-        return self._synthetic(found, course, tab, tuple(series.paid))
+        with here.work.one():
+            opened = asked.open(hold)
+            if isinstance(opened, StoredAnswer):
+                return self._again(opened)
+            with opened as tab:
+                series = _Series(StepsOnTab(here, "synthesis", self.identity, tab, call), self.question, course)
+                complete = series.run(_RUN[self.method](course))
+                found = self._synthesized(course, price, complete=complete, bought=True)
+                made = self._synthetic(found, course, tab, tuple(series.paid))
+                asked.finish(tab, made)
+        return made
+
+    def _again(self, found: StoredAnswer) -> Synthetic:
+        """Give what the same request bought."""
+        bought = Synthetic.from_json(found.body)
+        return replace(bought, receipt=given_again(bought.receipt, self._context))
 
     def _synthetic(
         self, found: Synthesized, course: Course, tab: Tab | None = None, paid: tuple[Charged, ...] = ()
     ) -> Synthetic:
         """Put together what was released, the model and its receipt; a rehearsal has no line in the ledger."""
-        here = self._context
+        here = replace(self._context, rehearsed=tab is None)
         if not found.complete:
             with suppress(KeyboardInterrupt):  # the model of before is given then
                 course.fit(CLOSE)  # what was measured last may not be in it yet
@@ -302,7 +330,7 @@ class SynthesisProposal:
     def setting(self, price: Price) -> Setting:
         """Say all that is public before the first step."""
         own = currency(price)
-        reading = CellRows(self._bounded(self._bits(own)), tuple(each.codes for each in self._coded.columns))
+        reading = CellRows(self._bounded(self._bits(own)), tuple(each.codes for each in self._coded.coded))
         return Setting(reading, self.attributes, self.workload, own, self.most_cells, self.zeros)
 
     def _checked(self, price: Price) -> Setting:

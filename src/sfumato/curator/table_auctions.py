@@ -16,6 +16,8 @@ from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.period_spending import charged
 from sfumato.curator.questions import Question
+from sfumato.curator.rehearsing import rehearsed
+from sfumato.curator.sold_goods import Sold
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.plan.bounding import Bounded
@@ -29,55 +31,16 @@ from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.readings import GroupTotals, Integers, LinearScores, Supports, Thresholds, Totals
 from sfumato.plan.words import many
 from sfumato.policy import Policy, Table, Type
-from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, percent, text
+from sfumato.release.answer_columns import AnswerColumn, Columns
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.one_reading import OneReading
 from sfumato.release.price_lists import price_list
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import Call, receipt, released
-from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
-from sfumato.release.receipts import Receipt
+from sfumato.release.purchases import purchase
 from sfumato.release.releasing import Progress, Released
-
-
-@codec.value("sold")
-@dataclass(frozen=True)
-class Sold:
-    """This is a price drawn for a curator's table, and a noisy count of the bids at or above it, if some of ε paid for
-    one.
-    """
-
-    price: Fraction
-    buyers: int | None = None
-    selection: Exponential | None = field(default=None, repr=False)
-    """The mechanism that chose the price."""
-    counter: Laplace | None = field(default=None, repr=False)
-    """The noise on the count."""
-    purchase: Purchase = field(default=NOT_BOUGHT, repr=False)
-    receipt: Receipt | None = field(default=None, repr=False, compare=False)
-    """What it cost and whom it protects; not stored with the price, since it says what is left now."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "price", exact(self.price, "price", POSITIVE))
-        codec.check_fields(self)
-
-    def to_json(self) -> str:
-        """Write the sale as JSON text, with a kind and a version."""
-        return codec.dumps(self)
-
-    @classmethod
-    def from_json(cls, source: str) -> Sold:
-        """Read back what ``to_json`` wrote; any other text is refused."""
-        return codec.loads_as(cls, source)
-
-    def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
-        """Say where the revenue lies, with this confidence."""
-        if self.buyers is None or self.counter is None:
-            return None
-        reach = int(self.counter.error(confidence))
-        return float(self.price * max(0, self.buyers - reach)), float(self.price * max(0, self.buyers + reach))
 
 
 @dataclass(frozen=True)
@@ -136,6 +99,14 @@ class TableAuction:
     question: Question = field(repr=False)
     prices: tuple[Fraction, ...]
     unit: int = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"<Auction at one of {len(self.prices)} prices: .explain() .error() .price() are free, .release() sells>"
+
+    @property
+    def columns(self) -> Columns:
+        """List what is released: the price, and the number of buyers where some of ε pays for it."""
+        return AnswerColumn("price", Type.REAL), AnswerColumn("buyers", Type.INTEGER)
 
     @property
     def bounded(self) -> Bounded:
@@ -220,6 +191,10 @@ class TableAuction:
             call=Call(fresh, request_id, seconds, progress),
         )
 
+    def rehearse(self, epsilon: Number, counting: Number = 0, *, confidence: Number = "0.95") -> Sold:
+        """Sell to invented bids, from the policy alone. This is free."""
+        return rehearsed(self, self._context, lambda there: there.release(epsilon, counting, confidence=confidence))
+
     @property
     def identity(self) -> str:
         """Give the hash of the auction: no count of the same bids is mistaken for it."""
@@ -233,9 +208,8 @@ class TableAuction:
         sold = found.value
         words = tuple(each.words() for each in (sold.selection, sold.counter) if each is not None)
         here, said = self._context, self.question.text
-        return replace(
-            sold, receipt=receipt(found, sold.purchase, words, question=said, here=here, confidence=confidence)
-        )
+        told = receipt(found, sold.purchase, words, question=said, here=here, confidence=confidence)
+        return replace(sold, purchase=sold.purchase.public, receipt=told)
 
 
 def auction(context: Context, table: str | None, column: str | None, prices: Sequence[Number]) -> TableAuction:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from sfumato.curator.context import Context
 from sfumato.curator.declared_values import DeclaredValues
@@ -13,8 +12,7 @@ from sfumato.plan import building
 from sfumato.plan.aggregations import Asked
 from sfumato.plan.building import Keys, On, Selection, Statement, Wanted
 from sfumato.plan.fragments import written
-from sfumato.policy import Domain, Value
-from sfumato.privacy.numbers import text
+from sfumato.policy import Domain
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +48,7 @@ class Columns:
 
     def __repr__(self) -> str:
         width = max(map(len, self._domains), default=0)
-        return "\n".join(f"{name:<{width}}  {_told(domain)}" for name, domain in self._domains.items())
+        return "\n".join(f"{name:<{width}}  {domain!s}" for name, domain in self._domains.items())
 
 
 @dataclass(frozen=True, repr=False)
@@ -197,17 +195,3 @@ def _question(context: Context, statement: Statement) -> TableQuestion:
 def _indented(steps: tuple[str, ...]) -> str:
     first, *rest = steps
     return "\n".join([first, *(f"  {each}" for each in rest)])
-
-
-def _told(domain: Domain) -> str:
-    """Say what is known of a column, in words."""
-    known = domain.type.value
-    if domain.values is not None:
-        known += f", one of {len(domain.values)} values"
-    elif domain.range is not None:
-        known += f" from {_end(domain.range[0])} to {_end(domain.range[1])}"
-    return f"{known}, may be missing" if domain.nullable else known
-
-
-def _end(value: Value) -> str:
-    return text(value) if isinstance(value, Fraction) else str(value)

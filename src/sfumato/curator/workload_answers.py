@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from sfumato.curator.forecasts import Forecast
 from sfumato.errors import InvalidParameter
+from sfumato.notebook_html import paragraph, preformatted
 from sfumato.privacy import codec
 from sfumato.release.answers import Answer, as_table
 from sfumato.release.receipts import Receipt
@@ -27,6 +28,17 @@ class Answers:
     def __post_init__(self) -> None:
         _pair(self, "answers", Answer)
         codec.check_fields(self)
+
+    @property
+    def rehearsed(self) -> bool:
+        """Tell whether the numbers are invented, from the policy alone."""
+        return any(each.rehearsed for each in self.answers)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Say why what was paid for all of them promises little, where it does, and what single answers may miss."""
+        paid = () if self.receipt is None else self.receipt.weak
+        return tuple(dict.fromkeys([*paid, *(said for each in self.answers for said in each.warnings)]))
 
     def items(self) -> list[tuple[str, Answer]]:
         """Give names and answers side by side."""
@@ -59,6 +71,9 @@ class Answers:
     def __repr__(self) -> str:
         said = [f"{name}\n{as_table(answer)}" for name, answer in self.items()]
         return "\n\n".join(said) + (f"\n\n{self.receipt.short()}" if self.receipt is not None else "")
+
+    def _repr_html_(self) -> str:
+        return "".join(paragraph(name, strong=True) + answer._repr_html_() for name, answer in self.items())
 
 
 @codec.value("workload-forecast")
@@ -102,6 +117,9 @@ class WorkloadForecast:
         return "\n".join([*lines, f"together: {self.price}; the account {verdict} it now"])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 def _pair(owner: Any, what: str, kind: type) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -20,24 +21,28 @@ from sfumato.curator.context import Context
 from sfumato.curator.explaining import Explanation, Operator
 from sfumato.curator.forecasts import Forecast
 from sfumato.curator.questions import Question
+from sfumato.curator.rehearsing import rehearsed
 from sfumato.curator.workload_answers import Answers, WorkloadForecast
 from sfumato.errors import InvalidParameter, Unsupported, shorten
+from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.canonical import digest
 from sfumato.plan.question_files import MOST_QUESTIONS, Written, placed, questions as questions_of
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, shown
 from sfumato.release import releasing
+from sfumato.release.answer_columns import Columns
 from sfumato.release.batch_prices import Offer, Priced, priced, within as priced_within
 from sfumato.release.measured import Measured
 from sfumato.release.parts import Family, NamedNoise, rounded_down
 from sfumato.release.payers import AllAtOnce, Question as PaidQuestion
 from sfumato.release.preparing import Prepared
-from sfumato.release.prices import Price, warn_if_weak
-from sfumato.release.proposal import Call, is_stored, receipt, rehearse
+from sfumato.release.prices import Price, weak_words
+from sfumato.release.proposal import Call, is_stored, receipt, rehearse, warn
 from sfumato.release.purchases import Purchase
 from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Asked, Progress, Released
+from sfumato.release.requested_series import RequestedSeries, given_again
 from sfumato.release.requests import Request
 from sfumato.release.together import MeasuredTogether, Together
 
@@ -57,6 +62,11 @@ class Workload:
     def identity(self) -> str:
         """Give the hash of what is measured, of all questions together."""
         return digest("workload", *(each.identity for each in self.measured.values()))
+
+    @property
+    def columns(self) -> dict[str, Columns]:
+        """List the columns of every answer, with their types, by the name of its question."""
+        return {name: each.columns for name, each in self.questions.items()}
 
     @cached_property
     def measured(self) -> dict[str, Question]:
@@ -93,6 +103,7 @@ class Workload:
         saved = "" if found.pure else f"; one by one they would cost about ε = {shown(found.apart, 3)} in all"
         operators.append(Operator("together", read, f"{found.price}, {sure}{saved}"))
         said = tuple(dict.fromkeys(each for question in self.questions.values() for each in question.warnings))
+        said = (*said, *self._context.closing(found.curve))
         return Explanation(self.words, str(found.price), tuple(operators), found.reason, said)
 
     def error(
@@ -140,26 +151,68 @@ class Workload:
         weights: Mapping[str, Number] | None = None,
         fresh: bool = False,
         joint: bool = False,
+        request_id: str | None = None,
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> Answers:
         """Ask all questions. They are one charge, made before the first row is read; what was bought before, and is as
         good, is free and not in the price.
 
-        ``weights`` give a question, by its name, so many times the share of the price.
+        ``weights`` give a question, by its name, so many times the share of the price. The same ``request_id`` gives
+        what it bought again, for nothing.
         """
-        call = Call(fresh=fresh, seconds=seconds, progress=progress)
+        call = Call(fresh, request_id, seconds, progress)
+        requested = RequestedSeries(self._context, self.words, self._named_identity, call)
+        again = requested.known()
+        if again is not None:
+            return self._again(again)
         found = self._priced(Request(epsilon, delta, rho, None, confidence, mechanism), within, weights)
         new = self._new(found, fresh)
         known = self._stored(found, [place for place in range(len(self.measured)) if place not in new])
-        bought = self._bought(found.only(new), new, call, confidence, joint) if new else _NOTHING
-        answers = {
-            name: each.release(confidence=confidence)
-            if each.free
-            else each.answered((known | bought.each)[each.identity], confidence, joint)
-            for name, each in self.questions.items()
-        }
-        return Answers(tuple(answers), tuple(answers.values()), self._receipt(bought, confidence))
+        bought = self._bought(found.only(new), new, requested, confidence, joint) if new else _NOTHING
+        if isinstance(bought, StoredAnswer):
+            return self._again(bought)
+        with bought.tab or nullcontext():
+            answers = {
+                name: each.release(confidence=confidence)
+                if each.free
+                else each.answered((known | bought.each)[each.identity], confidence, joint)
+                for name, each in self.questions.items()
+            }
+            made = Answers(tuple(answers), tuple(answers.values()), self._receipt(bought, confidence))
+            if bought.tab is not None:
+                requested.finish(bought.tab, made)
+        return made
+
+    @property
+    def _named_identity(self) -> str:
+        """Give the hash of the questions with their names: what a request id stands for."""
+        named = (f"{len(name)}:{name}{each.identity}" for name, each in self.questions.items())
+        return digest("named-workload", *named)
+
+    def _again(self, found: StoredAnswer) -> Answers:
+        """Give what the same request bought."""
+        bought, here = codec.loads_as(Answers, found.body, longest=len(found.body)), self._context
+        each = tuple(replace(one, receipt=given_again(one.receipt, here)) for one in bought.answers)
+        own = None if bought.receipt is None else given_again(bought.receipt, here)
+        return replace(bought, answers=each, receipt=own)
+
+    def rehearse(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        within: Goals | None = None,
+        confidence: Number = "0.95",
+        mechanism: NamedNoise | None = None,
+        weights: Mapping[str, Number] | None = None,
+        joint: bool = False,
+    ) -> Answers:
+        """Give answers of this shape with invented numbers, from the policy alone. This is free."""
+        price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "within": within}
+        how: dict[str, Any] = {"confidence": confidence, "mechanism": mechanism, "weights": weights, "joint": joint}
+        return rehearsed(self, self._context, lambda there: there.release(**price, **how))
 
     # ── prices ──
 
@@ -283,32 +336,38 @@ class Workload:
     def _asked(self, plan: str) -> Asked:
         return Asked(self.words, plan, self._context.engine.identity(), self._context.analyst)
 
-    def _bought(self, rest: Priced, new: Sequence[int], call: Call, confidence: Number, joint: bool) -> _Bought:
-        here, identities = self._context, [list(self.measured)[place] for place in new]
+    def _bought(
+        self, rest: Priced, new: Sequence[int], requested: RequestedSeries, confidence: Number, joint: bool
+    ) -> _Bought | StoredAnswer:
+        here, call, identities = self._context, requested.call, [list(self.measured)[place] for place in new]
         asked = [self.measured[identity] for identity in identities]
         kind = Together(tuple(each.kind(own) for each, own in zip(asked, rest.prepared, strict=True)))
         for each, own in _unlike(asked, kind.kinds):
             rehearse(own, partial(each.answered, confidence=confidence, joint=joint))
-        warn_if_weak(rest.price)
+        warn(rest.price, here)
         paid = [
             PaidQuestion(each.text, identity, own.good_enough)
             for identity, each, own in zip(identities, asked, kind.kinds, strict=True)
         ]
-        payer = AllAtOnce(here.account, paid, _bodies)
-        made: Released[MeasuredTogether] = releasing.release(
-            kind,
-            self._asked(""),
-            payer=payer,
-            engine=here.engine,
-            fresh=True,
-            seconds=call.limit(here.seconds),
-            progress=here.progress if call.progress is None else call.progress,
-        )
+        more = call.request_id is not None
+        payer = AllAtOnce(lambda entry: requested.open(entry, whole=True), paid, _bodies, more=more)
+        with here.work.one():
+            made: Released[MeasuredTogether] = releasing.release(
+                kind,
+                self._asked(""),
+                payer=payer,
+                engine=here.engine,
+                fresh=True,
+                seconds=call.limit(here.seconds),
+                progress=here.progress if call.progress is None else call.progress,
+            )
+        if payer.known is not None:
+            return payer.known
         drawn = zip(identities, made.value.each, payer.lines, strict=True)
         each_one = {
             identity: Released(value, line.number, line.time, line.hash, free=False) for identity, value, line in drawn
         }
-        return _Bought(each_one, made, rest)
+        return _Bought(each_one, made, rest, payer.tab)
 
     def _receipt(self, bought: _Bought, confidence: Number) -> Receipt | None:
         if bought.made is None or bought.rest is None:
@@ -322,6 +381,7 @@ class Workload:
             _listed(each.limits for each in terms),
             tuple(dict.fromkeys(bound for each in terms for bound in each.bounds)),
             self._context.version,
+            weak_words(bought.rest.price),
         )
         return receipt(bought.made, found, tuple(words), question=self.words, here=self._context, confidence=confidence)
 
@@ -363,11 +423,12 @@ class _Bought:
     """This is what was bought now: what is of each question, and the charge of all."""
 
     each: dict[str, Released[Measured]]
-    made: Released[MeasuredTogether] | None
-    rest: Priced | None
+    made: Released[MeasuredTogether] | None = None
+    rest: Priced | None = None
+    tab: Tab | None = None
 
 
-_NOTHING = _Bought({}, None, None)
+_NOTHING = _Bought({})
 
 
 def workload(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import difflib
 import gzip
 import io
 import json
@@ -77,7 +78,17 @@ def _start(path: Path, count: int) -> bytes:
         with open(path, "rb") as opened:
             return opened.read(count)
     except OSError:
-        raise InvalidPolicy("there is no such file that can be read", place=str(path), fix="check the path") from None
+        raise InvalidPolicy("there is no such file that can be read", place=str(path), fix=_like(path)) from None
+
+
+def _like(path: Path) -> str:
+    """Say which file of the same folder has a name like this: whoever drafts a policy sees the folder anyway."""
+    try:
+        names = os.listdir(path.parent)
+    except OSError:
+        return "check the path: its folder is not there either"
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
 
 
 # ── text ───────────────────────────────────────────────────────────────────────────────────────
@@ -181,14 +192,16 @@ def _reasons(path: Path, found: Spelling, rows: bool) -> Iterator[str]:
     elif ending != ".csv":
         yield f"its name ends in {ending}, not .csv"
     if found.separator != ",":
-        yield f"its cells are parted by {_WORDS.get(found.separator, repr(found.separator))}, not by commas"
+        yield f"its cells are separated by {_WORDS.get(found.separator, repr(found.separator))}, not by commas"
     if found.quote != '"':
         yield f"its cells are quoted by {found.quote}"
     if found.encoding not in ("utf-8", "utf-8-sig", "ascii"):
         yield f"its letters are {found.encoding}, not UTF-8"
     if len(usable(found.names)) < len(found.names):
         yield "two of its columns have one name, or one has a name that cannot stand in a question"
-    if rows and ending == ".csv" and misquoted(str(path)) is not None:
+    # Between other separators, or in letters of two bytes, quotes mean something else: none is looked for there.
+    as_commas = ending == ".csv" and (found.separator, found.quote) == (",", '"') and "16" not in found.encoding
+    if rows and as_commas and misquoted(str(path)) is not None:
         yield "a quoted cell does not end on the line that it began on"
 
 

@@ -13,12 +13,13 @@ from sfumato.engine.seam import Engine, Inspector
 from sfumato.policy import Policy, Type
 
 
-def open_engine(policy: Policy, memory: str | None = None) -> Engine:
+def open_engine(policy: Policy, memory: str | None = None, threads: int | None = None) -> Engine:
     """Open the engine that reads a policy's sources: DuckDB reads every kind of source that a policy can name today.
 
-    ``memory`` (such as "4GB") is what one question may take; beyond it the engine works on disk.
+    ``memory`` (such as "4GB") is what one question may take; beyond it the engine works on disk. ``threads`` is how
+    many the engine reads with: as many as there are processors where nothing is said.
     """
-    return DuckDB(policy, memory)
+    return DuckDB(policy, memory, threads)
 
 
 def open_inspector(policy: Policy) -> Inspector:

@@ -23,6 +23,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace, PermuteAndFlip
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, NONNEGATIVE, POSITIVE, Number, above, exact, text, whole
+from sfumato.privacy.spelled_values import spelled
 from sfumato.release.price_lists import price_list
 from sfumato.release.prices import Price, warn_if_weak
 
@@ -43,6 +44,8 @@ class Sale:
     best: Fraction = field(repr=False)
     """OPT: the revenue of the best price on the list."""
     auction: Auction = field(repr=False)
+
+    __repr__ = spelled
 
     def promised(self, confidence: Number = "0.95") -> float:
         """Give the theorem's bound: with this confidence the revenue is at least OPT − (top/ε)(ln|prices| + ln 1/β)."""
@@ -74,6 +77,8 @@ class Auction:
     """How many bids there are: public under replace neighbours."""
     _counts: NDArray[np.int64] = field(repr=False)
     _unit: int = field(repr=False)
+
+    __repr__ = spelled
 
     @property
     def curve(self) -> Curve:

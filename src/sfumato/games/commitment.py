@@ -32,6 +32,7 @@ from sfumato.games.truth import Truthfulness, truthfulness
 from sfumato.mechanisms import Exponential, bits
 from sfumato.privacy import Curve, Neighbours
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, text
+from sfumato.privacy.spelled_values import spelled
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Mixture:
     environment: Environment
     epsilon: Fraction
     q: Fraction
+
+    __repr__ = spelled
 
     def __init__(self, environment: Environment, epsilon: Number, q: Number) -> None:
         if not isinstance(environment, Environment):

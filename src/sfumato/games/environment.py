@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import PROBABILITY, Number, exact, whole
+from sfumato.privacy.spelled_values import spelled
 
 Table = tuple[tuple[tuple[int, ...], ...], ...]
 """Utilities of one player by type, outcome and reaction, in whole units of 1/scale."""
@@ -39,6 +40,8 @@ class Gap:
     penalty: Fraction
     player: int
     types: tuple[int, int]
+
+    __repr__ = spelled
 
 
 @dataclass(frozen=True)

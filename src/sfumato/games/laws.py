@@ -16,6 +16,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, MaxNoise, NoisyMax, PermuteAndFlip, exact_decisions
 from sfumato.mechanisms.selection import Scored, field_of
 from sfumato.privacy.numbers import PROBABILITY, Number, exact
+from sfumato.privacy.spelled_values import spelled
 
 _DIGITS = 80
 _UNIT = 10**70
@@ -30,6 +31,8 @@ class Law:
     error: Fraction = Fraction(0)
     payments: tuple[Fraction, ...] = ()
     """What each player (or each type, where players are alike) pays in expectation, where money is taken."""
+
+    __repr__ = spelled
 
     @property
     def probabilities(self) -> tuple[Fraction, ...]:

@@ -31,6 +31,7 @@ from sfumato.games.truth import Truthfulness, truthfulness
 from sfumato.mechanisms import Exponential, bits, exact_decisions
 from sfumato.privacy import Curve, Neighbours, compose
 from sfumato.privacy.numbers import Number
+from sfumato.privacy.spelled_values import spelled
 
 _DIGITS = 70
 _ERROR = Fraction(1, 10**55)
@@ -45,6 +46,8 @@ class Bill:
     outcome: int
     payments: tuple[Fraction, ...]
     """Each to be told to its payer alone; a negative one is paid out. Their expectations are the theorem's."""
+
+    __repr__ = spelled
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import PROBABILITY, exact
+from sfumato.privacy.spelled_values import spelled
 
 _MOST_ENTRIES = 1_000_000
 
@@ -37,6 +38,8 @@ class Nash:
     gains: tuple[Any, ...] = field(repr=False)
     best_responses: tuple[int, ...] = field(repr=False)
     """Each player's best action against the others; the first of equals."""
+
+    __repr__ = spelled
 
     @property
     def player(self) -> int:

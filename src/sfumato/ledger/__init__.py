@@ -9,6 +9,7 @@ local_files, bodies       where a file may live; large answers as files beside t
 transaction, anchors      what is read and appended at once; what must still be there
 guarded                   both together: nothing is written to a ledger that lost lines
 processes, asking         which process still runs; of equal questions at once, who pays
+spending_limits           what is reserved elsewhere before an account is charged
 amending                  a budget changed while it is in use
 holds, accounts           amounts held for steps; the account of one population
 period_accounts           an account for each period, where a policy keeps one
@@ -22,6 +23,7 @@ from sfumato.ledger.entries import Entry, Line, StoredAnswer
 from sfumato.ledger.holds import Tab
 from sfumato.ledger.ledgers import Ledger
 from sfumato.ledger.period_accounts import PeriodAccounts
+from sfumato.ledger.spending_limits import SpendingLimit
 from sfumato.ledger.verifying import Verification
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "Line",
     "PeriodAccounts",
     "Publication",
+    "SpendingLimit",
     "StoredAnswer",
     "Tab",
     "Verification",

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import groupby
+from typing import Self, TypeVar
 
-from sfumato.errors import AlreadyAnswered, InvalidParameter, SourceTaken
+from sfumato.errors import AlreadyAnswered, InvalidParameter, SourceTaken, Unanswered
 from sfumato.ledger import asking, entries, joined_sources
 from sfumato.ledger.amending import Change, amend
-from sfumato.ledger.asking import Asking
+from sfumato.ledger.asking import Asking, Opening
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
-from sfumato.ledger.holds import Tab, end_tab
+from sfumato.ledger.holds import Tab
 from sfumato.ledger.joined_sources import Source
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NOTHING, read_spending
+from sfumato.ledger.spending_limits import SpendingLimit, epsilon_of, reserved
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
-from sfumato.privacy.numbers import PROBABILITY, Number, exact, text
+from sfumato.privacy.numbers import PROBABILITY, Number, exact, percent, text
 
+T = TypeVar("T")
 _MOST = 10**330  # units of 1e-30: the largest number there is (privacy.numbers)
 
 
@@ -37,6 +43,10 @@ class Analyst:
     """What their share admits now, if they have one; else what the account does."""
     spent: Mapping[str, Fraction | None]
 
+    def __repr__(self) -> str:
+        part = "no share of their own" if self.share is None else f"at most {percent(self.share)} of the budget"
+        return f"<Analyst {self.name}, {part}; left for ordinary answers: {self.budget.left_words}>"
+
 
 @dataclass(frozen=True)
 class Publication:
@@ -44,6 +54,9 @@ class Publication:
 
     _guarded: GuardedStore
     _row: Row
+
+    def __repr__(self) -> str:
+        return f"<Publication in line {self.number}>"
 
     @property
     def number(self) -> int:
@@ -70,6 +83,21 @@ class Account:
         """The periods whose accounts pay."""
         self._guarded = guarded
         self._opening = terms
+        self.limit: SpendingLimit | None = None
+        """What charges are first reserved within, beside the account."""
+        self.until: int | None = None
+        """The last line that holds an answer which is found again; None where every line may."""
+
+    def limited(self, limit: SpendingLimit, until: int | None = None) -> Self:
+        """Give the same account, whose charges are first reserved within this limit. What was answered after the line
+        ``until`` is not found there.
+        """
+        found = copy(self)
+        found.limit, found.until = limit, until
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Account {self.name} protecting {self.unit}; .budget says what is left>"
 
     # ── where it stands ────────────────────────────────────────────────────────────────────────
 
@@ -107,7 +135,31 @@ class Account:
             asking.requested(transaction, self.name, entry.request_id, entry.analyst, entry.question, entry.plan)
             return self._guarded.pay(transaction, self.name, columns, cost, periods)
 
-        return self._guarded.admitted(self.name, columns["analyst"], cost, write, Line.of, periods)
+        return self._admitted(columns["analyst"], cost, entry.curve, write, Line.of, periods)
+
+    def _admitted(
+        self,
+        analyst: str,
+        cost: Cost,
+        curve: Curve | None,
+        write: Callable[[Transaction], Row],
+        given: Callable[[Row], T],
+        periods: Periods = (),
+    ) -> T:
+        """Charge what fits the limit, where there is one, and the account."""
+        if self.limit is None:
+            return self._guarded.admitted(self.name, analyst, cost, write, given, periods)
+        charged: list[Row] = []
+
+        def writing(transaction: Transaction) -> Row:
+            charged.append(write(transaction))
+            return charged[0]
+
+        with self._reserving(cost, curve, lambda: bool(charged) and self._guarded.stands(charged[0])):
+            return self._guarded.admitted(self.name, analyst, cost, writing, given, periods)
+
+    def _reserving(self, cost: Cost, curve: Curve | None, charged: Callable[[], bool]) -> AbstractContextManager[None]:
+        return reserved(self.limit, lambda: epsilon_of(cost, curve, self._opening.budget), charged)
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Asking:
         """Ask a question that will be answered with this accuracy: found, joined to an equal one under way, or charged.
@@ -116,7 +168,17 @@ class Account:
         """
         entry = Entry.of(entry)
         cost, widths = self.cost(entry.curve), entries.widths(accuracy)
-        return Asking(self._guarded, self.name, entry, cost, widths, fresh=fresh, periods=self._paying())
+        return Asking(
+            self._guarded,
+            self.name,
+            entry,
+            cost,
+            widths,
+            fresh=fresh,
+            periods=self._paying(),
+            reserving=partial(self._reserving, cost, entry.curve),
+            until=self.until,
+        )
 
     def _paying(self) -> Periods:
         """List the periods whose accounts pay; none: this account does."""
@@ -163,7 +225,7 @@ class Account:
         asked = entries.widths(accuracy or {})
         where = {"kind": "answer", "account": self.name}
         where |= {"plan": entries.name(plan, "plan"), "data": self._guarded.data(entries.name(data, "data"))}
-        found = asking.stored(self._guarded, where, asked)
+        found = asking.stored(self._guarded, where, asked, self.until)
         return None if found is None else self._guarded.stored(found)
 
     def published(self, shelf: str, *, data: str, most: int) -> tuple[Publication, ...]:
@@ -180,7 +242,7 @@ class Account:
     def requested(
         self, request_id: str, *, analyst: str | None = None, question: str | None = None, plan: str | None = None
     ) -> StoredAnswer | None:
-        """Find the answer this request got; None when it got none, and then it is a new charge."""
+        """Find the answer this request got; None when it got none: ``ask`` tells whether it was charged."""
         entries.name(request_id, "request_id")
         with self._guarded.reading() as transaction:
             found = asking.requested(transaction, self.name, request_id, analyst, question, plan)
@@ -230,16 +292,27 @@ class Account:
         A charge of theirs must fit both their share and the account: an unspent share may still be refused.
         """
         entries.name(name, "analyst")
-        with self._guarded.reading() if share is None else self._guarded.writing() as transaction:
+        if share is not None:
+            self._give_share(name, text(exact(share, "share", PROBABILITY)))
+        with self._guarded.reading() as transaction:
             mine = transaction.newest(account=self.name, analyst=name)
-            if share is not None:
-                part = text(exact(share, "share", PROBABILITY))
-                if mine is None or mine.share != part:
-                    mine = transaction.append("share", self.name, {"analyst": name, "share": part})
             budget = self._guarded.terms(transaction, self.name).budget
             budgets = self._guarded.budgets(transaction, self.name, name)
         spent = budget.at(read_spending(mine.own if mine else "").spent).spent
         return Analyst(name, Fraction(mine.share) if mine and mine.share else None, budgets[-1][0], spent)
+
+    def _give_share(self, name: str, part: str) -> None:
+        """Write a share down, and nothing where it is theirs already: then nobody waits for a lock, and the share that
+        is enforced is still that of the ledger, in the transaction that charges.
+        """
+        with self._guarded.reading() as transaction:
+            mine = transaction.newest(account=self.name, analyst=name)
+        if mine is not None and mine.share == part:
+            return
+        with self._guarded.writing() as transaction:
+            mine = transaction.newest(account=self.name, analyst=name)
+            if mine is None or mine.share != part:
+                transaction.append("share", self.name, {"analyst": name, "share": part})
 
     def join(self, source: joined_sources.Given, *, fingerprint: str | None = None) -> Source:
         """Say that these data are about this account's people. Content is asked for unless nothing about them changed.
@@ -284,17 +357,81 @@ class Account:
         else, is charged whole now and gives nothing back. A bare Cost is a hold for steps yet to be chosen.
         """
         entry, vector = self._hold(hold, analyst, question)
-        spends = whole or entry.interactive
-        columns = self._guarded.columns(entry) | ({"parts": ""} if isinstance(hold, Cost) else {})
+        opening = self._opening_line(hold, entry, vector, whole=whole)
 
         def write(transaction: Transaction) -> Row:
-            cost, left = (vector, NOTHING) if spends else (NOTHING, vector)
-            return transaction.append("tab-open", self.name, columns, cost=cost, left=left)
+            return transaction.append("tab-open", self.name, opening.columns, cost=opening.spent, left=opening.held)
 
         def given(row: Row) -> Tab:
             return Tab(self._guarded, Line.of(row), self.cost)
 
-        return self._guarded.admitted(self.name, columns["analyst"], vector, write, given)
+        curve = _run_itself(hold, entry, opening)
+        return self._admitted(opening.columns["analyst"], vector, curve, write, given)
+
+    def ask_tab(
+        self,
+        hold: Entry | Cost,
+        asked: Entry,
+        *,
+        whole: bool = False,
+        seconds: float | None = None,
+        waiting: Callable[[], None] = lambda: None,
+    ) -> Tab | StoredAnswer:
+        """Open a tab for a request, as ``open_tab`` does, or find what the same request came to (``finish``).
+
+        ``asked`` says what is asked, by whom and under which id, and leaks nothing itself. The same request under way
+        is waited for; one that ended without coming to anything is ``Unanswered``, and opens no second tab.
+        """
+        entry, vector = self._hold(hold, asked.analyst, asked.question)
+        opening = self._opening_line(hold, entry, vector, whole=whole)
+        columns = opening.columns | {"request": asked.request_id or "", "plan": asked.plan}
+        curve = _run_itself(hold, entry, opening)
+        asking = Asking(
+            self._guarded,
+            self.name,
+            asked,
+            vector,
+            {},
+            fresh=True,
+            reserving=partial(self._reserving, vector, curve),
+            opening=opening._replace(columns=columns),
+        )
+        try:
+            found = asking.begin(seconds, waiting)
+            return Tab(self._guarded, asking.line, self.cost) if found is None else found
+        except BaseException:
+            if not asking.stands():
+                raise
+            asking.stop()
+            raise Unanswered(asking.line.number) from None
+
+    def finish(self, tab: Tab, body: str) -> Line:
+        """End a tab and write down what its steps came to, as the answer to the request that opened it: both at once,
+        so that whoever waits for the request is never told that it has stopped.
+
+        It is made of the steps' answers alone, so nothing more is spent.
+        """
+        entries.prose(body, "body", entries.BODY)
+        written, opening = self._guarded.body(body), tab.opening
+        if opening.request_id is None:
+            raise InvalidParameter("tab", opening.number, "one that was opened for a request")
+        nothing = Curve((), self._opening.budget.neighbours)
+        named = (opening.question, opening.plan, "", opening.analyst, opening.request_id)
+        columns = self._guarded.columns(Entry(nothing, *named))
+        with self._guarded.writing() as transaction:
+            if transaction.ended(opening.number) is None:
+                transaction.close_tab(opening.number, keep=False)
+            paid = transaction.append("charge", self.name, columns, cost=self.cost(nothing))
+            copied = {"analyst": paid.analyst, "request": paid.request, "plan": paid.plan, "data": paid.data}
+            transaction.end(opening.number)
+            answer: dict[str, str | int] = {**copied, **written, "about": paid.number}
+            answer["detail"] = entries.write_widths({})
+            return Line.of(transaction.append("answer", self.name, answer))
+
+    def _opening_line(self, hold: Entry | Cost, entry: Entry, vector: Cost, *, whole: bool) -> Opening:
+        spends = whole or entry.interactive
+        columns = self._guarded.columns(entry) | ({"parts": ""} if isinstance(hold, Cost) else {})
+        return Opening(vector, NOTHING, columns) if spends else Opening(NOTHING, vector, columns)
 
     def _hold(self, hold: Entry | Cost, analyst: str | None, question: str) -> tuple[Entry, Cost]:
         if not isinstance(hold, Cost):
@@ -323,9 +460,17 @@ class Account:
             last = transaction.newest(tab=entries.line_number(tab, "tab"))
             if last is None or last.account != self.name or last.kind == "tab-close":
                 raise InvalidParameter("tab", tab, "the number of an open tab of this account")
-            return Line.of(end_tab(transaction, last, keep=True, reason=reason))
+            return Line.of(transaction.close_tab(last.tab, keep=True, reason=reason))
 
 
 def _closed(transaction: Transaction, tab: int) -> bool:
     last = transaction.newest(tab=tab)
     return last is None or last.kind == "tab-close"
+
+
+def _run_itself(hold: Entry | Cost, entry: Entry, opening: Opening) -> Curve | None:
+    """Give the curve of what a tab is opened for where that is run itself, and charged whole.
+
+    Steps have to fit the amounts that are held, and not the curve: they may have a larger ε than it has.
+    """
+    return None if isinstance(hold, Cost) or opening.spent == NOTHING else entry.curve

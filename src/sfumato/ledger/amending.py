@@ -64,7 +64,7 @@ def amended(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, sp
     raise InvalidParameter(
         "budget",
         str(promise),
-        "one that covers what is spent and held already: " + _amounts(spent),
+        "one that covers what is spent and held already: " + spent.words,
         fix="give a larger ε, or a larger δ: what was answered cannot be taken back",
     )
 
@@ -74,10 +74,3 @@ def _least(order: Fraction | None, backed: Fraction) -> Fraction:
     if order is None or not backed:
         return Fraction(0)
     return _AMPLE - renyi_allowance(Guarantee(_AMPLE, backed), order).divergence
-
-
-def _amounts(spent: Cost) -> str:
-    shown = (
-        f"{name} {'unbounded' if amount is None else f'{float(amount):.6g}'}" for name, amount in spent.amounts.items()
-    )
-    return ", ".join(shown)

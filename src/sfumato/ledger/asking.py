@@ -3,14 +3,18 @@
 Which of the three is decided inside the transaction that would charge, so that of all who ask the same at once, in
 whatever threads and processes, one pays. The others wait for its answer. A payer that stops says so; one that died is
 found out by whoever waits for it.
+
+A request id names one charge for ever: whoever asks again under it gets the answer of that charge, waits for it, or is
+told that it was charged and stopped. Nobody who only asks again pays twice.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from fractions import Fraction
+from typing import NamedTuple
 
 from sfumato.errors import AnswerPending, RequestDiffers, Unanswered
 from sfumato.ledger import entries, processes
@@ -25,6 +29,14 @@ PATIENCE = 600.0
 """Seconds after which who waits is told so, whatever the reason; then nothing was charged, and they may ask again."""
 _PAGE = 20
 _SHORTEST, _LONGEST = 0.002, 0.05  # seconds between two looks at whether the answer is there
+
+
+class Opening(NamedTuple):
+    """A tab is opened instead of a charge: what it spends now, what it holds, and its line's columns."""
+
+    spent: Cost
+    held: Cost
+    columns: dict[str, str]
 
 
 class Asking:
@@ -42,15 +54,22 @@ class Asking:
         *,
         fresh: bool,
         periods: Periods = (),
+        reserving: Callable[[Callable[[], bool]], AbstractContextManager[None]] = lambda _: nullcontext(),
+        opening: Opening | None = None,
+        until: int | None = None,
     ) -> None:
         self._guarded = guarded
+        self._until = until
         self._account = account
         self._entry = entry
         self._cost = cost
         self._accuracy = accuracy
         self._fresh = fresh
         self._periods = periods
-        self._columns = guarded.columns(entry)
+        self._reserving = reserving
+        """Sets aside what this question costs while it may be charged, for a limit beside the account."""
+        self._opening = opening
+        self._columns = guarded.columns(entry) if opening is None else opening.columns
         self._paid: Row | None = None
 
     @property
@@ -63,10 +82,11 @@ class Asking:
     def begin(self, seconds: float | None = None, waiting: Callable[[], None] = lambda: None) -> StoredAnswer | None:
         """Find the answer, if it was bought before or is bought now by an equal question; None when this one has paid.
 
-        Waiting ends after ``seconds``, or after ``PATIENCE``. A ``fresh`` question finds nothing and joins nobody.
+        Waiting ends after ``seconds``, or after ``PATIENCE``. A ``fresh`` question finds and joins its own request
+        alone.
         """
-        known, seen = (None, 0) if self._fresh else self._look()
-        found = known or self._enter(seen)
+        known, seen = self._look()
+        found = known or self._entered(seen)
         if isinstance(found, UnderWay):
             waiting()
             found = self._wait(found, PATIENCE if seconds is None else min(seconds, PATIENCE))
@@ -87,9 +107,13 @@ class Asking:
         """Find an answer, and the number of the last line when it was looked for: no writer waits for a long search."""
         with self._guarded.reading() as transaction:
             found, seen = self._requested(transaction), transaction.head.number if transaction.head else 0
-        if found is None and self._entry.plan and self._entry.data:
-            found = stored(self._guarded, self._question, self._accuracy)
+        if found is None and not self._fresh and self._entry.plan and self._entry.data:
+            found = stored(self._guarded, self._question, self._accuracy, self._until)
         return found, seen
+
+    def _entered(self, seen: int) -> Row | UnderWay | None:
+        with self._reserving(self.stands):
+            return self._enter(seen)
 
     def _enter(self, seen: int) -> Row | UnderWay | None:
         with self._guarded.writing() as transaction:
@@ -99,20 +123,26 @@ class Asking:
             account, columns, cost, periods = self._account, self._columns, self._cost, self._periods
             short = self._guarded.short(transaction, account, columns["analyst"], cost, periods)
             if short is None:
-                self._paid = self._guarded.pay(transaction, account, columns, cost, periods)
+                self._paid = self._pay(transaction)
                 self._fly(transaction, self._paid)
                 return None
         raise short()
+
+    def _pay(self, transaction: Transaction) -> Row:
+        if self._opening is None:
+            return self._guarded.pay(transaction, self._account, self._columns, self._cost, self._periods)
+        opening = self._opening
+        return transaction.append("tab-open", self._account, self._columns, cost=opening.spent, left=opening.held)
 
     def _ahead(self, transaction: Transaction, seen: int) -> Row | UnderWay | None:
         """Find what was answered since the last look, or is under way."""
         found = self._requested(transaction)
         again = self._repeated(transaction)
-        if self._fresh:
-            return None
-        if found is None and self._entry.plan and self._entry.data:
+        if self._fresh or found is not None or again is not None:
+            return found or again
+        if self._entry.plan and self._entry.data:
             found = _accurate(transaction.page(self._question, newest=True, after=seen), self._accuracy)
-        return found or next(iter(again or self._equal(transaction)), None)
+        return found or next(iter(self._equal(transaction)), None)
 
     @property
     def _question(self) -> dict[str, str]:
@@ -123,15 +153,16 @@ class Asking:
         entry = self._entry
         return requested(transaction, self._account, entry.request_id, entry.analyst, entry.question, entry.plan)
 
-    def _repeated(self, transaction: Transaction) -> list[UnderWay]:
-        """Find the same request, under way; one that asks something else is refused."""
+    def _repeated(self, transaction: Transaction) -> UnderWay | None:
+        """Find the same request, under way or ended without an answer; one that asks something else is refused."""
         columns = self._columns
         if not columns["request"]:
-            return []
-        found = self._living(transaction, {"analyst": columns["analyst"], "request": columns["request"]})
+            return None
+        where = {"account": self._account, "analyst": columns["analyst"], "request": columns["request"]}
+        found = transaction.under_way(where)
         for other in found:
             _require_same(transaction.line(other.number), self._entry.question, self._entry.plan)
-        return found
+        return found[-1] if found else None
 
     def _equal(self, transaction: Transaction) -> list[UnderWay]:
         """Find the same question on the same data, under way, whose answer will be accurate enough."""
@@ -145,10 +176,12 @@ class Asking:
         """List charges whose payer may still answer; those of payers that died are stopped on the way."""
         found = []
         for other in transaction.under_way({"account": self._account, **where}):
+            if transaction.ended(other.number) is not None:
+                continue
             lives = processes.alive(other.payer)
             if lives is False:
                 transaction.stop(other.number)
-            elif lives or time.time() - other.time / 1e6 < PATIENCE:
+            elif lives or not _is_old(other):
                 found.append(other)
         return found
 
@@ -163,12 +196,14 @@ class Asking:
         end, pause = time.monotonic() + seconds, _SHORTEST
         while True:
             with self._guarded.reading() as transaction:
-                found = transaction.newest(about=other.number)
+                found = self._requested(transaction) or transaction.ended(other.number)
             if found is not None and found.kind == "answer":
                 return found
-            if found is not None or other.number in self._guarded.unsaid:
-                raise Unanswered(other.number, charged=False)
-            if processes.alive(other.payer) is False:
+            lives = processes.alive(other.payer)
+            mine = bool(other.request) and other.request == self._columns["request"]
+            if found is not None or other.number in self._guarded.unsaid or (mine and lives is None and _is_old(other)):
+                raise Unanswered(other.number, charged=mine)
+            if lives is False:
                 with self._guarded.writing() as transaction:
                     transaction.stop(other.number)
             elif time.monotonic() >= end:
@@ -178,9 +213,13 @@ class Asking:
                 pause = min(1.5 * pause, _LONGEST)
 
 
-def stored(guarded: GuardedStore, question: Where, accuracy: Mapping[str, Fraction]) -> Row | None:
-    """Find the newest answer to this question that is at least as accurate in every column asked for."""
-    before = 0
+def stored(
+    guarded: GuardedStore, question: Where, accuracy: Mapping[str, Fraction], until: int | None = None
+) -> Row | None:
+    """Find the newest answer to this question that is at least as accurate in every column asked for; with ``until``,
+    among the lines up to this one.
+    """
+    before = 0 if until is None else until + 1
     while True:
         with guarded.reading() as transaction:
             rows = transaction.page(question, newest=True, before=before, limit=_PAGE)
@@ -217,6 +256,11 @@ def _require_same(paid: Row | None, question: str | None, plan: str | None) -> N
             place="request_id",
             fix="give each question its own id",
         )
+
+
+def _is_old(other: UnderWay) -> bool:
+    """Tell whether a charge is so old that nobody waits for it whose payer may be gone."""
+    return time.time() - other.time / 1e6 >= PATIENCE
 
 
 def _accurate(rows: Iterable[Row], accuracy: Mapping[str, Fraction]) -> Row | None:

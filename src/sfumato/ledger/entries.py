@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -18,7 +18,8 @@ from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import read_cost, read_spending
 from sfumato.mechanisms.protocols import Mechanism
 from sfumato.privacy import Cost, Curve, codec
-from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, shown, text
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, text
+from sfumato.privacy.spelled_values import spelled
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAME = 200
@@ -170,6 +171,26 @@ class Line:
     previous: str
     hash: str
 
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        if not isinstance(self.time, datetime):
+            object.__setattr__(self, "time", _time(self.time))
+        if not all(isinstance(each, Cost) for each in (self.cost, self.spent, self.held)):
+            raise InvalidParameter("cost", self.cost, "an amount for each currency")
+
+    def to_json(self) -> str:
+        """Write the line as JSON text, with a kind and a version."""
+        return codec.dumps(_Written(self.kind, _named(self), self.cost, self.spent, self.held))
+
+    @classmethod
+    def from_json(cls, source: str) -> Line:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        found = codec.loads_as(_Written, source, longest=2 * BODY)
+        amounts = {"cost": found.cost, "spent": found.spent, "held": found.held}
+        if not isinstance(found.named, Mapping) or set(found.named) != _NAMED:
+            raise InvalidParameter("named", found.named, "the parts of a line by their names")
+        return cls(kind=found.entered, **found.named, **amounts)  # type: ignore[arg-type]
+
     @property
     def curve(self) -> Curve | None:
         """Compute the curve of what was run again, from this line alone; None where a line says nothing of that."""
@@ -189,12 +210,14 @@ class Line:
             "cost": {name: None if amount is None else text(amount) for name, amount in self.cost.amounts.items()},
         }
 
-    def words(self) -> tuple[str, ...]:
-        """Write number, time, analyst, kind, question and cost in one line of text."""
-        amounts = self.cost.amounts.items()
-        cost = ", ".join(
-            f"{name} {'∞' if amount is None else shown(float(amount))}" for name, amount in amounts if amount != 0
-        )
+    def __repr__(self) -> str:
+        return f"<Line {', '.join(filter(None, self.words()))}>"
+
+    def words(self, *, details: bool = False) -> tuple[str, ...]:
+        """Write number, time, analyst, kind, question and cost in one line of text; with ``details`` the cost in every
+        currency.
+        """
+        cost = str(self.cost) if details else self.cost.words
         when = self.time.strftime("%Y-%m-%d %H:%M:%S")
         about = f"{self.kind} to {self.about}" if self.about else self.kind
         return str(self.number), when, self.analyst or "", about, " ".join(self.question.split()), cost
@@ -226,11 +249,41 @@ class Line:
         )
 
 
+_NAMED = {each.name for each in fields(Line)} - {"kind", "cost", "spent", "held"}
+
+
+@codec.value("ledger-line")
+@dataclass(frozen=True)
+class _Written:
+    """A line is written so: its kind under another name, since what is written has a kind of its own."""
+
+    entered: str
+    named: Mapping[str, str | int | None] = field(metadata=codec.MAPPING)
+    cost: Cost
+    spent: Cost
+    held: Cost
+
+
+def _named(line: Line) -> dict[str, Any]:
+    found = {name: getattr(line, name) for name in _NAMED}
+    return dict(sorted(found.items())) | {"time": line.time.isoformat()}
+
+
 def _detail(row: Row) -> str:
     """Show only where joined data are: even keyed hashes would tell whether an old content came back."""
     if row.kind != "source":
         return row.detail
     return json.dumps({"path": json.loads(row.detail)["path"]}, ensure_ascii=False)
+
+
+def _time(written: object) -> datetime:
+    try:
+        found = datetime.fromisoformat(written)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.tzinfo is None:
+        raise InvalidParameter("time", written, "a time in ISO 8601 with its zone")
+    return found
 
 
 def moment(microseconds: int) -> datetime:
@@ -254,6 +307,8 @@ class StoredAnswer:
     """Half-width per column."""
     hash: str
     """Of the line that holds it."""
+
+    __repr__ = spelled
 
     @classmethod
     def of(cls, row: Row, body: str) -> StoredAnswer:

@@ -49,6 +49,9 @@ class Tab:
         self._price = price
         self._process = os.getpid()
 
+    def __repr__(self) -> str:
+        return f"<Tab opened by line {self.number}: .left says what it still holds>"
+
     @property
     def number(self) -> int:
         return self.opening.number
@@ -86,9 +89,10 @@ class Tab:
         # The step only moves what is held to what is spent; a correction may have raised the totals meanwhile.
         return self._guarded.admitted(self.opening.account, columns["analyst"], NOTHING, write, Line.of)
 
-    def settle(self, answers: Sequence[Settled]) -> tuple[Line, ...]:
+    def settle(self, answers: Sequence[Settled], *, more: bool = False) -> tuple[Line, ...]:
         """Write down every answer to what was charged when the tab was opened, each as a step that costs nothing more,
-        and end the tab: all of it at once, or nothing. They may be shown once this has returned.
+        and end the tab unless there is ``more``: all of it at once, or nothing. They may be shown once this has
+        returned.
         """
         written = [(self._guarded.columns(each.entry), self._guarded.body(each.body), each) for each in answers]
         with self._guarded.writing() as transaction:
@@ -102,7 +106,8 @@ class Tab:
                 detail = write_widths(widths(each.accuracy))
                 told: dict[str, str | int] = {**copied, **body, "about": step.number, "detail": detail}
                 found.append(transaction.append("answer", account, told))
-            end_tab(transaction, self._open(transaction), keep=False)
+            if not more:
+                transaction.close_tab(self._open(transaction).tab, keep=False)
         return tuple(map(Line.of, found))
 
     def stop(self) -> None:
@@ -121,7 +126,7 @@ class Tab:
             last = transaction.newest(tab=self.number)
             if last is not None and last.kind == "tab-close":
                 return
-            end_tab(transaction, self._open(transaction), keep=keep)
+            transaction.close_tab(self._open(transaction).tab, keep=keep)
 
     def _open(self, transaction: Transaction) -> Row:
         if self._process != os.getpid():
@@ -137,13 +142,6 @@ class Tab:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """An error may depend on private data, and so may where it ends: a time limit is one of them."""
         self._end(keep=kind is not None)
-
-
-def end_tab(transaction: Transaction, last: Row, *, keep: bool, reason: str = "") -> Row:
-    """Append the closing line; with ``keep`` what was held is spent."""
-    cost = read_cost(last.left) if keep else NOTHING
-    columns = {"analyst": last.analyst, "question": reason}
-    return transaction.append("tab-close", last.account, columns, cost=cost, left=NOTHING, tab=last.tab)
 
 
 def _exceeds(left: Cost, cost: Cost) -> Overspent:

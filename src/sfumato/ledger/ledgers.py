@@ -23,7 +23,7 @@ from sfumato.ledger.sqlite import SQLiteStore
 from sfumato.ledger.transaction import Terms
 from sfumato.ledger.verifying import Verification
 from sfumato.privacy import Budget, PrivacyUnit, codec
-from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
+from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, whole
 
 _PAGE = 1000
 
@@ -39,6 +39,9 @@ class Ledger:
     def __init__(self, guarded: GuardedStore, beside: Path) -> None:
         self._guarded = guarded
         self._beside = beside
+
+    def __repr__(self) -> str:
+        return f"<Ledger in {self._beside.name.removesuffix('.anchor')}: .lines(), .account(), .verify()>"
 
     @classmethod
     def open(
@@ -72,6 +75,12 @@ class Ledger:
         """List the names of all accounts, in the order in which they were opened."""
         with self._guarded.reading() as transaction:
             return tuple(row.account for row in transaction.page({"kind": "account-open"}))
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """Give number and hash of the last line, which change whenever anything is written; before the first, 0."""
+        with self._guarded.reading() as transaction:
+            return (transaction.head.number, transaction.head.hash) if transaction.head else (0, "")
 
     def account(
         self, name: str, *, unit: PrivacyUnit | None = None, budget: Budget | None = None, per: str = ""
@@ -119,12 +128,16 @@ class Ledger:
         analyst: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        after: int = 0,
     ) -> Iterator[Line]:
-        """List lines in order, of one account or analyst, from ``since`` on and before ``until``."""
+        """List lines in order, of one account or analyst, from ``since`` on and before ``until``; with ``after`` only
+        those whose numbers are larger.
+        """
         given = (("account", account), ("analyst", analyst))
         equal = {key: entries.name(value, key) for key, value in given if value is not None}
         end = None if until is None else entries.microseconds(until, "until")
-        after = 0 if since is None else self._before(entries.microseconds(since, "since"))
+        start = 0 if since is None else self._before(entries.microseconds(since, "since"))
+        after = max(start, whole(after, "after", at_least=0))
         while True:
             with self._guarded.reading() as transaction:
                 rows = transaction.page(equal, after=after, limit=_PAGE)
@@ -188,6 +201,16 @@ class Ledger:
         """Write every line as "json", "csv" or "arrow" to a new file; large answers are in it, unless they are lost."""
         export(self.lines(), form, path, self._guarded.store.bodies.read)
 
+    def salt(self, number: int) -> str:
+        """Give the salt under which others are shown a hash of what a line says: equal each time, and without the
+        ledger's key like 256 random bits, also to whoever knows the salts of other lines (``keyed_hashes``).
+        """
+        return self._guarded.keyed("salt of a line that is published", str(entries.line_number(number, "number")))
+
+    def body(self, line: Line) -> str | None:
+        """Read the answer that a line holds, or refers to; None where its file is lost."""
+        return self._guarded.store.bodies.read(line.file) if line.file else line.body
+
     def close(self) -> None:
         """Close it. What was written is already safe; the anchor beside the file is renewed."""
         if self._guarded.wrote:
@@ -220,8 +243,9 @@ def _require_same(name: str, terms: Terms, asked: Terms) -> None:
         if not same
     ]
     if differing:
+        other = " and another ".join(differing)
         raise AccountDiffers(
-            f"the account was opened with another {' and another '.join(differing)}: {terms.unit}, {terms.budget!r}",
+            f"the account was opened with another {other}: {terms.unit}, {terms.budget.promise}",
             place=f"account {name!r}",
             fix="open it with the terms it has; as the owner, change its budget with sfumato budget amend --reason …, "
             "or account.amend(…, reason=…)",

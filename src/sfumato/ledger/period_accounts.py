@@ -18,6 +18,7 @@ printed so.
 
 from __future__ import annotations
 
+from copy import copy
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter, Unsupported
@@ -51,7 +52,9 @@ class PeriodAccounts(Account):
             raise InvalidParameter("periods", periods, "at least one period: whatever is read is read from some period")
         for each in periods:
             period_account(self.name, each)
-        return PeriodAccounts(self._guarded, self.name, self._opening, tuple(periods))
+        found = copy(self)
+        found.periods = tuple(dict.fromkeys(periods))
+        return found
 
     @property
     def opened(self) -> Periods:

@@ -293,7 +293,9 @@ class SQLiteStore:
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", None) or 0
             if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-                raise LedgerDamaged(None, "SQLite cannot read it: it is no ledger, or destroyed") from error
+                why = "SQLite cannot read it: it is no ledger, or destroyed"
+                fix = "name the ledger, which is sfumato.ledger beside the policy; if this is it, restore a backup"
+                raise LedgerDamaged(None, why, fix=fix) from error
             rule, fix = _TROUBLES.get(code & 0xFF, _TROUBLE)
             raise LedgerUnavailable(rule, place=self.place, fix=fix) from error
         except UnicodeDecodeError as error:

@@ -102,12 +102,34 @@ class Transaction:
     def end(self, number: int) -> None:
         self._rows.end(number)
 
+    def ended(self, number: int) -> Row | None:
+        """Find the line that ended a charge or a tab: its answer, or what says that none will come."""
+        closed = self.newest(tab=number)
+        if closed is not None:
+            return closed if closed.kind == "tab-close" else None
+        return self.newest(about=number)
+
     def stop(self, number: int) -> None:
-        """Say that a charge stays without an answer, unless it has one."""
+        """Say that a charge stays without an answer, unless it has one; of a tab, all that it held is spent.
+
+        One that has a request id stays among those under way: whoever asks again under it is told how it ended.
+        """
         paid = self.line(number)
-        if paid is not None and self.newest(about=number) is None:
-            self.append("stopped", paid.account, {"analyst": paid.analyst, "about": number})
-        self.end(number)
+        if paid is not None and self.ended(number) is None:
+            if paid.kind == "tab-open":
+                self.close_tab(number, keep=True, reason="it was stopped before it could answer")
+            else:
+                self.append("stopped", paid.account, {"analyst": paid.analyst, "about": number})
+        if paid is None or not paid.request:
+            self.end(number)
+
+    def close_tab(self, number: int, *, keep: bool, reason: str = "") -> Row:
+        """Append the line that closes a tab; with ``keep`` what it held is spent."""
+        last = self.newest(tab=number)
+        assert last is not None
+        cost = read_cost(last.left) if keep else NOTHING
+        columns = {"analyst": last.analyst, "question": reason}
+        return self.append("tab-close", last.account, columns, cost=cost, left=NOTHING, tab=number)
 
     def append(
         self,

@@ -19,6 +19,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits, exact_decisions, grids
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import ABOVE_ONE, CONFIDENCE, POSITIVE, Number, exact, shown, text, whole
+from sfumato.privacy.spelled_values import spelled
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -175,6 +176,8 @@ class OptimizedUnaryEncoding:
     epsilon: Fraction
     choices: int
 
+    __repr__ = spelled
+
     def __init__(self, epsilon: Number, choices: int) -> None:
         response = RandomizedResponse(epsilon, choices)
         object.__setattr__(self, "epsilon", response.epsilon)
@@ -233,6 +236,8 @@ class OptimalLocalHashing:
 
     epsilon: Fraction
     choices: int
+
+    __repr__ = spelled
 
     def __init__(self, epsilon: Number, choices: int) -> None:
         response = RandomizedResponse(epsilon, choices)

@@ -139,6 +139,9 @@ class Session(SecretSession):
     with the same secret would answer more than was paid for.
     """
 
+    def __repr__(self) -> str:
+        return f"<Session, {self.remaining} positive answers left>"
+
     def __init__(self, mechanism: AboveThreshold) -> None:
         first, second, third = mechanism.scales
         self._mechanism = mechanism

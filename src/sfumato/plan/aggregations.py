@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.fragments import Names, Tree, filled, meant, read
 from sfumato.plan.ranked import MOST_DECIMALS
 from sfumato.plan.value_measures import MOST_FREQUENT
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, whole
+
+if TYPE_CHECKING:
+    from sfumato.plan.fragments import Names, Tree
 
 _ROWS = "COUNT(*)"
 _WRITTEN = {
@@ -73,6 +76,8 @@ class Aggregation:
 
     def tree(self, names: Names) -> Tree:
         """Write the aggregate as a part of a statement in which these names are known."""
+        from sfumato.plan.fragments import filled, meant, read  # who only says what to ask needs no parser
+
         written = _ROWS if self.of is None else _WRITTEN[self.name]
         given = {"x": self.of, "y": self.beside, "w": self.where, "p": self.at}
         given["k"] = None if self.k is None else str(int(self.k))
@@ -91,6 +96,8 @@ Asked = Aggregation | str
 
 def aggregate(asked: Asked, names: Names) -> Tree:
     """Write what is asked as a tree in which these names are known."""
+    from sfumato.plan.fragments import meant, read
+
     if not isinstance(asked, (Aggregation, str)):
         raise InvalidParameter("agg", asked, "aggregations, such as sf.count(), or SQL over aggregates")
     return asked.tree(names) if isinstance(asked, Aggregation) else meant(read(asked), names)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.plan.fragments import Names, Tree, filled, meant, read
-from sfumato.plan.rows import Rows
-from sfumato.plan.sql_expressions import expression
 from sfumato.policy import Type
 from sfumato.privacy.numbers import shown, text, whole
+
+if TYPE_CHECKING:
+    from sfumato.plan.fragments import Names, Tree
+    from sfumato.plan.rows import Rows
 
 MOST_BINS = 500
 
@@ -35,6 +37,8 @@ class Histogram:
 
         WIDTH_BUCKET puts the upper end of the range into a bin of its own; here it is in the last.
         """
+        from sfumato.plan.fragments import filled, meant, read  # who only says what to group by needs no parser
+
         column = meant(read(self.of), names)
         edges = self._edges(column, rows)
         written = {"x": column, "low": _number(edges[0]), "high": _number(edges[-1]), "n": read(str(self.bins))}
@@ -44,6 +48,8 @@ class Histogram:
         return number, filled(read(f"CASE b {labels} END"), {"b": number})
 
     def _edges(self, column: Tree, rows: Rows) -> list[Fraction]:
+        from sfumato.plan.sql_expressions import expression
+
         domain = expression(column.copy(), rows.resolve).domain
         if domain.type not in (Type.INTEGER, Type.REAL):
             rule = f"a histogram is of numbers; {self.of} is {domain.type.value}"
@@ -65,6 +71,8 @@ def histogram(of: str, bins: int = 20) -> Histogram:
 
 def _number(value: Fraction) -> Tree:
     """Write an end of a range, which is a decimal."""
+    from sfumato.plan.fragments import read
+
     return read(text(value))
 
 

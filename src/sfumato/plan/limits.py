@@ -57,8 +57,10 @@ class Limits:
         largest = largest or self
         asked = {"rows": rows, "groups": groups, "rows_per_group": rows_per_group}
         for name, value in asked.items():
-            if value is not None and whole(value, name, at_least=1) > getattr(largest, name):
-                raise InvalidParameter(name, value, f"at most {getattr(largest, name)}: limits can only be tightened")
+            most = getattr(largest, name)
+            if value is not None and whole(value, name, at_least=1) > most:
+                rule, fix = f"at most {most}: limits can only be tightened", f"give {name} a number from 1 to {most}"
+                raise InvalidParameter(name, value, rule, fix=fix)
         if rows is not None and rows > self.rows:
             held = [name for name in ("groups", "rows_per_group") if getattr(self, name) == self.rows]
             asked.update({name: rows for name in held if asked[name] is None})

@@ -12,6 +12,15 @@ from dataclasses import dataclass
 from sfumato.plan.expressions import Expression, Order
 from sfumato.privacy import codec
 
+# fmt: off
+FINISHING = frozenset((
+    "+", "-", "*", "/", "//", "%", "NEGATE", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "BETWEEN", "IN",
+    "IS NULL", "CASE", "IF", "COALESCE", "NULLIF", "ABS", "ROUND", "FLOOR", "CEIL", "TRUNC", "SQRT", "SIGN",
+    "LEAST", "GREATEST", "CAST",
+))
+# fmt: on
+"""The functions that may be applied to noisy numbers."""
+
 
 @codec.value("output")
 @dataclass(frozen=True)

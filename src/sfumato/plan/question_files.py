@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import sqlglot
 from sqlglot.errors import SqlglotError
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import SfumatoError, Unsupported, shorten
 
@@ -56,6 +56,36 @@ def questions(source: str) -> tuple[Written, ...]:
     return tuple(
         Written(source[start.start : end.end + 1], source.count("\n", 0, start.start) + 1) for start, end in found
     )
+
+
+def first_statement(source: str) -> tuple[str, str] | None:
+    r"""Split a text after its first statement, which a semicolon ends; None where no statement is whole yet.
+
+    >>> first_statement("SELECT ';' -- not here; \n AS a; SELECT 2")
+    ("SELECT ';' -- not here; \n AS a", ' SELECT 2')
+    >>> first_statement("SELECT 'it is open; ") is None
+    True
+    """
+    end = source.find(";")
+    while 0 <= end < LONGEST:
+        tokens = _tokens(source[: end + 1])
+        if tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+            return source[:end], source[end + 1 :]
+        end = source.find(";", end + 1)
+    return None
+
+
+def is_blank(source: str) -> bool:
+    """Tell whether a text holds nothing but spaces and comments."""
+    return _tokens(source) == []
+
+
+def _tokens(source: str) -> list[Token] | None:
+    """Give the words of a text, or None while a quote or a comment in it is open."""
+    try:
+        return sqlglot.tokenize(source, dialect="duckdb")
+    except SqlglotError:
+        return None
 
 
 @contextmanager

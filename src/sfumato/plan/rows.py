@@ -572,8 +572,7 @@ def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | Public:
         return _called(named[name.lower()], alias)
     table = next((each for each in catalog.tables.values() if each.name.lower() == name.lower()), None)
     if table is None:
-        rule = f"no declared table is called {name[:60]}; tables of another policy are another population, and two "
-        raise refuse(node, "unknown-table", f"{rule}populations are never joined", nearest(name, catalog.tables))
+        raise refuse(node, "unknown-table", _unknown(node, name), nearest(name, catalog.tables))
     if table.public:
         return Public(alias, table)
     columns = {Field(0, table.name, name): domain for name, domain in table.columns.items()}
@@ -581,6 +580,13 @@ def _source(node: exp.Expr, catalog: Catalog, named: Named) -> Rows | Public:
     known = {} if table.id is None else {alias: (table.id,)}
     lists = {alias: {name: (Field(0, table.name, name), each) for name, each in table.lists.items()}}
     return Rows(scan, {alias: _named(scan.columns)}, table, known, catalog, lists=lists if table.lists else {})
+
+
+def _unknown(node: exp.Table, name: str) -> str:
+    """Say that no table is called so; beside a join also why a table of another policy cannot be."""
+    joined = isinstance(node.parent, exp.Join)
+    why = "; tables of another policy are another population, and two populations are never joined" if joined else ""
+    return f"no declared table is called {name[:60]}{why}"
 
 
 def _called(found: Rows, alias: str) -> Rows:

@@ -142,7 +142,14 @@ def _usual(node: Node) -> str:
 def _column(node: exp.Column, resolve: Resolve) -> Expression:
     if node.args.get("db") or node.args.get("join_mark") or not isinstance(node.this, exp.Identifier):
         raise Unsupported("column", "a column is written name or table.name", fix="leave out what stands before")
-    return resolve(node.table or None, node.name)
+    try:
+        return resolve(node.table or None, node.name)
+    except Unsupported as unknown:
+        if unknown.code != "unknown-column" or not node.this.quoted:
+            raise
+        rule, name = f"no declared column is called {node.name[:60]}", node.name[:60].replace("'", "''")
+        fix = f"{unknown.fix.rstrip('?')}; within double quotes stands a name, and a text within single ones: '{name}'"
+        raise Unsupported("unknown-column", rule, fix=fix) from None
 
 
 # Literals

@@ -9,18 +9,9 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from sfumato.plan.expressions import Call, Expression, Order, noises, of_keys
-from sfumato.plan.noisy_rows import Over, RowTotal
+from sfumato.plan.noisy_rows import FINISHING, Over, RowTotal
 from sfumato.plan.text_positions import refuse, shown
 from sfumato.policy import Domain, Type
-
-# fmt: off
-FINISHING = frozenset((
-    "+", "-", "*", "/", "//", "%", "NEGATE", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "BETWEEN", "IN",
-    "IS NULL", "CASE", "IF", "COALESCE", "NULLIF", "ABS", "ROUND", "FLOOR", "CEIL", "TRUNC", "SQRT", "SIGN",
-    "LEAST", "GREATEST", "CAST",
-))
-# fmt: on
-"""The functions that may be applied to noisy numbers."""
 
 Read = Callable[[exp.Expr], Expression]
 

@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
 from sfumato.plan.parameters import Parameters, bound, literals, placed, written as parameters_written
-from sfumato.plan.text_positions import refuse
+from sfumato.plan.text_positions import misspelt, refuse
 
 LONGEST = 64 * 1024
 DEEPEST = 24
@@ -38,7 +38,8 @@ def select(text: object, parameters: Parameters | None = None) -> exp.Select:
             if isinstance(statement, exp.SetOperation)
             else "only SELECT, SHOW TABLES and DESCRIBE are understood"
         )
-        raise refuse(statement, "not-select", what, "ask with SELECT … FROM … [WHERE] [GROUP BY]")
+        fix = misspelt(str(text)) or "ask with SELECT … FROM … [WHERE] [GROUP BY]"
+        raise refuse(statement, "not-select", what, fix)
     return _usual(statement)
 
 
@@ -95,7 +96,7 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
     except RecursionError:
         raise _too_deep() from None
     except SqlglotError as error:
-        raise _not_sql(error) from None
+        raise _not_sql(error, text) from None
     if not statements:
         raise Unsupported("one-statement", "the question is empty", fix="ask with SELECT … FROM … [WHERE] [GROUP BY]")
     if len(statements) != 1:
@@ -194,13 +195,14 @@ def _too_deep() -> Unsupported:
     )
 
 
-def _not_sql(error: SqlglotError) -> Unsupported:
+def _not_sql(error: SqlglotError, text: str = "") -> Unsupported:
     facts = getattr(error, "errors", None) or [{}]
     line, column = facts[0].get("line"), facts[0].get("col")
     if "number of provided arguments" in str(facts[0].get("description")):
         rule, fix = "this function has more arguments than are understood", "leave out those after the first ones"
         return Unsupported("arguments", rule, fix=fix, line=line, column=column)
-    fix = "look for a missing comma, quote or parenthesis there; names with spaces stand within double quotes"
+    usual = "look for a missing comma, quote or parenthesis there; names with spaces stand within double quotes"
+    fix = misspelt(text) or usual
     return Unsupported("not-sql", "this is not SQL that can be read", fix=fix, line=line, column=column)
 
 

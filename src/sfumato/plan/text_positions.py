@@ -8,7 +8,9 @@ from collections.abc import Iterable
 
 import sqlglot
 from sqlglot import ErrorLevel, exp
+from sqlglot.errors import SqlglotError
 from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import TokenType
 
 from sfumato.errors import Unsupported
 from sfumato.plan.sql_expressions import position
@@ -28,6 +30,28 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {quoted(next(name for name in names if name.lower() == close[0]))}?"
     return f"known here: {', '.join(map(quoted, names[:20]))}" if names else "nothing is known by name here"
+
+
+_KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "DISTINCT", "BETWEEN", "JOIN", "UNION")
+_CLOSE = 0.75
+"""How alike a word and a keyword are for one to be taken for the other: FORM and FROM just are."""
+
+
+def misspelt(text: str) -> str:
+    """Say of a text that cannot be read which of its words was perhaps to be a keyword; nothing where none is close.
+
+    >>> misspelt("SELEC COUNT(*) FROM flights"), misspelt("SELECT COUNT(* FROM flights")
+    ('did you mean SELECT? here it is written SELEC', '')
+    """
+    try:
+        words = [each for each in sqlglot.tokenize(text, dialect="duckdb") if each.token_type is TokenType.VAR]
+    except SqlglotError:  # a quote or a comment is open, and so is what was meant
+        return ""
+    for word in words:
+        close = difflib.get_close_matches(word.text[:20].upper(), _KEYWORDS, n=1, cutoff=_CLOSE)
+        if close and close[0] != word.text.upper():
+            return f"did you mean {close[0]}? here it is written {printable(word.text[:20])}"
+    return ""
 
 
 def quoted(name: str) -> str:

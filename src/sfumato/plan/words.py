@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from sfumato.plan.bounding import Bounded, Scaled
@@ -20,11 +20,10 @@ from sfumato.plan.expressions import (
     Windowed,
 )
 from sfumato.plan.limits import Limits, Strategy
-from sfumato.plan.measures import Asked
+from sfumato.plan.measures import Asked, Distinct
 from sfumato.plan.nodes import Query
 from sfumato.plan.noisy_rows import Finish, Over, RowTotal
 from sfumato.plan.spread import Pairs
-from sfumato.plan.text_positions import quoted
 from sfumato.plan.unit_measures import UnitCount, UnitDistinct, UnitFirst, UnitMeasure
 from sfumato.plan.value_measures import FrequentValue
 from sfumato.plan.windows import End, Place, Running, Shifted, WindowFunction
@@ -55,6 +54,8 @@ def _named(reference: Reference) -> str:
         return str(reference)
     if not reference.table:  # made in the question, and named by what it is
         return reference.name
+    from sfumato.plan.text_positions import quoted  # who only reads words back needs no parser
+
     return quoted(reference.name) if reference.source == 0 else f"{quoted(reference.table)}.{quoted(reference.name)}"
 
 
@@ -160,6 +161,21 @@ def enforced(bounded: Bounded) -> str:
     if bounded.strategy is Strategy.REWEIGHT:
         return f"≤ {many(bounded.limits.rows, 'row')} of one unit, in all groups together"
     return limits(bounded.limits)
+
+
+def cutting(boundings: Iterable[Bounded]) -> str:
+    """Say what of one unit counts where the rest is left out or weighted down; empty where all rows count.
+
+    Whether any unit has more rows is private, so the words are the same for all data.
+    """
+    kept = dict.fromkeys(enforced(each) for each in boundings if _cuts(each))
+    return f"{' and '.join(kept)}; ranges are for the noise alone, and leave out what is beyond" if kept else ""
+
+
+def _cuts(bounded: Bounded) -> bool:
+    """Tell whether a unit with many rows counts less than all of them; a count of units, in one group, has it once."""
+    once = not bounded.plan.keys and all(isinstance(each.measure, Distinct) for each in bounded.measures)
+    return bounded.strategy is not Strategy.WHOLE and not once
 
 
 def bounds(scaled: Scaled) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sfumato.plots.letters import wrapped
 from sfumato.plots.marks import INK, PAPER, QUIET, box, escaped, label, moved
-from sfumato.plots.picture import Picture
+from sfumato.plots.picture import FITTING, Picture
 
 WIDE, HIGH, EDGE = 760.0, 1000.0, 20.0
 """Pixels of a page, and of the margin around what is drawn."""
@@ -46,7 +46,7 @@ def framed(drawing: Drawing, title: str, foot: Sequence[str] = (), notes: Sequen
 def page(parts: Sequence[str], wide: float, high: float, title: str = "") -> Picture:
     """Make a whole SVG text of marks, on white."""
     size = f'viewBox="0 0 {wide:.0f} {high:.0f}" width="{wide:.0f}" height="{high:.0f}"'
-    look = f'font-family="{FONT}" font-size="12" fill="{INK}" style="max-width:100%;height:auto"'
+    look = f'font-family="{FONT}" font-size="12" fill="{INK}"{FITTING}'
     said = f"<title>{escaped(title[:300])}</title>" if title else ""
     ground = box(0, 0, wide, high, PAPER, more=' rx="6"')
     text = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} {look}>{said}{ground}{"".join(parts)}</svg>'

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from sfumato.plots.axes import SMALL, heading
 from sfumato.plots.frame import INSIDE, Drawing
 from sfumato.plots.letters import width
-from sfumato.plots.marks import INK, PAPER, QUIET, RULE, box, digits, label, path
+from sfumato.plots.marks import PAPER, QUIET, RULE, box, digits, label, path
 from sfumato.plots.scales import written
 
 MOST_ROWS, MOST_COLUMNS = 40, 40
+_BLACK = "#000000"
 _DARK, _BELOW = (8, 55, 107), (166, 76, 0)
 """The colours of the largest number, and of the least below zero: blue and brown, which everybody tells apart."""
 
@@ -89,8 +90,9 @@ def _cell(grid: Grid, row: int, column: int, where: tuple[float, float, float, f
         return box(x, y, broad - 1, deep - 1, PAPER, more=f' stroke="{RULE}"', say=said) + cross
     share = value / top
     hollow = bool(grid.noisy) and grid.noisy[row][column]
-    drawn = box(x, y, broad - 1, deep - 1, colour(share, signed=grid.signed), say=said)
-    ink = PAPER if abs(share) > 0.58 and (share > 0 or grid.signed) else INK
+    fill = colour(share, signed=grid.signed)
+    drawn = box(x, y, broad - 1, deep - 1, fill, say=said)
+    ink = ink_on(fill)
     if hollow:
         dashed = f' stroke="{ink}" stroke-dasharray="3 2"'
         drawn += box(x + 2, y + 2, broad - 5, deep - 5, "none", more=dashed)
@@ -114,6 +116,21 @@ def colour(share: float, *, signed: bool) -> str:
         share = 0.0
     end = _DARK if share >= 0 else _BELOW
     return "#" + "".join(f"{round(245 + (each - 245) * min(1.0, abs(share))):02x}" for each in end)
+
+
+def ink_on(fill: str) -> str:
+    """Choose black or white, whichever is told apart better: one of them always has a contrast of 4.5 or more.
+
+    The contrast is that of WCAG 2: (l + 0.05)/(l′ + 0.05), of the lighter and the darker luminance.
+    """
+    lightness = _luminance(fill) + 0.05
+    return _BLACK if lightness / 0.05 >= 1.05 / lightness else PAPER
+
+
+def _luminance(fill: str) -> float:
+    parts = [int(fill[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _colours(grid: Grid, x: float, y: float, top: float) -> list[str]:

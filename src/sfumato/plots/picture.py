@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 from sfumato.errors import InvalidParameter, SfumatoError, installing
 
 KINDS = (".svg", ".png", ".html")
+FITTING = ' style="max-width:100%;height:auto"'
+"""The one style in a picture: it is never wider than what shows it."""
+_KIND = "picture/1"
 _FINENESS = 2
 """Points of a PNG for each pixel of the picture."""
 
@@ -44,10 +48,30 @@ class Picture:
         """Give the picture as PNG, of two points for each pixel."""
         return bytes(_converter().svg_to_png(self.svg, scale=_FINENESS))
 
+    def unstyled(self) -> str:
+        """Give the SVG without a style of its own, for a page that allows none inside its text."""
+        return self.svg.replace(FITTING, "", 1)
+
     def page(self) -> str:
         """Give a whole HTML page that shows the picture and nothing else."""
         head = f'<meta charset="utf-8"><title>{html.escape(self.title)}</title>'
         return f"<!doctype html><html lang=en><head>{head}</head><body>{self.svg}</body></html>\n"
+
+    def to_json(self) -> str:
+        """Write the picture as JSON text, with a kind and a version."""
+        own = {"svg": self.svg, "width": self.width, "height": self.height, "title": self.title}
+        return json.dumps({"kind": _KIND, **own})
+
+    @classmethod
+    def from_json(cls, source: str) -> Picture:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        try:
+            found = json.loads(source)
+            if found.pop("kind") != _KIND or set(found) != {"svg", "width", "height", "title"}:
+                raise ValueError
+            return cls(str(found["svg"]), float(found["width"]), float(found["height"]), str(found["title"]))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise InvalidParameter("source", source, "the JSON text of a picture") from None
 
     def _repr_svg_(self) -> str:
         return self.svg

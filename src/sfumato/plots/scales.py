@@ -40,7 +40,9 @@ class Scale:
             return [(self.low, written(self.low, 0.0))]
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         found = [each * step for each in range(first, min(last, first + 50) + 1)]
-        return [(each, written(each, step)) for each in found[:: math.ceil(len(found) / max(1, most)) or 1]]
+        kept = found[:: math.ceil(len(found) / max(1, most)) or 1]
+        largest = max(map(abs, kept), default=0.0)
+        return [(each, written(each, step, largest)) for each in kept]
 
 
 @dataclass(frozen=True)
@@ -146,15 +148,17 @@ def _round_step(least: float) -> float:
     return next((each * ten for each in (1, 2, 5) if each * ten >= least * (1 - 1e-9)), 10 * ten)
 
 
-def written(number: float, step: float) -> str:
-    """Write a number beside an axis whose numbers are so far apart: 1,500 and 20k, not 20000.0."""
+def written(number: float, step: float, largest: float = 0.0) -> str:
+    """Write a number beside an axis whose numbers are so far apart: 1,500 and 20k, not 20000.0. All are written in the
+    unit of the largest: 5k beside 20k.
+    """
     size = max(abs(number), abs(step))
     if number == 0:
         return "0"
     if not 1e-4 <= size < 1e12:
         return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e").replace("-", "−")
     for least, unit, name in _UNITS:
-        if abs(number) >= least:
+        if max(abs(number), largest) >= least:
             return f"{number / unit:,.6g}{name}".replace("-", "−")
     after = max(0, min(6, -math.floor(math.log10(abs(step) or size) + 1e-9)))
     short = f"{number:,.{after}f}"

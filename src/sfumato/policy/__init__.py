@@ -1,8 +1,10 @@
 """A policy says what is public about the tables, whom we protect, and what the budget is."""
 
 from sfumato.policy.domains import Domain, ListColumn, Type, Value
+from sfumato.policy.public_faces import PublicFace
+from sfumato.policy.table_sources import DatabaseTable, File, InMemory, Source
 from sfumato.policy.toml_files import read
-from sfumato.policy.values import ROW, DatabaseTable, File, InMemory, Policy, Source, Table, Via
+from sfumato.policy.values import ROW, Policy, Table, Via
 
 __all__ = [
     "ROW",
@@ -12,6 +14,7 @@ __all__ = [
     "InMemory",
     "ListColumn",
     "Policy",
+    "PublicFace",
     "Source",
     "Table",
     "Type",

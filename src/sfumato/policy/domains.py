@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -12,6 +13,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Range, exact, text
+from sfumato.privacy.spelled_values import spelled
 
 Value = int | Fraction | str | bool | dt.date | dt.datetime
 """A public value of one of the types, exact."""
@@ -45,7 +47,10 @@ class Type(Enum):
         try:
             return cls(value)
         except ValueError:
-            raise InvalidParameter("type", value, "one of " + ", ".join(each.value for each in cls)) from None
+            names = [each.value for each in cls]
+            close = difflib.get_close_matches(str(value)[:20].lower(), names, n=1, cutoff=0.5)
+            fix = f"did you mean {close[0]}?" if close else ""
+            raise InvalidParameter("type", value, "one of " + ", ".join(names), fix=fix) from None
 
     @property
     def numeric(self) -> bool:
@@ -67,7 +72,7 @@ class Domain:
     ``values`` is cut at ``max_length`` letters.
 
     >>> Domain("integer", bounds=(0, 110))
-    Domain(type='integer', bounds=(0, 110))
+    integer from 0 to 110
     """
 
     type: Type
@@ -123,11 +128,13 @@ class Domain:
         return ordered[0], ordered[-1]
 
     def __repr__(self) -> str:
-        names = ("bounds", "values", "grid", "max_length", "other")
-        shown = {name: getattr(self, name) for name in names}
-        parts = [f"{name}={_shown(value)}" for name, value in shown.items() if value is not None]
-        parts += ["nullable=True"] if self.nullable else []
-        return f"Domain({', '.join([f'type={self.type.value!r}', *parts])})"
+        known = self.type.value
+        if self.values is not None:
+            known += f", one of {len(self.values):,} values"
+        elif self.range is not None:
+            known += f" from {_shown(self.range[0])} to {_shown(self.range[1])}"
+        known += "" if self.grid is None else f" in steps of {text(self.grid)}"
+        return f"{known}, may be missing" if self.nullable else known
 
 
 MOST_ITEMS = 1_000
@@ -140,11 +147,13 @@ class ListColumn:
     cut at the scan, and each of the others is what the domain says.
 
     >>> ListColumn(Domain("text", values=("a", "b")), 5)
-    ListColumn(items=Domain(type='text', values=('a', 'b')), most_items=5)
+    ListColumn(items=text, one of 2 values, most_items=5)
     """
 
     items: Domain
     most_items: int
+
+    __repr__ = spelled
 
     def __post_init__(self) -> None:
         if type(self.most_items) is not int or not 1 <= self.most_items <= MOST_ITEMS:
@@ -264,7 +273,8 @@ def _bounds(kind: Type, bounds: object) -> tuple[Value, Value] | None:
         raise InvalidParameter("bounds", bounds, "two values, [low, high]")
     low, high = (as_value(kind, each, "bounds") for each in bounds)
     if low > high:  # type: ignore[operator]
-        raise InvalidParameter("bounds", bounds, "[low, high] with low ≤ high")
+        low, high = (text(each) if isinstance(each, Fraction) else str(each) for each in (high, low))
+        raise InvalidParameter("bounds", bounds, "[low, high] with low ≤ high", fix=f"perhaps [{low}, {high}] is meant")
     return low, high
 
 
@@ -299,7 +309,4 @@ def _letters(kind: Type, length: int | None, values: tuple[Value, ...] | None) -
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        more = ", …" if len(value) > 6 else ""
-        return f"({', '.join(_shown(each) for each in value[:6])}{more})"
-    return text(value) if isinstance(value, Fraction) else repr(value)
+    return text(value) if isinstance(value, Fraction) else str(value)

@@ -12,9 +12,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sfumato.errors import InvalidPolicy
+from sfumato.errors import InvalidParameter, InvalidPolicy
+from sfumato.policy.codings import PERIODS, Coding, coding_of
 from sfumato.policy.domains import Domain, Value
-from sfumato.policy.values import ROW_CEILING, InMemory, Policy, Table, Via
+from sfumato.policy.table_sources import InMemory
+from sfumato.policy.values import ROW_CEILING, Policy, Table, Via
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import text
 
@@ -54,6 +56,7 @@ _TABLE = {
 }
 _COLUMNS = (
     "What may be asked about: a type, and bounds = [low, high] of numbers and dates, or values = [...].\n"
+    '# To publish a column of numbers or dates, cut it into bins = 11, or [0, 18, 65], or of dates "month".\n'
     "# Without bounds a number cannot be added up; without values a text is grouped by only with a delta."
 )
 
@@ -83,10 +86,13 @@ def _table(table: Table, folder: Path, notes: Mapping[tuple[str, str], str]) -> 
         "row_ceiling": ceiling,
         "public": table.public or None,
         "period": table.period and {"column": table.period},
+        "impossible": table.impossible or None,
+        "implies": table.implies or None,
     }
     written = _section(f"tables.{_key(table.name)}", head, _TABLE)
     if table.declares:
-        columns = {name: _column(domain) for name, domain in table.columns.items()}
+        cells = {name: _cells(table.columns[name], coding) for name, coding in table.codings.items()}
+        columns = {name: {**_column(domain), **cells.get(name, {})} for name, domain in table.columns.items()}
         columns |= {name: {**_column(each.items), "most_items": each.most_items} for name, each in table.lists.items()}
         own = {column: note for (name, column), note in notes.items() if name == table.name}
         written += f"# {_COLUMNS}\n" + _section(f"tables.{_key(table.name)}.columns", columns, own)
@@ -109,6 +115,61 @@ def _column(domain: Domain) -> dict[str, Any]:
     }
 
 
+def _cells(domain: Domain, coding: Coding) -> dict[str, Any]:
+    """Write bins as shortly as they may have been written: their number, a part of the calendar, or their edges; of
+    listed values, how they are joined.
+    """
+    if not coding.starts:
+        return {"levels": _joined_values(domain, coding) if coding.levels else None}
+    edges = tuple(each for each in (*coding.starts, coding.end) if each is not None)
+    short = (len(coding.starts), *(PERIODS if domain.type.temporal else ()))
+    written = next((each for each in short if _same_bins(domain, each, coding)), edges)
+    levels = tuple(each.name or _level_edges(coding, each.parts[len(coding.spikes) :]) for each in coding.levels)
+    return {"bins": written, "levels": levels or None, "spikes": coding.spikes or None}
+
+
+def _joined_values(domain: Domain, coding: Coding) -> Any:
+    """Write lists within lists of the values, or tables where parts have names: the outermost is the coarsest level.
+
+    What stands for all other values is left out where it is the last part of every level by itself, as it is then when
+    it is not written.
+    """
+    values = domain.values or ()
+    others = [place for place, value in enumerate(values) if value == domain.other and _last_alone(coding, place)]
+
+    def within(places: list[int], deep: int) -> Any:
+        if deep < 0:
+            return tuple(values[place] for place in places)
+        level = coding.levels[deep]
+        parts = sorted({level.parts[place] for place in places})
+        inner = [within([place for place in places if level.parts[place] == part], deep - 1) for part in parts]
+        return dict(zip((level.labels[part] for part in parts), inner, strict=True)) if level.labels else tuple(inner)
+
+    return within([place for place in range(len(values)) if place not in others], len(coding.levels) - 1)
+
+
+def _last_alone(coding: Coding, place: int) -> bool:
+    """Tell whether a value is by itself the last part of every level."""
+    return all(
+        each.parts[place] == max(each.parts) and each.parts.count(each.parts[place]) == 1 for each in coding.levels
+    )
+
+
+def _level_edges(coding: Coding, parts: tuple[int, ...]) -> tuple[Value, ...]:
+    """Find the edges of a level: where bins of another part begin."""
+    before = (None, *parts)
+    starts = (start for start, part, last in zip(coding.starts, parts, before, strict=False) if part != last)
+    return (*starts, *([] if coding.end is None else [coding.end]))
+
+
+def _same_bins(domain: Domain, written: Any, coding: Coding) -> bool:
+    try:
+        found = coding_of(domain, written, None)
+    except InvalidParameter:
+        return False
+    return (found.starts, found.end) == (coding.starts, coding.end)
+
+
 def _section(title: str, keys: Mapping[str, Any], notes: Mapping[str, str] = MappingProxyType({})) -> str:
     lines = [
         (f"# {notes[key]}\n" if key in notes else "") + f"{_key(key)} = {_toml(value)}"
@@ -128,7 +189,9 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 def _toml(value: Value | Mapping[str, Any] | tuple[Any, ...]) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items() if each is not None) + " }"
+        return (
+            "{ " + ", ".join(f"{_key(key)} = {_toml(each)}" for key, each in value.items() if each is not None) + " }"
+        )
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml(each) for each in value) + "]"
     if isinstance(value, (bool, str)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
@@ -63,7 +64,12 @@ def _text(file: Path) -> str:
         return written.decode("utf-8-sig")
     except UnicodeDecodeError as refused:
         line = written.count(b"\n", 0, refused.start) + 1
-    raise InvalidPolicy("a policy is UTF-8 text", place=f"{file}, line {line}", fix="save it as UTF-8")
+    fix = "save it as UTF-8" if str(file).endswith(".toml") else "name the policy itself, such as clinic.toml"
+    raise InvalidPolicy("a policy is UTF-8 text", place=f"{file}, line {line}", fix=fix)
+
+
+_DECIMAL_COMMA = re.compile(r"=\s*([0-9]{1,9}),([0-9]{1,9})\b")
+"""Of a number that is the value of a key: in a list a comma parts two."""
 
 
 def _parsed(text: str, place: str) -> dict[str, Any]:
@@ -72,6 +78,9 @@ def _parsed(text: str, place: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as refused:
         rule = f"this is not TOML: {refused}"
         fix = "correct the text at that line; names with spaces or accents stand within double quotes"
+        comma = _DECIMAL_COMMA.search(text)
+        if comma is not None and str(text.count("\n", 0, comma.start()) + 1) in re.findall(r"line (\d+)", str(refused)):
+            fix = f"write the number with a decimal point: {comma[1]}.{comma[2]}"
     except (ValueError, ArithmeticError):
         rule, fix = "a number in this file is too long", "shorten it"
     except RecursionError:

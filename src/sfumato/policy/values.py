@@ -13,6 +13,8 @@ from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy.codings import Coding, coding_of, is_coded, leaves
 from sfumato.policy.domains import Domain, ListColumn, Type, implied
 from sfumato.policy.dummies import dummies
+from sfumato.policy.public_faces import PublicFace, table_face, unspent
+from sfumato.policy.table_sources import DatabaseTable, source_of
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import Range, exact, whole
 
@@ -46,32 +48,6 @@ ROW_CEILING = 2**32
 
 
 @dataclass(frozen=True)
-class File:
-    """A file holds a table of its own: CSV or Parquet, or a pattern that several such files match."""
-
-    path: Path
-
-
-@dataclass(frozen=True)
-class DatabaseTable:
-    """A database table is a table or view inside a database file."""
-
-    path: Path
-    relation: str
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """An in-memory table is held by this process: Arrow, pandas or polars."""
-
-    table: Any
-
-
-Source = File | DatabaseTable | InMemory
-"""Where a table's rows are."""
-
-
-@dataclass(frozen=True)
 class Via:
     """A row belongs to every unit that owns a row of another table with its key.
 
@@ -99,7 +75,7 @@ class Table:
 
     >>> columns = {"age": {"type": "integer", "bounds": (0, 110)}, "ward": {"values": ["A", "B"]}}
     >>> Table("visits", "visits.parquet", columns, id="patient_id", max_rows=3).columns
-    {'age': Domain(type='integer', bounds=(0, 110)), 'ward': Domain(type='text', values=('A', 'B'))}
+    {'age': integer from 0 to 110, 'ward': text, one of 2 values}
     """
 
     name: str
@@ -134,6 +110,10 @@ class Table:
     """Conditions that no row meets, over coded columns: public knowledge, compared with no row."""
     implies: Mapping[str, str] = field(default_factory=dict)
     """Of a column, the column that its value decides, such as the region of a city."""
+
+    def __repr__(self) -> str:
+        kind = "public" if self.public else f"private, {self.max_rows or 'all'} rows of one unit count"
+        return f"<Table {self.name}: {kind}; columns {', '.join(self.columns) or 'as in its source'}>"
 
     def __post_init__(self) -> None:
         place = f"tables.{self.name}"
@@ -210,7 +190,7 @@ class Table:
                 place=f"{place}.relation",
                 fix=f'write relation = "{self.name}"',
             )
-        source = _source(self.source, self.relation)
+        source = source_of(self.source, self.relation)
         if isinstance(source, DatabaseTable):
             if self.relation not in (None, source.relation):
                 raise InvalidPolicy(
@@ -307,6 +287,9 @@ class Policy:
     account: str | None = None
     """The name of its account; without one it is that of its file, or else of its unit."""
 
+    def __repr__(self) -> str:
+        return f"<Policy protecting {self.unit}, {self.budget.promise}; tables {', '.join(self.tables)}>"
+
     def __post_init__(self) -> None:
         for name, kind in (("unit", PrivacyUnit), ("budget", Budget), ("tables", Mapping), ("analysts", Mapping)):
             if not isinstance(getattr(self, name), kind):
@@ -373,6 +356,29 @@ class Policy:
     def neighbours(self) -> Neighbours:
         return self.budget.neighbours
 
+    @property
+    def account_name(self) -> str:
+        """Give the name of its account: its own, or that of its file, or of its unit when it has none."""
+        if self.account is not None:
+            return self.account
+        return self.path.stem if self.path is not None else self.unit.name
+
+    def public_face(self, analyst: str | None = None) -> PublicFace:
+        """Say what whoever may ask is told of it: with the share of the analyst who reads it, and of no other."""
+        if analyst is not None and analyst not in self.analysts:
+            raise InvalidParameter("analyst", analyst, "an analyst of the policy", fix="add [analysts.<name>] to it")
+        return PublicFace(
+            self.account_name,
+            self.unit,
+            self.neighbours,
+            unspent(self.budget),
+            tuple(table_face(each, self.period_column(name)) for name, each in self.tables.items()),
+            self.size,
+            self.per or "",
+            analyst or "",
+            None if analyst is None else self.analysts[analyst],
+        )
+
     def dummy(self, rows: int = 1_000) -> dict[str, Any]:
         """Invent an Arrow table for each table, to write code against: of this policy alone, the same every time."""
         return dummies(self.tables, rows, self.id_type)
@@ -413,7 +419,9 @@ def distinct(names: Iterable[str], place: str) -> None:
             )
 
 
-def check_keys(found: Mapping[str, object], known: Iterable[str], place: str) -> None:
+def check_keys(
+    found: Mapping[str, object], known: Iterable[str], place: str, rule: str = "this key is not known"
+) -> None:
     """Refuse a key that nobody reads, and name the known one it is nearest to."""
     from difflib import get_close_matches
 
@@ -422,7 +430,7 @@ def check_keys(found: Mapping[str, object], known: Iterable[str], place: str) ->
         if key not in names:
             near = get_close_matches(str(key), names, 1)
             raise InvalidPolicy(
-                "this key is not known",
+                rule,
                 place=f"{place}.{key}" if place else str(key),
                 fix=f"did you mean {near[0]}?" if near else f"remove it: known here are {', '.join(names)}",
             )
@@ -594,15 +602,6 @@ def _id_type(written: Any) -> Type | None:
     if written not in names:
         raise InvalidPolicy("ids are whole numbers or texts", place="unit.id_type", fix='write id_type = "integer"')
     return Type(written)
-
-
-def _source(given: Any, relation: str | None) -> Source:
-    """Read a source as it may be written."""
-    if isinstance(given, Source):
-        return given
-    if not isinstance(given, (str, Path)):
-        return InMemory(given)
-    return File(Path(given)) if relation is None else DatabaseTable(Path(given), relation)
 
 
 def _columns(columns: object, place: str) -> dict[str, Domain | ListColumn]:

@@ -22,8 +22,9 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
-from sfumato.errors import InvalidParameter, NeighboursDiffer, Overspent
+from sfumato.errors import LEAST_USEFUL, InvalidParameter, NeighboursDiffer, Overspent
 from sfumato.privacy import codec
+from sfumato.privacy.budget_words import left_words, promised
 from sfumato.privacy.calibration import Noise, leaked, least
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
@@ -33,10 +34,11 @@ from sfumato.privacy.numbers import (
     PROBABILITY,
     Number,
     allowance_units,
+    chance,
     charge_units,
     exact,
     from_units,
-    text,
+    shown,
 )
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.theorems import renyi_allowance
@@ -94,6 +96,17 @@ class Cost:
         if self.nothing or other.nothing:
             return other if self.nothing else self
         return Cost(_sum(self.pure, other.pure), _sum(self.renyi, other.renyi), self.failure + other.failure)
+
+    @property
+    def words(self) -> str:
+        """Say what it costs in the ε that people type: Gaussian noise has none of its own."""
+        parts = ["Gaussian noise" if self.pure is None else f"ε = {shown(float(from_units(self.pure)))}"]
+        parts += [f"may fail with probability {shown(float(from_units(self.failure)))}"] if self.failure else []
+        return "" if self.nothing else ", ".join(parts)
+
+    def __repr__(self) -> str:
+        amounts = [(name, amount) for name, amount in self.amounts.items() if amount != 0]
+        return ", ".join(f"{name} {'∞' if each is None else shown(float(each))}" for name, each in amounts)
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:
@@ -165,7 +178,7 @@ class Budget:
         whole_promise = Guarantee(epsilon, delta)
         kept = whole_promise.delta / 10 if reserve is None else exact(reserve, "reserve", NONNEGATIVE)
         if kept > whole_promise.delta:
-            raise InvalidParameter("reserve", reserve, f"a number in [0, δ], δ = {text(whole_promise.delta)}")
+            raise InvalidParameter("reserve", reserve, f"a number in [0, δ], δ = {chance(whole_promise.delta)}")
         alpha = None if order is None else exact(order, "order", ABOVE_ONE)
         backed = whole_promise.delta - kept
         renyi = None
@@ -226,7 +239,7 @@ class Budget:
     def refusal(self, cost: Cost, place: str = "the account", *others: Budget) -> Overspent:
         """Say why a cost is not admitted, with what would be, here and by the ``others`` who must afford it too."""
         largest = min(each.largest_pure() for each in (self, *others))
-        return Overspent(cost.amounts, self.remaining, largest, place=place)
+        return Overspent(cost.amounts, self.remaining, largest, place=place, allowed=self.allowances.amounts["pure"])
 
     @property
     def totals(self) -> Cost:
@@ -317,14 +330,51 @@ class Budget:
         from sfumato.plots.picture import saved
         from sfumato.privacy.budget_pictures import draw_budget  # most budgets are never drawn
 
-        promise = f"for life: ε = {text(self.epsilon)}, δ = {text(self.delta)}"
+        promise = f"for life: {promised(self.epsilon, self.delta)}"
         moments = () if self._history is None else self._history.moments()
         return saved(draw_budget(moments, self.spent, self.allowances.amounts, datetime.now(UTC), promise), path)
 
+    @property
+    def left_words(self) -> str:
+        """Say how much ε is left for ordinary answers, in words."""
+        return self.left_beside()
+
+    def left_beside(self, *others: Budget) -> str:
+        """Say how much ε is left for ordinary answers here that the ``others`` who must afford them have, too."""
+        budgets = (self, *others)
+        sums = [each.remaining.get("pure") for each in budgets]
+        rest = None if None in sums else min(each for each in sums if each is not None)
+        if rest is not None and rest >= LEAST_USEFUL:
+            return left_words(self.allowances.amounts, self.spent, {"pure": rest}, Fraction(0))
+        ended = budgets[sums.index(rest)]
+        largest = min(each.largest_pure() for each in budgets)
+        return left_words(ended.allowances.amounts, ended.spent, {} if rest is None else {"pure": rest}, largest)
+
+    @property
+    def promise(self) -> str:
+        """Say what is promised for life, in words."""
+        return f"for life: {promised(self.epsilon, self.delta)} ({self.neighbours.value} neighbours)"
+
     def __repr__(self) -> str:
-        left = ", ".join(f"{name} {float(amount):.6g}" for name, amount in self.remaining.items())
-        promise = f"epsilon={text(self.epsilon)}, delta={text(self.delta)}"
-        return f"<Budget {promise}, {self.neighbours.value}; left: {left or 'nothing'}>"
+        return f"budget left for ordinary answers: {self.left_words}\n{self.promise}"
+
+    def _repr_html_(self) -> str:
+        """Show what is left in words, with a bar, and the currencies behind it folded away."""
+        from sfumato.notebook_html import bar, folded, paragraph, table
+
+        allowed, spent, left = self.allowances.amounts, self.spent, self.remaining
+        rows = [
+            (name, *(_amount(each.get(name, None)) for each in (allowed, spent)), _amount(left.get(name), "closed"))
+            for name in allowed
+        ]
+        share = float(left["pure"] / allowed["pure"]) if left.get("pure") and allowed["pure"] else 0.0
+        said = f"budget left for ordinary answers: {self.left_words}"
+        counted = table(("currency", "allowed", "spent", "left"), rows, ("allowed", "spent", "left"))
+        return bar(share) + paragraph(said, strong=True) + paragraph(self.promise) + folded("details", counted)
+
+
+def _amount(amount: Fraction | None, missing: str = "unbounded") -> str:
+    return missing if amount is None else shown(float(amount), 6)
 
 
 def _with_spent(account: Budget, allowances: Cost, totals: Cost) -> Budget:

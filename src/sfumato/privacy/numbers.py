@@ -63,10 +63,22 @@ def exact(value: Number, name: str, allowed: Range = ANY) -> Fraction:
     """Read the exact value of a public number, or raise ``InvalidParameter`` naming it and what is allowed."""
     number = _parse(value)
     if number is None or number not in allowed:
-        raise InvalidParameter(name, value, allowed.words)
+        raise InvalidParameter(name, value, allowed.words, fix=_meant(value, number, name, allowed))
     if not _sized(number):
         raise InvalidParameter(name, value, f"{allowed.words}, and 0 or between 1e-300 and 1e300 in size")
     return number
+
+
+def _meant(value: object, number: Fraction | None, name: str, allowed: Range) -> str:
+    """Say how a number is written that has a decimal comma or was meant in hundredths; nothing where neither is so."""
+    if isinstance(value, str) and _COMMA.fullmatch(value.strip()):
+        return f"write {name} with a decimal point: {value.strip().replace(',', '.')}"
+    if number is not None and 1 < number <= 100 and allowed.high is not None and number / 100 in allowed:
+        return f"write {text(number)} % as {text(number / 100)}"
+    return ""
+
+
+_COMMA = re.compile(r"[0-9]{1,20},[0-9]{1,20}")
 
 
 def whole(value: Number, name: str, *, at_least: int = 0) -> int:
@@ -222,6 +234,16 @@ def shown(value: float, digits: int = 4) -> str:
         return f"{value:.{digits}g}"
     whole, _, part = f"{round(value, decimals):,.{max(0, decimals)}f}".partition(".")
     return f"{whole}.{part}".rstrip("0").rstrip(".") if part else whole
+
+
+def chance(value: Fraction) -> str:
+    """Write a small probability such as δ in one way everywhere: as it is typed, or in full where that is longer.
+
+    >>> chance(Fraction(1, 10**6)), chance(Fraction(1, 1000)), chance(Fraction("0.00000012345"))
+    ('1e-06', '0.001', '0.00000012345')
+    """
+    short = f"{float(value):.3g}"
+    return short if Fraction(short) == value else text(value)
 
 
 def percent(share: Number) -> str:

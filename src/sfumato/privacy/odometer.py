@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sfumato.privacy import codec
 from sfumato.privacy.curve import Curve, compose, counted
 from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, charge_units, exact, from_units
+from sfumato.privacy.spelled_values import spelled
 
 TIGHT = "parameters fixed in advance"
 ADAPTIVE = "holds at all times at once, parameters chosen along the way"
@@ -42,6 +43,8 @@ class Odometer:
     """The privacy loss is at most this, for all steps at once, except with the probability in ``exceptions``."""
     exceptions: tuple[float, ...]
     """δ, and more once releases can fail: Σδᵢ/(1 − e^{−margin}) of the failures so far."""
+
+    __repr__ = spelled
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", exact(self.delta, "delta", INSIDE_UNIT))

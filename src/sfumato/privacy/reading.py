@@ -17,10 +17,11 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
+from sfumato.notebook_html import paragraph
 from sfumato.privacy import codec
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
-from sfumato.privacy.numbers import BELOW_ONE, INSIDE_UNIT, Number, exact, float_above
+from sfumato.privacy.numbers import BELOW_ONE, INSIDE_UNIT, Number, exact, float_above, percent
 
 _LEAST = Fraction(1, 10**300)
 _UP = 1 + 2.0**-45  # what is computed here is known to far better than this
@@ -59,15 +60,20 @@ class Reading:
     def __str__(self) -> str:
         head = f"Except with probability {self.delta:.3g}" if self.delta else f"At ε = {self.epsilon:.4g}"
         lines = [f"{head}, for any one unit:"]
-        belief = f"a belief of {self.prior:.3%} becomes at most"
+        belief = f"a belief of {percent(self.prior)} becomes at most"
         if self.membership is not None:
-            lines.append(f"- being in the data: {belief} {_up_to(self.membership, 3)}")
-        lines.append(f"- a value of theirs: {belief} {_up_to(self.attribute, 3)}")
+            lines.append(f"- being in the data: {belief} {_up_to(self.membership)}")
+        lines.append(f"- a value of theirs: {belief} {_up_to(self.attribute)}")
         test = (
-            f"a test that is wrong {self.false_positive_rate:.1%} of the time when they are absent "
-            f"finds them at most {_up_to(self.true_positive_rate, 1)} of the time"
+            f"a test that is wrong {percent(self.false_positive_rate)} of the time when they are absent "
+            f"finds them at most {_up_to(self.true_positive_rate)} of the time"
         )
         return "\n".join([*lines, f"Without exception, {test}" if self.delta else f"- {test}"])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return paragraph(str(self))
 
 
 def reading(
@@ -87,9 +93,9 @@ def reading(
 
     >>> print(reading(Guarantee(1)))
     At ε = 1, for any one unit:
-    - being in the data: a belief of 1.000% becomes at most 2.673%
-    - a value of theirs: a belief of 1.000% becomes at most 6.946%
-    - a test that is wrong 5.0% of the time when they are absent finds them at most 13.6% of the time
+    - being in the data: a belief of 1 % becomes at most 2.7 %
+    - a value of theirs: a belief of 1 % becomes at most 7.0 %
+    - a test that is wrong 5 % of the time when they are absent finds them at most 13.6 % of the time
     """
     belief = float(exact(prior, "prior", INSIDE_UNIT))
     curve = _curve(promise, neighbours)
@@ -105,8 +111,8 @@ def reading(
         epsilon=epsilon,
         delta=float(except_with),
         prior=belief,
-        membership=None if replaced else _posterior(belief, epsilon),
-        attribute=_posterior(belief, attribute),
+        membership=None if replaced else posterior(belief, epsilon),
+        attribute=posterior(belief, attribute),
         false_positive_rate=float(exact(false_positive_rate, "false_positive_rate", INSIDE_UNIT)),
         true_positive_rate=min(1.0, (1 - curve.tradeoff(false_positive_rate)) * _UP),
     )
@@ -163,12 +169,13 @@ def _log_odds(curve: Curve | None, share: Fraction) -> float:
     return best * _UP if curve.failure or curve.max_divergence is None else min(best * _UP, curve.epsilon(0))
 
 
-def _posterior(prior: float, log_odds: float) -> float:
+def posterior(prior: float, log_odds: float) -> float:
     """Compute the probability whose odds are e^{log_odds} times those of ``prior``, rounded up."""
     return min(1.0, _UP / (1 + (1 - prior) / prior * math.exp(-log_odds)))
 
 
-def _up_to(share: float, decimals: int) -> str:
-    """Write a share in per cent that is not below it."""
+def _up_to(share: float) -> str:
+    """Write a share in per cent that is not below it: one digit after the point, and three of what is below 1 %."""
+    decimals = 1 if share >= 0.01 else 3
     scale = 10**decimals
-    return f"{min(100.0, math.ceil(share * 100 * scale * (1 - 2.0**-40)) / scale):.{decimals}f}%"
+    return f"{min(100.0, math.ceil(share * 100 * scale * (1 - 2.0**-40)) / scale):.{decimals}f} %"

@@ -91,8 +91,10 @@ def log_theta_ratio(u: Complex, variance: float) -> Complex:
         x = np.arange(-12, 13)[:, None]
         lift = (u.real**2 - u.imag**2) / (2 * variance)  # x = 0 is the largest term
         terms = np.exp(lift - (x + u) ** 2 / (2 * variance)).sum(0)
-        return np.log(terms) - lift - math.log(np.exp(-(x**2) / (2 * variance)).sum())
+        logs: Complex = np.log(terms)
+        return logs - lift - math.log(np.exp(-(x**2) / (2 * variance)).sum())
     # The second harmonic is e^{−4π²σ²} < 1e-17 of the rest, even where |Im u| is largest.
     decay = -2 * math.pi**2 * variance
     waves = np.exp(decay + 2j * math.pi * u) + np.exp(decay - 2j * math.pi * u)
-    return np.log1p(waves) - math.log1p(2 * math.exp(decay))
+    whole: Complex = np.log1p(waves)
+    return whole - math.log1p(2 * math.exp(decay))

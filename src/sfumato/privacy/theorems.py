@@ -27,6 +27,7 @@ from sfumato.privacy.numbers import (
     exact,
     whole,
 )
+from sfumato.privacy.spelled_values import spelled
 
 _MOST_COMPOSED = 4000
 _UP = 1 + 2.0**-40  # computed reals are known to far better than this
@@ -57,8 +58,9 @@ def basic(guarantees: Iterable[Guarantee]) -> Guarantee:
 def parallel(guarantees: Iterable[Guarantee], neighbours: Neighbours | str) -> Guarantee:
     """Releases on parts disjoint in units cost the largest of them (add-remove), or the two largest together (replace).
 
-    An added unit falls in one part (McSherry 2009, Thm 4). A replaced unit may leave one part and enter another, so two
-    parts change (Kifer & Machanavajjhala 2011, Sec. 2).
+    Each guarantee must hold for a unit that joins its part, leaves it or is replaced in it. An added unit falls in one
+    part (McSherry 2009, Thm 4). A replaced unit may leave one part and enter another, so two parts change (Kifer &
+    Machanavajjhala 2011, Sec. 2).
     """
     items = _guarantees(guarantees)
     many = 1 if Neighbours.of(neighbours) is Neighbours.ADD_REMOVE else 2
@@ -159,6 +161,8 @@ class RenyiAllowance:
 
     order: Fraction
     divergence: Fraction
+
+    __repr__ = spelled
 
     @property
     def rho(self) -> Fraction:

@@ -200,7 +200,7 @@ def check_same_meaning(face: Face, query: Query) -> None:
     if named - known:
         rule = f"it knows the columns that were published, and not {', '.join(sorted(named - known))}"
         raise Unsupported("unpublished-column", rule, fix="publish them together with the others")
-    binned = {each.name for each in face.attributes if any(isinstance(cell, Range) for cell in each.cells)}
+    binned = {each.name for each in face.attributes if each.binned}
     for key in plan.keys:
         if isinstance(key, Column) and isinstance(key.reference, Field) and key.reference.name in binned:
             rule = f"it knows bins of {key.reference.name}, and the question groups by its values"
@@ -598,7 +598,7 @@ class _Asking:
 
     def _binned(self, key: Column) -> bool:
         place, level = self._place(key.reference)
-        return level is None and any(isinstance(each, Range) for each in self.face.attributes[place].cells)
+        return level is None and self.face.attributes[place].binned
 
 
 def _weakest(found: tuple[Quantity | Settled, ...]) -> Codes:

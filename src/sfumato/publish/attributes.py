@@ -41,6 +41,13 @@ class Range:
         if type(self.closed) is not bool:
             raise InvalidParameter("closed", self.closed, "True or False")
 
+    def single(self, kind: Type) -> bool:
+        """Tell whether it holds one value alone: one whole number, or one day."""
+        if kind not in (Type.INTEGER, Type.DATE):
+            return False
+        steps: Any = self.high - self.low  # type: ignore[operator]
+        return (steps.days if kind is Type.DATE else steps) == (0 if self.closed else 1)
+
 
 @codec.value("other-cell")
 @dataclass(frozen=True)
@@ -69,6 +76,11 @@ class Attribute:
     before, and the last cell is a part of its own."""
     labels: tuple[tuple[str, ...], ...] = ()
     """For each level the names of its parts but the last, none where it has no names; empty where no level has any."""
+
+    @property
+    def binned(self) -> bool:
+        """Tell whether some cell holds more than one value."""
+        return any(isinstance(each, Range) and not each.single(self.type) for each in self.cells)
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name:

@@ -87,7 +87,7 @@ def save(published: Published, receipt: Receipt, path: str | os.PathLike[str]) -
 def written(published: Published, receipt: Receipt) -> bytes:
     """Give the bytes of the file of a synopsis."""
     own = published
-    values = charge(own.plan), own.plan, own.table, own.where, replace(own.purchase, salt=""), own.promise, own.face
+    values = charge(own.plan), own.plan, own.table, own.where, own.purchase.public, own.promise, own.face
     beside = {BLOCKS: _BLOCKS.written(_numbers(own))}
     return sealed_files.written(Manifest(FORMAT, sealed_files.hashes(beside), *values, public(receipt)), beside)
 

@@ -29,8 +29,10 @@ from sfumato.publish.mwem import Model
 from sfumato.publish.synopsis import cell_keys, key_type
 from sfumato.release.answers import Answer
 from sfumato.release.prices import Price
-from sfumato.release.receipts import Receipt
+from sfumato.release.receipts import INVENTED, Receipt
 
+_LONGEST = 1 << 30
+"""Letters of a model's JSON text."""
 _MODELLED = "the counts are a model's: it was fitted to the noisy counts of its rounds, and no range is known for them"
 
 
@@ -44,6 +46,19 @@ class FittedRound:
     """The noisy counts of these cells, in rows."""
     price: str
     """What its choice and its measurement cost, each a step of its own."""
+
+
+@codec.value("fitted-model")
+@dataclass(frozen=True)
+class _Written:
+    """A model is written as what was released for it, with the receipt: it is fitted again where it is read."""
+
+    fit: Fit
+    receipt: Receipt
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.fit, Fit) or not isinstance(self.receipt, Receipt):
+            raise InvalidParameter("fit", type(self.fit).__name__, "what a model was fitted from, and its receipt")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +81,11 @@ class FittedModel:
     def columns(self) -> tuple[str, ...]:
         """List the columns, in their order."""
         return tuple(each.name for each in self.attributes)
+
+    @property
+    def rehearsed(self) -> bool:
+        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        return self.receipt.rehearsed
 
     @property
     def guarantee(self) -> Price:
@@ -153,8 +173,14 @@ class FittedModel:
         fitted_files.save(self.fit, self.receipt, path)
 
     def to_json(self) -> str:
-        """Write all that was released, and the terms, as JSON text."""
-        return codec.dumps(self.fit)
+        """Write all that was released, and the receipt, as JSON text."""
+        return codec.dumps(_Written(self.fit, self.receipt))
+
+    @classmethod
+    def from_json(cls, source: str) -> FittedModel:
+        """Read back what ``to_json`` wrote, and fit the model again to the bit. Any other text is refused."""
+        found = codec.loads_as(_Written, source, longest=_LONGEST)
+        return cls(found.fit, found.receipt, found.fit.model)
 
     @classmethod
     def read(cls, content: bytes, place: str) -> FittedModel:
@@ -166,6 +192,6 @@ class FittedModel:
         lines = [
             f"model      {self.table}, fitted in {len(self.rounds)} of {self.planned} rounds",
             f"columns    {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}",
-            f"promise    {self.guarantee}",
+            f"promise    {self.guarantee}{INVENTED if self.rehearsed else ''}",
         ]
         return "\n".join(lines)

@@ -153,12 +153,13 @@ def _grouped(coefficients: Floats, scale: float) -> tuple[Floats, Floats, float]
     """Count equal coefficients together: the cells of a marginal have few different ones. Where they have many, these
     are rounded up by at most a thousandth, and none is below a millionth of the largest.
     """
-    sizes, counts = np.unique(np.abs(coefficients[coefficients != 0]), return_counts=True)
+    sizes, equal = np.unique(np.abs(coefficients[coefficients != 0]), return_counts=True)
+    counts = equal.astype(np.float64)
     if sizes.size > _MOST_SIZES:
         logs = np.ceil(1000 * np.log(np.maximum(sizes / sizes[-1], 1e-6)))
         different, which = np.unique(logs, return_inverse=True)
-        sizes, counts = np.exp(different / 1000) * sizes[-1], np.bincount(which, counts)
-    return sizes, counts.astype(np.float64), scale
+        sizes, counts = np.exp(different / 1000) * sizes[-1], np.bincount(which, counts).astype(np.float64)
+    return sizes, counts, scale
 
 
 def _log_moments(slopes: Floats, sizes: Floats, counts: Floats, scale: float) -> Floats:

@@ -126,7 +126,7 @@ def written(kept: Kept) -> bytes:
     released, model, steps, receipt = kept
     numbers = np.concatenate([np.zeros(0), *(each.logs.reshape(-1) for each in model.potentials)])
     beside = {POTENTIALS: _POTENTIALS.written(numbers)}
-    hidden = replace(released, purchase=replace(released.purchase, salt=""))
+    hidden = replace(released, purchase=released.purchase.public)
     sets = tuple(each.places for each in model.potentials), model.tree.cliques, model.tree.parents
     found = ModelManifest(FORMAT, sealed_files.hashes(beside), hidden, steps, public(receipt), *sets)
     return sealed_files.written(found, beside)

@@ -8,7 +8,6 @@ leaves the noise, and has a distance of nearly 0. Of marginals that were not mea
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.notebook_html import preformatted
 from sfumato.plan.words import many
 from sfumato.privacy.numbers import percent, text
 from sfumato.publish.blocks import Set
@@ -98,7 +98,7 @@ class Quality:
         return f": {named}{', …' if len(self.unmeasured) > 5 else ''}" if named else ""
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return preformatted(str(self))
 
 
 def percent_of(share: float) -> str:

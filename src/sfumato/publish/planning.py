@@ -449,8 +449,8 @@ def _factors(place: int, attribute: Attribute, workload: Workload, objective: st
     if place in workload.ranges:
         found = range_factors(chain, attribute.size - 1)
     else:
-        join = np.max if objective == "worst" else np.sum
-        found = [float(join(each)) for each in (chain.shares**2, *(each.variances for each in chain.differences))]
+        parts = (chain.shares**2, *(each.variances for each in chain.differences))
+        found = [float(each.max() if objective == "worst" else each.sum()) for each in parts]
     measured = [True, *(bool(each.parts) for each in chain.differences)]
     return [(level, factor) for level, factor in enumerate(found) if measured[level]]
 

@@ -50,7 +50,7 @@ from sfumato.publish.coded_columns import coded
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.prices import Price
 from sfumato.release.purchases import NOT_BOUGHT, Purchase, purchase
-from sfumato.release.receipts import Receipt
+from sfumato.release.receipts import INVENTED, Receipt
 from sfumato.release.releasing import Read
 
 BEST = 1000
@@ -256,6 +256,11 @@ class CandidateScore:
         rounded = Fraction(self.candidate_rows) * self.unit_value / (4 * self.grid)
         return float(self.noise.error(confidence) * self._step + rounded)
 
+    @property
+    def rehearsed(self) -> bool:
+        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        return self.receipt is not None and self.receipt.rehearsed
+
     def to_json(self) -> str:
         """Write the score as JSON text, with a kind and a version."""
         return codec.dumps(self)
@@ -270,7 +275,10 @@ class CandidateScore:
         kind = "worst" if self.worst else "mean"
         over = f"{kind} of {self.sets:,} {self.k}-way marginals of {len(self.columns)} columns"
         scaled = f"the candidate's {self.candidate_rows:,} rows stand for {self.rows:,.0f}"
-        lines = [f"score {self.score:.0f} of {BEST}, {low:.0f} to {high:.0f} with 95 % confidence: {over}; {scaled}"]
+        mark = INVENTED if self.rehearsed else ""
+        lines = [
+            f"score {self.score:.0f} of {BEST}{mark}, {low:.0f} to {high:.0f} with 95 % confidence: {over}; {scaled}"
+        ]
         if self.rows_noise is not None:
             ends = "{:.0f} to {:.0f}".format(*self.nist_interval())
             lines.append(f"with the exact number of rows, which is not told, it is within {ends}")

@@ -21,6 +21,7 @@ from sfumato.plan.parameters import Parameters
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, saved
 from sfumato.policy import Type
+from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, text
 from sfumato.publish import answering, blocks as block_algebra, files
 from sfumato.publish.attributes import Attribute, Attributes, Cell, Listed, Range
@@ -36,7 +37,7 @@ from sfumato.publish.several_releases import Several
 from sfumato.release.answer_pictures import foot, notes
 from sfumato.release.answers import MEASURED, Answer
 from sfumato.release.prices import Price
-from sfumato.release.receipts import Receipt
+from sfumato.release.receipts import INVENTED, Receipt
 
 if TYPE_CHECKING:
     import pandas
@@ -46,10 +47,13 @@ if TYPE_CHECKING:
 
 _MOST_STEPS = 2 * 10**9
 """Additions that looking for consistent marginals may take."""
+_LONGEST = 1 << 30
+"""Letters of a synopsis's JSON text."""
 _MISS = 1e-9
 """The chance that noise makes any pair of columns say what one does not decide of the other."""
 
 
+@codec.value("synopsis")
 @dataclass(frozen=True, eq=False)
 class Synopsis:
     """This holds what was measured, from which marginals and answers are made without a further charge."""
@@ -58,6 +62,12 @@ class Synopsis:
     receipt: Receipt = field(repr=False)
     earlier: tuple[Synopsis, ...] = field(default=(), repr=False)
     """Others of the same table that it was added to, the first one first."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.published, Published) or not isinstance(self.receipt, Receipt):
+            raise InvalidParameter("published", type(self.published).__name__, "what was published, with its receipt")
+        if type(self.earlier) is not tuple or not all(isinstance(each, Synopsis) for each in self.earlier):
+            raise InvalidParameter("earlier", type(self.earlier).__name__, "a list of synopses")
 
     @cached_property
     def _several(self) -> Several:
@@ -79,6 +89,11 @@ class Synopsis:
     def columns(self) -> tuple[str, ...]:
         """List the published columns, in the order of the policy."""
         return tuple(each.name for each in self.attributes)
+
+    @property
+    def rehearsed(self) -> bool:
+        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        return self.receipt.rehearsed
 
     @property
     def guarantee(self) -> Price:
@@ -262,6 +277,15 @@ class Synopsis:
 
     # ── as other things ────────────────────────────────────────────────────────────────────────
 
+    def to_json(self) -> str:
+        """Write all that was published, and the receipt, as JSON text."""
+        return codec.dumps(_without_salt(self))
+
+    @classmethod
+    def from_json(cls, source: str) -> Synopsis:
+        """Read back what ``to_json`` wrote: a synopsis that says the same. Any other text is refused."""
+        return codec.loads_as(cls, source, longest=_LONGEST)
+
     def to_pandas(self) -> pandas.DataFrame:
         """Give all marginals that were asked for as one data frame: which, the cell, its count and the range of it."""
         frames = []
@@ -319,9 +343,14 @@ class Synopsis:
             f"synopsis   {self.table}{where}",
             f"columns    {', '.join(f'{each.name} ({each.size - 1} + missing)' for each in self.attributes)}",
             f"marginals  {len(self.sets):,}, from {cells:,} noisy numbers",
-            *(f"promise    {each.guarantee}" for each in self.releases),
+            *(f"promise    {each.guarantee}{INVENTED if each.rehearsed else ''}" for each in self.releases),
         ]
         return "\n".join(lines)
+
+
+def _without_salt(found: Synopsis) -> Synopsis:
+    shown = replace(found.published, purchase=found.published.purchase.public)
+    return Synopsis(shown, found.receipt, tuple(map(_without_salt, found.earlier)))
 
 
 def _check_same(one: Synopsis, other: Synopsis) -> None:

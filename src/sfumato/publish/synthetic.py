@@ -7,7 +7,7 @@ invented rows: ``sql`` answers with a range for the truth, and says of every num
 
 from __future__ import annotations
 
-import html
+import base64
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,12 +20,13 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Anchor, Charged
+from sfumato.notebook_html import folded, paragraph, preformatted, table
 from sfumato.plan.parameters import Parameters
 from sfumato.plan.text_positions import quoted
 from sfumato.plan.words import many
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, saved
-from sfumato.privacy import Curve, Neighbours
+from sfumato.privacy import Curve, Neighbours, codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, whole
 from sfumato.publish import answering, model_files
 from sfumato.publish.answering import Condition
@@ -55,6 +56,19 @@ MOST_HELD = 20_000_000
 MOST_WRITTEN = 10**11
 _PART = MOST_AT_ONCE
 _FILES = (".parquet", ".csv")
+_LONGEST = 1 << 31
+"""Letters of its JSON text."""
+
+
+@codec.value("synthetic")
+@dataclass(frozen=True)
+class _Written:
+    """A synthetic table is written as its file is, in letters."""
+
+    file: str
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +90,11 @@ class Synthetic:
     def columns(self) -> tuple[str, ...]:
         """List the columns of the rows."""
         return (*self.released.columns, *(each.attribute.name for each in self.released.implied))
+
+    @property
+    def rehearsed(self) -> bool:
+        """Tell whether it was invented from the policy alone: nothing was read, charged or written down."""
+        return self.receipt.rehearsed
 
     @property
     def guarantee(self) -> Price | None:
@@ -260,6 +279,21 @@ class Synthetic:
 
     # ── as other things ────────────────────────────────────────────────────────────────────────
 
+    def to_json(self) -> str:
+        """Write all of it as JSON text: its file, in base64."""
+        content = model_files.written((self.released, self.model, self.steps, self.receipt))
+        return codec.dumps(_Written(base64.b64encode(content).decode()))
+
+    @classmethod
+    def from_json(cls, source: str) -> Synthetic:
+        """Read back what ``to_json`` wrote, without what the buyer has left; any other text is refused."""
+        found = codec.loads_as(_Written, source, longest=_LONGEST)
+        try:
+            content = base64.b64decode(found.file, validate=True)
+        except ValueError:
+            raise InvalidParameter("file", found.file, "the bytes of a file in base64") from None
+        return cls.read(content, "the JSON text")
+
     @classmethod
     def read(cls, content: bytes, place: str) -> Synthetic:
         """Read it from the bytes of its file; whatever was edited is refused."""
@@ -298,16 +332,9 @@ class Synthetic:
 
     def _repr_html_(self) -> str:
         shown = self._table.slice(0, 5)
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in shown.column_names)
-        cells = (row.values() for row in shown.to_pylist())
-        body = "".join(f"<tr>{''.join(f'<td>{_told(cell)}</td>' for cell in row)}</tr>" for row in cells)
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        receipt = f"<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
-        return f"<pre>{html.escape(repr(self))}</pre><p>Drawn rows, nobody's:</p>{table}{receipt}"
-
-
-def _told(cell: object) -> str:
-    return "" if cell is None else html.escape(str(cell))
+        rows = [["" if cell is None else str(cell) for cell in row.values()] for row in shown.to_pylist()]
+        drawn = paragraph("Drawn rows, nobody's:") + table(shown.column_names, rows)
+        return preformatted(repr(self)) + drawn + folded("receipt", preformatted(str(self.receipt)))
 
 
 def _texts(implied: Implied) -> tuple[str | None, ...]:

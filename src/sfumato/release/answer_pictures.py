@@ -11,7 +11,7 @@ from sfumato.plots.answers import Key
 from sfumato.plots.chart_data import ChartData, Interval
 from sfumato.privacy.numbers import POSITIVE, Number, exact, percent, text
 from sfumato.release.formatting import key
-from sfumato.release.receipts import Receipt
+from sfumato.release.receipts import REHEARSED, Receipt
 from sfumato.safe_text import printable
 
 MARK = "*"
@@ -28,7 +28,8 @@ def foot(receipt: Receipt) -> list[str]:
     )
     price = f"{receipt.guarantee} for this answer" if receipt.guarantee else ""
     day = datetime.fromisoformat(receipt.time).strftime("%Y-%m-%d")
-    return [f"protects {receipt.unit}", price, sure, day]
+    told = [f"protects {receipt.unit}", price, sure, day]
+    return [REHEARSED, *told] if receipt.rehearsed else told
 
 
 def keyed(name: str, values: Sequence[Any]) -> Key:

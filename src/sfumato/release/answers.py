@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import math
 import os
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, SfumatoError, installing
+from sfumato.notebook_html import folded, paragraphs, preformatted, table
 from sfumato.plan.expressions import Column, Reference, Result
 from sfumato.plan.nodes import Query
 from sfumato.plots.answers import Key, draw
@@ -34,9 +34,9 @@ from sfumato.release.altair_charts import bar_chart
 from sfumato.release.answer_files import save
 from sfumato.release.answer_pictures import HALF, MARK, explained, foot, keyed, notes, threshold, too_noisy
 from sfumato.release.finishing import Finished
-from sfumato.release.formatting import between, bounded, cell, key, outward, short_width
+from sfumato.release.formatting import between, bounded, cell, outward, pointed, short_width, stored
 from sfumato.release.noisy_columns import Keys, Numbers, Truths
-from sfumato.release.receipts import Receipt
+from sfumato.release.receipts import REHEARSED, Receipt
 from sfumato.release.text_bars import bars
 from sfumato.release.typed_columns import is_typed, typed_column
 from sfumato.safe_text import defused, printable
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+
+    from sfumato.release.web_pages import Page
 
 _SHOWN = 40
 _LONGEST = 1 << 30
@@ -76,7 +78,7 @@ class Answer:
     """The columns that are group keys."""
     receipt: Receipt
     warnings: tuple[str, ...]
-    """What the answer may miss because nobody declared it."""
+    """What the answer may miss because nobody declared it, and why its price promises little where it does."""
     possible: Mapping[str, tuple[float, float]] = field(default_factory=dict, metadata=codec.MAPPING)
     """For a column of means, the range it lies in whatever the data hold."""
     ranks: Mapping[str, float] = field(default_factory=dict, metadata=codec.MAPPING)
@@ -111,6 +113,13 @@ class Answer:
         object.__setattr__(self, "sampling", self._read_sampling())
         if self.above:
             threshold(self.above)
+        said = tuple(each for each in self.receipt.weak if each not in self.warnings)
+        object.__setattr__(self, "warnings", (*said, *self.warnings))
+
+    @property
+    def rehearsed(self) -> bool:
+        """Tell whether its numbers are invented, from the policy alone: nothing was read, charged or written down."""
+        return self.receipt.rehearsed
 
     def _read_sampling(self) -> dict[str, tuple[float | None, ...]] | None:
         if self.sampling is None:
@@ -188,12 +197,15 @@ class Answer:
         return replace(self, above=threshold(above))
 
     def _number(self, name: str, index: int, value: Any) -> str:
-        interval = self.intervals[name][index] if name in self.intervals else None
+        interval, point = (
+            self.intervals[name][index] if name in self.intervals else None,
+            pointed(self.possible.get(name)),
+        )
         if interval is not None and self._is_bounded(name, index):
-            return bounded(value, interval)
+            return bounded(value, interval, point)
         if name not in self.ranks:
-            return _SMALL if self._tells_nothing(name, index) else cell(value, interval)
-        return between(value, None if self._tells_nothing(name, index) else interval)
+            return _SMALL if self._tells_nothing(name, index) else cell(value, interval, point)
+        return between(value, None if self._tells_nothing(name, index) else interval, point)
 
     def _is_bounded(self, name: str, index: int) -> bool:
         return self.basis is not None and name in self.basis and self.basis[name][index] in _BETWEEN
@@ -230,11 +242,15 @@ class Answer:
         columns = self._columns(ranges)
         stated = dict.fromkeys(_stated(self.columns, self.basis), Type.TEXT)
         kinds = stated | kinds
-        return pyarrow.table({name: _arrow(kinds.get(name, Type.REAL), cells) for name, cells in columns.items()})
+        made = pyarrow.table({name: _arrow(kinds.get(name, Type.REAL), cells) for name, cells in columns.items()})
+        return made.replace_schema_metadata({"sfumato": REHEARSED}) if self.rehearsed else made
 
     def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
         """Give the same as ``to_arrow``, as a data frame."""
-        return _frames("pandas").DataFrame(self._columns(ranges))
+        frame = _frames("pandas").DataFrame(self._columns(ranges))
+        if self.rehearsed:
+            frame.attrs["sfumato"] = REHEARSED
+        return frame
 
     def to_polars(self, *, ranges: bool = True) -> polars.DataFrame:
         """Give the same as ``to_arrow``, as a data frame."""
@@ -286,11 +302,12 @@ class Answer:
                 for column, number in zip(columns, numeric, strict=True)
             ]
         writer.writerows(zip(*columns, strict=True))
-        return out.getvalue()
+        return f"# {REHEARSED}\n{out.getvalue()}" if self.rehearsed else out.getvalue()
 
     def bars(self, column: str, width: int = 50) -> str:
         """Draw bars with their ranges, in text."""
-        return bars(self.chart_data(column), width)
+        drawn = bars(self.chart_data(column), width)
+        return f"{REHEARSED}\n{drawn}" if self.rehearsed else drawn
 
     def plot(self, path: str | None = None) -> Picture:
         """Draw the answer: bars for a few groups, lines with bands for dates and ordered keys, a heat map for two keys,
@@ -301,6 +318,19 @@ class Answer:
             draw(charts, self._drawn_keys(), foot(self.receipt), [*notes(charts, self.above), *self._rank_words()]),
             path,
         )
+
+    def report(self, path: str | os.PathLike[str] | None = None, *, questions: bool = False) -> Page:
+        """Tell the answer as one web page that needs nothing else: who is protected, numbers with ranges and a picture,
+        the price, and what an attacker could gain at most. With a path (.html) it is saved, too.
+
+        The question and the names that it gives are on the page only with ``questions``: they may name a person.
+        """
+        from sfumato.release.answer_pages import answer_page
+
+        page = answer_page(self, questions=questions)
+        if path is not None:
+            page.save(path)
+        return page
 
     def to_altair(self) -> Any:
         """Give bars with their ranges as an Altair chart, to go on drawing with."""
@@ -319,7 +349,7 @@ class Answer:
         place, cells = self.columns.index(column), self.cells()
         keys = [self.columns.index(key) for key in self.keys]
         return ChartData(
-            printable(column),
+            f"{printable(column)} (rehearsed)" if self.rehearsed else printable(column),
             " · ".join(map(printable, self.keys)),
             tuple(" · ".join(row[key] for key in keys) or "all" for row in cells),
             tuple(self.column(column)),
@@ -341,7 +371,8 @@ class Answer:
         return tuple(self._is_noisy(column, row, value, above) for row, value in enumerate(self.column(column)))
 
     def __repr__(self) -> str:
-        return "\n".join([as_table(self), "", *(f"warning: {each}" for each in self.warnings), str(self.receipt)])
+        said = [f"warning: {each}" for each in self.warnings if each not in self.receipt.weak]  # the receipt says those
+        return "\n".join([as_table(self), "", *said, str(self.receipt)])
 
     def _rank_words(self) -> list[str]:
         sure = f"with {percent(self.receipt.confidence)} confidence"
@@ -353,16 +384,13 @@ class Answer:
         """
         chosen = (f"{printable(name)}: {printable(said)}" for name, said in self.chosen.items())
         sampled = [sampling_errors.CAVEAT] if self.sampling else []
-        return [*self._rank_words(), *chosen, *sampled, *([explained(Fraction(self.above))] if self.above else [])]
+        marked = [explained(Fraction(self.above))] if self.above else []
+        return [*([REHEARSED] if self.rehearsed else []), *self._rank_words(), *chosen, *sampled, *marked]
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(printable(name))}</th>" for name in self.columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.cells(_SHOWN)
-        )
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        noted = "".join(f"<p>{html.escape(each)}</p>" for each in (*self.ranked(), *self.warnings))
-        return f"{table}{noted}<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
+        rows = table(self.columns, self.cells(_SHOWN), self.intervals)
+        noted = paragraphs((*_more_rows(self), *self.ranked(), *self.warnings))
+        return rows + noted + preformatted(self.receipt.short()) + folded("receipt", preformatted(str(self.receipt)))
 
 
 def answer(query: Query, finished: Finished, receipt: Receipt, warnings: tuple[str, ...] = ()) -> Answer:
@@ -514,7 +542,7 @@ def _written(value: Any, is_key: bool) -> Any:
         return ""
     if isinstance(value, str):
         return defused(value)
-    return key(value) if is_key or not isinstance(value, (int, float)) else value
+    return stored(value) if is_key or not isinstance(value, (int, float)) else value
 
 
 def as_table(made: Answer) -> str:
@@ -530,5 +558,9 @@ def as_table(made: Answer) -> str:
         for line in lines
     ]
     rule = "  ".join("─" * width for width in widths)
-    more = [f"… {len(made.rows) - _SHOWN} more rows"] if len(made.rows) > _SHOWN else []
-    return "\n".join([shown[0], rule, *shown[1:], *more, *made.ranked()])
+    return "\n".join([shown[0], rule, *shown[1:], *_more_rows(made), *made.ranked()])
+
+
+def _more_rows(made: Answer) -> list[str]:
+    """Say how many rows are not shown."""
+    return [f"… {len(made.rows) - _SHOWN:,} more rows"] if len(made.rows) > _SHOWN else []

@@ -24,6 +24,7 @@ from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, shown
 from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.receipts import INVENTED
 from sfumato.release.releasing import Read
 
 
@@ -43,6 +44,8 @@ class Compared:
     """what one step is worth,"""
     rounding: Fraction = field(default=Fraction(0), repr=False)
     """and what rounding down to steps may have taken away."""
+    rehearsed: bool = False
+    """Whether it was invented from the policy alone."""
 
     def __post_init__(self) -> None:
         for name in ("value", "step", "rounding"):
@@ -69,9 +72,12 @@ class Compared:
         return self.above
 
     def __str__(self) -> str:
+        mark = INVENTED if self.rehearsed else ""
         if self.value is None:
-            return "above" if self.above else "below"
-        return f"above, {shown(float(self.value), 6)} ± {shown(float(self.error() or 0), 6)}"
+            return f"{'above' if self.above else 'below'}{mark}"
+        return f"above, {shown(float(self.value), 6)} ± {shown(float(self.error() or 0), 6)}{mark}"
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)

@@ -4,42 +4,78 @@ or a spreadsheet would obey.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
+from collections.abc import Callable
 from typing import Any
 
 from sfumato.plots.chart_data import Interval
 from sfumato.safe_text import printable
 
 _MOST_DIGITS = 300
+_YEARS = (1000, 2999)
+"""Numbers that lie between these whatever the data hold are written as years are: 1985, not 1,985."""
+
+Point = Callable[[str], str]
+"""What is done with a number's digits before they are shown."""
+
+
+def kept(digits: str) -> str:
+    """Leave a number's digits as they are, thousands apart."""
+    return digits
+
+
+def as_year(digits: str) -> str:
+    """Write a number without a comma between its thousands."""
+    return digits.replace(",", "")
+
+
+def pointed(possible: tuple[float, float] | None) -> Point:
+    """Choose how numbers of a column are written, from the range that they lie in whatever the data hold."""
+    return as_year if possible and _YEARS[0] <= possible[0] and possible[1] <= _YEARS[1] else kept
 
 
 def key(value: Any) -> str:
-    """Write a value that has no error: a year is 1985, a decade 1980, a price 2.5."""
+    """Write a value that has no error as people do: a year is 1985, a decade 1980, a price 2.5, a time 14:30."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dt.datetime) and not value.second and not value.microsecond:
+        return value.strftime("%Y-%m-%d %H:%M")
+    return stored(value)
+
+
+def stored(value: Any) -> str:
+    """Write a value that has no error as files have it."""
     if value is None:
         return "NULL"
     return repr(value).removesuffix(".0") if isinstance(value, float) else printable(str(value))
 
 
-def cell(value: Any, interval: Interval) -> str:
-    """Write a number with ± its half-width."""
+def cell(value: Any, interval: Interval, point: Point = kept) -> str:
+    """Write a number with ± its half-width; that of a whole number is whole, and rounded up."""
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)) or interval is None:
         return key(value)
     if not all(map(math.isfinite, interval)):
-        return f"{_number(value, abs(value))} ± ∞"  # divided by a number that may be zero, say
+        return f"{point(_number(value, abs(value)))} ± ∞"  # divided by a number that may be zero, say
     low, high = interval
-    reach = max(value - low, high - value)
-    if isinstance(value, int) and float(reach).is_integer():
-        reach = int(reach)
-    if reach > 0:
-        return f"{_number(value, reach)} ± {_number(reach, reach)}"
-    return _number(value, 0) if isinstance(value, int) else key(value)
+    half = max(value - low, high - value)
+    if isinstance(value, int):
+        half = whole_reach(half)
+    if half > 0:
+        return f"{point(_number(value, half))} ± {_number(half, half)}"
+    return point(_number(value, 0)) if isinstance(value, int) else key(value)
 
 
-def between(value: Any, interval: Interval) -> str:
+def whole_reach(half: float) -> int:
+    """Round the half-width of a whole number up: people count in whole numbers, and a range is never narrower."""
+    return math.ceil(half * (1 - 1e-12))
+
+
+def between(value: Any, interval: Interval, point: Point = kept) -> str:
     """Write a number with the two between which it lies: they may be at different distances."""
     if interval is None or not all(map(math.isfinite, interval)):
-        return short(value)
-    return f"{short(value)} in [{short(interval[0])}, {short(interval[1])}]"
+        return point(short(value))
+    return f"{point(short(value))} in [{point(short(interval[0]))}, {point(short(interval[1]))}]"
 
 
 def short(value: Any) -> str:
@@ -55,12 +91,12 @@ def short_width(width: float) -> str:
     return _number(float(width), width)
 
 
-def bounded(value: Any, interval: tuple[float, float]) -> str:
+def bounded(value: Any, interval: tuple[float, float], point: Point = kept) -> str:
     """Write bounds with a model's number between them."""
     low, high = outward(interval)
     reach = max(value - low, high - value)
-    ends = (("−∞" if end < 0 else "∞") if math.isinf(end) else _number(end, reach) for end in (low, high))
-    return f"{' to '.join(ends)}, perhaps {_number(value, reach)}"
+    ends = (("−∞" if end < 0 else "∞") if math.isinf(end) else point(_number(end, reach)) for end in (low, high))
+    return f"{' to '.join(ends)}, perhaps {point(_number(value, reach))}"
 
 
 def _number(value: float, reach: float) -> str:

@@ -15,7 +15,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.expressions import Call, Column, Expression, Key, Order, columns, of_keys, walk
 from sfumato.plan.keys import Evaluate, World, affordable, told
 from sfumato.plan.nodes import GroupKey, Query
-from sfumato.plan.sql_noisy import FINISHING
+from sfumato.plan.noisy_rows import FINISHING
 from sfumato.policy import Type, Value
 from sfumato.release.answer_rows import AnswerRows
 

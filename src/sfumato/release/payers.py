@@ -130,13 +130,24 @@ class AllAtOnce:
     is found again by whoever asks for it alone.
     """
 
-    def __init__(self, account: Account, questions: Sequence[Question], bodies: Callable[[str], Sequence[str]]) -> None:
-        self._account = account
+    def __init__(
+        self,
+        opening: Callable[[Entry], Tab | StoredAnswer],
+        questions: Sequence[Question],
+        bodies: Callable[[str], Sequence[str]],
+        *,
+        more: bool = False,
+    ) -> None:
+        self._opening = opening
+        """Opens the tab that is charged whole, or finds what the same request bought."""
         self._questions = questions
         self._bodies = bodies
         """Splits what is written down of all into what is of each."""
-        self._tab: Tab | None = None
+        self._more = more
+        """Whether the tab stays open for something that is made of all answers."""
+        self.tab: Tab | None = None
         self._entry: Entry | None = None
+        self.known: StoredAnswer | None = None
         self.lines: tuple[Line, ...] = ()
         """Of the answers, in the order of the questions."""
 
@@ -146,30 +157,40 @@ class AllAtOnce:
 
     @property
     def line(self) -> Line:
-        if self._tab is None:
+        if self.tab is None:
             raise RuntimeError("nothing was charged")
-        return self._tab.opening
+        return self.tab.opening
 
-    def begin(self, seconds: float | None = None, waiting: Callable[[], None] = lambda: None) -> None:  # noqa: ARG002
+    def begin(
+        self,
+        seconds: float | None = None,  # noqa: ARG002
+        waiting: Callable[[], None] = lambda: None,  # noqa: ARG002
+    ) -> StoredAnswer | None:
         assert self._entry is not None
-        self._tab = self._account.open_tab(replace(self._entry, plan="", data=""), whole=True)
+        found = self._opening(replace(self._entry, plan="", data=""))
+        if isinstance(found, Tab):
+            self.tab = found
+        else:
+            self.known = found
+        return self.known
 
     def stands(self) -> bool:
-        return self._tab is not None
+        return self.tab is not None
 
     def stop(self) -> None:
         """End the series: why it failed may depend on rows, and nothing is given back."""
-        if self._tab is not None:
-            self._tab.forfeit()
+        if self.tab is not None:
+            self.tab.forfeit()
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:  # noqa: ARG002
-        assert self._tab is not None
+        assert self.tab is not None
         assert self._entry is not None
         nothing, data = Curve((), self._entry.curve.neighbours), self._entry.data
-        self.lines = self._tab.settle(
+        self.lines = self.tab.settle(
             [
                 Settled(Entry(nothing, each.text, each.plan, data), written, each.accuracy)
                 for each, written in zip(self._questions, self._bodies(body), strict=True)
-            ]
+            ],
+            more=self._more,
         )
         return line

@@ -29,11 +29,12 @@ from sfumato.plan.bounding import Bounded
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings import Holders
 from sfumato.privacy import Budget, Curve, Neighbours
+from sfumato.privacy.budget_words import ENDS
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import Number, text
+from sfumato.privacy.numbers import Number, chance
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts import Family, NoisyTotals, OtherPart, Part, Strength
-from sfumato.release.prices import Price
+from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price
 from sfumato.release.scales import NoisyScale
 from sfumato.release.shares import Split, Weighed, shared_out
 
@@ -72,6 +73,12 @@ class Prepared:
     def bounded(self) -> Bounded:
         """Give the plan of the totals."""
         return self.totals.bounded
+
+    @property
+    def used(self) -> tuple[Bounded, ...]:
+        """List the plans under which something is measured: that of the totals, and those of what is beside them."""
+        found = [part.bounded for part, measured in zip(self.parts, self.measured, strict=True) if measured]
+        return tuple(found or [self.bounded])
 
     @property
     def mechanisms(self) -> tuple[Additive, ...]:
@@ -120,7 +127,7 @@ def prepare(
     chosen unasked.
     """
     if family is not None and not family.pure and not price.allows_gaussian:
-        raise InvalidParameter("mechanism", "Gaussian", "Laplace for a pure price", fix="give a delta, or a rho")
+        raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)
     wanted = [family] if family is not None else _families(price, account)
     choices = not options[0].noised and not any(each.noisy for each in others)
     if choices:  # an ε alone pays for them
@@ -134,7 +141,7 @@ def prepare(
         return chosen
     # Laplace noise is calibrated to ε alone: whoever reads the label need not fear a δ that nothing uses.
     why = _CHOICES if choices else _NAMED if family is not None else _idle(chosen, best)
-    return replace(chosen, price=Price(price.epsilon), idle=f"The δ = {text(price.delta)} changes nothing: {why}.")
+    return replace(chosen, price=Price(price.epsilon), idle=f"The δ = {chance(price.delta)} changes nothing: {why}.")
 
 
 _CHOICES = "what is asked is chosen, and an ε alone pays for a choice"
@@ -189,7 +196,7 @@ def _kept_pure(best: list[Prepared], gaussian: Prepared, account: Budget | None)
     gain = math.exp((_noise(laplace) - _noise(gaussian)) / len(gaussian.noises))
     if affordable and gain >= 2:
         return gaussian
-    why = f"Gaussian noise would have {1 / gain:.2g} times the error but close the account's pure currency"
+    why = f"Gaussian noise would have {1 / gain:.2g} times the error but end {ENDS}"
     return replace(laplace, reason=f"{laplace.reason}; {why}")
 
 

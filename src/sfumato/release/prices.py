@@ -17,6 +17,10 @@ from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, text
 LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
 
 
+GAUSSIAN_NEEDS = "Laplace for a price without a δ: Gaussian noise needs a δ, or a price in ρ"
+GIVE_DELTA = "give a delta (--delta), such as 1e-9, or rho (--rho) instead of epsilon (--epsilon)"
+
+
 @codec.value("price")
 @dataclass(frozen=True)
 class Price:
@@ -31,7 +35,7 @@ class Price:
             raise InvalidParameter(
                 "epsilon",
                 epsilon,
-                "given alone, or with delta; or rho instead of both",
+                "given, since every release has a price: alone, or with delta; or rho instead of both",
                 fix="release(epsilon=0.5), release(epsilon=0.5, delta=1e-9) or release(rho=0.01)",
             )
         object.__setattr__(self, "epsilon", None if epsilon is None else exact(epsilon, "epsilon", POSITIVE))
@@ -71,12 +75,20 @@ def least_epsilon(error: Callable[[Fraction], float], within: Number) -> float:
     return float(rounded_up(least(lambda epsilon: error(epsilon) <= wanted, "within", Fraction(1, 2**14))))
 
 
+def weak_words(price: Price) -> tuple[str, ...]:
+    """Say in words why a price promises little; nothing of one that promises enough."""
+    found = []
+    if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
+        found.append(f"ε = {float(price.epsilon):.3g} is a weak promise: an attacker's odds may grow e^ε-fold")
+    if price.delta > LARGE_DELTA:
+        found.append(f"δ = {float(price.delta):.3g} is large: with that probability nothing is promised")
+    return tuple(found)
+
+
 def warn_if_weak(price: Price) -> None:
     """Say aloud, before it is charged, that a price promises little: the one place for every proposal."""
-    if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
-        _warn(f"ε = {float(price.epsilon):.3g} is a weak promise: an attacker's odds may grow e^ε-fold")
-    if price.delta > LARGE_DELTA:
-        _warn(f"δ = {float(price.delta):.3g} is large: with that probability nothing is promised")
+    for words in weak_words(price):
+        _warn(words)
 
 
 def _warn(words: str) -> None:

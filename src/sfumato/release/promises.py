@@ -5,7 +5,12 @@ from __future__ import annotations
 from sfumato.plan import account_periods
 from sfumato.policy import Policy
 from sfumato.privacy import Neighbours
-from sfumato.privacy.numbers import text
+from sfumato.privacy.budget_words import promised
+
+
+def for_life(policy: Policy) -> str:
+    """Say what the policy promises: for life, or of each unit in its period."""
+    return promise(policy) or f"{promised(policy.budget.epsilon, policy.budget.delta)} for life"
 
 
 def promise(policy: Policy) -> str:
@@ -13,7 +18,7 @@ def promise(policy: Policy) -> str:
     if policy.per is None:
         return ""
     unit, budget = policy.unit, policy.budget
-    amount = f"ε = {text(budget.epsilon)}" + (f", δ = {text(budget.delta)}" if budget.delta else "")
+    amount = promised(budget.epsilon, budget.delta)
     kept = f"{amount} for one {unit.name}-{unit.period}, whatever is ever asked: not for the life of one {unit.name}"
     worse = ", and more than k times that δ" if budget.delta else ""
     more = f"whose rows in k {unit.period}s may lose k times that ε{worse}"

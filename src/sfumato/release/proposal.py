@@ -9,14 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
 from sfumato.engine.seam import Engine
-from sfumato.errors import InvalidParameter, Unsupported, at_most
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Account
 from sfumato.plan import account_periods
 from sfumato.policy import Policy
+from sfumato.privacy.budget_words import promised
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text
 from sfumato.release import releasing
 from sfumato.release.measurement import Batch
@@ -25,6 +25,7 @@ from sfumato.release.promises import paying, promise
 from sfumato.release.purchases import Purchase
 from sfumato.release.receipts import Receipt
 from sfumato.release.releasing import Asked, Kind, Progress, Released
+from sfumato.release.running_work import RunningWork
 from sfumato.version import __version__
 
 T = TypeVar("T")
@@ -40,6 +41,15 @@ class Proposal(Protocol):
     @property
     def identity(self) -> str:
         """Give the hash of what is measured, under which stored answers are found."""
+        ...
+
+    @property
+    def columns(self) -> Any:
+        """List the columns of the answer by name and type, without releasing it."""
+        ...
+
+    def rehearse(self, *price: Any, **more: Any) -> Any:
+        """Give an answer of the right shape with invented numbers, from the policy alone."""
         ...
 
     def explain(self, *price: Any, **more: Any) -> Any:
@@ -92,14 +102,23 @@ class Surroundings(Protocol):
         """Give the hash of everything that the policy declares."""
         ...
 
+    @property
+    def rehearsed(self) -> bool:
+        """Tell whether everything here is invented: nothing that is said of an account is said of the real one."""
+        ...
+
+    @property
+    def work(self) -> RunningWork: ...
+
 
 @dataclass(frozen=True)
 class Call:
     """This says how one release is called for; what is None is as the curator has it."""
 
     fresh: bool = False
-    """Whether nothing stored is wanted."""
+    """Whether nothing is wanted that was stored for another request."""
     request_id: str | None = None
+    """Names one release for ever: whoever asks again under it gets what it came to, and is charged nothing."""
     seconds: Number | None = None
     progress: Progress | None = None
 
@@ -131,21 +150,28 @@ def released(
     """
     _require_paid(kind.batch, here)
     asked = Asked(question, plan, here.engine.identity(), here.analyst, call.request_id)
-    found = None if call.fresh else releasing.stored(kind, asked, here.account)
+    found = releasing.stored(kind, asked, here.account, fresh=call.fresh)
     if found is None:
         if not rehearsed:
             rehearse(kind, show)
-        warn_if_weak(price)
-        found = releasing.release(
-            kind,
-            asked,
-            payer=here.account,
-            engine=here.engine,
-            fresh=call.fresh,
-            seconds=call.limit(here.seconds),
-            progress=here.progress if call.progress is None else call.progress,
-        )
+        warn(price, here)
+        with here.work.one():
+            found = releasing.release(
+                kind,
+                asked,
+                payer=here.account,
+                engine=here.engine,
+                fresh=call.fresh,
+                seconds=call.limit(here.seconds),
+                progress=here.progress if call.progress is None else call.progress,
+            )
     return show(found)
+
+
+def warn(price: Price, here: Surroundings) -> None:
+    """Say aloud that a price promises little, unless nothing is promised by it."""
+    if not here.rehearsed:
+        warn_if_weak(price)
 
 
 def is_stored(kind: Kind[Any], plan: str, here: Surroundings) -> bool:
@@ -177,40 +203,41 @@ def receipt(
 ) -> Receipt:
     """Make the receipt of a release, on the terms on which it was bought; ``mechanisms`` says in words what was run."""
     policy, budget = here.policy, here.account.budget
-    left = ", ".join(f"{name} {at_most(amount)}" for name, amount in _remaining(here).items())
     return Receipt(
         question=question,
         unit=str(policy.unit),
         neighbours=policy.neighbours.value,
         guarantee=bought.price,
-        account=f"ε = {text(budget.epsilon)}, δ = {text(budget.delta)}",
+        account=promised(budget.epsilon, budget.delta),
         mechanisms=mechanisms,
         strategy=bought.strategy,
         limits=bought.limits,
         bounds=bought.bounds,
         policy=here.declared,
-        data=bought.data,
+        data="invented" if here.rehearsed else bought.data,
         software=f"sfumato {__version__}",
-        line=found.number,
-        hash=found.hash,
+        line=0 if here.rehearsed else found.number,
+        hash="" if here.rehearsed else found.hash,
         time=found.time.isoformat(),
         free=found.free,
         confidence=text(exact(confidence, "confidence")),
-        remaining=left or "nothing",
+        remaining="not told by a rehearsal" if here.rehearsed else remaining(here),
         epsilons=tuple(text(epsilon) for epsilon in here.account.epsilons),
         share=here.analyst or "",
         periods=paying(policy, here.account.periods),
         promise=promise(policy),
+        weak=bought.weak,
+        rehearsed=here.rehearsed,
     )
 
 
-def _remaining(here: Surroundings) -> dict[str, Fraction]:
-    """Give what whoever asks may still spend per currency: of the account, and of their share where they have one."""
-    left = here.account.budget.remaining
+def remaining(here: Surroundings) -> str:
+    """Say what whoever asks may still spend: of the account, and of their share where they have one."""
+    budget = here.account.budget
     if here.analyst is None:
-        return left
-    own = here.account.analyst(here.analyst).budget.remaining
-    return {name: min(amount, own[name]) for name, amount in left.items() if name in own}
+        return budget.left_words
+    own = here.account.analyst(here.analyst).budget
+    return own.left_beside(budget)
 
 
 def _require_paid(batch: Batch, here: Surroundings) -> None:

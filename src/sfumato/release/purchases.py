@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sfumato.plan import words
 from sfumato.privacy import codec
-from sfumato.release.prices import Price
+from sfumato.release.prices import Price, weak_words
 
 if TYPE_CHECKING:
     from sfumato.plan.bounding import Bounded
@@ -28,9 +28,18 @@ class Purchase:
     bounds: tuple[str, ...] = ()
     data: str = ""
     """The version of the data, as readers are told."""
+    weak: tuple[str, ...] = ()
+    """Why the price promises little, in words: it is told with the answer, whoever reads it."""
     salt: str = ""
     """A random number: the hash of the line that holds this is printed in receipts, and must not let a guess be
     tested."""
+
+    @property
+    def public(self) -> Purchase:
+        """Give the same without its salt, as it is shown: who knew the salt could test guesses of what else the line
+        says against its hash.
+        """
+        return replace(self, salt="")
 
 
 NOT_BOUGHT = Purchase()
@@ -49,6 +58,7 @@ def purchase(bounded: Sequence[Bounded], price: Price, version: str) -> Purchase
         _listed(words.enforced(each) for each in used),
         tuple(dict.fromkeys(each for each in known if each is not None)),
         version,
+        weak_words(price),
         f"{bits.integer(128):032x}",
     )
 

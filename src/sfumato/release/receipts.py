@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sfumato.errors import InvalidParameter
+from sfumato.notebook_html import preformatted
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, exact, percent
 
 VERSION = 1
+REHEARSED = "rehearsed: the numbers are invented, from the policy alone; no row was read, and nothing was charged"
+"""What is said wherever an invented answer is shown."""
+
+
+INVENTED = " (rehearsed: invented)"
+"""The same in few words, beside a number or a name."""
 
 
 @codec.value("receipt")
@@ -47,6 +54,10 @@ class Receipt:
     """Where every period has an account of its own, which ones this spends; the account is that of each."""
     promise: str = ""
     """What such accounts promise and what they do not, in words."""
+    weak: tuple[str, ...] = ()
+    """Why the price of this release promises little, in words; nothing where it promises enough."""
+    rehearsed: bool = False
+    """Whether the answer was invented from the policy alone: it is in no ledger and says nothing of anybody."""
     joint: bool = False
     """Whether all ranges of the answer hold at once with this confidence, or each by itself."""
     version: int = VERSION
@@ -75,12 +86,18 @@ class Receipt:
         return f"{held} with {percent(self.confidence)} confidence, for the noise alone"
 
     @property
+    def _bought(self) -> str:
+        if self.rehearsed:
+            return ", were it bought"
+        return ", bought before: free" if self.free else ""
+
+    @property
     def _lasting(self) -> str:
         return self.periods or "for life"
 
     @property
     def _left(self) -> str:
-        left = f"left of the share of {self.share}" if self.share else "left"
+        left = f"left{f' of the share of {self.share}' if self.share else ''} for ordinary answers"
         return f"{left} where the least is" if self.periods else left
 
     @property
@@ -93,7 +110,7 @@ class Receipt:
 
     def short(self) -> str:
         """Give the lines that everybody should read: three, what is promised of periods, and what ranges leave out."""
-        lines = str(self).splitlines()[: 4 if self.promise else 3]
+        lines = str(self).splitlines()[: 3 + bool(self.promise) + bool(self.rehearsed) + len(self.weak)]
         return "\n".join([*lines, *([f"{'counted':<11}  {self._counted}"] if self._cuts else [])])
 
     @property
@@ -108,9 +125,11 @@ class Receipt:
     def __str__(self) -> str:
         when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")
         lines = [
+            *([("rehearsed", REHEARSED.removeprefix("rehearsed: "))] if self.rehearsed else []),
             ("protects", f"{self.unit} ({self.neighbours})"),
-            ("this answer", f"{self.guarantee}{', bought before: free' if self.free else ''}"),
-            ("the account", f"{self.account} {self._lasting}; {self._left}: {self.remaining}{self._amended}"),
+            ("this answer", f"{self.guarantee}{self._bought}"),
+            *(("warning", each) for each in self.weak),
+            ("the account", f"{self._left}: {self.remaining}; {self.account} {self._lasting}{self._amended}"),
             *([("promised", self.promise)] if self.promise else []),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
             *([("ranges", self._ranges)] if self.confidence else []),
@@ -123,3 +142,8 @@ class Receipt:
         ]
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {words}" for name, words in lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -28,7 +28,11 @@ from sfumato.release.payers import Payer
 T = TypeVar("T", covariant=True)
 
 Progress = Callable[[str], None]
-"""Told the name of each phase; never a count, never a share done."""
+"""Told the name of each phase; never a count, never a share done.
+
+Between "charging" and "writing down", or "stopping", a release takes as long as its rows decide, and so does a session
+between "closing" and "closed". It waits for whoever is told: nothing of it can be seen elsewhere before they return.
+"""
 
 
 def quietly(phase: str) -> None:
@@ -97,12 +101,16 @@ class Released(Generic[T]):
     """It had been bought before: nothing was charged now."""
 
 
-def stored(kind: Kind[T], asked: Asked, account: Account) -> Released[T] | None:
-    """Find an answer already bought to this request, or to the same question on the same data if it is good enough."""
+def stored(kind: Kind[T], asked: Asked, account: Account, *, fresh: bool = False) -> Released[T] | None:
+    """Find an answer already bought to this request, or, unless it shall be ``fresh``, to the same question on the same
+    data if it is good enough.
+    """
     if asked.request_id is not None:
         found = account.requested(asked.request_id, analyst=asked.analyst, question=asked.question, plan=asked.plan)
         if found is not None:
             return _read(found)
+    if fresh:
+        return None
     found = account.stored(plan=asked.plan, data=asked.data, accuracy=kind.good_enough)
     return None if found is None else _read(found)
 
@@ -133,7 +141,7 @@ def release(
     anything is returned.
 
     The statement is bound before the charge, so it cannot fail to be one. Of equal questions to an account that are not
-    ``fresh`` one pays, and the others wait for its answer and get it.
+    ``fresh``, and of equal requests, one pays, and the others wait for its answer and get it.
     """
     progress("checking")
     for reading in kind.readings:
@@ -154,6 +162,8 @@ def release(
         # One fixed refusal for whatever goes wrong after the charge, a Ctrl-C included: why may depend on private rows.
         if not paying.stands():
             raise
+        with suppress(Exception):
+            progress("stopping")
         paying.stop()
         raise Unanswered(paying.line.number) from None
 

@@ -94,8 +94,8 @@ class StatementReader:
 class DuckDB(StatementReader):
     """DuckDB works behind the seam: no SQL, type or hash of its own is seen outside."""
 
-    def __init__(self, policy: Policy, memory: str | None = None) -> None:
-        super().__init__(Sources(policy, memory_limit=memory))
+    def __init__(self, policy: Policy, memory: str | None = None, threads: int | None = None) -> None:
+        super().__init__(Sources(policy, memory_limit=memory, threads=threads))
         self._policy = policy
 
     def catalog(self) -> Catalog:

@@ -128,7 +128,7 @@ def header(path: str, place: str) -> list[str]:
     for separator, words in _OTHER_SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:
             raise InvalidPolicy(
-                f"the cells of a CSV file are parted by commas; these column names are parted by {words}",
+                f"the cells of a CSV file are separated by commas; these column names are separated by {words}",
                 place=place,
                 fix="write the file again with commas, and with points in decimal numbers",
             )

@@ -49,7 +49,7 @@ class Relation:
         raise InvalidPolicy(
             f"the source has no column {column}",
             place=place,
-            fix=f"did you mean {near[0]}?" if near else "name a column of the source, in a CSV file parted by commas",
+            fix=f"did you mean {near[0]}?" if near else "name a column of the source, in a CSV file with commas",
         )
 
     def plain_columns(self) -> list[tuple[str, Cell]]:

@@ -247,7 +247,7 @@ def written(found: Expression, kind: Type, what: str) -> Value:
     """Give the value of an argument that must be written out in the question."""
     if not isinstance(found, Literal) or found.value is None or found.domain.type is not kind:
         rule = f"{what} must be {_WORDS[kind]} written in the question"
-        raise Unsupported("literal-needed", rule, fix=f"write {what} as a literal")
+        raise Unsupported("literal-needed", rule, fix=f"write {what} as a literal, such as 'J%' or 3")
     return found.value
 
 

@@ -1,0 +1,55 @@
+"""A rehearsal gives an answer of the right shape whose numbers are invented, from the policy alone.
+
+It is the release itself, over invented rows and from an account of its own that is forgotten with it. No private source
+is opened, the ledger is neither read nor written, and so what comes back is drawn from the same law whatever the data
+are: it needs no charge (a constant mechanism is 0-differentially private). Everything that shows it says that it was
+rehearsed, since its receipt does.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sfumato.curator.context import Context
+from sfumato.ledger import Ledger
+from sfumato.release.releasing import quietly
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+def rehearsed(proposal: P, here: Context, release: Callable[[P], T]) -> T:
+    """Release what is proposed over invented rows; ``release`` is handed the same proposal, put there."""
+    with rehearsal(here) as invented:
+        return release(moved(proposal, invented))
+
+
+@contextmanager
+def rehearsal(here: Context) -> Iterator[Context]:
+    """Make surroundings of which nothing is real but the policy and its public tables."""
+    engine, policy = here.invented.of(here.policy), here.policy
+    with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "scratch") as ledger:
+        account = ledger.account(
+            policy.account_name, unit=policy.unit, budget=policy.account_budget, per=policy.per or ""
+        )
+        yield Context(policy, engine, account, quietly, "invented", here.seconds, here.analyst, rehearsed=True)
+
+
+def moved(proposal: P, here: Context) -> P:
+    """Put a proposal, and those that it is made of, into other surroundings."""
+    found: Any = _moved(proposal, here)
+    return found
+
+
+def _moved(value: Any, here: Context) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _moved(each, here) for name, each in value.items()}
+    if not is_dataclass(value) or isinstance(value, type) or not hasattr(value, "_context"):
+        return value
+    own = {each.name: _moved(getattr(value, each.name), here) for each in fields(value) if each.init}
+    return replace(value, **{**own, "_context": here})

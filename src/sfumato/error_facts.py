@@ -1,0 +1,76 @@
+"""A fact is a number or name that an error was made of, as JSON holds it: exact numbers are texts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from decimal import ROUND_FLOOR, Context, Decimal, Inexact
+from fractions import Fraction
+from typing import Any
+
+LONGEST_FACT = 1_000
+"""The most characters of a text that a fact keeps."""
+_EXACT = re.compile(r"-?[0-9]{1,1300}(\.[0-9]{1,1300}|/[0-9]{1,1300})?")
+_DECIMALS = Context(prec=200, traps=[Inexact])
+
+
+def shorten(value: object, width: int = 60) -> str:
+    """Show a caller's own parameter as its ``repr``, cut to ``width`` characters."""
+    if isinstance(value, int) and value.bit_length() > 512:
+        return f"a whole number of {value.bit_length()} bits"
+    try:
+        text = repr(value[: 4 * width]) if isinstance(value, str) else repr(value)
+    except Exception:  # a hostile __repr__ must not hide the refusal
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def fact(value: object) -> Any:
+    """Write a value as JSON holds it; a caller's own parameter is cut as it is in the error's text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if value.bit_length() <= 512 else shorten(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, Fraction):
+        return _exact_text(value)
+    return value[:LONGEST_FACT] + "" if isinstance(value, str) else shorten(value)
+
+
+def amount_text(found: Any) -> Any:
+    """Write an exact number, or a mapping to such, as texts; None stays None."""
+    if isinstance(found, Mapping):
+        return {name: amount_text(each) for name, each in found.items()}
+    return None if found is None else _exact_text(Fraction(found))
+
+
+def _exact_text(value: Fraction) -> str:
+    """Write an exact number: a decimal where one exists, else "p/q"."""
+    try:
+        return f"{_DECIMALS.divide(Decimal(value.numerator), Decimal(value.denominator)):f}"
+    except Inexact:
+        return str(value)
+
+
+def amount(written: Any) -> Fraction | None:
+    """Read an exact number back; anything else is a ``ValueError``."""
+    if written is None:
+        return None
+    if not isinstance(written, str) or not _EXACT.fullmatch(written):
+        raise ValueError("not an exact number")
+    try:
+        return Fraction(written)
+    except ZeroDivisionError:
+        raise ValueError("not an exact number") from None
+
+
+def at_most(left: Fraction) -> str:
+    """Write an amount in six digits, rounded down: what is shown as left is accepted.
+
+    >>> at_most(Fraction("0.4493679999")), at_most(Fraction(3, 10))
+    ('0.449367', '0.3')
+    """
+    down = Context(prec=6, rounding=ROUND_FLOOR)
+    return f"{float(down.divide(Decimal(left.numerator), Decimal(left.denominator))):.6g}"

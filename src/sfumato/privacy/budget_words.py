@@ -1,0 +1,62 @@
+"""These words say what is left of a budget, in the ε that people type; the currencies behind it are details.
+
+An account counts in two ways at once (``budget``): it adds up ε, which is how ordinary answers are paid for, and it
+adds up Rényi divergence, in which Gaussian noise is cheap. Gaussian noise has no ε of its own: the first sum ends with
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from sfumato.errors import LEAST_USEFUL, at_most
+from sfumato.privacy.numbers import chance, text
+
+Amounts = Mapping[str, Fraction | None]
+
+ENDS = "the sum of ε that ordinary answers are paid from"
+AFTERWARDS = "every later answer is then paid from what is left for Gaussian noise"
+
+
+def promised(epsilon: Fraction, delta: Fraction) -> str:
+    """Write a promise as people say it: a δ is named where there is one.
+
+    >>> promised(Fraction(2), Fraction(0)), promised(Fraction(3), Fraction("1e-6"))
+    ('ε = 2', 'ε = 3, δ = 1e-06')
+    """
+    return f"ε = {text(epsilon)}" + (f", δ = {chance(delta)}" if delta else "")
+
+
+def left_words(allowed: Amounts, spent: Amounts, left: Mapping[str, Fraction], largest: Fraction) -> str:
+    """Say how much ε is left for ordinary answers, whose price is an ε alone.
+
+    While ε is added up that is the rest of the sum. Afterwards ``largest`` is the most that one answer may take.
+
+    >>> left_words({"pure": Fraction(3)}, {"pure": Fraction(2)}, {"pure": Fraction(1)}, Fraction(1))
+    'ε = 1 of 3'
+    >>> left_words({"pure": Fraction(3)}, {"pure": None}, {}, Fraction(0))
+    'nothing'
+    """
+    whole, rest = allowed.get("pure"), left.get("pure")
+    if whole is not None and rest is not None and (rest >= LEAST_USEFUL or largest < LEAST_USEFUL):
+        return f"ε = {at_most(rest)} of {at_most(whole)}"
+    if largest < LEAST_USEFUL:
+        return "nothing"
+    return f"up to ε = {at_most(largest)} in one answer, {why_ended(allowed, spent)}"
+
+
+def why_ended(allowed: Amounts, spent: Amounts) -> str:
+    """Say why ε is no longer added up: Gaussian noise was used, or more ordinary answers fitted than the sum allows."""
+    if spent.get("pure") is None:
+        return "since Gaussian noise was used"
+    return f"since answers of ε = {at_most(allowed.get('pure') or Fraction(0))} or more in all were bought"
+
+
+def closing(left: Mapping[str, Fraction]) -> str:
+    """Say what a release with Gaussian noise ends, before it is bought; nothing where that has ended already, or where
+    nothing is left that would pay for one.
+    """
+    if "pure" not in left or not left.get("renyi"):
+        return ""
+    return f"Gaussian noise ends {ENDS} (ε = {at_most(left['pure'])} is left of it): {AFTERWARDS}."
