@@ -24,7 +24,7 @@ def asked(policy: Path) -> Path:
 def test_a_budget_before_anything_is_asked_opens_nothing(policy: Path) -> None:
     done = run("budget", policy)
     assert done.exit_code == 0
-    assert "Laplace ε = 3" in done.stdout
+    assert "budget left for ordinary answers: ε = 3 of 3" in done.stdout
     assert not (policy.parent / "sfumato.ledger").exists()
 
 
@@ -33,8 +33,21 @@ def test_a_budget_falls_and_says_what_would_be_accepted(asked: Path) -> None:
     assert (found["allowed"]["pure"], found["spent"]["pure"], found["left"]["pure"]) == ("3", "0.5", "2.5")
     assert found["largest"]["Laplace"] == 2.5
     assert 0 < found["largest"]["Gaussian"] < 3
-    rows = [line.split() for line in run("budget", asked).stdout.splitlines()]
+    rows = [line.split() for line in run("budget", asked, "--details").stdout.splitlines()]
     assert ["pure", "3", "0.5", "2.5"] in rows
+
+
+@pytest.mark.parametrize("whose", [(), ("--analyst", "ana")])
+def test_a_budget_over_time_is_drawn_without_data(asked: Path, whose: tuple[str, ...]) -> None:
+    asked.with_name("flights.csv").unlink(missing_ok=True)
+    picture = asked.with_name("budget.svg")
+    done = run("budget", asked, *whose, "--plot", picture)
+    assert done.exit_code == 0, done.stderr
+    drawn = picture.read_text()
+    assert "Budget over time" in drawn
+    assert "1 charge" in drawn
+    assert f"ordinary answers {'33' if whose else '17'} %" in drawn
+    assert run("budget", asked, "--plot", asked.with_name("budget.pdf")).exit_code == 2
 
 
 def test_the_largest_release_is_accepted_and_nothing_larger(asked: Path) -> None:
@@ -54,7 +67,9 @@ def test_a_share_is_a_part_of_every_allowance_and_never_more_than_is_left(asked:
 
 def test_a_closed_currency_is_said_to_be_closed(policy: Path) -> None:
     assert run("query", policy, COUNTS, "--rho", "0.05", "--mechanism", "gaussian").exit_code == 0
-    rows = {line.split()[0]: line.split() for line in run("budget", policy).stdout.splitlines() if line.strip()}
+    rows = {
+        line.split()[0]: line.split() for line in run("budget", policy, "--details").stdout.splitlines() if line.strip()
+    }
     assert rows["pure"] == ["pure", "3", "unbounded", "closed"]
 
 

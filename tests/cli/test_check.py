@@ -37,7 +37,7 @@ def test_the_owner_is_told_what_limits_cost(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     public, private, rest = done.output.split("PRIVATE: exact figures for the owner alone")
     assert "the policy is valid" in public
-    for phrase in ("visits: content ", "2,850 rows", "units exceed it", "made NULL"):
+    for phrase in ("visits: fingerprint of its rows ", "2,850 rows", "units exceed it", "made NULL"):
         assert phrase in private
         assert phrase not in public + rest
     assert max(len(line) for line in done.output.splitlines()) <= 120
@@ -63,7 +63,7 @@ def test_losses_by_limit_and_advice_that_is_safe_to_share(tmp_path: Path) -> Non
     done = check(tmp_path, POLICY)
     public, private, _ = done.output.split("PRIVATE: exact figures for the owner alone")
     assert "SAFE TO SHARE" in public
-    assert "max_rows 2 makes 50 % of this error; .limit(rows=1) gives" in public
+    assert "max_rows 2 makes 50 % of this error; --limit rows=1 gives" in public
     header = next(line for line in private.splitlines() if line.startswith("  max_rows   "))
     assert header.split() == ["max_rows", "1", "2", "5", "10"]
     assert "rows beyond it" in private

@@ -44,15 +44,15 @@ def test_what_is_proposed_after_a_refusal_is_accepted(policy: Path) -> None:
 
 def test_an_analysts_receipt_shows_what_is_left_of_their_share(policy: Path) -> None:
     found = run("query", policy, COUNTS, "--epsilon", "1", "--analyst", "ana").stdout
-    assert "left of the share of ana: pure 0.5" in found
+    assert "left of the share of ana for ordinary answers: ε = 0.5 of 1.5" in found
     owner = run("query", policy, COUNTS, "--epsilon", "1").stdout
-    assert "left: pure 2" in owner
+    assert "left for ordinary answers: ε = 2 of 3" in owner
 
 
 def test_a_share_never_shows_more_than_the_account_has(policy: Path) -> None:
     assert run("query", policy, COUNTS, "--epsilon", "2.75").exit_code == 0
     found = run("query", policy, COUNTS, "--epsilon", "0.125", "--analyst", "ana", "--fresh").stdout
-    assert "left of the share of ana: pure 0.125" in found
+    assert "left of the share of ana for ordinary answers: ε = 0.125 of 1.5" in found
 
 
 def test_noise_that_is_pure_is_not_labelled_with_a_delta(policy: Path) -> None:
@@ -70,7 +70,8 @@ def test_noise_that_is_pure_is_not_labelled_with_a_delta(policy: Path) -> None:
 def test_a_closed_currency_is_explained(policy: Path) -> None:
     assert "closed" not in run("budget", policy).stdout
     assert run("query", policy, COUNTS, "--rho", "0.01", "--mechanism", "gaussian").exit_code == 0
-    found = run("budget", policy).stdout
+    assert "since Gaussian noise was used" in run("budget", policy).stdout
+    found = run("budget", policy, "--details").stdout
     assert "closed" in found
     assert "A release is accepted while it fits one of pure and renyi" in found
     assert "pure is closed" in found

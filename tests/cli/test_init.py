@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -22,7 +23,7 @@ from pyarrow import parquet
 from engine.tables import DATA, in_database
 from sfumato.cli import main
 from sfumato.engine.duckdb.connection import schema
-from sfumato.policy import Domain, Via, read
+from sfumato.policy import Domain, Table, Via, read
 
 FLIGHTS = DATA / "flights" / "flights.parquet"
 SECRETS = ("Zebulon", "77123", "1987-06-05")
@@ -69,6 +70,48 @@ def test_a_draft_is_a_policy_that_reads(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("written", "declared"),
+    [
+        ("integer values 0, 1", {"type": "integer", "values": [0, 1]}),
+        ("integer 0 110 bins 11", {"type": "integer", "bounds": [0, 110], "bins": 11}),
+        ("integer 1 16 bins 16", {"type": "integer", "bounds": [1, 16], "bins": 16}),
+        ("real 0 9.5 bins 0,1.5,9.5", {"type": "real", "bounds": [0, "9.5"], "bins": [0, "1.5", "9.5"]}),
+        ("integer bins 0,18,65", {"type": "integer", "bins": [0, 18, 65]}),
+        ("integer values -1", {"type": "integer", "values": [-1]}),
+        ("integer", {"type": "integer"}),
+    ],
+)
+def test_a_column_of_numbers_has_bounds_values_or_bins(people: Path, written: str, declared: dict[str, Any]) -> None:
+    done = yes_to_all(people, "--column", f"age={written}")
+    assert done.exit_code == 0, done.output
+    table = read(people.parent / "policy.toml").tables["people"]
+    wanted = Table("people", people, {"age": declared}, id="row")
+    assert (table.columns["age"], table.codings.get("age")) == (wanted.columns["age"], wanted.codings.get("age"))
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("integer 0,1", "write bounds as 0 1, and a list of values as values 0,1"),
+        ("integer 0 110 bins many", "edges such as"),
+        ("integer bins 4", "unless bounds"),
+        ("integer 0 110 bins 0,200", "within the bounds"),
+        ("integer values low", "integer"),
+    ],
+)
+def test_what_may_mean_bounds_or_values_is_not_guessed(people: Path, written: str, told: str) -> None:
+    done = yes_to_all(people, "--column", f"age={written}")
+    assert done.exit_code != 0
+    assert told in done.output
+    assert not (people.parent / "policy.toml").exists()
+
+
+def yes_to_all(people: Path, *flags: str) -> Any:
+    given = ("--id", "person_id", "--epsilon", "1", "--yes", "-o", str(people.parent / "policy.toml"), *flags)
+    return CliRunner().invoke(main, ["init", str(people), *given])
+
+
 def test_the_schema_is_shown_and_no_cell(tmp_path: Path) -> None:
     done = draft(tmp_path, answers(distance=["", ""]))
     assert "tailnum                  text" in done.output
@@ -90,7 +133,7 @@ def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
 
 def test_every_question_is_explained_with_what_it_costs(people: Path) -> None:
     told = [*("?", "yes", "?", "person", "?", "", "?", "", "?", "", "?", "3"), "?", "", "?", "text"]
-    told += ["?", "", "?", "", "?", "0, 9", "*"]
+    told += ["?", "", "?", "", "?", "0 9", "*"]
     done = draft(people.parent, told, data=people)
     assert done.exit_code == 0, done.output
     for words in (
@@ -232,7 +275,7 @@ def test_a_file_is_not_copied_when_its_owner_says_no(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("who;age\na;1\n")
     done = draft(tmp_path, ["no", "no"], data=tmp_path / "t.csv")
     assert done.exit_code == 1
-    assert "parted by semicolons" in done.output
+    assert "separated by semicolons" in done.output
     assert "Parquet" in done.output
     assert not (tmp_path / "t.parquet").exists()
 
@@ -413,3 +456,58 @@ def test_an_interview_at_a_terminal(people: Path) -> None:
     os.close(main_end)
     assert "private reading" in shown.decode()
     assert read(people.with_name("policy.toml")).unit.name == "citizen"
+
+
+def test_names_in_other_languages_are_understood(tmp_path: Path) -> None:
+    data = tmp_path / "Démographie.csv"
+    data.write_text("Patient ID,Nom complet,Prénom,Âge,Straße\n1,Zebulon,Ada,50,x\n")
+    done = script(tmp_path, "--epsilon", "1", data=data)
+    assert done.exit_code == 0, done.output
+    policy = read(tmp_path / "policy.toml")
+    assert policy.unit.name == "patient"  # not person: the key says it
+    assert policy.tables["Démographie"].columns == {"Âge": Domain("integer", bounds=(0, 120))}
+
+
+@pytest.mark.parametrize(
+    ("names", "unit"),
+    [
+        ("patient_id,x", "patient"),
+        ("VisitorId,Day", "visitor"),
+        ("patient_id,user_id,x", "person"),
+        ("pid,x", "person"),
+        ("person_id,x", "person"),
+    ],
+)
+def test_the_unit_is_called_as_the_one_key_of_people(tmp_path: Path, names: str, unit: str) -> None:
+    (tmp_path / "t.csv").write_text(f"{names}\n1,2\n")
+    done = script(tmp_path, "--epsilon", "1", data=tmp_path / "t.csv")
+    assert (done.exit_code, read(tmp_path / "policy.toml").unit.name) == (0, unit), done.output
+
+
+def test_an_explanation_writes_names_as_a_shell_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("Patient ID,Time spent (mins)\n1,2\n")
+    told = ["yes", "", "", "", "", "1", "", "?", "", "?", ""]
+    done = draft(tmp_path, told, data=tmp_path / "t.csv")
+    assert "--column 'Time spent (mins)'='integer 0 110', or --column 'Time spent (mins)'=-" in done.output
+    assert "'Time spent (mins)'='integer values 0,1'" in done.output
+
+
+def test_a_run_of_values_is_written_short(people: Path) -> None:
+    done = script(people.parent, "--epsilon", "1", "--column", "age=integer values -1..2,9", data=people)
+    assert done.exit_code == 0, done.output
+    assert read(people.with_name("policy.toml")).tables["people"].columns["age"].values == (-1, 0, 1, 2, 9)
+    for wrong in ("9..1", "0..999999999"):
+        done = script(
+            people.parent, "--epsilon", "1", "--column", f"age=integer values {wrong}", "-o", "x", data=people
+        )
+        assert "a run of values goes up, and has at most 10,000 of them" in done.output
+
+
+def test_columns_without_bounds_are_told(people: Path) -> None:
+    done = script(people.parent, "--epsilon", "1", data=people)
+    assert "Without bounds: income, born. They can be counted, and not added up" in done.output
+
+
+def test_a_column_that_is_misspelled_is_named(people: Path) -> None:
+    done = script(people.parent, "--epsilon", "1", "--column", "incom=-", data=people)
+    assert "no table has a column incom: did you mean income?" in done.output

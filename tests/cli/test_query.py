@@ -138,6 +138,34 @@ def test_a_picture_is_written(policy: Path, kind: str) -> None:
     assert picture.read_bytes().startswith({"svg": b"<svg", "png": b"\x89PNG"}[kind])
 
 
+@pytest.mark.parametrize("how", ["--dry-run", "--explain"])
+def test_the_error_is_drawn_against_the_price_before_it_is_spent(policy: Path, how: str) -> None:
+    picture = policy.with_name("errors.svg")
+    done = run("query", policy, COUNTS, "--epsilon", "0.5", how, "--plot", picture)
+    assert done.exit_code == 0, done.stderr
+    assert "half-width (±) against ε" in picture.read_text()
+    assert spent(policy) == 0
+    assert run("query", policy, "SHOW TABLES", "--dry-run", "--plot", picture).exit_code == 2
+
+
+def test_currencies_are_shown_under_details_alone(policy: Path) -> None:
+    plain = run("query", policy, COUNTS, "--epsilon", "0.5").stdout
+    found = run("query", policy, COUNTS, "--epsilon", "0.5", "--details").stdout
+    assert "pure" not in plain
+    assert [line.split()[0] for line in found.splitlines() if "0.5" in line and "pure" in line] == ["pure"]
+    assert found.index("left for ordinary answers") < found.index("pure")
+    assert json.loads(run("query", policy, COUNTS, "--epsilon", "0.5", "--details", "--json").stdout)
+
+
+def test_a_refused_price_shows_its_currencies_under_details_alone(policy: Path) -> None:
+    plain = run("query", policy, COUNTS, "--epsilon", "1000")
+    found = run("query", policy, COUNTS, "--epsilon", "1000", "--details")
+    assert plain.exit_code == found.exit_code == 3
+    assert "pure: requested 1000" not in plain.stderr
+    assert found.stderr.startswith(plain.stderr)
+    assert "pure: requested 1000" in found.stderr.removeprefix(plain.stderr)
+
+
 def test_the_whole_receipt_on_demand(policy: Path) -> None:
     found = run("query", policy, COUNTS, "--epsilon", "0.5", "--receipt").stdout
     assert all(word in found for word in ("limits", "bounds", "ledger", "95 % confidence"))
@@ -166,6 +194,39 @@ def test_explaining_and_dry_runs_spend_nothing_and_agree_with_the_answer(policy:
     assert found["receipt"]["guarantee"] == forecast["price"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "counted"),
+    [
+        ((COUNTS, "--limit", "rows=5"), "≤ 5 rows of one unit, in all groups together"),
+        (("SELECT SUM(delay) AS n FROM flights",), "≤ 100 rows, ≤ 1 group, ≤ 100 rows in a group, of one unit"),
+        (("SELECT COUNT(DISTINCT tailnum) AS planes FROM flights",), ""),
+    ],
+)
+def test_a_dry_run_says_that_rows_may_be_cut_from_the_policy_alone(
+    policy: Path, asked: tuple[str, ...], counted: str
+) -> None:
+    said = run("query", policy, *asked, "--epsilon", "0.5", "--dry-run").stdout
+    line = f"counted {counted}; ranges are for the noise alone, and leave out what is beyond\n"
+    assert (line in said) if counted else "counted" not in said
+    as_json = json.loads(run("query", policy, *asked, "--epsilon", "0.5", "--dry-run", "--json").stdout)
+    assert as_json.get("counted", "").startswith(counted)
+
+
+def test_numbers_are_flagged_and_sampling_error_stands_beside_noise(policy: Path) -> None:
+    asked = ("query", policy, COUNTS, "--epsilon", "0.5")
+    shown = run(*asked, "--flag-above", "0.00001", "--sample-of", "0.1").stdout
+    assert all("(sampling ± " in line and line.endswith(" *") for line in shown.splitlines()[2:5])
+    assert "* too noisy to print, since its range reaches further than 0.001 % of the number" in shown
+    assert " *" not in run(*asked).stdout
+    assert spent(policy) == 0.5  # it is the stored answer that is shown, in other ways
+    for given, told in ((("--flag-above", "no"), "above"), (("--sample-of", "2"), "a share below 1")):
+        refused = run("query", policy, COUNTS, "--epsilon", "0.4", *given)
+        assert refused.exit_code == 2
+        assert told in refused.stderr
+    assert run("query", policy, "SHOW TABLES", "--flag-above", "0.5", "--sample-of", "0.1").exit_code == 0
+    assert spent(policy) == 0.5
+
+
 def test_a_dry_run_foresees_a_refusal(policy: Path) -> None:
     assert "would REFUSE it now" in run("query", policy, COUNTS, "--epsilon", "4", "--dry-run").stdout
     assert run("query", policy, COUNTS, "--epsilon", "4").exit_code == 3
@@ -175,7 +236,7 @@ def test_an_overspend_has_its_own_exit_code_and_costs_nothing(policy: Path) -> N
     done = run("query", policy, COUNTS, "--epsilon", "4")
     assert done.exit_code == 3
     assert done.stdout == ""
-    assert "requested 4, remaining 3, difference 1" in done.stderr
+    assert "it takes ε = 4, and ε = 3 of 3 is left for ordinary answers, which is ε = 1 too little" in done.stderr
     assert spent(policy) == 0
 
 
@@ -463,3 +524,25 @@ def test_every_exit_code_is_documented_once() -> None:
     for command in ("init", "check", "query", "budget", "history", "ledger", "auction", "degrees", "bounds", "limits"):
         told = " ".join(run(command, "--help").output.split())
         assert told.count("Exit codes: 0 done") == 1, command
+
+
+def test_a_dry_run_without_a_price_tells_the_error_at_some(policy: Path) -> None:
+    done = run("query", policy, COUNTS, "--dry-run")
+    assert done.exit_code == 0, done.stderr
+    at = [line.partition(":")[0] for line in done.stdout.splitlines()[:3]]
+    assert at == ["at ε = 0.1", "at ε = 0.5", "at ε = 1"]
+    assert "Name a price to ask" in done.stdout
+    assert run("query", policy, COUNTS, "--dry-run", "--json").exit_code == 2  # a program names its price
+    assert spent(policy) == 0
+
+
+def test_what_does_not_go_together_is_told_in_flags(policy: Path) -> None:
+    gaussian = run("query", policy, COUNTS, "--epsilon", "0.1", "--mechanism", "gaussian").stderr
+    assert "Gaussian noise needs a δ" in gaussian
+    assert "fix:   give a --delta, such as 1e-9, or --rho instead of --epsilon" in gaussian
+    free = run("query", policy, COUNTS, "--free").stderr
+    assert "such as --epsilon or --within, and leave out --free" in free
+    assert (
+        "would REFUSE it now: sfumato budget says what is left"
+        in run("query", policy, COUNTS, "--epsilon", "99", "--dry-run").stdout
+    )

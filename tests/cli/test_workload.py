@@ -32,6 +32,7 @@ def test_questions_of_a_file_are_explained_forecast_and_asked(policy: Path, file
     dry = run(*asked, "--dry-run").stdout
     assert "together: ε = 1; the account accepts it now" in dry
     assert "Nothing was spent" in dry
+    assert dry.count("leave out what is beyond") == len({line for line in dry.splitlines() if "counted:" in line}) >= 1
     assert WorkloadForecast.from_json(run(*asked, "--dry-run", "--json").stdout).accepted
     assert spent(policy) == 0
     done = run(*asked)
@@ -43,6 +44,13 @@ def test_questions_of_a_file_are_explained_forecast_and_asked(policy: Path, file
     again = run(*asked)
     assert "nothing was spent" in again.stdout
     assert Answers.from_json(run(*asked, "--json").stdout).names == ("q1", "q2")
+    assert spent(policy) == 1
+
+
+def test_a_request_id_is_charged_once_for_all_questions_of_a_file(policy: Path, file: Path) -> None:
+    asked = ("query", policy, "--file", file, "--epsilon", "1", "--fresh", "--request-id", "r1", "--json")
+    first, again = (Answers.from_json(run(*asked).stdout) for _ in range(2))
+    assert [each.rows for each in again] == [each.rows for each in first]
     assert spent(policy) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from importlib import import_module
@@ -12,6 +13,7 @@ import click
 
 from sfumato import __version__
 from sfumato.cli.exit_codes import EXIT_CODES, refusals, streams
+from sfumato.cli.options import DETAILS
 
 _ORDER = (
     "demo",
@@ -20,6 +22,7 @@ _ORDER = (
     "check",
     "describe",
     "query",
+    "shell",
     "publish",
     "synthesize",
     "sample",
@@ -29,14 +32,23 @@ _ORDER = (
     "quality",
     "survey",
     "budget",
+    "read",
     "history",
     "ledger",
+    "report",
+    "bundle",
+    "verify",
+    "key",
+    "serve",
     "auction",
     "degrees",
     "running",
     "above",
     "bounds",
     "limits",
+    "user",
+    "token",
+    "login",
 )
 _LATER = tuple(name for name in _ORDER if name != "check")
 """Commands that live in modules of their own, each imported when it is named."""
@@ -68,8 +80,24 @@ class Commands(click.Group):
                 stream.reconfigure(errors="replace")  # a terminal without ε still gets its answer
         if os.environ.get("NO_COLOR"):  # https://no-color.org
             ctx.color = False
-        with refusals():
+        with refusals(lambda: self._flags(ctx), lambda: bool(ctx.meta.get(DETAILS))):
             return super().invoke(ctx)
+
+    def _flags(self, ctx: click.Context) -> set[str]:
+        """Name the flags of the command that was invoked, without their dashes."""
+        invoked = self.get_command(ctx, ctx.invoked_subcommand or "")
+        inside = list(invoked.commands.values()) if isinstance(invoked, click.Group) else [invoked]
+        params = [each for command in inside if command is not None for each in command.params]
+        return {name.lstrip("-") for each in params if isinstance(each, click.Option) for name in each.opts}
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is named; of one that does not exist, say which is like it."""
+        close = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+        if close and close[0] != args[0] and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"no command is called {args[0]}: did you mean {close[0]}?")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from sfumato.cli import options
+from sfumato.cli import options, servers
 from sfumato.cli.exit_codes import EXIT_CODES
+
+if TYPE_CHECKING:
+    from sfumato.curator import PeriodStandings, Standing
 
 
 class _Budget(click.Group):
@@ -34,11 +38,13 @@ class _Budget(click.Group):
     subcommand_metavar="POLICY | amend POLICY --reason TEXT",
 )
 def command() -> None:
-    """Show what remains of POLICY's budget, per currency, and the largest release it would accept now.
+    """Show what is left of POLICY's budget for ordinary answers, and for answers with Gaussian noise.
 
     \b
     Examples:
       sfumato budget clinic.toml
+      sfumato budget clinic.toml --details
+      sfumato budget clinic.toml --plot budget.svg
       sfumato budget clinic.toml --analyst ana --json
       sfumato budget amend clinic.toml --reason "second year of the study"
     """
@@ -48,19 +54,70 @@ def command() -> None:
 @options.policy
 @options.analyst
 @options.ledger
+@servers.server
+@click.option("--details", is_flag=True, help="Show the currencies it is counted in: pure, renyi and failure.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw which part of it was spent over time: .svg, .png or .html.",
+)
 @options.as_json
-def show(policy: Path, analyst: str | None, ledger: Path | None, as_json: bool) -> None:
-    """Show what remains of POLICY's budget, per currency, and the largest release it would accept now."""
-    from sfumato.cli.text_tables import show as show_table
-    from sfumato.curator import PeriodStandings, standing
+def show(
+    policy: Path,
+    analyst: str | None,
+    ledger: Path | None,
+    server: str | None,
+    details: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what is left of POLICY's budget for ordinary answers, and for answers with Gaussian noise."""
+    from sfumato.plots import check_picture
 
-    found = standing(policy, ledger, analyst=analyst)
+    if plot is not None:
+        check_picture(plot)
+    found = _standing(policy, analyst, ledger, server)
+    if plot is not None:
+        _draw(policy, analyst, ledger, server, plot)
     if as_json:
         click.echo(found.to_json())
         return
+    click.echo(str(found))
+    if details:
+        show_currencies(found)
+
+
+def show_currencies(found: Standing | PeriodStandings) -> None:
+    """Print what is allowed, spent and left in every currency, and what is accepted now."""
+    from sfumato.cli.text_tables import show as show_table
+    from sfumato.curator import PeriodStandings
+    from sfumato.curator.standings import CURRENCIES
+
+    click.echo()
     period = ("period",) if isinstance(found, PeriodStandings) else ()
-    show_table((*period, "currency", "allowed", "spent", "left"), found.rows(), ("allowed", "spent", "left"))
-    click.echo(f"\n{found}")
+    show_table((*period, *CURRENCIES), found.rows(), CURRENCIES[1:])
+    click.echo("\n" + "\n".join(found.details()))
+
+
+def _draw(policy: Path, analyst: str | None, ledger: Path | None, server: str | None, path: Path) -> None:
+    if server is None:
+        from sfumato.curator.policy_account import budget_of
+
+        budget_of(policy, ledger, analyst=analyst).plot(path)
+        return
+    with servers.connected(server, policy, analyst, ledger) as curator:
+        curator.budget.plot(path)
+
+
+def _standing(policy: Path, analyst: str | None, ledger: Path | None, server: str | None) -> Standing | PeriodStandings:
+    if server is None:
+        from sfumato.curator import standing
+
+        return standing(policy, ledger, analyst=analyst)
+    with servers.connected(server, policy, analyst, ledger) as curator:
+        found: Standing | PeriodStandings = curator.standing()
+        return found
 
 
 @command.command(epilog=EXIT_CODES)

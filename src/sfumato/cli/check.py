@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from sfumato.cli.spoken import as_flags
 from sfumato.curator.checking import CheckedTable, CheckReport, check
 from sfumato.safe_text import printable
 
@@ -54,12 +55,17 @@ def _advise(found: CheckReport) -> None:
     click.secho(f"\n{_SHARED}", fg="green", bold=True)
     for price, group in groupby(found.advice, key=lambda each: each.price):
         click.echo(f"At {price}:")
-        for each in group:
+        told = list(group)
+        for each in filter(lambda asked: asked.tips, told):
             click.echo(f"  {each.question}")
-            for line in map(str, each.tips):
+            for tip in each.tips:
+                line = as_flags(str(tip))
                 click.echo(click.wrap_text(line, 116, initial_indent="    ", subsequent_indent="      "))
-            if not each.tips:
-                click.echo("    no limit or bound of one unit makes most of its error")
+        others = [each.question for each in told if not each.tips]
+        if others:
+            click.echo("  No limit or bound of one unit makes most of the error of:")
+        for question in others:
+            click.echo(f"    {question}")
 
 
 def _show_costs(found: CheckReport) -> None:
@@ -74,7 +80,7 @@ def _show_cost(found: CheckedTable, *, periods: bool) -> None:
     if costs is None:
         return
     lacking = "have no id, or no period that has an account" if periods else "have no id"
-    click.echo(f"{name}: content {found.content}")
+    click.echo(f"{name}: fingerprint of its rows {found.content}")
     click.echo(f"{name}: {costs.rows:,} rows of {costs.units:,} units; {costs.dropped:.2%} of rows {lacking}: dropped")
     if not found.table.every_row:
         units = "1 unit exceeds" if costs.exceeding == 1 else f"{costs.exceeding:,} units exceed"

@@ -166,7 +166,9 @@ def _run(code: str, scope: dict[str, Any]) -> None:
         try:
             value = _value(statement, scope)
         except SfumatoError as refusal:
-            click.secho(_indented(f"{type(refusal).__name__}: {refusal}"), fg="yellow")
+            said = f"{type(refusal).__name__}: {refusal}".splitlines()
+            folded = (textwrap.fill(line, WIDTH - 3, subsequent_indent="  ") for line in said)
+            click.secho(_indented("\n".join(folded)), fg="yellow")
         else:
             if value is not None:
                 click.echo(_indented(repr(value)))

@@ -10,13 +10,14 @@ import errno
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn, TextIO
 
 import click
 
-from sfumato.errors import SfumatoError, WeakPrivacy, outcome
+from sfumato.cli.spoken import as_flags, refusal_words
+from sfumato.errors import Overspent, SfumatoError, WeakPrivacy, outcome
 
 MEANINGS = {
     0: "done",
@@ -53,15 +54,19 @@ _FAULT = """this is a fault of sfumato itself ({kind} in {module}, line {line})
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """Let whatever the library refuses end the command, without a traceback."""
+def refusals(flags: Callable[[], Collection[str]] = tuple, details: Callable[[], bool] = bool) -> Iterator[None]:
+    """Let whatever the library refuses end the command, without a traceback; ``flags`` gives those that it has, and
+    ``details`` tells whether the currencies of a price that is refused are wanted.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("always", WeakPrivacy)
         warnings.showwarning = lambda message, *_, **__: warn(str(message))
         try:
             yield
         except SfumatoError as refusal:
-            _say(str(refusal))
+            say(as_flags(refusal_words(refusal, flags())))
+            if isinstance(refusal, Overspent) and details():
+                say(refusal.details)
             sys.exit(outcome(refusal).exit_code)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
@@ -70,7 +75,7 @@ def refusals() -> Iterator[None]:
         except Exception as fault:
             if _of_a_stream(fault):
                 _unwritten()  # here: click would end a command whose reader has gone as if it were refused
-            _say(_described(fault))
+            say(_described(fault))
             sys.exit(INTERNAL)
 
 
@@ -117,30 +122,35 @@ def _flushed() -> bool:
 
 
 def warn(words: str) -> None:
-    _say(f"warning: {words}", "yellow")
+    say(f"warning: {as_flags(words)}", "yellow")
 
 
-def _say(words: str, colour: str = "red") -> None:
+def say(words: str, colour: str = "red") -> None:
     """Write on stderr, or nowhere when that cannot be written."""
     with suppress(OSError, ValueError):
         click.secho(words, fg=colour, err=True)
 
 
+def interrupted_words(*, stored: bool) -> str:
+    """Say after a Ctrl-C whether an answer is stored."""
+    return _INTERRUPTED_STORED if stored else _INTERRUPTED
+
+
 def end_interrupted(*, stored: bool) -> NoReturn:
     """End after a Ctrl-C, and say whether an answer is stored."""
-    _say(_INTERRUPTED_STORED if stored else _INTERRUPTED)
+    say(interrupted_words(stored=stored))
     sys.exit(INTERRUPTED)
 
 
 def end_unfinished(*, interrupted: bool) -> NoReturn:
     """End an interview without all of its answers, and say that it can go on."""
-    _say(f"\n{_UNFINISHED}")
+    say(f"\n{_UNFINISHED}")
     sys.exit(INTERRUPTED if interrupted else REFUSED)
 
 
 def _unwritten() -> NoReturn:
     _flushed()
-    _say(_LOST)
+    say(_LOST)
     _flushed()
     sys.exit(UNWRITTEN)
 

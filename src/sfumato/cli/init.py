@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
-from sfumato.cli import init_questions as questions
+from sfumato.cli import init_columns, init_questions as questions
 from sfumato.cli.exit_codes import EXIT_CODES, end_unfinished
 from sfumato.cli.init_answers import KeptAnswers
+from sfumato.cli.init_columns import Declared
 from sfumato.cli.init_flags import given_answers
 from sfumato.cli.init_questions import ALL, SKIP
 from sfumato.cli.interview import Asked, Interview, yes
@@ -26,6 +27,7 @@ from sfumato.curator.policy_drafts import (
     suggested_bounds,
     suggested_id,
     suggested_path,
+    suggested_unit,
     write_draft,
 )
 from sfumato.curator.sniffing import FoundTable, HowWritten, copied, data_files, found_tables, rows_to_read, with_types
@@ -63,7 +65,8 @@ _SHOWN = 40
     "columns",
     multiple=True,
     metavar="[TABLE.]COLUMN=…",
-    help="What a column is: 'integer 0 110', 'text north,south', date, or - to leave it out.",
+    help="What a column is: 'integer 0 110', 'integer 0 110 bins 11', 'integer values 0,1', 'text north,south', date, "
+    "or - to leave it out.",
 )
 @click.option("--relation", multiple=True, help="Only this table inside DATA, when it is a database.")
 @click.option(
@@ -112,6 +115,7 @@ def command(
       sfumato init visits.parquet -o clinic.toml
       sfumato init clinic/ -o clinic.toml --unit patient --id patient_id --epsilon 3 --yes
       sfumato init visits.csv --column age='integer 0 110' --column region='text north,south'
+      sfumato init visits.csv --column age='integer 0 110 bins 0,18,65,110' --column smokes='integer values 0,1'
       sfumato init visits.parquet -o clinic.toml --bounds-epsilon 0.1
     """
     refuse_if_written(output)
@@ -129,7 +133,9 @@ def command(
     click.echo(f"\nWritten: {output}.")
     missing = columns_without_bounds(drafted)
     if missing:
-        price = price or (None if take_defaults else _offered(missing, drafted.budget))
+        if price is None:
+            click.echo(f"\n{_without_bounds(missing, output)}")
+        price = price or (None if take_defaults else _offered(drafted.budget))
         if price is not None:
             _buy(drafted, output, missing, price)
     click.echo(f"Next: sfumato check {output}")
@@ -146,7 +152,8 @@ class _Drafting:
     def policy(self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]) -> Policy:
         """Ask everything, in order: which rows may be read, which tables, whom they are about, the budget, columns."""
         tables = self._tables(data, relations, flags)
-        self.unit = self.interview.ask(questions.unit(), PrivacyUnit).name
+        guess = suggested_unit([each.columns for each in tables.values()])
+        self.unit = self.interview.ask(questions.unit(guess), PrivacyUnit).name
         roles = {label: self._role(label, alone=len(tables) == 1) for label in tables}
         tables = {label: each for label, each in tables.items() if roles[label] != SKIP}
         named = {label: self._name(label) for label in tables}
@@ -245,7 +252,7 @@ class _Drafting:
     def _limit(self, label: str) -> int:
         return self.interview.ask(questions.max_rows(label, self.unit), _limit)
 
-    def _columns(self, label: str, table: FoundTable, owner: str | Via) -> dict[str, Domain]:
+    def _columns(self, label: str, table: FoundTable, owner: str | Via) -> dict[str, Any]:
         """Ask what the owner declares of each column of a table."""
         self._say(
             f"\nFor each column of {label}: its type, {SKIP} to leave it out, {ALL} to take what is proposed from here"
@@ -260,7 +267,7 @@ class _Drafting:
             )
         return columns
 
-    def _column(self, label: str, name: str, kind: Type | None, key: bool) -> Domain | None:
+    def _column(self, label: str, name: str, kind: Type | None, key: bool) -> Declared | None:
         """Ask what the owner declares of one column; None leaves it out, as is usual for an id."""
         part = f"{label}.columns"
         proposed = SKIP if key or names_people(name) else (kind or Type.TEXT).value
@@ -268,10 +275,9 @@ class _Drafting:
         if choice is None or choice is Type.BOOLEAN:
             return None if choice is None else Domain(choice)
         if choice is Type.TEXT:
-            listed = questions.values(label, name)
-            return self._in_part(listed, lambda answer: Domain(choice, values=_parts(answer, ",")), part)
+            return self._in_part(questions.values(label, name), init_columns.texts, part)
         ends = questions.bounds(label, name, suggested_bounds(name, choice))
-        return self._in_part(ends, lambda answer: Domain(choice, bounds=_ends(answer)), part)
+        return self._in_part(ends, lambda answer: init_columns.numbers(choice, answer), part)
 
     def _in_part(self, asked: Asked, read: Callable[[str], T], part: str) -> T:
         """Ask one of many questions of a kind: one answer takes the defaults of all that follow."""
@@ -297,10 +303,16 @@ def _show(label: str, table: FoundTable) -> None:
     click.echo()
 
 
-def _offered(missing: list[tuple[str, str]], budget: Budget) -> Price | None:
+def _without_bounds(missing: list[tuple[str, str]], output: Path) -> str:
+    named = ", ".join(column for _, column in missing[:_SHOWN]) + (" …" if len(missing) > _SHOWN else "")
+    return (
+        f"Without bounds: {named}. They can be counted, and not added up or averaged until they have some: "
+        f"write bounds = [low, high] into {output.name}, or let sfumato bounds find them privately."
+    )
+
+
+def _offered(budget: Budget) -> Price | None:
     """Ask what the owner would pay for each column without bounds; no answer is no."""
-    named = ", ".join(column for _, column in missing[:_SHOWN])
-    click.echo(f"\nWithout bounds: {named}. They cannot be added up or averaged until they have some.")
     asked = f"Find bounds privately, at which ε each of {text(budget.epsilon)} for life (empty: not now)"
     while True:
         try:
@@ -326,17 +338,6 @@ def _buy(drafted: Policy, output: Path, missing: list[tuple[str, str]], price: P
                 click.echo(f"  {found[table, column].words()}")
     finally:
         write_bounds(drafted, output, found)
-
-
-def _parts(answer: str, separator: str | None = None) -> Any:
-    return tuple(part.strip() for part in answer.split(separator)) if answer.strip() not in ("", SKIP) else None
-
-
-def _ends(answer: str) -> Any:
-    found = _parts(answer, "," if "," in answer else None)
-    if found is not None and len(found) != 2:
-        raise click.UsageError("a column has two bounds, low and high, such as 0 110")
-    return found
 
 
 def _kind(answer: str) -> Type | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -72,7 +73,12 @@ def _column(written: str, tables: Tables) -> dict[str, str]:
         for table, found in tables.items()
         if place.startswith(f"{table}.") and place.removeprefix(f"{table}.") in found.columns
     ]
-    if not equals or not own:
+    if equals and not own:
+        names = list(dict.fromkeys(column for found in tables.values() for column in found.columns))
+        near = get_close_matches(place, names, n=1)
+        fix = f"did you mean {near[0]}?" if near else f"--column names one of {', '.join(names)}"
+        raise click.UsageError(f"no table has a column {place}: {fix}")
+    if not equals:
         raise click.UsageError(f"--column names a column and what it is, as in age='integer 0 110'; got {written}")
     kind, _, rest = declared.strip().partition(" ")
     found = {}

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from sfumato.reports.telling import Told
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def several(*each: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+    """Put options and arguments before a command, in this order, as one."""
+
+    def added(command: _Command) -> _Command:
+        for one in reversed(each):
+            command = one(command)
+        return command
+
+    return added
+
 
 policy = click.argument("policy", type=click.Path(path_type=Path))
 ledger = click.option(
@@ -12,6 +31,15 @@ ledger = click.option(
     type=click.Path(path_type=Path),
     metavar="PATH",
     help="The ledger file.  [default: sfumato.ledger beside POLICY]",
+)
+ledger_here = click.option(
+    "--ledger",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="The ledger file.  [default: sfumato.ledger in this folder]",
+)
+request_id = click.option(
+    "--request-id", metavar="ID", help="Ask again with the same id after a crash: answered once, charged once."
 )
 analyst = click.option(
     "--analyst", metavar="NAME", help="An analyst of the policy: their share, their name in the ledger."
@@ -26,7 +54,43 @@ plot = click.option(
     metavar="FILE",
     help="Draw the answer with its ranges: .svg, .png or .html.",
 )
+
+
+def _keep_details(context: click.Context, _: click.Parameter, details: bool) -> bool:
+    """Remember that details are wanted: a refusal, which ends the command, then has its own."""
+    context.meta[DETAILS] = details
+    return details
+
+
+DETAILS = "sfumato.details"
+details = click.option(
+    "--details",
+    is_flag=True,
+    callback=_keep_details,
+    help="Below the receipt, or a refusal of the price, show the currencies it is counted in: pure, renyi and failure.",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+questions = click.option(
+    "--questions",
+    is_flag=False,
+    flag_value="all",
+    metavar="[LINES]",
+    help="Show questions and answers: all, or those of these lines, such as 4,7.",
+)
+title = click.option("--title", metavar="TEXT", help="What the page is called.")
+passphrase_file = click.option(
+    "--passphrase-file", type=click.Path(path_type=Path), metavar="FILE", help="Its first line is the passphrase."
+)
+
+
+def shown(found: Told) -> str:
+    """Say how many questions are shown, and how others are."""
+    every, visible = len(found.asked), sum(each.question is not None for each in found.asked)
+    if visible == every:
+        return f"all {every:,} questions are shown, with their answers"
+    how = "sfumato history lists the lines, and --questions shows them" if not visible else "others are salted hashes"
+    return f"{visible:,} of {every:,} questions are shown; {how}"
 
 
 def rows(written: str | None) -> int | None:

@@ -34,13 +34,18 @@ class ProgressLines:
         if self._late:
             self._say()
 
+    @property
+    def stored(self) -> bool:
+        """Tell whether an interruption now finds the answer stored."""
+        return self._phase in _STORED
+
     @contextmanager
     def until_shown(self) -> Iterator[None]:
         """Tell on a Ctrl-C, around a release and the printing of its answer, whether the answer is stored."""
         try:
             yield
         except KeyboardInterrupt:
-            end_interrupted(stored=self._phase in _STORED)
+            end_interrupted(stored=self.stored)
 
     def _begin(self) -> None:
         self._late = True

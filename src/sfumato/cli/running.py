@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of every ± range.")
 @click.option("--joint", is_flag=True, help="All ranges hold together with this confidence, not each by itself.")
 @click.option("--fresh", is_flag=True, help="Buy a new draw even if the same totals are stored, which are free.")
+@options.request_id
 @options.analyst
 @options.ledger
 @click.option("--explain", is_flag=True, help="Only say what would happen, operator by operator. Spends nothing.")
@@ -47,6 +48,7 @@ def command(
     plot: Path | None,
     receipt: bool,
     fresh: bool,
+    request_id: str | None,
     **price: Any,
 ) -> None:
     """Count, or add up, what POLICY's tables have up to each day. The question groups by a declared date, week, month
@@ -78,7 +80,7 @@ def command(
             for each in proposal.question.warnings:
                 warn(each)
             with progress.until_shown():
-                answer = proposal.release(**price, fresh=fresh)
+                answer = proposal.release(**price, fresh=fresh, request_id=request_id)
                 progress("showing")
                 _show(answer, as_json, as_csv, receipt)
                 if plot is not None:
@@ -93,7 +95,8 @@ def _forecast(proposal: RunningTotals, asked: dict[str, Any], as_json: bool) -> 
     verdict = f"the account {'would accept it now' if found.accepted else 'would REFUSE it now'}"
     if found.stored:
         verdict = "totals as good were bought before: they are free"
-    click.echo(f"price   {found.price}; {verdict}\nerror   {found}\nNothing was spent, and no row was read.")
+    counted = f"counted {found.counted}\n" if found.counted else ""
+    click.echo(f"price   {found.price}; {verdict}\nerror   {found}\n{counted}Nothing was spent, and no row was read.")
 
 
 def _show(answer: RunningAnswer, as_json: bool, as_csv: bool, receipt: bool) -> None:

@@ -9,6 +9,7 @@ import click
 
 from sfumato.cli.exit_codes import warn
 from sfumato.cli.progress import ProgressLines
+from sfumato.cli.spoken import as_flags
 from sfumato.cli.text_tables import show
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def ask_all(
     explain: bool,
     dry_run: bool,
     fresh: bool,
+    request_id: str | None,
     as_json: bool,
     receipt: bool,
 ) -> None:
@@ -31,12 +33,12 @@ def ask_all(
     proposal = curator.workload(file)
     if explain:
         said = proposal.explain(**asked)
-        click.echo(said.to_json() if as_json else str(said))
+        click.echo(said.to_json() if as_json else as_flags(str(said)))
     elif dry_run:
         _forecast(proposal.error(**asked, fresh=fresh), as_json)
     else:
         with progress.until_shown():
-            answers = proposal.release(**asked, fresh=fresh)
+            answers = proposal.release(**asked, fresh=fresh, request_id=request_id)
             for each in dict.fromkeys(said for answer in answers for said in answer.warnings):
                 warn(each)
             progress("showing")
@@ -63,7 +65,9 @@ def _forecast(found: WorkloadForecast, as_json: bool) -> None:
     if as_json:
         click.echo(found.to_json())
         return
-    click.echo(str(found))
+    click.echo(as_flags(str(found)))
+    for each in dict.fromkeys(one.counted for one in found.forecasts if one.counted):
+        click.echo(f"counted: {each}")
     click.echo("Nothing was spent, and no row was read.")
 
 

@@ -29,7 +29,7 @@ def check_written(policy: Policy, ledger: Path | None, *files: Path | None) -> N
             if source is not None and (target == source or fnmatch(target, source)):
                 raise click.UsageError(f"{each} is where {table.name} is read from: write to another file")
     if len({os.path.realpath(each) for each in named}) < len(named):
-        raise click.UsageError(f"{named[0]} is named twice: give rows and model a file each")
+        raise click.UsageError(f"{named[0]} is named twice: give each a file of its own")
 
 
 def _real(path: Path | None) -> str | None:

@@ -1,0 +1,234 @@
+"""An account is told here, from its ledger and its policy: no row is read, and nothing is spent.
+
+A question may name a person, so its text, its answer and the names in it are told only of lines that the owner chose.
+Of every other line stands a salted hash of the question: whoever guesses the text cannot test the guess without the
+salt, and the owner, who can compute it again, can show later what was asked. The names of analysts, the places of
+sources and the hashes of data are told of no line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+from sfumato.curator.policy_account import ledger_path, lines_of, read_policy
+from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, SfumatoError
+from sfumato.ledger import Account, Ledger, Line
+from sfumato.ledger.transaction import Terms
+from sfumato.policy import Policy
+from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit, codec
+from sfumato.privacy.numbers import chance, shown
+from sfumato.publish.synopsis import Synopsis
+from sfumato.release.answers import Answer
+from sfumato.release.promises import promise
+from sfumato.reports.rebuilding import rebuilder
+
+Questions = bool | Collection[int]
+"""All questions, none, or those of these lines."""
+ASKING = ("charge", "tab-open", "step")
+"""Kinds of lines that hold a question."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """This is one line that asked something, as it is told."""
+
+    number: int
+    time: datetime
+    kind: str
+    cost: str
+    """In words."""
+    hash: str
+    """Of the question's text, salted (``salted``)."""
+    answer_line: int | None = None
+    question: str | None = None
+    """The text, and its salt, where the owner chose to show them."""
+    salt: str | None = None
+    answer: Answer | None = None
+    synopsis: Synopsis | None = None
+    """What was published on this line, where that is not an answer made of rows."""
+
+    @property
+    def day(self) -> str:
+        return self.time.strftime("%Y-%m-%d")
+
+
+@dataclass(frozen=True)
+class Told:
+    """This is all that is told of an account."""
+
+    unit: PrivacyUnit
+    neighbours: Neighbours
+    promised: Guarantee
+    """For life: the largest ε and δ that the account ever had."""
+    amended: tuple[Fraction, ...]
+    """Every ε that the account has had, oldest first."""
+    periods: str
+    """What accounts of periods promise, in words; empty where there is one account."""
+    budget: Budget
+    asked: tuple[Asked, ...]
+    lines: tuple[Line, ...]
+    """All lines of the account."""
+    made: datetime
+    budgets: tuple[Budget, ...]
+    """Every budget that the account has had, oldest first; nothing is spent of these."""
+    hashes: tuple[str, ...]
+    """Of every line of the ledger from the first to the last one here: those of other accounts are links of the same
+    chain."""
+
+    @property
+    def last(self) -> Line:
+        """Give the newest line: its hash stands for all lines before it."""
+        return self.lines[-1]
+
+
+def salted(salt: str, question: str) -> str:
+    """Hash a question under the salt of its line: SHA-256 of the salt, a NUL and the text."""
+    return hashlib.sha256(f"{salt}\0{question}".encode(errors="surrogatepass")).hexdigest()
+
+
+def chosen(written: str | None) -> Questions:
+    """Read which questions are shown, as a command line says it: all, or the numbers of lines."""
+    if written is None:
+        return False
+    if written == "all":
+        return True
+    if not re.fullmatch(r"\d{1,18}(\s*,\s*\d{1,18})*", written):
+        raise InvalidParameter("questions", written, "left alone to show all, or the numbers of lines such as 4,7")
+    return tuple(int(each) for each in written.split(","))
+
+
+def told(
+    policy: Policy | str | os.PathLike[str],
+    ledger: str | os.PathLike[str] | None = None,
+    *,
+    questions: Questions = False,
+    until: int | None = None,
+) -> Told:
+    """Collect what is told of a policy's account, up to a line; of a ledger that does not hold nothing is told."""
+    declared = read_policy(policy)
+    path = ledger_path(declared, ledger)
+    if not path.exists():
+        raise _nothing(path)
+    with Ledger.open(path) as opened:
+        _require_whole(opened)
+        if declared.account_name not in opened.accounts:
+            raise _nothing(path)
+        account = opened.account(declared.account_name)
+        _require_same_unit(declared, account)
+        return _told(declared, opened, account, questions, until)
+
+
+def _told(policy: Policy, ledger: Ledger, account: Account, questions: Questions, until: int | None) -> Told:
+    lines = tuple(each for each in lines_of(ledger, policy, None) if until is None or each.number <= until)
+    every = [each.budget for each in _terms(lines, account.name)]
+    asked = tuple(_asked(policy, ledger, account, lines, questions))
+    most = Guarantee(max(each.epsilon for each in every), max(each.delta for each in every))
+    spent = next(each for each in reversed(lines) if each.account == account.name)
+    return Told(
+        unit=account.unit,
+        neighbours=account.budget.neighbours,
+        promised=most,
+        amended=tuple(each.epsilon for each in every),
+        periods=promise(policy),
+        budget=every[-1].at(spent.spent + spent.held),
+        asked=asked,
+        lines=lines,
+        made=datetime.now(UTC),
+        budgets=tuple(every),
+        hashes=tuple(each.hash for each in ledger.lines() if each.number <= lines[-1].number),
+    )
+
+
+def _terms(lines: Collection[Line], account: str) -> list[Terms]:
+    """List every terms that an account has had."""
+    found = [each for each in lines if each.account == account and each.kind in ("account-open", "amend")]
+    return [codec.loads_as(Terms, each.detail) for each in found]
+
+
+def _asked(
+    policy: Policy, ledger: Ledger, account: Account, lines: Collection[Line], questions: Questions
+) -> Iterator[Asked]:
+    asking = [each for each in lines if each.kind in ASKING]
+    answers = {each.about: each for each in lines if each.kind == "answer" and each.about}
+    visible = _shown(questions, asking, answers)
+    with ExitStack() as opened:
+        again = opened.enter_context(rebuilder(policy, ledger, account)) if visible else None
+        for line in asking:
+            found, salt = answers.get(line.number), ledger.salt(line.number)
+            hidden = Asked(
+                line.number,
+                line.time,
+                line.kind,
+                cost_words(line, account.budget.delta),
+                salted(salt, line.question),
+                None if found is None else found.number,
+            )
+            if again is None or line.number not in visible:
+                yield hidden
+                continue
+            chosen_line = replace(hidden, question=line.question, salt=salt)
+            if found is None:
+                yield chosen_line
+                continue
+            answer, synopsis = again.answer(line.question, found), again.synopsis(line.question, found)
+            yield replace(chosen_line, answer=answer, synopsis=synopsis)
+
+
+def _shown(questions: Questions, asked: Collection[Line], answers: Mapping[int, Line]) -> set[int]:
+    """Find the lines whose questions are shown: by their own numbers, or those of their answers."""
+    every = {each.number for each in asked}
+    if isinstance(questions, bool):
+        return every if questions else set()
+    by_answer = {answer.number: number for number, answer in answers.items()}
+    found = {by_answer.get(number, number) for number in questions}
+    if not found <= every:
+        wrong = ", ".join(map(str, sorted(found - every)))
+        raise InvalidParameter(
+            "questions", wrong, "lines that ask something", fix="sfumato history POLICY lists the numbers of all lines"
+        )
+    return found
+
+
+def cost_words(line: Line, delta: Fraction) -> str:
+    """Say what a line cost in words: an ε, or where noise was Gaussian the ε at the account's δ."""
+    amounts = line.cost.amounts
+    if line.cost.nothing or (not any(amounts.values()) and None not in amounts.values()):
+        return "nothing more" if line.kind == "step" else "nothing yet" if line.kind == "tab-open" else "nothing"
+    failure = f", δ = {shown(float(amounts['failure'] or 0))}" if amounts.get("failure") else ""
+    if amounts.get("pure") is not None:
+        return f"ε = {shown(float(amounts['pure'] or 0))}{failure}"
+    curve = line.curve
+    if curve is None:
+        return "in another currency"
+    return f"ε = {shown(curve.epsilon(delta))} at δ = {chance(delta)}"
+
+
+def _require_whole(ledger: Ledger) -> None:
+    found = ledger.verify()
+    if not found.holds:
+        raise LedgerDamaged(found.bad, found.why)
+
+
+def _require_same_unit(policy: Policy, account: Account) -> None:
+    if account.unit != policy.unit:
+        raise AccountDiffers(
+            f"the account protects {account.unit}, and the policy {policy.unit}",
+            place=f"account {account.name!r}",
+            fix="give the policy that the account was opened with",
+        )
+
+
+def _nothing(path: Path) -> SfumatoError:
+    return SfumatoError(
+        "nothing has been asked yet, so there is nothing to tell",
+        place=str(path),
+        fix="ask a question first, or name the ledger with --ledger",
+    )

@@ -1,0 +1,95 @@
+"""Owners add users and make tokens from the command line, beside the ledger."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from cli.running import run
+from sfumato.server.caller import Credentials
+from sfumato.server.local_people import people_of
+
+
+@pytest.fixture
+def here(policy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a policy, in which commands run."""
+    monkeypatch.chdir(policy.parent)
+    return policy.parent
+
+
+@pytest.mark.usefixtures("here")
+def test_a_user_is_added_disabled_and_let_in_again() -> None:
+    assert run("user", "list").stdout == "Nobody has been added yet.\n"
+    assert run("user", "add", "ana").stdout == "added: ana, analyst\n"
+    assert run("user", "add", "otto", "--role", "auditor").exit_code == 0
+    assert run("user", "add", "ana").exit_code == 2
+    assert run("user", "disable", "ana").stdout == "disabled: ana\n"
+    said = json.loads(run("user", "list", "--json").stdout)
+    assert [(each["name"], each["role"], each["disabled"]) for each in said] == [
+        ("ana", "analyst", True),
+        ("otto", "auditor", False),
+    ]
+    assert "disabled" in run("user", "list").stdout
+    assert run("user", "disable", "ana", "--again").exit_code == 0
+    assert run("user", "disable", "nobody").exit_code == 2
+    with people_of() as people:
+        assert [each.act for each in people.acts()] == ["user added", "user added", "user disabled", "user enabled"]
+        assert all(each.by.endswith("(command line)") for each in people.acts())
+
+
+def test_a_token_is_printed_once_and_listed_without_its_text(here: Path) -> None:
+    run("user", "add", "ana")
+    made = run("token", "new", "ana", "--expires", "90d", "--most", "0.5", "--label", "tableau")
+    text = made.stdout.strip()
+    assert re.fullmatch(r"sfu_[\w-]{43}", text)
+    assert "not shown again" in made.stderr
+    with people_of() as people:
+        found = people.identify(Credentials(token=text))
+        assert found is not None
+        assert found.user == "ana"
+    listed = run("token", "list")
+    assert text not in listed.stdout
+    assert "tableau" in listed.stdout
+    said = json.loads(run("token", "list", "--user", "ana", "--json").stdout)
+    assert [(each["number"], each["most"], each["spent"]) for each in said] == [(1, "0.5", "0")]
+    assert run("token", "revoke", "1").stdout == "revoked: token 1 of ana\n"
+    with people_of() as people:
+        assert people.identify(Credentials(token=text)) is None
+    assert "revoked" in run("token", "list").stdout
+    file = here / "sfumato.ledger.people"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("new", "nobody"),
+        ("new", "ana", "--expires", "soon"),
+        ("new", "ana", "--expires", "0d"),
+        ("new", "ana", "--most", "0"),
+        ("new", "ana", "--most", "much"),
+        ("new", "ana", "--label", "a\nb"),
+        ("revoke", "7"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_makes_no_token(arguments: tuple[str, ...]) -> None:
+    run("user", "add", "ana")
+    assert run("token", arguments[0], *arguments[1:]).exit_code == 2
+    assert run("token", "list").stdout == "No token has been made yet.\n"
+
+
+def test_another_ledger_has_people_of_its_own(here: Path) -> None:
+    run("user", "add", "ana", "--ledger", here / "other.ledger")
+    assert (here / "other.ledger.people").exists()
+    assert run("user", "list").stdout == "Nobody has been added yet.\n"
+
+
+def test_where_there_is_no_policy_nobody_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("user", "add", "ana").exit_code == 5
+    assert list(tmp_path.iterdir()) == []

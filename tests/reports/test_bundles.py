@@ -1,0 +1,411 @@
+"""A bundle is refused when any byte of it is changed, and when its owner signed what does not add up."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from reports.accounts import PLAIN, QUESTION, SECRETS, asked
+from sfumato.ledger.spending import read_cost, write_cost
+from sfumato.privacy import Cost, codec
+from sfumato.publish.zip_files import zipped
+from sfumato.reports import PublicKey, SigningKey, bundle, bundles, verify_bundle
+from sfumato.reports.telling import told
+from sfumato.reports.verifying_bundles import opened, read
+
+Members = dict[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def shown(policy: Path, key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bundles") / "shown.zip"
+    bundle(policy, key, path, questions=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def hidden(policy: Path, key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bundles") / "hidden.zip"
+    bundle(policy, key, path)
+    return path
+
+
+def _members(path: Path) -> Members:
+    with zipfile.ZipFile(path) as file:
+        return {each.filename: file.read(each) for each in file.infolist()}
+
+
+def _is_refused(content: bytes, path: Path) -> bool:
+    try:
+        opened(content, path)
+    except sf.BundleDamaged:
+        return True
+    return False
+
+
+def test_a_bundle_is_verified_and_says_what_that_proves(
+    shown: Path, hidden: Path, key: SigningKey, policy: Path
+) -> None:
+    found = verify_bundle(shown, key.public, policy=policy, earlier=hidden)
+    assert len(found.bundle.answers) == 3
+    proved, unproved = " ".join(found.proved), " ".join(found.unproved)
+    assert "which is the one you gave" in proved
+    assert "Of 3 shown questions" in proved
+    assert "The ledger is whole" in proved
+    assert "goes on from the earlier bundle" in proved
+    assert "no second account" in unproved
+    assert "Whose key it is" not in unproved
+    alone = verify_bundle(hidden)
+    assert "3 more questions are held to by their salted hashes" in " ".join(alone.proved)
+    assert "Whose key it is" in " ".join(alone.unproved)
+    assert "That the ledger says the same" in " ".join(alone.unproved)
+    assert "This is not proved:" in str(alone)
+
+
+def test_nothing_of_a_hidden_question_is_told(hidden: Path, policy: Path, key: SigningKey, tmp_path: Path) -> None:
+    content = hidden.read_bytes()
+    assert not any(re.search(re.escape(each.encode()), content, re.I) for each in SECRETS)
+    assert not any(name.startswith("answers/") for name in _members(hidden))
+    number = next(each.number for each in told(policy, questions=True).asked if each.question == PLAIN)
+    bundle(policy, key, tmp_path / "one.zip", questions=[number])
+    content = (tmp_path / "one.zip").read_bytes()
+    written = json.dumps(QUESTION)[1:-1].encode()  # as a JSON text spells it
+    assert written not in content
+    assert not any(re.search(re.escape(each.encode()), content, re.I) for each in SECRETS)
+    assert PLAIN.encode() in content
+    lines = json.loads(_members(tmp_path / "one.zip")["chain.json"])["lines"]
+    assert [each["number"] for each in lines if "parts" in each] == [number]
+
+
+def test_every_byte_counts(shown: Path, tmp_path: Path, long: bool) -> None:
+    content = shown.read_bytes()
+    places = range(len(content)) if long else [*range(0, len(content), 41), *range(len(content) - 900, len(content))]
+    target = tmp_path / "changed.zip"
+    for place in places:
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 8
+        assert _is_refused(bytes(changed), target), place
+
+
+def test_every_byte_of_every_member_counts_in_a_whole_zip(shown: Path, tmp_path: Path, long: bool) -> None:
+    """The zip around a changed member is written anew, with the checksums that belong to it."""
+    members, target = _members(shown), tmp_path / "changed.zip"
+    for name, content in members.items():
+        step = 1 if long or len(content) < 400 else len(content) // 61
+        for place in range(0, len(content), step):
+            changed = bytearray(content)
+            changed[place] ^= 1 << place % 8
+            assert _is_refused(zipped({**members, name: bytes(changed)}), target), (name, place)
+
+
+def test_every_length_counts(shown: Path, tmp_path: Path) -> None:
+    content, target = shown.read_bytes(), tmp_path / "cut.zip"
+    for end in [0, 1, 3, 29, 30, 31, *range(40, len(content), 997), len(content) - 1]:
+        assert _is_refused(content[:end], target), end
+    for more in (b"\0", b"PK\x03\x04", content):
+        assert _is_refused(content + more, target)
+        assert _is_refused(more + content, target)
+
+
+def _rezipped(members: Members, **changes: object) -> bytes:
+    """The same members as another tool writes them."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED if changes.get("deflated") else zipfile.ZIP_STORED) as file:
+        file.comment = b"hello" if changes.get("comment") else b""
+        for name, content in members.items():
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.external_attr = 0o120777 << 16 if changes.get("link") and name == "report.html" else 0
+            entry.compress_type = file.compression
+            file.writestr(entry, content)
+    return out.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_other_zips_are_refused(shown: Path, tmp_path: Path) -> None:
+    members, target = _members(shown), tmp_path / "other.zip"
+    for change in ("deflated", "comment", "link"):
+        assert _is_refused(_rezipped(members, **{change: True}), target), change
+    for name in ("../evil", "/etc/passwd", "answers/more.json", "REPORT.HTML"):
+        assert _is_refused(zipped({**members, name: b"x"}), target), name
+    for name in members:
+        assert _is_refused(zipped({each: members[each] for each in members if each != name}), target), name
+    assert _is_refused(zipped(dict(reversed(members.items()))), target)
+    out = io.BytesIO(shown.read_bytes())
+    with zipfile.ZipFile(out, "a") as file:
+        file.writestr("report.html", "another page under the same name")
+    assert _is_refused(out.getvalue(), target)
+
+
+def test_a_zip_that_unpacks_to_very_much_is_not_unpacked(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("manifest.json", b"0" * (1 << 26))
+    assert _is_refused(out.getvalue(), tmp_path / "bomb.zip")
+    sparse = tmp_path / "sparse.zip"
+    with sparse.open("wb") as file:
+        file.truncate(1 << 32)
+    with pytest.raises(sf.BundleDamaged, match="more than 268,435,456 bytes"):
+        read(sparse)
+
+
+def test_what_is_no_file_is_no_bundle(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.zip")
+    for place in (tmp_path, tmp_path / "missing.zip", tmp_path / "pipe.zip"):
+        with pytest.raises(sf.SfumatoError, match="no such bundle"):
+            verify_bundle(place)
+
+
+def test_another_key_is_another_signer(shown: Path, policy: Path, tmp_path: Path) -> None:
+    other = SigningKey.new()
+    bundle(policy, other, tmp_path / "other.zip")
+    with pytest.raises(sf.BundleDamaged, match="another key signed it"):
+        verify_bundle(shown, other.public)
+    theirs = {**_members(shown), "signature.json": _members(tmp_path / "other.zip")["signature.json"]}
+    assert _is_refused(zipped(theirs), tmp_path / "mixed.zip")
+
+
+def test_a_signature_of_something_else_is_none_of_a_bundle(shown: Path, key: SigningKey, tmp_path: Path) -> None:
+    members = _members(shown)
+    raw = bundles.BundleSignature(key.public.raw.hex(), key.sign(members["manifest.json"]).hex(), "Ed25519")
+    assert _is_refused(zipped({**members, "signature.json": codec.dumps(raw).encode()}), tmp_path / "raw.zip")
+    upper = members["signature.json"].replace(b"Ed25519", b"ed25519")
+    assert _is_refused(zipped({**members, "signature.json": upper}), tmp_path / "upper.zip")
+    digits = json.loads(members["signature.json"])
+    digits["signature"] = digits["signature"].upper()
+    text = json.dumps(dict(sorted(digits.items())), separators=(",", ":")).encode()
+    assert _is_refused(zipped({**members, "signature.json": text}), tmp_path / "digits.zip")
+
+
+# ── what an owner signs must add up ────────────────────────────────────────────────────────────
+
+
+def _signed_anew(path: Path, key: SigningKey, change: Callable[[bundles.BundleChain], bundles.BundleChain]) -> bytes:
+    """The bundle with another chain, signed by its owner as if it were true."""
+    members = _members(path)
+    chain = codec.loads_as(bundles.BundleChain, members["chain.json"].decode())
+    return _resigned({**members, "chain.json": codec.dumps(change(chain)).encode()}, key)
+
+
+def _resigned(members: Members, key: SigningKey) -> bytes:
+    stated = codec.loads_as(bundles.BundleManifest, members["manifest.json"].decode())
+    beside = {name: each for name, each in members.items() if name not in ("manifest.json", "signature.json")}
+    hashes = {name: hashlib.sha256(each).hexdigest() for name, each in beside.items()}
+    manifest = codec.dumps(replace(stated, members=hashes, key=key.public.raw.hex())).encode()
+    signature = bundles.BundleSignature(key.public.raw.hex(), key.sign(bundles.signed_text(manifest)).hex(), "Ed25519")
+    return zipped({"manifest.json": manifest, **beside, "signature.json": codec.dumps(signature).encode()})
+
+
+def _changed(number: int, **fields: object) -> Callable[[bundles.BundleChain], bundles.BundleChain]:
+    return lambda chain: replace(
+        chain, lines=tuple(replace(each, **fields) if each.number == number else each for each in chain.lines)
+    )
+
+
+def _cheaper(chain: bundles.BundleChain) -> bundles.BundleChain:
+    """Every charge cost half, and the totals fit."""
+    spent, lines = Cost(0, None, 0), []
+    for line in chain.lines:
+        cost = read_cost(line.cost)
+        cost = replace(cost, pure=(cost.pure or 0) // 2)
+        spent += cost
+        lines.append(replace(line, cost=write_cost(cost), spent=write_cost(spent)))
+    return replace(chain, lines=tuple(lines))
+
+
+def test_untruths_that_are_signed_are_found(shown: Path, key: SigningKey, tmp_path: Path) -> None:
+    target, found = tmp_path / "untrue.zip", read(shown)
+    target.write_bytes(_signed_anew(shown, key, lambda chain: chain))
+    assert read(target).chain == found.chain
+    charge = next(each for each in found.chain.lines if each.line_kind == "charge")
+    other = next(each for each in found.chain.lines if each.question == PLAIN)
+    untruths = {
+        "not what was spent before": _changed(charge.number, cost="0 0 0"),
+        "did not cost what was run": _cheaper,
+        "salted hash": _changed(charge.number, question=other.question),
+        "not the question": _changed(charge.number, asked="0" * 64),
+        "without its salt": _changed(charge.number, salt=""),
+        "not the one that its chain has": _changed(charge.number, hash="0" * 64),
+        "does not end": lambda chain: replace(chain, lines=chain.lines[:-1]),
+        "stands twice": lambda chain: replace(chain, hashes=(*chain.hashes[:-2], *chain.hashes[-1:] * 2)),
+        "older than": _changed(charge.number, time="2001-01-01T00:00:00+00:00"),
+        "is of no answer": _changed(charge.number + 1, line_kind="stopped"),
+        "cannot be read": _changed(charge.number, cost="x"),
+    }
+    for why, change in untruths.items():
+        target.write_bytes(_signed_anew(shown, key, change))
+        with pytest.raises(sf.BundleDamaged) as refused:
+            read(target)
+        if why != "not the question":
+            assert why in refused.value.rule, why
+
+
+def test_more_than_the_budget_is_found(hidden: Path, key: SigningKey, tmp_path: Path) -> None:
+    def dear(chain: bundles.BundleChain) -> bundles.BundleChain:
+        lines, spent = [], Cost(0, None, 0)
+        for line in chain.lines:
+            cost = read_cost(line.cost)
+            cost = Cost((cost.pure or 0) * 9, None if cost.renyi is None else cost.renyi * 9, cost.failure)
+            spent += cost
+            lines.append(replace(line, cost=write_cost(cost), spent=write_cost(spent)))
+        return replace(chain, lines=tuple(lines))
+
+    (tmp_path / "dear.zip").write_bytes(_signed_anew(hidden, key, dear))
+    with pytest.raises(sf.BundleDamaged, match="more is spent than the budget allows"):
+        read(tmp_path / "dear.zip")
+
+
+def test_an_answer_to_another_question_is_found(shown: Path, key: SigningKey, tmp_path: Path) -> None:
+    members = _members(shown)
+    name = next(each for each in members if each.startswith("answers/"))
+    answer = sf.Answer.from_json(members[name].decode())
+    for receipt in (
+        replace(answer.receipt, question="SELECT 1"),
+        replace(answer.receipt, line=1),
+        replace(answer.receipt, hash="0" * 64),
+        replace(answer.receipt, unit="one row (one flight)"),
+    ):
+        changed = replace(answer, receipt=receipt).to_json().encode()
+        assert _is_refused(_resigned({**members, name: changed}, key), tmp_path / "answer.zip")
+    again = {**members, "answers/1.json": members[name]}
+    assert _is_refused(_resigned(again, key), tmp_path / "twice.zip")
+
+
+def test_numbers_that_the_ledger_does_not_have_are_found(
+    shown: Path, key: SigningKey, policy: Path, tmp_path: Path
+) -> None:
+    """Only whoever has the ledger can tell: the owner drew these numbers, and can sign others."""
+    members = _members(shown)
+    name = next(each for each in members if each.startswith("answers/"))
+    answer = sf.Answer.from_json(members[name].decode())
+    nicer = replace(answer, rows=tuple((*row[:-1], row[-1] + 1) for row in answer.rows))
+    path = tmp_path / "nicer.zip"
+    path.write_bytes(_resigned({**members, name: nicer.to_json().encode()}, key))
+    assert verify_bundle(path, key.public).proved
+    with pytest.raises(sf.BundleDamaged, match="answers are not those of the ledger"):
+        verify_bundle(path, key.public, policy=policy)
+
+
+def test_an_account_only_grows(key: SigningKey, shown: Path, tmp_path: Path) -> None:
+    policy = asked(tmp_path / "flights")
+    bundle(policy, key, tmp_path / "first.zip", questions=True)
+    with sf.open(policy) as flights:
+        flights.sql("SELECT COUNT(*) AS n FROM flights").release(epsilon=0.25)
+    bundle(policy, key, tmp_path / "second.zip")
+    assert verify_bundle(tmp_path / "second.zip", earlier=tmp_path / "first.zip").proved
+    assert verify_bundle(tmp_path / "first.zip", policy=policy).proved  # the ledger has more by now
+    for later, earlier in (("first.zip", "second.zip"), ("second.zip", shown)):
+        with pytest.raises(sf.BundleDamaged, match="does not go on from"):
+            verify_bundle(tmp_path / later, earlier=tmp_path / earlier)
+    with pytest.raises(sf.BundleDamaged, match="chain is not that of the ledger"):
+        verify_bundle(shown, policy=policy)
+    number = read(tmp_path / "first.zip").shown[0].number
+    path = tmp_path / "third.zip"
+    path.write_bytes(_signed_anew(tmp_path / "second.zip", key, _changed(number, asked="0" * 64)))
+    with pytest.raises(sf.BundleDamaged, match="tells otherwise of line"):
+        verify_bundle(path, earlier=tmp_path / "first.zip")
+
+
+def _stated_anew(path: Path, key: SigningKey, **stated: object) -> bytes:
+    """The bundle with another manifest, signed by its owner as if it were true."""
+    members = _members(path)
+    manifest = codec.loads_as(bundles.BundleManifest, members["manifest.json"].decode())
+    changed = codec.dumps(replace(manifest, **stated)).encode()  # type: ignore[arg-type]
+    return _resigned({**members, "manifest.json": changed}, key)
+
+
+def test_whom_it_protects_and_its_budgets_are_those_of_the_ledger_and_of_earlier_bundles(
+    hidden: Path, key: SigningKey, policy: Path, tmp_path: Path
+) -> None:
+    """Lines alone do not say what was promised: an owner who signs another promise later is found, too."""
+    first, last = read(hidden).manifest.budgets
+    path = tmp_path / "stated.zip"
+    untruths: list[dict[str, object]] = [
+        {"unit": "one day of one flight"},
+        {"neighbours": "replace"},
+        {"budgets": (sf.Budget(1), last)},
+        {"budgets": (first, last, sf.Budget(9))},
+        {"budgets": (last,)},
+        {"held": write_cost(Cost(10**29, None, 0))},
+    ]
+    for stated in untruths:
+        path.write_bytes(_stated_anew(hidden, key, **stated))
+        assert verify_bundle(path, key.public).proved
+        with pytest.raises(sf.BundleDamaged, match="ledger"):
+            verify_bundle(path, key.public, policy=policy)
+    for stated in (*untruths[:3], untruths[4]):
+        path.write_bytes(_stated_anew(hidden, key, **stated))
+        with pytest.raises(sf.BundleDamaged, match="earlier bundle"):
+            verify_bundle(path, key.public, earlier=hidden)
+    path.write_bytes(_stated_anew(hidden, key))
+    assert verify_bundle(path, key.public, earlier=hidden, policy=policy).proved
+
+
+def test_a_line_stays_in_its_account(hidden: Path, key: SigningKey, tmp_path: Path) -> None:
+    """What is spent is added up by accounts: a line that moves to another one would no longer count."""
+    charge = next(each for each in read(hidden).chain.lines if each.line_kind == "charge")
+    path = tmp_path / "moved.zip"
+
+    def moved(chain: bundles.BundleChain) -> bundles.BundleChain:
+        spent, lines = Cost(0, None, 0), []
+        for line in chain.lines:
+            own = line.number == charge.number
+            spent = spent if own else spent + read_cost(line.cost)
+            account, total = (1, read_cost(line.cost)) if own else (0, spent)
+            lines.append(replace(line, account=account, spent=write_cost(total)))
+        return replace(chain, lines=tuple(lines))
+
+    path.write_bytes(_signed_anew(hidden, key, moved))
+    with pytest.raises(sf.BundleDamaged, match="period"):
+        read(path)
+
+
+def test_an_earlier_bundle_of_another_key_is_said_to_be_one(
+    hidden: Path, policy: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    """Keys may be renewed; but whoever signed the earlier one is then known by nothing in this one."""
+    bundle(policy, SigningKey.new(), tmp_path / "other.zip")
+    found = verify_bundle(hidden, key.public, earlier=tmp_path / "other.zip")
+    assert "the owner signed the earlier bundle: another key did" in " ".join(found.unproved)
+    assert "signed the earlier bundle" not in str(verify_bundle(hidden, key.public, earlier=hidden))
+
+
+def test_a_page_that_loads_or_runs_something_is_found(hidden: Path, key: SigningKey, tmp_path: Path) -> None:
+    """Whoever unpacks a bundle reads its page in a browser."""
+    members, path = _members(hidden), tmp_path / "page.zip"
+    page = members["report.html"]
+    others = [
+        page.replace(b"default-src 'none'; ", b""),
+        page.replace(b"<head>", b"<head><script>alert(1)</script>"),
+        *(
+            page.replace(b"</body>", evil + b"</body>")
+            for evil in (b"<SCRIPT>alert(1)</SCRIPT>", b"<meta http-equiv=refresh content=0>", b"<link rel=x>")
+        ),
+    ]
+    for other in others:
+        assert other != page
+        path.write_bytes(_resigned({**members, "report.html": other}, key))
+        with pytest.raises(sf.BundleDamaged, match="its page"):
+            read(path)
+    assert "That report.html says the same" in " ".join(verify_bundle(hidden).unproved)
+
+
+def test_a_bundle_is_a_zip_beside_others(policy: Path, key: SigningKey, tmp_path: Path) -> None:
+    with pytest.raises(sf.InvalidParameter):
+        bundle(policy, key, tmp_path / "bundle.tar")
+    with pytest.raises(sf.SfumatoError, match="cannot be written"):
+        bundle(policy, key, tmp_path / "missing" / "bundle.zip")
+    bundle(policy, key, tmp_path / "bundle.zip")
+    with zipfile.ZipFile(tmp_path / "bundle.zip") as file:
+        assert file.testzip() is None
+        assert file.read("report.html").startswith(b"<!doctype html>")
+    assert PublicKey.read(key.public.line) == verify_bundle(tmp_path / "bundle.zip").bundle.key
