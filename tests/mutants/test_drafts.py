@@ -56,8 +56,8 @@ MUTANTS = (
     Mutant(
         "a table in memory spends from the account of its unit, not from the one that is named",
         Kind.CHARGE_ORDER,
-        "curator/policy_account.py",
-        "    if policy.account is not None:\n        return policy.account\n",
+        "policy/values.py",
+        "        if self.account is not None:\n            return self.account\n",
         "",
         ("curator/test_protecting.py::test_a_table_is_protected_in_one_line",),
     ),

@@ -176,8 +176,8 @@ MUTANTS = (
         "the promise is left out of the footer",
         Kind.NEIGHBOURS,
         "release/receipts.py",
-        "[: 4 if self.promise else 3]",
-        "[:3]",
+        "3 + bool(self.promise)",
+        "3",
         (f"{_CURATOR}::test_what_is_promised_is_said_with_every_answer",),
     ),
 )

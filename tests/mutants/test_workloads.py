@@ -115,9 +115,9 @@ MUTANTS = (
     Mutant(
         "the amount of a workload is held and given back",
         Kind.CHARGE_ORDER,
-        "release/payers.py",
-        'self._account.open_tab(replace(self._entry, plan="", data=""), whole=True)',
-        'self._account.open_tab(replace(self._entry, plan="", data=""))',
+        "curator/workloads.py",
+        "requested.open(entry, whole=True)",
+        "requested.open(entry)",
         (f"{_CURATOR}::test_several_questions_are_one_charge_with_one_receipt",),
     ),
     Mutant(

@@ -1,0 +1,62 @@
+"""Tokens are kept in one file that its owner alone can read: ``sfumato login`` writes it, ``connect`` reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from sfumato.client.addresses import Address
+from sfumato.errors import SfumatoError
+
+VARIABLE = "SFUMATO_TOKEN"
+"""The environment variable that is taken before the file."""
+
+
+def tokens_path() -> Path:
+    """Give the path of the file: in the folder that the system keeps settings in."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder, "sfumato", "tokens.json")
+
+
+def kept_token(address: Address) -> str | None:
+    """Find the token for a server: in the environment, or else in the file."""
+    return os.environ.get(VARIABLE) or _read(tokens_path()).get(address.words)
+
+
+def keep_token(address: Address, token: str | None) -> Path:
+    """Keep the token for a server, or none any more, and give the path of the file."""
+    path = tokens_path()
+    known = {name: each for name, each in _read(path).items() if name != address.words}
+    if token is not None:
+        known[address.words] = token
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    with suppress(FileNotFoundError):
+        unfinished.unlink()
+    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(known, file, indent=1)
+    os.replace(unfinished, path)
+    return path
+
+
+def _read(path: Path) -> Mapping[str, str]:
+    """Read the file; one that others can read is refused, since what it holds is no secret any more."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                rule = "the file that keeps tokens is readable by its owner alone"
+                raise SfumatoError(rule, place=str(path), fix=f"revoke them, and run chmod 600 {path}")
+            found = json.load(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        rule = "the file that keeps tokens holds texts by the address of a server"
+        raise SfumatoError(rule, place=str(path), fix="remove it, and log in again")
+    return found

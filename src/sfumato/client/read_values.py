@@ -1,0 +1,54 @@
+"""Values are read from what a server tells, the same that a curator gives: each is known by its kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from sfumato.errors import ServerUnavailable
+
+_HOMES: Mapping[str, tuple[str, str]] = {
+    "advice": ("curator.advising", "Advice"),
+    "answer": ("release.answers", "Answer"),
+    "answer-column": ("release.answer_columns", "AnswerColumn"),
+    "answers": ("curator.workload_answers", "Answers"),
+    "bounds": ("curator.found_bounds", "Bounds"),
+    "explanation": ("curator.explaining", "Explanation"),
+    "fitted-model": ("publish.fitted_models", "FittedModel"),
+    "forecast": ("curator.forecasts", "Forecast"),
+    "ledger-line": ("ledger", "Line"),
+    "listing": ("curator.listings", "Listing"),
+    "marginals-forecast": ("curator.marginal_forecasts", "MarginalsForecast"),
+    "period-standings": ("curator.period_standings", "PeriodStandings"),
+    "picture": ("plots.picture", "Picture"),
+    "public-face": ("policy.public_faces", "PublicFace"),
+    "session-answers": ("curator.session_answers", "SessionAnswers"),
+    "sold": ("curator.sold_goods", "Sold"),
+    "standing": ("curator.standings", "Standing"),
+    "synopsis": ("publish.synopsis", "Synopsis"),
+    "synthetic": ("publish.synthetic", "Synthetic"),
+    "tables": ("curator.described_tables", "Tables"),
+    "workload-forecast": ("curator.workload_answers", "WorkloadForecast"),
+}
+"""By the name of its kind, the module and the class of everything that is told."""
+
+
+def read(told: Any) -> Any:
+    """Read whatever is told: one of our values, several of them, or a number."""
+    if isinstance(told, Mapping) and isinstance(told.get("kind"), str):
+        return _value(told)
+    if isinstance(told, Mapping):
+        return {name: read(each) for name, each in told.items()}
+    if isinstance(told, list):
+        return tuple(read(each) for each in told)
+    return float(told) if told in ("Infinity", "-Infinity") else told
+
+
+def _value(told: Mapping[str, Any]) -> Any:
+    home = _HOMES.get(told["kind"].partition("/")[0])
+    if home is None:
+        raise ServerUnavailable("the server tells something that this version does not know", place=told["kind"][:100])
+    module, name = home
+    return getattr(import_module(f"sfumato.{module}"), name).from_json(json.dumps(told))

@@ -1,0 +1,138 @@
+"""An answer is written in the form that a caller wants: JSON, CSV, Arrow or SVG.
+
+Every form is made of the released value alone, so all of them are free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from starlette.responses import Response
+
+from sfumato.errors import InvalidRequest
+from sfumato.privacy.numbers import text
+from sfumato.server.operations import JSON
+
+
+def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer with JSON text: our values as they write themselves, exact numbers as texts."""
+    return Response(written(value), status, headers, JSON)
+
+
+def written(value: object) -> bytes:
+    """Write plain values, and our own ones inside them, as JSON."""
+    return msgspec.json.encode(_plain(value), enc_hook=_written)
+
+
+def _plain(value: object) -> Any:
+    """Let our values write themselves: their form has a kind, by which they are read again."""
+    if hasattr(value, "to_json"):
+        return msgspec.Raw(value.to_json().encode())
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _written(value: object) -> Any:
+    if isinstance(value, Fraction):
+        return text(value)
+    raise TypeError(type(value).__name__)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form has a name, the media type that asks for it, and a way to write what was released."""
+
+    name: str
+    media_type: str
+    write: Callable[[Any], str | bytes]
+    needs: tuple[str, ...]
+    """A value is written so if it can do one of these."""
+
+
+def _arrow(answer: Any) -> bytes:
+    import pyarrow
+
+    table, sink = _table(answer), pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def _csv(answer: Any) -> str | bytes:
+    if hasattr(answer, "to_csv"):
+        return answer.to_csv()
+    import pyarrow
+    from pyarrow import csv
+
+    sink = pyarrow.BufferOutputStream()
+    csv.write_csv(_table(answer), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def _table(answer: Any) -> Any:
+    """Give the rows of an answer, or those that are drawn from a synthetic table."""
+    return answer.to_arrow() if hasattr(answer, "to_arrow") else answer.table()
+
+
+FORMS = (
+    Form("json", JSON, lambda answer: answer.to_json(), ("to_json",)),
+    Form("csv", "text/csv", _csv, ("to_csv", "sample")),
+    Form("arrow", "application/vnd.apache.arrow.stream", _arrow, ("to_arrow", "sample")),
+    Form("svg", "image/svg+xml", lambda answer: answer.plot().svg, ("plot",)),
+)
+NAMES = tuple(each.name for each in FORMS)
+
+
+def wanted(named: str | None, accepted: Iterable[str]) -> Form:
+    """Find the form that is named, or else the first that the Accept header takes."""
+    if named is not None:
+        return next((each for each in FORMS if each.name == named), None) or _unknown(f"the forms are {_LISTED}")
+    ranges = [each for header in accepted for each in _ranges(header)]
+    if not ranges:
+        return FORMS[0]
+    for media in ranges:
+        for each in FORMS:
+            if media in ("*/*", each.media_type, each.media_type.partition("/")[0] + "/*"):
+                return each
+    return _unknown(f"an answer is given as one of {', '.join(each.media_type for each in FORMS)}")
+
+
+def shown(answer: Any, form: Form, name: str) -> Response:
+    """Answer with what was released in this form."""
+    if not any(hasattr(answer, each) for each in form.needs):
+        _unknown(f"this kind of release is not written as {form.media_type}")
+    headers = {"Content-Disposition": f"inline; filename*=UTF-8''{quote(name)}.{form.name}"}
+    return Response(form.write(answer), 200, headers, form.media_type)
+
+
+_LISTED = ", ".join(NAMES)
+
+
+def _ranges(header: str) -> list[str]:
+    """List what an Accept header takes, best first; what has weight 0 is not taken."""
+    found = []
+    for place, each in enumerate(header.split(",")):
+        media, *terms = (part.strip().lower() for part in each.split(";"))
+        weights = [term[2:] for term in terms if term.startswith("q=")]
+        try:
+            weight = float(weights[0]) if weights else 1.0
+        except ValueError:
+            weight = 0.0
+        if media and weight > 0:
+            found.append((-weight, place, media))
+    return [media for _, _, media in sorted(found)]
+
+
+def _unknown(rule: str) -> Any:
+    raise InvalidRequest(rule, place="Accept", fix=f"ask for one of {_LISTED} by ?form=… or an Accept header")

@@ -1,0 +1,59 @@
+"""A request becomes a call of the counter: who calls, what they sent, and a thread in which it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from sfumato.errors import InvalidRequest
+from sfumato.server import proposals
+from sfumato.server.caller import Caller, Credentials
+from sfumato.server.counter import Counter
+from sfumato.server.operations import JSON
+
+T = TypeVar("T")
+
+
+def counter_of(request: Request) -> Counter:
+    """Give the counter of the application that answers."""
+    found: Counter = request.app.state.counter
+    return found
+
+
+async def in_thread(call: Callable[..., T], *given: Any, **more: Any) -> T:
+    """Call something that waits for files in a thread of its own: others are answered meanwhile."""
+    return await run_in_threadpool(call, *given, **more)
+
+
+async def identified(request: Request) -> Caller:
+    """Find who calls, by the token alone: no browser adds that by itself, so no other site can make it do so."""
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    shown = Credentials(token=token.strip() if kind.lower() == "bearer" else None)
+    return await in_thread(counter_of(request).caller, shown)
+
+
+async def sent(request: Request, kind: type[Any]) -> Any:
+    """Read what was sent as a value of this type."""
+    return proposals.read(kind, await body(request))
+
+
+async def body(request: Request) -> bytes:
+    """Give what was sent, which has to be called JSON: no form of another site is."""
+    media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media != JSON:
+        raise InvalidRequest("what is sent is JSON", place="Content-Type", fix=f"send Content-Type: {JSON}")
+    return await request.body()
+
+
+def whole(request: Request, name: str, otherwise: int, most: int) -> int:
+    """Read a whole number of the query, from 0."""
+    given = request.query_params.get(name)
+    if given is None:
+        return otherwise
+    if not (given.isascii() and given.isdigit() and len(given) <= 18) or int(given) > most:
+        rule = f"{name} is a whole number from 0 to {most:,}"
+        raise InvalidRequest(rule, place=f"the query, {name}", fix=f"leave it out, or write {name}={otherwise}")
+    return int(given)

@@ -1,0 +1,196 @@
+"""A flight is one release on its way: it waits for its turn, is charged and read, and is answered when it is due.
+
+Of equal requests of one user there is a single flight, and all of them wait for it. It goes on when nobody does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sfumato.errors import LedgerUnavailable, RequestDiffers, Unanswered
+from sfumato.server.answer_clock import AnswerClock, ClockedPhases
+from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases
+from sfumato.server.turns import Turns
+
+_REMEMBERED = 1000
+"""Flights that have ended, of which whoever polls is still told how."""
+_READING = "reading"
+
+
+@dataclass(frozen=True)
+class Released:
+    """This is what was released, and the line of the ledger that holds it."""
+
+    line: int
+    answer: Any
+    free: bool
+    """It had been bought before, and nothing was charged now."""
+
+    @classmethod
+    def of(cls, answer: Any) -> Released:
+        """Look up in a receipt which line holds an answer; what was not bought at all has line 0.
+
+        Several answers that were all bought before have no receipt of their own: the last line of them is theirs.
+        """
+        receipt = getattr(answer, "receipt", None)
+        if receipt is not None:
+            return cls(receipt.line, answer, receipt.free or not receipt.line)
+        parts = getattr(answer, "answers", ())
+        return cls(max((each.receipt.line for each in parts), default=0), answer, free=True)
+
+
+class Flight:
+    """A flight is one release, from the moment it is taken until its answer is due."""
+
+    def __init__(
+        self,
+        request: Request,
+        asked: Kept,
+        buy: Callable[[Callable[[str], None]], Any],
+        doublings: int,
+        ended: Callable[[Flight], None],
+    ) -> None:
+        self.request = request
+        self.asked = asked
+        """What was asked for, as it is compared with another that has the same id."""
+        self.future: Future[Released] = Future()
+        self.phase = Phase.QUEUED
+        self.doublings = doublings
+        self.buy = buy
+        self.ended = ended
+
+    def kept(self, released: Released) -> Kept:
+        """Give what is kept of an answer, so that it can be shown again."""
+        return replace(self.asked, line=released.line)
+
+    @classmethod
+    def landed(cls, request: Request, asked: Kept, released: Released) -> Flight:
+        """Give the flight of an answer that is there already."""
+        found = cls(request, asked, lambda _: released, 0, lambda _: None)
+        found.phase = Phase.DONE
+        found.future.set_result(released)
+        return found
+
+    def result(self) -> Released:
+        """Wait for the answer."""
+        return self.future.result()
+
+
+class Flights:
+    """These are the flights of one process."""
+
+    def __init__(self, turns: Turns, clock: AnswerClock, running: RunningReleases) -> None:
+        self._turns = turns
+        self._clock = clock
+        self._running = running
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Request, Flight] = OrderedDict()
+
+    def find(self, request: Request) -> Flight | None:
+        """Find a flight of this process that is under way, or has ended lately."""
+        with self._lock:
+            return self._known.get(request)
+
+    def take(self, flight: Flight) -> Flight:
+        """Let a flight wait for its turn, or give the one of the same request that does so already."""
+        with self._lock:
+            known = self._known.get(flight.request)
+            if known is not None and known.phase is not Phase.DONE:
+                return _same(known, flight)
+            self._turns.take(_Turn(flight, self))
+            self._known[flight.request] = flight
+            self._known.move_to_end(flight.request)
+            ended = [request for request, each in self._known.items() if each.phase is Phase.DONE]
+            for request in ended[: max(0, len(ended) - _REMEMBERED)]:
+                del self._known[request]
+        return flight
+
+    def drain(self, seconds: float | None) -> bool:
+        """Take no more, and wait until all have landed."""
+        return self._turns.drain(seconds)
+
+    def begin(self, flight: Flight) -> bool:
+        """Begin a flight, if all processes together have room for it."""
+        try:
+            return self._running.begin(flight.request)
+        except LedgerUnavailable:  # it waits until the file can be used again
+            return False
+
+    def fly(self, flight: Flight) -> None:
+        """Release the answer, which the clock holds back until it is due, and tell it."""
+        phases = ClockedPhases(self._clock, flight.doublings, _Charged(flight, self._running))
+        refused: BaseException | None = None
+        released: Released | None = None
+        try:
+            answer = flight.buy(phases)
+            released = answer if isinstance(answer, Released) else Released.of(answer)
+        except BaseException as error:  # whoever waits is told, and the next one has their turn
+            refused = error
+        self._land(flight, released, refused, phases.late)
+
+    def _land(self, flight: Flight, released: Released | None, refused: BaseException | None, late: int) -> None:
+        try:
+            kept = None if released is None else flight.kept(released)
+            self._running.end(flight.request, kept, late)
+        except Exception as error:  # the answer is stored, and found by the same request
+            released, refused = None, refused or error
+        flight.phase = Phase.DONE
+        flight.buy = _landed  # whoever is told later how it ended keeps no curator open
+        if released is not None:
+            flight.future.set_result(released)
+        else:
+            flight.future.set_exception(refused or Unanswered(0))
+        with suppress(Exception):  # a log that cannot be written ends no turn
+            flight.ended(flight)
+
+
+@dataclass(frozen=True)
+class _Charged:
+    """This is told the phases of a release, and says to whoever polls that it has been charged."""
+
+    flight: Flight
+    running: RunningReleases
+
+    def __call__(self, phase: str) -> None:
+        if phase == _READING and self.flight.phase is Phase.QUEUED:
+            self.flight.phase = Phase.CHARGED
+            with suppress(LedgerUnavailable):  # what is charged is answered, whoever can be told so
+                self.running.charged(self.flight.request)
+
+
+@dataclass
+class _Turn:
+    """This is the turn of one flight (``turns.Work``)."""
+
+    flight: Flight
+    flights: Flights
+
+    @property
+    def user(self) -> str:
+        return self.flight.request.user
+
+    def begin(self) -> bool:
+        return self.flights.begin(self.flight)
+
+    def run(self) -> None:
+        self.flights.fly(self.flight)
+
+
+def _landed(progress: Callable[[str], None]) -> Any:  # noqa: ARG001
+    raise RuntimeError("a flight is flown once")
+
+
+def _same(known: Flight, flight: Flight) -> Flight:
+    if known.asked != flight.asked:
+        raise RequestDiffers(
+            "a request id names one release for ever; this one is under way for another",
+            place="request_id",
+            fix="give each release its own id",
+        )
+    return known

@@ -1,0 +1,48 @@
+"""These proposals were made lately, and are kept so that the same text is understood once.
+
+A proposal holds no row and no answer: it is what a curator makes of a text and its policy. Everybody has their own, so
+nobody learns from how long theirs takes what somebody else has asked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sfumato.policy import Policy
+
+_MOST = 256
+
+
+class Sent(NamedTuple):
+    """This names a proposal: who sent what, and whether it may spend."""
+
+    user: str
+    kind: str
+    spec: str
+    spends: bool
+
+
+class KnownProposals:
+    """These are the proposals of one opened curator: they go when it does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Sent, tuple[Policy, Any]] = OrderedDict()
+
+    def of(self, sent: Sent, policy: Policy, make: Callable[[], Any]) -> Any:
+        """Give the proposal that was made of the same, under the very same policy, or make it."""
+        with self._lock:
+            known = self._known.get(sent)
+            if known is not None and known[0] is policy:
+                self._known.move_to_end(sent)
+                return known[1]
+        made = make()
+        with self._lock:
+            self._known[sent] = policy, made
+            self._known.move_to_end(sent)
+            while len(self._known) > _MOST:
+                self._known.popitem(last=False)
+        return made

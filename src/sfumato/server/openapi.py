@@ -1,0 +1,108 @@
+"""``openapi.json`` describes the interface over HTTP. It is made from the operations and the types that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from sfumato.server import problems
+from sfumato.server.operations import JSON, Operation, Parameter
+from sfumato.version import __version__
+
+_REF = "#/components/schemas/{name}"
+_ABOUT = """Private answers with honest error bars, and a budget that holds. Only POST …/releases spends; everything
+else is free. Numbers that have to be exact are texts."""
+_FORMS = {
+    JSON: {},
+    "text/csv": {"type": "string"},
+    "text/plain": {"type": "string"},
+    "image/svg+xml": {"type": "string"},
+    "application/vnd.apache.arrow.stream": {"type": "string", "format": "binary"},
+    "application/vnd.apache.arrow.file": {"type": "string", "format": "binary"},
+}
+
+
+def document(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Describe these operations in OpenAPI 3.1."""
+    types = [*dict.fromkeys(_types(operations)), problems.Problem]
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    written = dict(zip(types, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for each in operations:
+        for path, name, body in _paths(each):
+            paths.setdefault(path, {})[each.method.lower()] = _operation(each, path, name, written.get(body))
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Sfumato", "version": __version__, "description": _ABOUT},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _types(operations: Sequence[Operation]) -> Iterator[Any]:
+    for each in operations:
+        yield from each.bodies.values()
+        if each.body is not None:
+            yield each.body
+
+
+def _paths(operation: Operation) -> Iterator[tuple[str, str, Any]]:
+    """List the path of an operation, or one for each kind where what is sent depends on that."""
+    path = operation.path.replace(":int}", "}")
+    if not operation.bodies:
+        yield path, operation.name, operation.body
+    for kind, body in operation.bodies.items():
+        yield path.replace("{kind}", kind), f"{operation.name}_{kind}", body
+
+
+def _operation(operation: Operation, path: str, name: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": name,
+        "summary": operation.words,
+        "parameters": [_parameter(each) for each in _parameters(operation, path)],
+        "responses": {**_answers(operation), **_refusals(operation)},
+        "security": [{"token": []}] if operation.roles else [],
+    }
+    if operation.roles:
+        found["x-roles"] = list(operation.roles)
+    if body is not None:
+        found["requestBody"] = {"required": True, "content": {JSON: {"schema": body}}}
+    return found
+
+
+def _parameters(operation: Operation, path: str) -> Iterator[Parameter]:
+    for part in path.split("/"):
+        if part.startswith("{"):
+            whole = f"{part[:-1]}:int}}" in operation.path
+            schema = {"type": "integer", "minimum": 1} if whole else {"type": "string", "minLength": 1}
+            yield Parameter(part[1:-1], "path", "As it is listed.", schema, required=True)
+    yield from operation.parameters
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": parameter.where,
+        "description": parameter.words,
+        "required": parameter.required,
+        "schema": dict(parameter.schema),
+    }
+
+
+def _answers(operation: Operation) -> dict[str, Any]:
+    content = {form: {"schema": _FORMS[form]} for form in operation.answers}
+    return {str(status): {"description": HTTPStatus(status).phrase, "content": content} for status in operation.status}
+
+
+def _refusals(operation: Operation) -> dict[str, Any]:
+    schema = {"schema": {"$ref": _REF.format(name="Problem")}}
+    return {
+        str(status): {"description": HTTPStatus(status).phrase, "content": {problems.MEDIA_TYPE: schema}}
+        for status in operation.refusals
+    }

@@ -1,0 +1,91 @@
+"""Every page has a place. Whatever is refused is a page, too."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sfumato.errors import InvalidRequest, NotSignedIn, NotThere, SfumatoError, outcome
+from sfumato.server.operations import Handler
+from sfumato.server.pages import account_pages, ask_pages, owner_pages, released_pages, sign_in_pages
+from sfumato.server.pages.browser_sessions import FOREIGN, visitor
+from sfumato.server.pages.rendering import STATIC, refusal_of, shown, static_file
+from sfumato.server.problems import failed
+from sfumato.server.routes_health import Metrics
+
+_POLICY = "/p/{policy}"
+PLACES: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "/", account_pages.show_home),
+    ("GET", "/login/{link}", sign_in_pages.show_sign_in),
+    ("POST", "/login/{link}", sign_in_pages.sign_in),
+    ("POST", "/logout", sign_in_pages.sign_out),
+    ("GET", f"{_POLICY}/ask", ask_pages.show_ask),
+    ("POST", f"{_POLICY}/ask", ask_pages.ask),
+    ("POST", f"{_POLICY}/forecast", ask_pages.forecast),
+    ("POST", f"{_POLICY}/preview", ask_pages.preview),
+    ("POST", f"{_POLICY}/answers", ask_pages.buy),
+    ("GET", f"{_POLICY}/requests/{{request}}", ask_pages.wait),
+    ("GET", f"{_POLICY}/answers/{{line:int}}", released_pages.show_answer),
+    ("GET", f"{_POLICY}/answers/{{line:int}}.{{form}}", released_pages.give_file),
+    ("GET", f"{_POLICY}/budget", account_pages.show_budget),
+    ("POST", f"{_POLICY}/budget", account_pages.change_account),
+    ("GET", f"{_POLICY}/budget.svg", account_pages.draw_budget),
+    ("GET", f"{_POLICY}/history", account_pages.show_history),
+    ("GET", f"{_POLICY}/data", account_pages.show_data),
+    ("GET", f"{_POLICY}/people", owner_pages.show_people),
+    ("POST", f"{_POLICY}/people", owner_pages.change_people),
+    ("GET", f"{_POLICY}/ledger", owner_pages.show_ledger),
+    ("GET", f"{_POLICY}/ledger/anchor.json", owner_pages.give_anchor),
+    ("GET", f"{_POLICY}/ledger/ledger.{{form}}", owner_pages.give_ledger),
+)
+_LASTING = "public, max-age=31536000, immutable"
+"""The style and the script hold nothing of anybody, and their addresses change when they do."""
+
+
+def routes() -> list[Route]:
+    """Give a route for every page, and for the files that all of them share."""
+    pages = [Route(path, _answering(handler), methods=[method]) for method, path, handler in PLACES]
+    return [*pages, Route("/static/{name}", _answering(_static), methods=["GET"])]
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in STATIC:
+        raise NotThere("this file")
+    return Response(static_file(name)[0], 200, {"Cache-Control": _LASTING}, STATIC[name])
+
+
+def _answering(handler: Handler) -> Handler:
+    async def answered(request: Request) -> Response:
+        metrics: Metrics = request.app.state.metrics
+        metrics.arrived(f"page_{handler.__name__.strip('_')}")
+        try:
+            return await handler(request)
+        except SfumatoError as refusal:
+            answer = await refused(request, refusal)
+            metrics.refused(answer.status_code)
+            return answer
+        except Exception as error:
+            said = failed(error, "open the page again: what was charged is answered from what is stored")
+            return await refused(request, said, 500)
+
+    return answered
+
+
+async def refused(request: Request, refusal: SfumatoError, status: int = 0) -> Response:
+    """Show a refusal as a page."""
+    if isinstance(refusal, NotSignedIn):
+        again = request.url.path if request.method == "GET" and not request.url.path.startswith("//") else ""
+        return shown(request, "not_signed_in.html", refusal_of(refusal, again), title="Sign in", status=401)
+    foreign = isinstance(refusal, InvalidRequest) and refusal.place in FOREIGN
+    code = status or (403 if foreign else outcome(refusal).http_status)
+    try:
+        caller = await visitor(request)
+    except SfumatoError:
+        caller = None
+    page = shown(request, "refused.html", refusal_of(refusal), title="Refused", caller=caller, status=code)
+    wait = getattr(refusal, "retry_after", None)
+    if wait is not None:
+        page.headers["Retry-After"] = str(max(1, int(wait)))
+    return page

@@ -1,0 +1,156 @@
+"""One SQLite file beside the ledger holds what a server knows of people; its owner alone can read it.
+
+Several processes use it at once. Every change is one transaction, durable when it returns; what owners did is never
+changed or removed.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sfumato.errors import LedgerUnavailable
+from sfumato.ledger import local_files
+
+APPLICATION = 0x5F0A71
+VERSION = 1
+_PATIENCE = 30.0
+_IDENTITY = (
+    "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), "
+    "(SELECT count(*) FROM sqlite_schema)"
+)
+SCHEMA = (
+    "CREATE TABLE users (name TEXT PRIMARY KEY, role TEXT NOT NULL, made INTEGER NOT NULL, disabled INTEGER NOT NULL)"
+    " STRICT",
+    "CREATE TABLE tokens (number INTEGER PRIMARY KEY AUTOINCREMENT, hash TEXT NOT NULL UNIQUE, user TEXT NOT NULL,"
+    " label TEXT NOT NULL, made INTEGER NOT NULL, expires INTEGER, most TEXT, spent TEXT NOT NULL,"
+    " revoked INTEGER NOT NULL) STRICT",
+    "CREATE TABLE reservations (number INTEGER PRIMARY KEY AUTOINCREMENT, token INTEGER NOT NULL,"
+    " amount TEXT NOT NULL, process TEXT NOT NULL) STRICT",
+    "CREATE INDEX by_token ON reservations (token)",
+    "CREATE TABLE sessions (hash TEXT PRIMARY KEY, user TEXT NOT NULL, expires INTEGER NOT NULL, form TEXT NOT NULL)"
+    " STRICT",
+    "CREATE TABLE links (hash TEXT PRIMARY KEY, user TEXT NOT NULL, expires INTEGER NOT NULL) STRICT",
+    "CREATE TABLE acts (number INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL, by TEXT NOT NULL,"
+    " act TEXT NOT NULL, about TEXT NOT NULL) STRICT",
+    "CREATE TRIGGER acts_stay BEFORE UPDATE ON acts BEGIN SELECT RAISE(ABORT, 'acts are never changed'); END",
+    "CREATE TRIGGER acts_kept BEFORE DELETE ON acts BEGIN SELECT RAISE(ABORT, 'acts are never removed'); END",
+    "CREATE TABLE paused (policy TEXT PRIMARY KEY) STRICT",
+    "CREATE TABLE running (account TEXT NOT NULL, user TEXT NOT NULL, request TEXT NOT NULL, phase TEXT NOT NULL,"
+    " process TEXT NOT NULL, PRIMARY KEY (account, user, request)) STRICT",
+    "CREATE TABLE answers (user TEXT NOT NULL, account TEXT NOT NULL, request TEXT NOT NULL, line INTEGER NOT NULL,"
+    " kind TEXT NOT NULL, spec TEXT NOT NULL, price TEXT NOT NULL,"
+    " PRIMARY KEY (user, account, request)) STRICT",
+    "CREATE INDEX by_line ON answers (account, line)",
+    "CREATE TABLE overruns (account TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT",
+)
+
+
+class PeopleDatabase:
+    """This is the connection to the file: one for each process, taken in turns by its threads."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = local_files.resolve(path)
+        local_files.require_local(self.path)
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._process = 0
+        with self._lock, self._explained():
+            self._opened()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with self._transaction("BEGIN") as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._explained():
+            connection = self._opened()
+            connection.execute(begin)
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the file; the next call opens it again."""
+        with self._lock:
+            if self._connection is not None and self._process == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def _opened(self) -> sqlite3.Connection:
+        """Give this process's connection: one that was inherited by a fork belongs to the parent, and is left alone."""
+        if self._connection is None or self._process != os.getpid():
+            local_files.create(self.path)
+            self._connection, self._process = self._connect(), os.getpid()
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        try:
+            for setting in ("synchronous = FULL", "fullfsync = ON", "trusted_schema = OFF", "secure_delete = ON"):
+                connection.execute(f"PRAGMA {setting}")
+            self._set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
+        local_files.close_to_others(self.path)
+        return connection
+
+    def _set_up(self, connection: sqlite3.Connection) -> None:
+        if self._known(connection):
+            return
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if not self._known(connection):
+                for statement in SCHEMA:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+    def _known(self, connection: sqlite3.Connection) -> bool:
+        """Tell whether the file is set up; one that is something else is refused, and not touched."""
+        version, application, objects = connection.execute(_IDENTITY).fetchone()
+        if (version, application) == (VERSION, APPLICATION):
+            return True
+        if objects or version or application:
+            raise _unusable(self.path, "this file is not the people file of this version of Sfumato")
+        return False
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.DatabaseError, OSError) as error:
+            if isinstance(error, sqlite3.IntegrityError):
+                raise
+            raise _unusable(self.path, "the file that holds users and tokens cannot be used now") from error
+
+
+def beside(ledger: str | os.PathLike[str]) -> Path:
+    """Name the people file of a ledger."""
+    return Path(f"{os.path.realpath(ledger)}.people")
+
+
+def _unusable(path: Path, rule: str) -> LedgerUnavailable:
+    fix = "make it readable and writable for this user on a local disk with room, then try again"
+    return LedgerUnavailable(rule, place=str(path), fix=fix)

@@ -1,0 +1,200 @@
+"""A proposal of a curator is made of a kind and what a caller sent: the same one that Python would make.
+
+Reading is strict and free of data: what a caller sends is decided by its text alone, and what cannot be proposed is
+refused below, before anything is charged.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any, cast
+
+import msgspec
+
+from sfumato.caching import cached_property
+from sfumato.curator import Curator
+from sfumato.curator.asked_sessions import AskedSession
+from sfumato.curator.found_bounds import Bounds
+from sfumato.curator.marginals import MarginalsProposal
+from sfumato.curator.mwem import MwemProposal
+from sfumato.curator.private_bounds import BoundsSearch
+from sfumato.curator.questions import Question
+from sfumato.curator.session_answers import SessionAnswers
+from sfumato.curator.sold_goods import Sold
+from sfumato.curator.synthesis import SynthesisProposal
+from sfumato.curator.table_auctions import TableAuction
+from sfumato.curator.workload_answers import Answers
+from sfumato.curator.workloads import Workload
+from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
+from sfumato.publish.fitted_models import FittedModel
+from sfumato.publish.synopsis import Synopsis
+from sfumato.publish.synthetic import Synthetic
+from sfumato.release.answers import Answer
+from sfumato.server import specs
+from sfumato.server.sent_questions import parameters_of, viewed
+from sfumato.server.specs import Act, Given
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of proposal says what is sent for it, what is paid for it, and which call of a curator makes it."""
+
+    name: str
+    spec: type[Given]
+    price: type[Given]
+    offered: type[Any]
+    """The class of the proposal, whose methods say what each takes of a price."""
+    make: Callable[[Curator, Any], Any]
+    released: type[Any]
+    """The class of what is bought, which reads its own JSON text."""
+
+    @cached_property
+    def asked(self) -> type[Given]:
+        """Give the type of what is sent to ask something free."""
+        fields = [("act", Act), ("spec", self.spec), ("price", self.price, self.price())]
+        return self._defined("Asked", fields)
+
+    @cached_property
+    def bought(self) -> type[Given]:
+        """Give the type of what is sent to buy."""
+        return self._defined("Bought", [("spec", self.spec), ("price", self.price)], tag_field="kind", tag=self.name)
+
+    def _defined(self, prefix: str, fields: list[Any], **more: Any) -> type[Given]:
+        name = prefix + self.spec.__name__.removesuffix("Spec")
+        more |= {"frozen": True, "forbid_unknown_fields": True, "kw_only": True}
+        return cast("type[Given]", msgspec.defstruct(name, fields, bases=(Given,), **more))
+
+    def terms(self, method: str, price: Given) -> dict[str, Any]:
+        """Give what was said of a price, by the names that a method of the proposal takes; others are refused."""
+        said = _said(price)
+        if method in ("propose", "columns"):
+            return {}
+        if not hasattr(self.offered, method):
+            raise _not_offered(self.name, method)
+        taken = inspect.signature(getattr(self.offered, method)).parameters
+        for name, value in said.items():
+            if name not in taken:
+                rule = f"left out: {method} does not take it for {self.name}"
+                raise InvalidParameter(name.removesuffix("_"), value, rule)
+        for each in list(taken.values())[1:]:
+            if each.default is each.empty and each.name not in said:
+                raise InvalidParameter(each.name, None, f"given: {method} needs it for {self.name}")
+        return said
+
+
+def _not_offered(kind: str, method: str) -> Unsupported:
+    """Say that a kind of proposal has no such method; nothing of its own is told for free then."""
+    if method == "error":
+        rule = f"nothing says for free how wrong what is released of {kind} is: it depends on the data"
+        return Unsupported("no-forecast", rule, fix="ask for its price or a rehearsal; what is bought says its quality")
+    rule = f"{method} is told of questions alone, and this is one of the {kind}"
+    return Unsupported(f"no-{method}", rule, fix="ask for its explanation, or for a price")
+
+
+def _question(curator: Curator, spec: specs.QuestionSpec) -> Any:
+    asked = _asked(curator, spec)
+    limits = spec.limit if isinstance(spec.limit, list) else [] if spec.limit is None else [spec.limit]
+    for each in limits:
+        asked = asked.limit(**_said(each))
+    return asked
+
+
+def _asked(curator: Curator, spec: specs.QuestionSpec) -> Any:
+    """Read the question that is written in SQL, or put together the one that is given in steps."""
+    if (spec.sql is None) is (spec.view is None) or (spec.view is not None and spec.parameters is not None):
+        rule = "a question is SQL, with parameters if it has some, or a view of a table with steps"
+        raise InvalidRequest(rule, place="the body, spec", fix=_FIX)
+    if spec.view is not None:
+        found = viewed(curator, spec.view)
+        if not hasattr(found, "release"):
+            raise InvalidRequest(
+                "a view is no question until something is asked of it",
+                place="the body, spec.view.steps",
+                fix='end with a step "agg"',
+            )
+        return found
+    return curator.sql(spec.sql or "", parameters_of(spec.parameters))
+
+
+def _calling(method: str) -> Callable[[Curator, Given], Any]:
+    """Call one method of a curator with what was sent, name by name."""
+
+    def made(curator: Curator, spec: Given) -> Any:
+        return getattr(curator, method)(**_said(spec))
+
+    return made
+
+
+_MARGINALS = _calling("marginals")
+KINDS: Mapping[str, Kind] = {
+    each.name: each
+    for each in (
+        Kind("questions", specs.QuestionSpec, specs.QuestionPrice, Question, _question, Answer),
+        Kind("workloads", specs.WorkloadSpec, specs.WorkloadPrice, Workload, _calling("workload"), Answers),
+        Kind(
+            "marginals", specs.MarginalsSpec, specs.MarginalsPrice, MarginalsProposal, _calling("marginals"), Synopsis
+        ),
+        Kind("synopses", specs.SynopsisSpec, specs.ModelPrice, MwemProposal, _calling("mwem"), FittedModel),
+        Kind("synthesis", specs.SynthesisSpec, specs.ModelPrice, SynthesisProposal, _calling("synthesize"), Synthetic),
+        Kind("sessions", specs.SessionSpec, specs.SessionPrice, AskedSession, _calling("above"), SessionAnswers),
+        Kind("bounds", specs.BoundsSpec, specs.EpsilonPrice, BoundsSearch, _calling("bounds"), Bounds),
+        Kind("auctions", specs.AuctionSpec, specs.AuctionPrice, TableAuction, _calling("auction"), Sold),
+    )
+}
+"""Everything that can be bought over the wire."""
+BOUGHT: Any = reduce(or_, (each.bought for each in KINDS.values()))
+"""The type of whatever is sent to buy."""
+_BY_TYPE = {each.bought: each for each in KINDS.values()}
+
+
+def read(kind: Any, body: bytes) -> Any:
+    """Read what was sent as a value of this type; what has another form is refused at its place."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise _refused(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise InvalidRequest("what is sent is JSON text in UTF-8", place="the body", fix=_FIX) from None
+
+
+def read_asked(kind: str, body: bytes) -> tuple[Act, dict[str, Any], dict[str, Any]]:
+    """Read what is asked for nothing: what is to be told, of what, at which price."""
+    found = read(KINDS[kind].asked, body)
+    return found.act, msgspec.to_builtins(found.spec), KINDS[kind].terms(found.act, found.price)
+
+
+def read_bought(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Read what is bought: its kind, what it is, and the price."""
+    found = read(BOUGHT, body)
+    kind = _BY_TYPE[type(found)]
+    return kind.name, msgspec.to_builtins(found.spec), kind.terms("release", found.price)
+
+
+def propose(curator: Curator, kind: str, spec: Mapping[str, Any]) -> Any:
+    """Make the proposal of a kind from what was sent. This is free, and reads no data."""
+    known = KINDS[kind]
+    try:
+        given = msgspec.convert(spec, known.spec)
+    except msgspec.ValidationError as error:
+        raise _refused(error) from None
+    return known.make(curator, given)
+
+
+_FIX = "send what GET /v1/openapi.json describes"
+_LONGEST = 200
+
+
+def _refused(error: msgspec.ValidationError) -> InvalidRequest:
+    rule, _, where = str(error).partition(" - at ")
+    place = ", ".join(["the body", *([where.strip("`").removeprefix("$.")] if where else [])])
+    said = rule if len(rule) <= _LONGEST else rule[: _LONGEST - 1] + "…"
+    return InvalidRequest(f"what is sent has the form that is described: {said}", place=place, fix=_FIX)
+
+
+def _said(given: Given) -> dict[str, Any]:
+    """Give what was sent by name, without what was left out: those have their defaults below."""
+    return {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not None}

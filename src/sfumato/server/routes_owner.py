@@ -1,0 +1,103 @@
+"""These routes are for owners: who may come in, by which tokens, with what share; amendments and pauses."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sfumato.server.answer_forms import json_response
+from sfumato.server.calls import counter_of, identified, in_thread, sent, whole
+from sfumato.server.operations import AUDITOR, CURSOR, MOST_LISTED, OWNER, Operation
+from sfumato.server.specs import Amendment, ChangedUser, NewToken, NewUser, Pause
+
+
+async def list_users(request: Request) -> Response:
+    caller = await identified(request)
+    return json_response({"users": await in_thread(counter_of(request).users, caller)})
+
+
+async def add_user(request: Request) -> Response:
+    caller = await identified(request)
+    given: NewUser = await sent(request, NewUser)
+    return json_response(await in_thread(counter_of(request).add_user, caller, given.name, given.role), 201)
+
+
+async def change_user(request: Request) -> Response:
+    caller = await identified(request)
+    given: ChangedUser = await sent(request, ChangedUser)
+    name = request.path_params["user"]
+    return json_response(await in_thread(counter_of(request).disable_user, caller, name, disabled=given.disabled))
+
+
+async def list_tokens(request: Request) -> Response:
+    caller = await identified(request)
+    return json_response({"tokens": await in_thread(counter_of(request).tokens, caller)})
+
+
+async def new_token(request: Request) -> Response:
+    """Make a token: its text is in this answer, and nowhere else ever again."""
+    caller = await identified(request)
+    given: NewToken = await sent(request, NewToken)
+    lasts = None if given.days is None else timedelta(days=given.days)
+    new = counter_of(request).new_token
+    token, text = await in_thread(new, caller, given.user, label=given.label, expires=lasts, most=given.most)
+    return json_response({"token": token, "text": text}, 201)
+
+
+async def revoke_token(request: Request) -> Response:
+    caller = await identified(request)
+    return json_response(await in_thread(counter_of(request).revoke_token, caller, request.path_params["token"]))
+
+
+async def show_shares(request: Request) -> Response:
+    caller = await identified(request)
+    return json_response({"shares": await in_thread(counter_of(request).shares, caller, request.path_params["policy"])})
+
+
+async def amend(request: Request) -> Response:
+    caller = await identified(request)
+    given: Amendment = await sent(request, Amendment)
+    line = await in_thread(counter_of(request).amend, caller, request.path_params["policy"], given.reason)
+    return json_response(line.summary())
+
+
+async def pause(request: Request) -> Response:
+    caller = await identified(request)
+    given: Pause = await sent(request, Pause)
+    await in_thread(counter_of(request).pause, caller, request.path_params["policy"], paused=given.paused)
+    return json_response({"paused": given.paused})
+
+
+async def list_acts(request: Request) -> Response:
+    caller = await identified(request)
+    after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED)
+    return json_response({"acts": await in_thread(counter_of(request).acts, caller, after, most)})
+
+
+async def count_overruns(request: Request) -> Response:
+    """Count what was answered later than the clock allowed. PRIVATE: it depends on rows."""
+    caller = await identified(request)
+    found = await in_thread(counter_of(request).overruns, caller, request.path_params["policy"])
+    return json_response({"overruns": found})
+
+
+_OWNER, _POLICY = (OWNER,), "/v1/policies/{policy}"
+OPERATIONS = (
+    Operation("list_users", "GET", "/v1/users", "Who may come in.", list_users, _OWNER),
+    Operation("add_user", "POST", "/v1/users", "Let someone in.", add_user, _OWNER, NewUser, status=(201,)),
+    Operation("change_user", "PUT", "/v1/users/{user}", "Keep someone out.", change_user, _OWNER, ChangedUser),
+    Operation("list_tokens", "GET", "/v1/tokens", "Tokens, without their texts.", list_tokens, _OWNER),
+    Operation("new_token", "POST", "/v1/tokens", "Make a token.", new_token, _OWNER, NewToken, status=(201,)),
+    Operation("revoke_token", "DELETE", "/v1/tokens/{token:int}", "End a token.", revoke_token, _OWNER),
+    Operation("show_shares", "GET", f"{_POLICY}/shares", "Who may spend how much.", show_shares, _OWNER),
+    Operation(
+        "amend", "POST", f"{_POLICY}/amend", "Take the budget of the file.", amend, _OWNER, Amendment, refused=(409,)
+    ),
+    Operation(
+        "count_overruns", "GET", f"{_POLICY}/overruns", "PRIVATE: answers that came later.", count_overruns, _OWNER
+    ),
+    Operation("list_acts", "GET", "/v1/acts", "What owners did.", list_acts, (OWNER, AUDITOR), parameters=CURSOR),
+    Operation("pause", "POST", f"{_POLICY}/pause", "Answer nothing new, or again.", pause, _OWNER, Pause),
+)

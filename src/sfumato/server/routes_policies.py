@@ -1,0 +1,202 @@
+"""These routes are for whoever asks: what there is, what is left, what is free, what is bought and what was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sfumato.errors import InvalidRequest, NotThere
+from sfumato.privacy import codec
+from sfumato.server import answer_forms, proposals
+from sfumato.server.answer_forms import json_response
+from sfumato.server.calls import body, counter_of, identified, in_thread, whole
+from sfumato.server.operations import ANALYST, CURSOR, MOST_LISTED, OWNER, Operation, Parameter
+from sfumato.server.running_releases import Phase
+
+_LINE_FORMS = ("summaries", "lines")
+"""How lines of the ledger are given: what people want to know of each, or each whole, as the ledger has it."""
+_KEY = re.compile(r"[!-~]{1,200}")
+
+
+async def list_policies(request: Request) -> Response:
+    caller = await identified(request)
+    return json_response({"policies": await in_thread(counter_of(request).policies, caller)})
+
+
+async def show_policy(request: Request) -> Response:
+    caller = await identified(request)
+    return json_response(await in_thread(counter_of(request).policy, caller, request.path_params["policy"]))
+
+
+async def show_budget(request: Request) -> Response:
+    caller = await identified(request)
+    return json_response(await in_thread(counter_of(request).budget, caller, request.path_params["policy"]))
+
+
+async def show_account(request: Request) -> Response:
+    caller = await identified(request)
+    budget, share = await in_thread(counter_of(request).account, caller, request.path_params["policy"])
+    return json_response({"budget": msgspec.Raw(codec.dumps(budget).encode()), "share": share})
+
+
+async def show_tables(request: Request) -> Response:
+    caller = await identified(request)
+    return json_response(await in_thread(counter_of(request).tables, caller, request.path_params["policy"]))
+
+
+async def tell(request: Request) -> Response:
+    """Tell what is free of a proposal."""
+    caller = await identified(request)
+    policy, kind = request.path_params["policy"], request.path_params["kind"]
+    if kind not in proposals.KINDS:
+        raise NotThere("this kind of proposal")
+    act, spec, price = proposals.read_asked(kind, await body(request))
+    told = await in_thread(counter_of(request).free, caller, policy, kind, act, spec, price)
+    return json_response({"act": act, "result": told})
+
+
+async def release(request: Request) -> Response:
+    """Buy an answer, by the only call that spends: once for a key, however often it is sent."""
+    caller, key = await identified(request), _key(request.headers.getlist("Idempotency-Key"))
+    policy, counter = request.path_params["policy"], counter_of(request)
+    kind, spec, price = proposals.read_bought(await body(request))
+    flight = await in_thread(counter.start, caller, policy, kind, spec, price, key)
+    if _prefers_async(request) and flight.phase is not Phase.DONE:
+        place = {"Location": f"{_place(policy)}?key={quote(key, safe='')}", "Preference-Applied": "respond-async"}
+        return json_response({"phase": flight.phase}, 202, {**place, "Retry-After": "1"})
+    found = await counter.wait(flight)
+    place = {"Location": f"{_place(policy)}/{found.line}"} if found.line else {}
+    return json_response({"line": found.line, "free": found.free, "result": found.answer}, headers=place)
+
+
+async def show_progress(request: Request) -> Response:
+    """Tell how far a release is that was sent under a key."""
+    caller, key = await identified(request), _key(request.query_params.getlist("key"))
+    policy = request.path_params["policy"]
+    found = await in_thread(counter_of(request).progress, caller, policy, key)
+    if found.line is None:
+        return json_response({"phase": found.phase}, headers={"Retry-After": "1"})
+    place = {"Location": f"{_place(policy)}/{found.line}"}
+    return json_response({"phase": found.phase, "line": found.line}, headers=place)
+
+
+async def show_release(request: Request) -> Response:
+    """Show a line that was bought, in the form that is wanted."""
+    caller = await identified(request)
+    policy, line = request.path_params["policy"], request.path_params["line"]
+    form = answer_forms.wanted(request.query_params.get("form"), request.headers.getlist("Accept"))
+    found = await in_thread(counter_of(request).released, caller, policy, line)
+    return answer_forms.shown(found.answer, form, f"{policy}-{line}")
+
+
+async def show_history(request: Request) -> Response:
+    caller = await identified(request)
+    after, most = whole(request, "after", 0, 10**15), whole(request, "limit", 100, MOST_LISTED)
+    page = await in_thread(counter_of(request).history, caller, request.path_params["policy"], after, most)
+    whole_lines = _history_form(request) == "lines"
+    lines: list[object] = [each if whole_lines else each.summary() for each in page.lines]
+    return json_response({"lines": lines, "next": page.next})
+
+
+def _history_form(request: Request) -> str:
+    given = request.query_params.get("form", _LINE_FORMS[0])
+    if given not in _LINE_FORMS:
+        listed = " or ".join(_LINE_FORMS)
+        raise InvalidRequest(f"lines are given as {listed}", place="the query, form", fix=f"write form={listed}")
+    return given
+
+
+def _place(policy: str) -> str:
+    return f"/v1/policies/{quote(policy, safe='')}/releases"
+
+
+def _prefers_async(request: Request) -> bool:
+    said = (
+        each.partition(";")[0].strip().lower()
+        for header in request.headers.getlist("Prefer")
+        for each in header.split(",")
+    )
+    return "respond-async" in said
+
+
+def _key(found: Sequence[str]) -> str:
+    """Read the key under which a release is made once."""
+    if len(found) != 1 or not _KEY.fullmatch(found[0]):
+        raise InvalidRequest(
+            "a release has one Idempotency-Key, of 1 to 200 visible ASCII characters",
+            place="Idempotency-Key",
+            fix="make a new one for each release, such as a UUID, and send the same one when you send it again",
+        )
+    return found[0]
+
+
+_PREFER = Parameter("Prefer", "header", "respond-async: answer 202 at once, with a place to poll.")
+_VISIBLE = {"type": "string", "pattern": "^[!-~]{1,200}$"}
+_ONCE = "Names this release for ever: it is made and charged once, however often it is sent."
+_IDEMPOTENCY = Parameter("Idempotency-Key", "header", _ONCE, _VISIBLE, required=True)
+_SENT_KEY = Parameter("key", "query", "The Idempotency-Key under which it was sent.", _VISIBLE, required=True)
+_FORM = Parameter("form", "query", "Instead of Accept.", {"enum": list(answer_forms.NAMES)})
+_LINE_FORM = Parameter("form", "query", "What is told of each line.", {"enum": list(_LINE_FORMS)})
+_ASKING = (OWNER, ANALYST)
+_POLICY = "/v1/policies/{policy}"
+OPERATIONS = (
+    Operation("list_policies", "GET", "/v1/policies", "What may be asked about.", list_policies),
+    Operation("show_policy", "GET", _POLICY, "Tables and columns as they are declared.", show_policy),
+    Operation("show_budget", "GET", f"{_POLICY}/budget", "What is left.", show_budget),
+    Operation("show_account", "GET", f"{_POLICY}/account", "The budget, as it is counted.", show_account),
+    Operation("show_tables", "GET", f"{_POLICY}/tables", "What there is to ask, with questions to copy.", show_tables),
+    Operation(
+        "tell",
+        "POST",
+        f"{_POLICY}/proposals/{{kind}}",
+        "Explain, forecast, price or rehearse: free, and no row is read.",
+        tell,
+        _ASKING,
+        bodies={name: each.asked for name, each in proposals.KINDS.items()},
+        refused=(402, 409, 422),
+    ),
+    Operation(
+        "release",
+        "POST",
+        f"{_POLICY}/releases",
+        "Buy an answer: the only call that spends.",
+        release,
+        _ASKING,
+        body=proposals.BOUGHT,
+        parameters=(_IDEMPOTENCY, _PREFER),
+        status=(200, 202),
+        refused=(402, 409, 422),
+    ),
+    Operation(
+        "show_progress",
+        "GET",
+        f"{_POLICY}/releases",
+        "How far a release is: queued, charged or done.",
+        show_progress,
+        parameters=(_SENT_KEY,),
+        refused=(402, 409, 422),
+    ),
+    Operation(
+        "show_release",
+        "GET",
+        f"{_POLICY}/releases/{{line:int}}",
+        "An answer that was bought, free, as often as wanted.",
+        show_release,
+        parameters=(_FORM,),
+        answers=tuple(each.media_type for each in answer_forms.FORMS),
+        refused=(409,),
+    ),
+    Operation(
+        "show_history",
+        "GET",
+        f"{_POLICY}/history",
+        "Lines of the ledger, oldest first.",
+        show_history,
+        parameters=(*CURSOR, _LINE_FORM),
+    ),
+)

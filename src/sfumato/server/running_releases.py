@@ -1,0 +1,154 @@
+"""A release under way has a row in the people file until it is answered.
+
+Processes see each other's releases there: one user has so many at once, whichever process runs them, and a request that
+runs elsewhere is waited for. What was answered is kept there, too, as it was asked for, so that it can be shown again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sfumato.ledger import processes
+from sfumato.server.people_database import PeopleDatabase
+
+
+class Phase(StrEnum):
+    """A phase is what is told of a release while it is waited for; none of them is told by rows."""
+
+    QUEUED = "queued"
+    CHARGED = "charged"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request is what names a release: the account, who asks, and the id that they gave it."""
+
+    account: str
+    user: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """This is what is kept of a release that was answered, so that it can be shown again."""
+
+    line: int
+    kind: str
+    spec: str
+    price: str
+
+
+class RunningReleases:
+    """These are the releases under way in all processes, and what is kept of those that were answered."""
+
+    def __init__(self, database: PeopleDatabase, at_once: int) -> None:
+        self._database = database
+        self._at_once = at_once
+
+    def begin(self, request: Request) -> bool:
+        """Begin a release, unless its user has enough of them, or the same request runs already."""
+        with self._database.writing() as rows:
+            _forget_the_dead(rows)
+            (mine,) = rows.execute("SELECT count(*) FROM running WHERE user = ?", (request.user,)).fetchone()
+            named = (request.account, request.user, request.id)
+            same = rows.execute(
+                "SELECT 1 FROM running WHERE account = ? AND user = ? AND request = ?", named
+            ).fetchone()
+            if mine >= self._at_once or same:
+                return False
+            rows.execute(
+                "INSERT INTO running VALUES (?, ?, ?, ?, ?)",
+                (*named, Phase.QUEUED.value, processes.this_process()),
+            )
+        return True
+
+    def charged(self, request: Request) -> None:
+        """Say that a release has been charged."""
+        with self._database.writing() as rows:
+            rows.execute(
+                "UPDATE running SET phase = ? WHERE account = ? AND user = ? AND request = ?",
+                (Phase.CHARGED.value, request.account, request.user, request.id),
+            )
+
+    def end(self, request: Request, kept: Kept | None, late: int) -> None:
+        """End a release, keep what shows its answer again, and count how often its reading was late."""
+        with self._database.writing() as rows:
+            named = (request.account, request.user, request.id)
+            rows.execute("DELETE FROM running WHERE account = ? AND user = ? AND request = ?", named)
+            if kept is not None:
+                _keep(rows, request, kept)
+            if late:
+                rows.execute(
+                    "INSERT INTO overruns VALUES (?, ?) ON CONFLICT DO UPDATE SET number = number + excluded.number",
+                    (request.account, late),
+                )
+
+    def keep(self, request: Request, kept: Kept) -> None:
+        """Keep what shows an answer again that was stored before."""
+        with self._database.writing() as rows:
+            _keep(rows, request, kept)
+
+    def phase(self, request: Request) -> Phase | None:
+        """Say how far a release is, in whatever process; None where it is not under way."""
+        with self._database.reading() as rows:
+            found = rows.execute(
+                "SELECT phase FROM running WHERE account = ? AND user = ? AND request = ?",
+                (request.account, request.user, request.id),
+            ).fetchone()
+        return None if found is None else Phase(found[0])
+
+    def kept(self, request: Request) -> Kept | None:
+        """Find what a request was answered with."""
+        with self._database.reading() as rows:
+            found = rows.execute(
+                "SELECT line, kind, spec, price FROM answers WHERE account = ? AND user = ? AND request = ?",
+                (request.account, request.user, request.id),
+            ).fetchone()
+        return None if found is None else Kept(*found)
+
+    def kept_line(self, account: str, line: int, user: str | None) -> tuple[Request, Kept] | None:
+        """Find what shows the answer of a line: for one user, or for whoever may see all."""
+        mine, given = ("", ()) if user is None else (" AND user = ?", (user,))
+        with self._database.reading() as rows:
+            found = rows.execute(
+                f"SELECT user, request, line, kind, spec, price FROM answers WHERE account = ? AND line = ?{mine}"
+                " ORDER BY rowid LIMIT 1",
+                (account, line, *given),
+            ).fetchone()
+        return None if found is None else (Request(account, found[0], found[1]), Kept(*found[2:]))
+
+    def kept_lines(self, account: str, numbers: Iterable[int], user: str | None) -> frozenset[int]:
+        """Find the lines among these whose answers can be shown again: to one user, or to whoever may see all."""
+        mine, given = ("", ()) if user is None else (" AND user = ?", (user,))
+        lines = tuple(numbers)
+        marks = ", ".join("?" * len(lines))
+        with self._database.reading() as rows:
+            found = rows.execute(
+                f"SELECT DISTINCT line FROM answers WHERE account = ? AND line IN ({marks}){mine}",
+                (account, *lines, *given),
+            )
+            return frozenset(line for (line,) in found)
+
+    def overruns(self, account: str) -> int:
+        """Count the releases whose reading took longer than the clock allowed: for the owner alone."""
+        with self._database.reading() as rows:
+            found = rows.execute("SELECT number FROM overruns WHERE account = ?", (account,)).fetchone()
+        return 0 if found is None else int(found[0])
+
+
+def _forget_the_dead(rows: sqlite3.Connection) -> None:
+    """Remove what processes left that have ended."""
+    for number, process in rows.execute("SELECT rowid, process FROM running").fetchall():
+        if processes.alive(process) is False:
+            rows.execute("DELETE FROM running WHERE rowid = ?", (number,))
+
+
+def _keep(rows: sqlite3.Connection, request: Request, kept: Kept) -> None:
+    rows.execute(
+        "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (request.user, request.account, request.id, kept.line, kept.kind, kept.spec, kept.price),
+    )

@@ -1,0 +1,204 @@
+"""A server serves policies by name: each has a curator, and its ``[analysts]`` say who may ask it.
+
+All of them share one ledger, beside which the people file lies. A policy that does not name an analyst is not there for
+them. When a policy's file changes it is opened again, so that the access list is always the one that is written; a file
+that cannot be opened answers nothing until it can.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from sfumato.curator import Curator
+from sfumato.curator.policy_account import ledger_path, read_policy
+from sfumato.errors import InvalidParameter, InvalidPolicy, LedgerUnavailable, NotThere, SfumatoError
+from sfumato.ledger import Account, Ledger
+from sfumato.policy import Policy
+from sfumato.server.caller import Caller
+from sfumato.server.known_proposals import KnownProposals
+from sfumato.server.people import Role
+from sfumato.server.turns import lower_priority
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """This is a curator, and how the file of its policy looked when it was opened."""
+
+    curator: Curator
+    stamp: tuple[int, int, int]
+    proposals: KnownProposals = field(default_factory=KnownProposals)
+
+
+class Served:
+    """These are open curators by the names of their policies. Safe to use from threads."""
+
+    def __init__(
+        self,
+        policies: Sequence[str | os.PathLike[str]],
+        ledger: str | os.PathLike[str] | None = None,
+        *,
+        opening: Callable[[Policy, Ledger], Curator] | None = None,
+    ) -> None:
+        self._paths = _named(policies)
+        self.ledger_path = _one_ledger(self._paths.values(), ledger)
+        self._opening = _opened if opening is None else opening
+        self._lock = threading.RLock()
+        self._before: list[Callable[[], object]] = []
+        """Closes what was opened before and is in use still: whoever was charged there is answered."""
+        self.ledger = Ledger.open(self.ledger_path)
+        # The engine's own threads are started by whoever opens it, and have their priority.
+        self._opener = ThreadPoolExecutor(1, "opening", lower_priority)
+        try:
+            self._opened = {name: self._open(path) for name, path in self._paths.items()}
+        except BaseException:
+            self.ledger.close()
+            raise
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._paths)
+
+    def curator(self, name: str) -> Curator:
+        """Give the curator of a policy as its file is now."""
+        if name not in self._paths:
+            raise NotThere(f"policy {name}")
+        with self._lock:
+            known = self._opened[name]
+            return known.curator if known.stamp == _stamp(self._paths[name]) else self.reopened(name)
+
+    def proposals(self, name: str) -> KnownProposals:
+        """Give the proposals that were made lately of a policy, since it was opened."""
+        with self._lock:
+            return self._opened[name].proposals
+
+    def written(self, name: str) -> Policy:
+        """Read a policy as its file is now."""
+        if name not in self._paths:
+            raise NotThere(f"policy {name}")
+        return read_policy(self._paths[name])
+
+    def account(self, name: str) -> Account:
+        """Give the account of a policy, whatever its file says now."""
+        if name not in self._paths:
+            raise NotThere(f"policy {name}")
+        return self.ledger.account(name)
+
+    def reopened(self, name: str) -> Curator:
+        """Open a policy again: its file or its data have changed."""
+        with self._lock:
+            found = self._open(self._paths[name])
+            self._before.append(self._opened[name].curator.close_when_unused())
+            self._opened[name] = found
+            return found.curator
+
+    def renewed(self, caller: Caller, name: str) -> None:
+        """Open a policy again for a caller who has found that its data have changed."""
+        with _told_to_owners(caller, name):
+            self.reopened(name)
+
+    def view(self, caller: Caller, name: str) -> Curator:
+        """Give the curator as a caller has it; a policy that does not name an analyst is not there for them.
+
+        An owner whom it does not name asks from the account itself.
+        """
+        if caller.role is Role.ANALYST and name not in self.seen_by(caller):
+            raise NotThere(f"policy {name}")
+        with _told_to_owners(caller, name):
+            curator = self.curator(name)
+        return curator.as_analyst(caller.user) if caller.user in curator.policy.analysts else curator
+
+    def seen_by(self, caller: Caller) -> tuple[str, ...]:
+        """Name the policies that are there for a caller. Every policy is looked at, whichever is asked for, so that one
+        that does not name an analyst takes as long as one that does not exist.
+        """
+        if caller.role is not Role.ANALYST:
+            return self.names
+        return tuple(name for name in self.names if caller.user in self._analysts(name))
+
+    def _analysts(self, name: str) -> Mapping[str, object]:
+        """Give those whom a policy names as it is written now; where it cannot be read, as it was when it could."""
+        try:
+            return self.curator(name).policy.analysts
+        except SfumatoError:
+            with suppress(SfumatoError):
+                return self.written(name).analysts
+        with self._lock:
+            return self._opened[name].curator.policy.analysts
+
+    def close(self) -> None:
+        """Close every source and the ledger."""
+        with self._lock:
+            for close in (*self._before, *(opened.curator.close for opened in self._opened.values())):
+                close()
+            self._opener.shutdown()
+            self.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self, path: Path) -> _Opened:
+        stamp = _stamp(path)
+        return _Opened(self._opener.submit(lambda: self._opening(read_policy(path), self.ledger)).result(), stamp)
+
+
+@contextmanager
+def _told_to_owners(caller: Caller, name: str) -> Iterator[None]:
+    """Tell why a policy cannot be opened to owners alone, since that may name files and what is in them."""
+    try:
+        yield
+    except (NotThere, LedgerUnavailable):
+        raise
+    except SfumatoError:
+        if caller.role is Role.OWNER:
+            raise
+        rule = "a policy answers while its file and its data can be opened, and these cannot now"
+        raise InvalidPolicy(rule, place=f"policy {name}", fix="ask its owner, who is told why") from None
+
+
+def _opened(policy: Policy, ledger: Ledger) -> Curator:
+    """Open a curator that leaves a processor to those who only ask what is free, where there are several.
+
+    Measured once each on two busy processors, 1,000,000 rows, by a client who only pings: it tells whether rows are
+    read just then with an AUC of .89, of .78 where reading has a low priority, and of .69 with a single thread as well.
+    """
+    return Curator(policy, ledger, threads=max(1, (os.cpu_count() or 1) - 1))
+
+
+def _named(policies: Sequence[str | os.PathLike[str]]) -> Mapping[str, Path]:
+    found: dict[str, Path] = {}
+    for each in policies:
+        path = Path(os.path.realpath(each))
+        name = read_policy(path).account_name
+        if name in found:
+            raise InvalidParameter("policies", name, "files with different names: each is served under its own")
+        found[name] = path
+    if not found:
+        raise InvalidParameter("policies", policies, "at least one policy file")
+    return found
+
+
+def _one_ledger(paths: Iterable[Path], ledger: str | os.PathLike[str] | None) -> Path:
+    ledgers = {Path(os.path.realpath(ledger_path(read_policy(path), ledger))) for path in paths}
+    if len(ledgers) != 1:
+        fix = "serve those of one folder, or name the ledger"
+        raise InvalidParameter("policies", [str(each) for each in ledgers], "policies that share one ledger", fix=fix)
+    return ledgers.pop()
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Say how a file looks, which changes when it does; one that is gone looks like none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,219 @@
+"""A server listens on an address or a socket, in one process or in several that are spawned, never forked.
+
+Processes share nothing but the two files, the ledger and the people's. When it is told to stop (SIGTERM, or Ctrl-C) it
+takes no new work; what was charged ends and is stored; then it ends with exit code 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+
+from sfumato.curator.policy_account import ledger_path, read_policy
+from sfumato.errors import WeakPrivacy
+from sfumato.server.activity_log import ActivityLog
+from sfumato.server.application import application, stop
+from sfumato.server.connections import BoundedConnection
+from sfumato.server.counter import Counter
+from sfumato.server.listening import address, listening
+from sfumato.server.people import Role
+from sfumato.server.people_file import PeopleFile
+from sfumato.server.proposals import propose
+from sfumato.server.served import Served
+from sfumato.server.settings import Settings
+
+_GRACE = 660
+"""Seconds that connections have to end when the server stops: more than one question may take."""
+_BY = "sfumato serve"
+
+
+@dataclass(frozen=True)
+class Given:
+    """This is what every process of a server is given."""
+
+    policies: tuple[Path, ...]
+    ledger: Path | None
+    settings: Settings
+
+    @property
+    def people(self) -> Path:
+        """Give the path of the people file, which lies beside the ledger."""
+        return Path(f"{os.path.realpath(ledger_path(read_policy(self.policies[0]), self.ledger))}.people")
+
+
+def serve(given: Given, ready: Callable[[str], None]) -> int:
+    """Serve until the process is told to stop, and give its exit code; ``ready`` is told a link that lets the owner in
+    once.
+    """
+    with listening(given.settings) as listener:
+
+        def told() -> None:
+            ready(_owners_link(given, address(given.settings, listener)))
+
+        return _Processes(given, listener).run(told) if given.settings.processes > 1 else run(given, listener, told)
+
+
+def _owners_link(given: Given, where: str) -> str:
+    """Make a link for an owner; where there is none yet, the first is called owner."""
+    with closing(PeopleFile(given.people)) as people:
+        owners = [each.name for each in people.users() if each.role is Role.OWNER and not each.disabled]
+        name = owners[0] if owners else people.add_user("owner", Role.OWNER, by=_BY).name
+        return f"{where}/login/{people.new_link(name, by=_BY)}"
+
+
+@contextmanager
+def opened(given: Given) -> Iterator[Counter]:
+    """Open what one process serves, and close it at the end."""
+    with (
+        Served(given.policies, given.ledger) as served,
+        closing(PeopleFile(given.people)) as people,
+        closing(ActivityLog(given.settings.log)) as log,
+    ):
+        yield Counter(given.settings, people, served, propose, log=log)
+
+
+def run(given: Given, listener: socket.socket, ready: Callable[[], None] = lambda: None) -> int:
+    """Answer in this process until it is told to stop."""
+    warnings.simplefilter("ignore", WeakPrivacy)  # an answer carries what it warns of
+    with opened(given) as counter:
+        server = Server(application(counter), given.settings, ready)
+        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            runner.run(server.serve([listener]))
+    return 0
+
+
+def _config(app: Starlette, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=BoundedConnection,
+        ws="none",
+        lifespan="on",
+        interface="asgi3",
+        log_config=None,
+        log_level=logging.CRITICAL + 1,  # a traceback may hold what was asked: faults are answered, and not printed
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
+        timeout_graceful_shutdown=_GRACE,
+        ssl_certfile=settings.certificate or None,
+        ssl_keyfile=settings.certificate_key or None,
+    )
+
+
+class Server(uvicorn.Server):
+    """It ends when it is told to, and then the process goes on: uvicorn's own would kill it by the same signal."""
+
+    def __init__(self, app: Starlette, settings: Settings, ready: Callable[[], None] = lambda: None) -> None:
+        super().__init__(_config(app, settings))
+        self._app = app
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at a signal, and when the process that spawned this one is gone."""
+        loop = asyncio.get_running_loop()
+        if threading.current_thread() is threading.main_thread():
+            for each in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(each, self.stop)
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            loop.add_reader(parent.sentinel, self._orphaned, loop, parent.sentinel)
+        yield
+
+    def _orphaned(self, loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
+        loop.remove_reader(sentinel)
+        self.stop()
+
+    def stop(self) -> None:
+        """Take no new work; connections that are answered end."""
+        stop(self._app)
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+# ── several processes ──────────────────────────────────────────────────────────────────────────
+
+
+def _spawned(given: Given, listener: socket.socket, ready: Connection) -> None:
+    """Answer in a process of its own, and say so when it does."""
+    sys.exit(run(given, listener, lambda: ready.send(True)))
+
+
+class _Processes:
+    """Several processes answer at one socket; one that is killed is spawned again."""
+
+    def __init__(self, given: Given, listener: socket.socket) -> None:
+        self._given = given
+        self._listener = listener
+        self._context = multiprocessing.get_context("spawn")
+        self._running: dict[SpawnProcess, Connection] = {}
+        self._stopping = False
+
+    def run(self, ready: Callable[[], None]) -> int:
+        """Keep as many processes as the settings say until told to stop; give 0 where all of them ended well."""
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, self._stop)
+        self._listener.listen()
+        for _ in range(self._given.settings.processes):
+            self._start()
+        ready()
+        codes: list[int] = []
+        while self._running:
+            wait([each.sentinel for each in self._running], timeout=1)
+            codes += [self._ended(each) for each in list(self._running) if each.exitcode is not None]
+        return int(any(codes))
+
+    def _start(self) -> None:
+        told, ready = self._context.Pipe(duplex=False)
+        made = self._context.Process(target=_spawned, args=(self._given, self._listener, ready))
+        made.start()
+        ready.close()
+        self._running[made] = told
+        if self._stopping:  # told while it was started
+            self._stop()
+
+    def _ended(self, process: SpawnProcess) -> int:
+        """Spawn another instead, unless all are to stop, or it never answered and another would not either."""
+        with self._running.pop(process) as told:
+            answered = _was_told(told)
+        if self._stopping:
+            return process.exitcode or 0
+        if not answered:
+            self._stop()
+            return 1
+        self._start()
+        return 0
+
+    def _stop(self, *_: int | FrameType | None) -> None:
+        self._stopping = True
+        for each in list(self._running):
+            with suppress(ProcessLookupError):
+                os.kill(each.pid or 0, signal.SIGTERM)
+
+
+def _was_told(told: Connection) -> bool:
+    try:
+        return told.poll() and bool(told.recv())
+    except EOFError:
+        return False

@@ -1,0 +1,71 @@
+"""Seeded bugs in requests: who is charged twice, what is given for another, and what is kept between calls."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_ASKING = "ledger/test_asking.py"
+_REQUESTS = "curator/test_requests.py"
+_SERVER = "server/test_known_proposals.py"
+
+MUTANTS = (
+    Mutant(
+        "a request that was stopped is charged again",
+        Kind.CHARGE_ORDER,
+        "ledger/transaction.py",
+        "if paid is None or not paid.request:",
+        "if True:",
+        (f"{_ASKING}::test_a_request_that_was_charged_and_stopped_is_told_so_for_ever",),
+    ),
+    Mutant(
+        "a fresh request finds nothing, not even itself",
+        Kind.CHARGE_ORDER,
+        "ledger/asking.py",
+        "return found or again",
+        "return None",
+        (f"{_ASKING}::test_equal_fresh_requests_at_once_cost_once",),
+    ),
+    Mutant(
+        "a series under a request is not looked for before it is opened",
+        Kind.CHARGE_ORDER,
+        "release/requested_series.py",
+        "return here.account.ask_tab(hold, asked, whole=whole, seconds=limit, waiting=waiting)",
+        "return here.account.open_tab(hold, whole=whole, analyst=here.analyst, question=self.question)",
+        (f"{_REQUESTS}::test_equal_requests_that_arrive_together_are_charged_once[mwem]",),
+    ),
+    Mutant(
+        "a tab whose process died gives back what it held",
+        Kind.CHARGE_ORDER,
+        "ledger/transaction.py",
+        'self.close_tab(number, keep=True, reason="it was stopped before it could answer")',
+        'self.close_tab(number, keep=False, reason="it was stopped before it could answer")',
+        (f"{_REQUESTS}::test_a_series_that_died_has_spent_all_that_it_held",),
+    ),
+    Mutant(
+        "what another request bought is given",
+        Kind.REUSE,
+        "release/requested_series.py",
+        "analyst=self.here.analyst, question=self.question, plan=self.plan\n",
+        "analyst=self.here.analyst\n",
+        (f"{_REQUESTS}::test_a_request_is_charged_once_and_given_again[mwem]",),
+    ),
+    Mutant(
+        "a proposal outlives its policy",
+        Kind.REUSE,
+        "server/known_proposals.py",
+        "if known is not None and known[0] is policy:",
+        "if known is not None:",
+        (f"{_SERVER}::test_a_proposal_is_made_once_for_each_who_sends_it",),
+    ),
+    Mutant(
+        "proposals of others are given",
+        Kind.REUSE,
+        "server/counter.py",
+        "sent = Sent(caller.user, kind, _written(spec), spends)",
+        'sent = Sent("", kind, _written(spec), spends)',
+        (f"{_SERVER}::test_nobody_is_given_the_proposal_of_somebody_else",),
+    ),
+)
+
+
+test_the_tests_of_requests_notice = suite(MUTANTS)

@@ -1,0 +1,184 @@
+"""Seeded bugs in what many share: rehearsals, public faces, errors as JSON, shares, standings, drains, reopening."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_REHEARSED = "curator/test_rehearsing.py"
+_SHARED = "curator/test_curators.py"
+_FACES = "policy/test_public_faces.py"
+_ERRORS = "test_errors.py"
+_POISON = f"{_REHEARSED}::test_every_proposal_is_rehearsed_without_data_or_ledger_and_says_so"
+
+MUTANTS = (
+    Mutant(
+        "a rehearsal reads the data",
+        Kind.CONSENT,
+        "curator/rehearsing.py",
+        "yield Context(policy, engine, account,",
+        "yield Context(policy, here.engine, account,",
+        (_POISON,),
+    ),
+    Mutant(
+        "a rehearsal is charged to the account, and kept in its ledger",
+        Kind.CHARGE_ORDER,
+        "curator/rehearsing.py",
+        "yield Context(policy, engine, account,",
+        "yield Context(policy, engine, here.account,",
+        (_POISON,),
+    ),
+    Mutant(
+        "an invented answer is shown as a bought one",
+        Kind.CONSENT,
+        "release/proposal.py",
+        "        rehearsed=here.rehearsed,\n",
+        "        rehearsed=False,\n",
+        (_POISON,),
+    ),
+    Mutant(
+        "a rehearsal tells what is left",
+        Kind.CONSENT,
+        "release/proposal.py",
+        '"not told by a rehearsal" if here.rehearsed else remaining(here)',
+        "remaining(here)",
+        (_POISON,),
+    ),
+    Mutant(
+        "private tables are rehearsed on their own rows",
+        Kind.CONSENT,
+        "engine/invented_sources.py",
+        "source=InMemory(made[name]), relation=None) if name in private else each",
+        "row_ceiling=each.row_ceiling) if name in private else each",
+        (f"{_REHEARSED}::test_equal_coins_give_equal_rehearsals_whatever_the_data_and_the_spending",),
+    ),
+    Mutant(
+        "a CSV file of invented numbers does not say so",
+        Kind.CONSENT,
+        "release/answers.py",
+        'return f"# {REHEARSED}\\n{out.getvalue()}" if self.rehearsed else out.getvalue()',
+        "return out.getvalue()",
+        (f"{_REHEARSED}::test_the_mark_is_wherever_an_answer_is_shown",),
+    ),
+    Mutant(
+        "a face tells the shares of whoever it finds first",
+        Kind.CONSENT,
+        "policy/values.py",
+        "None if analyst is None else self.analysts[analyst],",
+        "next(iter(self.analysts.values()), None),",
+        (f"{_FACES}::test_it_says_nothing_of_sources_and_of_other_analysts",),
+    ),
+    Mutant(
+        "a face tells where a table is stored",
+        Kind.CONSENT,
+        "policy/public_faces.py",
+        '        period or "",\n        table.impossible,',
+        '        str(getattr(table, "source", "")),\n        table.impossible,',
+        (f"{_FACES}::test_it_says_nothing_of_sources_and_of_other_analysts",),
+    ),
+    Mutant(
+        "a face tells what was spent",
+        Kind.CONSENT,
+        "policy/values.py",
+        "            unspent(self.budget),",
+        "            self.budget,",
+        (f"{_FACES}::test_what_was_spent_is_no_part_of_it",),
+    ),
+    Mutant(
+        "the facts of an error show all of a parameter",
+        Kind.CONSENT,
+        "errors.py",
+        "shown = value if not isinstance(value, str) or len(value) <= _LONGEST_VALUE else",
+        "shown = value if isinstance(value, str) else",
+        (f"{_ERRORS}::test_facts_show_no_more_of_a_parameter_than_the_text_does",),
+    ),
+    Mutant(
+        "notes on an error are told",
+        Kind.CONSENT,
+        "errors.py",
+        'if name not in _SAID and not name.startswith("_")}',
+        "if name not in _SAID}",
+        (f"{_ERRORS}::test_what_is_not_written_is_not_told",),
+    ),
+    Mutant(
+        "a share that changed is not written",
+        Kind.LIMITS,
+        "ledger/accounts.py",
+        "        if mine is not None and mine.share == part:\n            return",
+        "        if mine is not None:\n            return",
+        (f"{_SHARED}::test_a_share_that_changed_is_written_and_enforced",),
+    ),
+    Mutant(
+        "a share is written each time",
+        Kind.CHARGE_ORDER,
+        "ledger/accounts.py",
+        "        if mine is not None and mine.share == part:\n            return",
+        "        if mine is None and part:\n            pass",
+        (f"{_SHARED}::test_a_share_is_written_once_and_enforced_each_time",),
+    ),
+    Mutant(
+        "a standing is that of before",
+        Kind.REUSE,
+        "curator/curators.py",
+        "if known is None or known.head != head or",
+        "if known is None or",
+        (f"{_SHARED}::test_a_standing_is_computed_once_for_each_last_line",),
+    ),
+    Mutant(
+        "an analyst is told the standing of the account",
+        Kind.CONSENT,
+        "curator/curators.py",
+        "known = self._standings.get(whose)",
+        "known = self._standings.get(whose) or self._standings.get(None)",
+        (f"{_SHARED}::test_a_standing_is_computed_once_for_each_last_line",),
+    ),
+    Mutant(
+        "a drained curator charges",
+        Kind.CHARGE_ORDER,
+        "release/running_work.py",
+        "            if self._draining:\n",
+        "            if self._draining and self._running < 0:\n",
+        (f"{_SHARED}::test_a_drain_waits_for_charged_work_and_refuses_new_work",),
+    ),
+    Mutant(
+        "a drain does not wait for what was charged",
+        Kind.CHARGE_ORDER,
+        "release/running_work.py",
+        "                self._running -= 1\n",
+        "                self._running -= 2\n",
+        (f"{_SHARED}::test_a_drained_session_answers_no_more_and_a_failed_release_is_not_waited_for",),
+    ),
+    Mutant(
+        "reopening opens a ledger of its own",
+        Kind.REUSE,
+        "curator/curators.py",
+        "self.ledger if self._kept_at is None else self._kept_at",
+        'self.ledger if self._kept_at is None else self._kept_at.with_name("another")',
+        (f"{_SHARED}::test_changed_data_are_a_new_version_of_the_same_account",),
+    ),
+    Mutant(
+        "an analyst who reopens is the owner",
+        Kind.LIMITS,
+        "curator/curators.py",
+        "return found if here.analyst is None else found.as_analyst(here.analyst)",
+        "return found",
+        (f"{_SHARED}::test_changed_data_are_a_new_version_of_the_same_account",),
+    ),
+    Mutant(
+        "pages of history show the lines of others",
+        Kind.CONSENT,
+        "curator/curators.py",
+        "lines_of(self.ledger, self.policy, whose, after)",
+        "lines_of(self.ledger, self.policy, analyst, after)",
+        (f"{_SHARED}::test_history_goes_on_after_a_line",),
+    ),
+    Mutant(
+        "what is shown of a purchase has its salt",
+        Kind.CONSENT,
+        "curator/private_bounds.py",
+        "return replace(known, purchase=known.purchase.public, receipt=said)",
+        "return replace(known, receipt=said)",
+        ("curator/test_reports_as_json.py::test_nothing_that_is_shown_has_the_salt_of_its_line",),
+    ),
+)
+
+test_the_tests_of_what_many_share_notice = suite(MUTANTS)

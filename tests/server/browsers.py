@@ -1,0 +1,85 @@
+"""A real browser for tests: Chromium, which says everything that a page was refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from server.running_server import RunningServer
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NO_CHROMIUM = "there is no Chromium here: apt-get install chromium"
+_PATIENCE = 30_000
+_WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.violations.push(event.violatedDirective + " " + event.blockedURI + " " + event.sample);
+});
+"""
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """Start Chromium; where there is none the test is skipped, and the summary says so (``conftest``)."""
+    if CHROMIUM is None:
+        pytest.skip(NO_CHROMIUM)
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=_PATIENCE)
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Visit:
+    """Somebody at a browser, and everything that the browser complained about."""
+
+    page: Any
+    served: RunningServer
+    complaints: list[str] = field(default_factory=list)
+
+    def sign_in(self, user: str) -> None:
+        """Open a one-time link, and press its button."""
+        link = self.served.counter.people.new_link(user, by="tests")
+        self.page.goto(f"{self.served.url}/login/{link}")
+        self.page.get_by_role("button", name="Sign in").click()
+
+    def open(self, path: str) -> Any:
+        return self.page.goto(self.served.url + path)
+
+    def refused(self) -> list[str]:
+        """Give what the browser refused to do for the page that is shown, and what it complained about before."""
+        return [*self.complaints, *self.page.evaluate("window.violations || []")]
+
+
+def _complained(there: Visit, said: Any) -> None:
+    """Keep what the browser complains about; that a page is a refusal is none of that."""
+    if said.type == "error" and "server responded with a status of 4" not in said.text:
+        there.complaints.append(said.text)
+
+
+@contextmanager
+def visit(browser: Any, served: RunningServer, **how: Any) -> Iterator[Visit]:
+    """Open a window of its own; whatever is complained about is collected."""
+    context = browser.new_context(**how)
+    context.set_default_timeout(_PATIENCE)
+    context.add_init_script(_WATCH)
+    found = Visit(context.new_page(), served)
+    found.page.on("pageerror", lambda error: found.complaints.append(f"error: {error}"))
+    found.page.on("dialog", lambda dialog: (found.complaints.append("a dialog"), dialog.dismiss()))
+    found.page.on("console", lambda said: _complained(found, said))
+    try:
+        yield found
+    finally:
+        context.close()

@@ -1,0 +1,199 @@
+"""Every role's whole way through the pages, in a real browser, with its scripts and without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from server.browsers import Visit, chromium, visit
+from server.running_server import RunningServer, running_server
+
+SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+BY_ORIGIN = "SELECT origin, COUNT(*) AS flights\nFROM flights\nGROUP BY origin"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("served"), free_per_second=1000, answer_after=0.1) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+def forecast(there: Visit, sql: str, epsilon: str, scripts: bool) -> Any:
+    """Type a question; without scripts, press the button, too."""
+    there.page.get_by_label("Question in SQL").fill(sql)
+    there.page.get_by_label("Price ε").fill(epsilon)
+    if not scripts:
+        there.page.get_by_role("button", name="Forecast").click()
+    return there.page.get_by_role("region", name="Forecast free")
+
+
+@SCRIPTS
+def test_an_analyst_asks_and_comes_back_to_the_answer(browser: Any, served: RunningServer, scripts: bool) -> None:
+    from playwright.sync_api import expect
+
+    before, epsilon = served.spent(), "0.03" if scripts else "0.04"
+    with visit(browser, served, java_script_enabled=scripts) as there:
+        page = there.page
+        there.sign_in("ana")
+        page.get_by_role("link", name="flights").click()
+        expect(page.get_by_role("link", name="People")).to_have_count(0)
+        told = forecast(there, BY_ORIGIN.replace("FROM", "FORM"), epsilon, scripts)
+        expect(told.get_by_role("alert")).to_contain_text("did you mean FROM?")
+        told = forecast(there, BY_ORIGIN.replace("COUNT(*)", "COUNT(*), AVG(dealy)"), epsilon, scripts)
+        expect(told.get_by_role("alert")).to_contain_text("did you mean delay?")
+        expect(told.locator("mark")).to_have_text("dealy")
+        expect(page.locator("#under mark")).to_have_text("dealy")
+        expect(page.get_by_role("button", name="Spend")).to_have_count(0)
+        told = forecast(there, BY_ORIGIN, epsilon, scripts)
+        expect(told.get_by_role("row", name="flights")).to_contain_text("±")
+        expect(told).to_contain_text("left afterwards")
+        expect(page.get_by_role("region", name="Rehearsal: invented numbers")).to_contain_text("JFK")
+        expect(page.locator("#preview svg[role=img]")).to_be_visible()
+        page.get_by_text("Explanation").click()
+        expect(page.get_by_text("protects all rows of one plane, add-remove")).to_be_visible()
+        page.get_by_role("button", name=f"Spend ε = {epsilon}").click()
+        page.wait_for_url("**/answers/*")
+        place = page.url
+        expect(page.get_by_role("row", name="JFK")).to_contain_text("±")
+        assert page.locator("figure img").evaluate("image => image.complete && image.naturalWidth > 0")
+        expect(page.get_by_text("left of the share of ana for ordinary answers")).to_be_visible()
+        with page.expect_download() as taken:
+            page.get_by_role("link", name="CSV").click()
+        assert "JFK" in taken.value.path().read_text()
+        page.get_by_role("link", name="History").click()
+        page.get_by_role("link", name=re.compile("^Answer ")).first.click()
+        assert page.url == place
+        page.get_by_role("link", name="Budget").click()
+        expect(page.get_by_role("heading", name="Share of ana")).to_be_visible()
+        expect(page.get_by_role("heading", name="For the owner")).to_have_count(0)
+        page.get_by_role("link", name="Data").click()
+        expect(page.get_by_text("Every answer would have come out almost the same")).to_be_visible()
+        page.get_by_role("button", name="Sign out").click()
+        assert not there.refused()
+        page.goto(place)
+        expect(page.get_by_role("heading", name="Please sign in")).to_be_visible()
+    assert served.spent() == before + 1
+
+
+@SCRIPTS
+def test_clicks_write_a_question_that_can_be_seen(browser: Any, served: RunningServer, scripts: bool) -> None:
+    from playwright.sync_api import expect
+
+    with visit(browser, served, java_script_enabled=scripts) as there:
+        page = there.page
+        there.sign_in("ana")
+        there.open("/p/flights/ask")
+        page.get_by_text("Click a question together").click()
+        page.get_by_role("combobox", name="for the").select_option("average")
+        page.get_by_role("combobox", name="of the column").select_option(label="delay")
+        page.get_by_role("checkbox", name="origin").check()
+        page.get_by_role("combobox", name="only where").select_option(label="day")
+        page.get_by_role("combobox", name="is", exact=True).select_option(label=">=")
+        page.get_by_role("textbox", name="value").fill("2013-07-01")
+        page.get_by_role("button", name="Write the SQL").click()
+        written = "SELECT origin, AVG(delay) AS average\nFROM flights\nWHERE day >= DATE '2013-07-01'\nGROUP BY origin"
+        expect(page.get_by_label("Question in SQL")).to_have_value(written)
+        expect(page.get_by_role("button", name="Spend ε = 0.1")).to_be_visible()
+        page.get_by_text("Questions to copy").click()
+        page.get_by_role("button", name="how many rows there are").click()
+        expect(page.get_by_label("Question in SQL")).to_have_value("SELECT COUNT(*) AS n FROM flights")
+        assert not there.refused()
+
+
+@SCRIPTS
+def test_a_double_click_pays_once(browser: Any, served: RunningServer, scripts: bool) -> None:
+    from playwright.sync_api import expect
+
+    before, epsilon = served.spent(), "0.05" if scripts else "0.06"
+    with visit(browser, served, java_script_enabled=scripts) as there:
+        there.sign_in("ben")
+        there.open("/p/flights/ask")
+        forecast(there, "SELECT COUNT(*) AS n FROM flights", epsilon, scripts)
+        there.page.get_by_role("button", name=f"Spend ε = {epsilon}").dblclick(delay=5)
+        expect(there.page).to_have_url(re.compile("/answers/"))
+        assert not there.refused()
+    assert served.spent() == before + 1
+
+
+@SCRIPTS
+def test_an_owner_lets_people_in_and_pauses(browser: Any, served: RunningServer, scripts: bool) -> None:
+    from playwright.sync_api import expect
+
+    name = "kim" if scripts else "lee"
+    with visit(browser, served, java_script_enabled=scripts) as there, visit(browser, served) as guest:
+        page = there.page
+        there.sign_in("olga")
+        there.open("/p/flights/people")
+        page.get_by_role("textbox", name="Name").fill(name)
+        page.get_by_role("combobox", name="Role").select_option("auditor")
+        page.get_by_role("button", name="Add a user").click()
+        page.get_by_role("button", name=f"New link for {name}").click()
+        guest.page.goto(page.locator(".secret").inner_text())
+        guest.page.get_by_role("button", name="Sign in").click()
+        expect(guest.page.get_by_text(name)).to_be_visible()
+        page.get_by_role("combobox", name="User").select_option(name)
+        page.get_by_label("May spend ε at most").fill("0.5")
+        page.get_by_role("button", name="Make a token").click()
+        expect(page.locator(".secret")).to_have_text(re.compile("^sfu_"))
+        page.get_by_role("button", name=f"Keep out {name}").click()
+        guest.page.reload()
+        expect(guest.page.get_by_role("heading", name="Please sign in")).to_be_visible()
+        page.get_by_role("link", name="Budget").click()
+        expect(page.get_by_role("heading", name="Share of ben")).to_be_visible()
+        page.get_by_role("button", name="Pause this policy").click()
+        expect(page.get_by_text("The owner has paused this policy")).to_be_visible()
+        page.get_by_role("button", name="Let it answer again").click()
+        expect(page.get_by_role("button", name="Pause this policy")).to_be_visible()
+        assert not there.refused()
+
+
+@SCRIPTS
+def test_an_auditor_sees_everything_and_asks_nothing(browser: Any, served: RunningServer, scripts: bool) -> None:
+    from playwright.sync_api import expect
+
+    with visit(browser, served, java_script_enabled=scripts) as there:
+        page = there.page
+        there.sign_in("audrey")
+        page.get_by_role("link", name="flights").click()
+        expect(page.get_by_role("heading", name="Account")).to_be_visible()
+        expect(page.get_by_role("link", name="Ask")).to_have_count(0)
+        page.get_by_role("link", name="History").click()
+        expect(page.get_by_text("account opened")).to_be_visible()
+        page.get_by_role("link", name="People").click()
+        expect(page.get_by_role("heading", name="What owners did")).to_be_visible()
+        expect(page.get_by_role("button", name="Add a user")).to_have_count(0)
+        page.get_by_role("link", name="Ledger").click()
+        page.get_by_role("button", name="Verify every line").click()
+        expect(page.get_by_role("status")).to_contain_text("all as they were written")
+        with page.expect_download() as taken:
+            page.get_by_role("link", name="JSON").click()
+        assert "account-open" in taken.value.path().read_text()
+        assert not there.refused()
+        assert there.open("/p/flights/ask").status == 403
+
+
+@pytest.mark.parametrize("wide", [360, 1280])
+def test_no_page_is_wider_than_its_window_and_the_keyboard_reaches_all(
+    browser: Any, served: RunningServer, wide: int
+) -> None:
+    with visit(browser, served, viewport={"width": wide, "height": 740}) as there:
+        there.sign_in("olga")
+        for name in ("ask", "budget", "history", "data", "people", "ledger"):
+            there.open(f"/p/flights/{name}")
+            assert there.page.evaluate("document.documentElement.scrollWidth") <= wide
+            there.page.keyboard.press("Tab")
+            assert there.page.evaluate("document.activeElement.textContent") == "Skip to the content"
+            unnamed = "document.querySelectorAll('input:not([type=hidden]), select, textarea, button')"
+            for each in there.page.evaluate_handle(f"[...{unnamed}]").get_properties().values():
+                assert each.as_element().evaluate("e => (e.labels && e.labels.length) || e.textContent.trim() !== ''")
+            assert there.page.evaluate("document.querySelectorAll('main, header, h1').length") == 3
+        assert not there.refused()

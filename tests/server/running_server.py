@@ -1,0 +1,118 @@
+"""A real server for tests: uvicorn on a loopback port or a socket, in a thread, with people of every role."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from starlette.routing import BaseRoute
+
+import sfumato as sf
+from sfumato.server.application import application
+from sfumato.server.counter import Counter
+from sfumato.server.listening import address, listening
+from sfumato.server.people import Role
+from sfumato.server.serving import Given, Server, opened
+from sfumato.server.settings import Settings
+
+ROLES = {"olga": Role.OWNER, "ana": Role.ANALYST, "ben": Role.ANALYST, "audrey": Role.AUDITOR, "eve": Role.ANALYST}
+"""Eve is an analyst whom no policy names."""
+COUNT = "SELECT COUNT(*) AS flights FROM flights"
+BY_ORIGIN = "SELECT origin, COUNT(*) AS flights FROM flights GROUP BY origin"
+
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""It trusts nobody, and is quickly made."""
+
+
+@dataclass
+class RunningServer:
+    """A server that answers, and everybody's token."""
+
+    url: str
+    socket: str | None
+    counter: Counter
+    server: Server
+    folder: Path
+    log: Path
+    tokens: dict[str, str] = field(default_factory=dict)
+    clients: dict[str | None, httpx.Client] = field(default_factory=dict)
+
+    def client(self, user: str | None = None) -> httpx.Client:
+        """Give a client that shows a user's token."""
+        shown = {} if user is None else {"Authorization": f"Bearer {self.tokens[user]}"}
+        transport = httpx.HTTPTransport(uds=self.socket) if self.socket else None
+        own = self.counter.settings.certificate
+        trusted = ssl.create_default_context(cafile=own) if own else _NO_TLS
+        return httpx.Client(base_url=self.url, headers=shown, timeout=30, transport=transport, verify=trusted)
+
+    def call(self, user: str | None, method: str, path: str, **more: Any) -> httpx.Response:
+        """Make one call as a user."""
+        if user not in self.clients:
+            self.clients[user] = self.client(user)
+        return self.clients[user].request(method, path, **more)
+
+    def ask(self, user: str, act: str, sql: str = COUNT, **price: Any) -> httpx.Response:
+        sent = {"act": act, "spec": {"sql": sql}, "price": price}
+        return self.call(user, "POST", "/v1/policies/flights/proposals/questions", json=sent)
+
+    def buy(self, user: str, key: str, sql: str = COUNT, *, kind: str = "questions", **more: Any) -> httpx.Response:
+        price = more.pop("price", {"epsilon": "0.01"})
+        sent = {"kind": kind, "spec": more.pop("spec", {"sql": sql}), "price": price}
+        headers = {"Idempotency-Key": key, **more.pop("headers", {})}
+        return self.call(user, "POST", "/v1/policies/flights/releases", json=sent, headers=headers)
+
+    def spent(self) -> int:
+        """Count the charges in the ledger."""
+        return sum(not line.cost.nothing for line in self.counter.served.curator("flights").history())
+
+
+def _example(folder: Path) -> Path:
+    policy = sf.example(folder / "flights")
+    with policy.open("a") as file:
+        file.write("\n[analysts.ben]\nshare = 0.25\n")
+    return policy
+
+
+@contextmanager
+def running_server(
+    folder: Path,
+    *,
+    at: str = "127.0.0.1:0",
+    more: Sequence[BaseRoute] = (),
+    policy: Path | None = None,
+    **settings: Any,
+) -> Iterator[RunningServer]:
+    """Serve a policy called flights, or the bundled example, and routes beside it, from a thread until the end of the
+    block.
+    """
+    policy = _example(folder) if policy is None else policy
+    log = folder / "activity.jsonl"
+    chosen = Settings(**{"listen": at, "answer_after": 0.25, "log": str(log), **settings})
+    given = Given((policy,), None, chosen)
+    with listening(chosen) as listener, opened(given) as counter:
+        started = threading.Event()
+        server = Server(application(counter, more), chosen, started.set)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
+        where = address(chosen, listener)
+        uds = at.removeprefix("unix:") if at.startswith("unix:") else None
+        thread.start()
+        assert started.wait(30)
+        found = RunningServer("http://server" if uds else where, uds, counter, server, folder, log)
+        for name, role in ROLES.items():
+            counter.people.add_user(name, role, by="tests")
+            found.tokens[name] = counter.people.new_token(name, by="tests")[1]
+        try:
+            yield found
+        finally:
+            for client in found.clients.values():
+                client.close()
+            server.stop()
+            thread.join(60)
+            assert not thread.is_alive()

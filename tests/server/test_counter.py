@@ -1,0 +1,646 @@
+"""The counter is the one way in: roles, access, single flight, idempotency, hang-ups, the clock and the log."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.small_server import AFTER, COUNT, POLICY, SmallServer, open_server, questions
+from sfumato.errors import (
+    Draining,
+    InvalidParameter,
+    LedgerUnavailable,
+    NotAllowed,
+    NotSignedIn,
+    NotThere,
+    Overspent,
+    Paused,
+    RequestDiffers,
+    SfumatoError,
+    TooManyRequests,
+    Unsupported,
+)
+from sfumato.server.answer_clock import AnswerClock
+from sfumato.server.caller import Caller, Credentials
+from sfumato.server.counter import Counter
+from sfumato.server.people import Role
+from sfumato.server.running_releases import Phase
+from sfumato.server.turns import FreeQuestions
+
+EPSILON = {"epsilon": "0.1"}
+
+
+# ── roles ──────────────────────────────────────────────────────────────────────────────────────
+
+Call = Callable[[Counter, Caller], Any]
+CALLS: dict[str, Call] = {
+    "policies": lambda counter, who: counter.policies(who),
+    "policy": lambda counter, who: counter.policy(who, "clinic"),
+    "budget": lambda counter, who: counter.budget(who, "clinic"),
+    "explain": lambda counter, who: counter.free(who, "clinic", "questions", "explain", COUNT),
+    "error": lambda counter, who: counter.free(who, "clinic", "questions", "error", COUNT, EPSILON),
+    "price": lambda counter, who: counter.free(who, "clinic", "questions", "price", COUNT, {"within": 10}),
+    "rehearse": lambda counter, who: counter.free(who, "clinic", "questions", "rehearse", COUNT, EPSILON),
+    "columns": lambda counter, who: counter.free(who, "clinic", "questions", "columns", COUNT),
+    "propose": lambda counter, who: counter.free(who, "clinic", "questions", "propose", COUNT),
+    "advise": lambda counter, who: counter.free(who, "clinic", "questions", "advise", COUNT, EPSILON),
+    "plot": lambda counter, who: counter.free(who, "clinic", "questions", "plot", COUNT),
+    "account": lambda counter, who: counter.account(who, "clinic"),
+    "tables": lambda counter, who: counter.tables(who, "clinic"),
+    "release": lambda counter, who: counter.release(who, "clinic", "questions", COUNT, EPSILON, "mine"),
+    "progress": lambda counter, who: counter.progress(who, "clinic", "bought"),
+    "released": lambda counter, who: counter.released(who, "clinic", _bought_line(counter)),
+    "history": lambda counter, who: counter.history(who, "clinic"),
+    "latest": lambda counter, who: counter.latest(who, "clinic"),
+    "spending": lambda counter, who: counter.spending(who, "clinic"),
+    "is_paused": lambda counter, who: counter.is_paused(who, "clinic"),
+    "users": lambda counter, who: counter.users(who),
+    "add_user": lambda counter, who: counter.add_user(who, "carl", "analyst"),
+    "disable_user": lambda counter, who: counter.disable_user(who, "ben"),
+    "link": lambda counter, who: counter.link(who, "ana"),
+    "tokens": lambda counter, who: counter.tokens(who),
+    "new_token": lambda counter, who: counter.new_token(who, "ana", expires=timedelta(days=1)),
+    "revoke_token": lambda counter, who: counter.revoke_token(who, 1),
+    "shares": lambda counter, who: counter.shares(who, "clinic"),
+    "amend": lambda counter, who: counter.amend(who, "clinic", "second year"),
+    "pause": lambda counter, who: counter.pause(who, "clinic"),
+    "acts": lambda counter, who: counter.acts(who),
+    "overruns": lambda counter, who: counter.overruns(who, "clinic"),
+    "verify": lambda counter, who: counter.verify(who),
+    "export": lambda counter, who: counter.export(who, "csv", _new_file(counter)),
+    "anchor": lambda counter, who: counter.anchor(who),
+}
+FOR_ALL = ("policies",)
+OF_THE_NAMED = ("policy", "budget", "account", "tables", "history", "latest", "spending", "is_paused")
+ASKING = ("propose", "columns", "explain", "error", "price", "advise", "plot", "rehearse", "release")
+OF_BUYERS = ("progress", "released")
+OWNERS = (
+    *("users", "add_user", "disable_user", "link", "tokens", "new_token", "revoke_token"),
+    *("shares", "amend", "pause", "overruns"),
+)
+AUDITING = ("acts", "verify", "export", "anchor")
+PEOPLE = ("owner", "auditor", "ana", "stranger")
+
+
+def _bought_line(counter: Counter) -> int:
+    return counter.progress(Caller("ana", Role.ANALYST), "clinic", "bought").line or 0
+
+
+def _new_file(counter: Counter) -> Path:
+    return counter.served.ledger_path.parent / "exported.csv"
+
+
+def expected(who: str, call: str) -> type[SfumatoError] | None:
+    """Say what the table of roles says."""
+    if call in FOR_ALL:
+        return None
+    if call in OWNERS:
+        return None if who == "owner" else NotAllowed
+    if call in AUDITING:
+        return None if who in ("owner", "auditor") else NotAllowed
+    if call in ASKING and who == "auditor":
+        return NotAllowed
+    if who == "stranger":
+        return NotThere
+    if call == "progress":
+        return None if who == "ana" else NotThere
+    return None
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A server of which ana has bought one answer."""
+    small = open_server(tmp_path_factory.mktemp("roles"))
+    small.people.add_user("stranger", "analyst", by="olga")
+    small.people.new_token("ana", by="olga")
+    small.counter.release(small.ana, "clinic", "questions", questions(3), EPSILON, "bought")
+    yield small
+    small.close()
+
+
+def test_the_table_of_roles_names_every_call() -> None:
+    told = {*FOR_ALL, *OF_THE_NAMED, *ASKING, *OF_BUYERS, *OWNERS, *AUDITING}
+    assert told == set(CALLS)
+    not_calls = {"caller", "sign_in", "sign_out", "free", "start", "wait", "drain"}
+    public = {name for name in vars(Counter) if not name.startswith("_")}
+    assert public - not_calls <= told
+    assert not_calls <= public
+
+
+@pytest.mark.parametrize("call", sorted(CALLS))
+@pytest.mark.parametrize("who", PEOPLE)
+def test_every_call_by_every_role(asked: SmallServer, who: str, call: str) -> None:
+    stranger = Caller("stranger", Role.ANALYST)
+    caller = {"owner": asked.owner, "auditor": asked.auditor, "ana": asked.ana, "stranger": stranger}[who]
+    charges, acts = asked.charges(), asked.people.acts()
+    refusal = expected(who, call)
+    if refusal is None:
+        CALLS[call](asked.counter, caller)
+    else:
+        with pytest.raises(refusal):
+            CALLS[call](asked.counter, caller)
+    if refusal is not None:
+        assert asked.charges() == charges
+        assert asked.people.acts() == acts
+    with suppress(InvalidParameter):  # as it was, for the next cell
+        asked.people.set_disabled("ben", False, by="olga")
+    asked.people.pause("clinic", False, by="olga")
+    _new_file(asked.counter).unlink(missing_ok=True)
+    with asked.people.database.writing() as rows:
+        rows.execute("DELETE FROM users WHERE name = 'carl'")
+
+
+def test_an_unknown_policy_and_one_that_names_others_are_refused_alike(small: SmallServer) -> None:
+    for name in ("school", "nowhere"):
+        with pytest.raises(NotThere) as refused:
+            small.counter.free(small.ana, name, "questions", "explain", COUNT)
+        assert str(refused.value).replace(name, "x") == str(NotThere("policy x"))
+    assert small.counter.policies(small.ana) == ("clinic",)
+    assert small.counter.policies(small.auditor) == ("clinic", "school")
+
+
+def test_nobody_is_known_by_a_wrong_token(small: SmallServer) -> None:
+    texts = set()
+    for shown in (Credentials(), Credentials(token="x"), Credentials(cookie="x"), Credentials(token="sfu_" + "a" * 43)):
+        with pytest.raises(NotSignedIn) as refused:
+            small.counter.caller(shown)
+        texts.add(str(refused.value))
+    assert len(texts) == 1
+
+
+def test_an_analyst_sees_their_own_lines_and_budget_alone(small: SmallServer) -> None:
+    small.counter.release(small.ana, "clinic", "questions", questions(1), EPSILON, "a")
+    bens = small.counter.release(small.ben, "clinic", "questions", questions(2), EPSILON, "b")
+    mine = small.counter.history(small.ana, "clinic").lines
+    assert {line.analyst for line in mine} == {"ana"}
+    every = small.counter.history(small.auditor, "clinic").lines
+    assert {"ana", "ben"} <= {line.analyst for line in every}
+    assert every == small.counter.history(small.owner, "clinic").lines
+    with pytest.raises(NotThere):
+        small.counter.released(small.ana, "clinic", bens.line)
+    with pytest.raises(NotThere):
+        small.counter.progress(small.ana, "clinic", "b")
+    budget = small.counter.budget(small.ana, "clinic")
+    assert budget.left["pure"] == Fraction("1.4")  # type: ignore[union-attr]
+
+
+def test_history_is_read_page_by_page(small: SmallServer) -> None:
+    for number in range(3):
+        small.counter.release(small.ana, "clinic", "questions", questions(number), EPSILON, f"r{number}")
+    whole = small.counter.history(small.owner, "clinic").lines
+    found, after = [], 0
+    while True:
+        page = small.counter.history(small.owner, "clinic", after, 2)
+        found += page.lines
+        if page.next is None:
+            break
+        after = page.next
+    assert tuple(found) == whole
+    assert len(whole) > 6
+
+
+# ── what spends ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_release_answers_at_its_time_and_stored_ones_and_refusals_at_once(tmp_path: Path) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        time.sleep(seconds)
+
+    small = open_server(tmp_path, clock=AnswerClock(0.5, sleep=sleep))
+    start = time.monotonic()
+    first = small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    assert time.monotonic() - start >= 0.5
+    assert not first.free
+    assert len(slept) >= 1
+    slept.clear()
+    for request in ("r1", "r2"):
+        again = small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, request)
+        assert (again.free, again.line) == (True, first.line)
+    with pytest.raises(Overspent):
+        small.counter.release(small.ana, "clinic", "questions", COUNT, {"epsilon": 2}, "r3")
+    with pytest.raises(Unsupported):
+        small.counter.release(small.ana, "clinic", "questions", {"sql": "SELECT * FROM visits"}, EPSILON, "r4")
+    assert slept == []
+    assert small.charges() == 1
+    small.close()
+
+
+def test_nothing_shows_that_rows_are_read_before_the_answer_is_due(tmp_path: Path) -> None:
+    """Between the end of the reading and the moment of the answer nobody sees a line, a stored answer, or a phase."""
+    read, due = threading.Event(), threading.Event()
+
+    def sleep(_: float) -> None:
+        read.set()
+        assert due.wait(30)
+        moment[0] += 1e6
+
+    moment = [0.0]
+    small = open_server(tmp_path, clock=AnswerClock(100.0, lambda: moment[0], sleep))
+    flight = small.counter.start(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    assert read.wait(30)
+    lines = small.counter.history(small.owner, "clinic").lines
+    assert lines[-1].kind == "charge"
+    forecast = small.counter.free(small.ben, "clinic", "questions", "error", COUNT, EPSILON)
+    assert not forecast.stored
+    assert small.counter.progress(small.ana, "clinic", "r1").phase is Phase.CHARGED
+    joined = small.counter.start(small.ben, "clinic", "questions", COUNT, EPSILON, "r1")
+    assert not joined.future.done()
+    assert not flight.future.done()
+    due.set()
+    assert joined.result().line == flight.result().line
+    assert joined.result().free
+    times = [line.time for line in small.counter.history(small.owner, "clinic").lines[-2:]]
+    assert times[1] > times[0]
+    assert small.charges() == 1
+    small.close()
+
+
+def test_an_overrun_is_counted_for_the_owner(tmp_path: Path) -> None:
+    small = open_server(tmp_path, answer_after=0.001)
+    small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    assert small.counter.overruns(small.owner, "clinic") == 1
+    assert small.counter.overruns(small.owner, "school") == 0
+    small.close()
+
+
+def test_many_equal_requests_are_one_flight_and_one_charge(small: SmallServer) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        found = list(
+            threads.map(
+                lambda _: small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "same"), range(8)
+            )
+        )
+    assert len({each.line for each in found}) == 1
+    assert small.charges() == 1
+
+
+def test_equal_questions_under_different_ids_are_one_charge(small: SmallServer) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        found = list(
+            threads.map(
+                lambda n: small.counter.release(
+                    (small.ana, small.ben)[n % 2], "clinic", "questions", COUNT, EPSILON, f"r{n}"
+                ),
+                range(4),
+            )
+        )
+    assert len({each.line for each in found}) == 1
+    assert small.charges() == 1
+
+
+def test_a_request_id_names_one_release_for_ever(small: SmallServer) -> None:
+    first = small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "one")
+    for spec, price in ((questions(5), EPSILON), (COUNT, {"epsilon": "0.2"})):
+        with pytest.raises(RequestDiffers):
+            small.counter.release(small.ana, "clinic", "questions", spec, price, "one")
+    assert small.charges() == 1
+    other = small.counter.release(small.ben, "clinic", "questions", questions(5), EPSILON, "one")
+    assert other.line != first.line  # the ids of others are their own
+    for bad in ("", " x", "x" * 201, "a\nb"):
+        with pytest.raises(InvalidParameter):
+            small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, bad)
+
+
+def test_a_fresh_release_is_bought_once_for_its_id(small: SmallServer) -> None:
+    price = {**EPSILON, "fresh": True}
+    first = small.counter.release(small.ana, "clinic", "questions", COUNT, price, "f1")
+    again = small.counter.release(small.ana, "clinic", "questions", COUNT, price, "f1")
+    assert (again.line, again.free) == (first.line, True)
+    assert small.charges() == 1
+    assert small.counter.release(small.ana, "clinic", "questions", COUNT, price, "f2").line != first.line
+    assert small.charges() == 2
+
+
+def test_a_released_answer_is_shown_again_and_never_bought_again(small: SmallServer) -> None:
+    first = small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    again = small.counter.released(small.ana, "clinic", first.line)
+    assert again.answer.to_json().split('"rows"')[1][:50] == first.answer.to_json().split('"rows"')[1][:50]
+    for line in (0, first.line - 1, 10**6):
+        with pytest.raises(NotThere):
+            small.counter.released(small.ana, "clinic", line)
+    (small.folder / "visits.csv").write_text((small.folder / "visits.csv").read_text() + "p99,north,50\n")
+    assert small.counter.released(small.ana, "clinic", first.line).line == first.line
+    assert small.charges() == 1
+
+
+def test_marginals_are_released_and_shown_again_in_the_same_way(small: SmallServer) -> None:
+    spec = {"table": "visits", "ways": 1}
+    first = small.counter.release(small.ana, "clinic", "marginals", spec, EPSILON, "m1")
+    again = small.counter.release(small.ana, "clinic", "marginals", spec, EPSILON, "m1")
+    assert (again.line, again.free) == (first.line, True)
+    assert small.charges() == 1
+
+
+def test_changed_data_are_asked_as_they_are_now(small: SmallServer) -> None:
+    small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    (small.folder / "visits.csv").write_text((small.folder / "visits.csv").read_text() + "p99,north,50\n")
+    found = small.counter.release(small.ana, "clinic", "questions", questions(7), EPSILON, "r2")
+    assert found.answer.receipt.data == "version 2"
+
+
+def test_the_access_list_is_the_one_that_is_written_now(small: SmallServer) -> None:
+    path = small.folder / "clinic.toml"
+    path.write_text(path.read_text().replace("[analysts.ana]\nshare = 0.5\n", ""))
+    with pytest.raises(NotThere):
+        small.counter.budget(small.ana, "clinic")
+    assert small.counter.policies(small.ana) == ()
+    path.write_text("nonsense")
+    with pytest.raises(SfumatoError):
+        small.counter.budget(small.ben, "clinic")
+
+
+def test_whoever_hangs_up_stops_nothing(small: SmallServer) -> None:
+    async def hang_up() -> None:
+        flight = small.counter.start(small.ana, "clinic", "questions", COUNT, EPSILON, "left")
+        waiting = asyncio.create_task(small.counter.wait(flight))
+        await asyncio.sleep(AFTER / 10)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not flight.future.cancelled()
+
+    asyncio.run(hang_up())
+    assert small.counter.drain(30)
+    assert small.charges() == 1
+    kinds = [line.kind for line in small.ledger.lines(account="clinic")]
+    assert kinds[-2:] == ["charge", "answer"]
+    assert small.counter.progress(small.ana, "clinic", "left").phase is Phase.DONE
+
+
+def test_draining_ends_what_was_taken_and_takes_nothing_new(small: SmallServer) -> None:
+    flights = [
+        small.counter.start(who, "clinic", "questions", questions(n), EPSILON, f"r{n}")
+        for n, who in enumerate((small.ana, small.ben, small.ana))
+    ]
+    assert small.counter.drain(30)
+    assert all(flight.future.done() for flight in flights)
+    with pytest.raises(Draining):
+        small.counter.release(small.ana, "clinic", "questions", questions(9), EPSILON, "late")
+    assert small.counter.release(small.ana, "clinic", "questions", questions(0), EPSILON, "again").free
+
+
+def test_a_paused_policy_answers_nothing_new(small: SmallServer) -> None:
+    small.counter.pause(small.owner, "clinic")
+    with pytest.raises(Paused):
+        small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    other = small.again()
+    with pytest.raises(Paused):
+        other.counter.release(other.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    small.counter.pause(small.owner, "clinic", paused=False)
+    assert not other.counter.release(other.ana, "clinic", "questions", COUNT, EPSILON, "r1").free
+    other.close()
+
+
+def test_an_owner_amends_what_the_file_says_now(small: SmallServer) -> None:
+    path = small.folder / "clinic.toml"
+    path.write_text(path.read_text().replace("epsilon = 3", "epsilon = 5"))
+    line = small.counter.amend(small.owner, "clinic", "second year")
+    assert line.kind == "amend"
+    assert small.counter.budget(small.owner, "clinic").left["pure"] == 5  # type: ignore[union-attr]
+    assert small.people.acts()[-1].about == f"clinic, line {line.number}"
+
+
+def test_free_questions_are_limited_for_each_user(tmp_path: Path) -> None:
+    small = open_server(tmp_path)
+    small.counter._questions = FreeQuestions(2, lambda: 0.0)
+    for _ in range(2):
+        small.counter.free(small.ana, "clinic", "questions", "columns", COUNT)
+    with pytest.raises(TooManyRequests):
+        small.counter.free(small.ana, "clinic", "questions", "columns", COUNT)
+    with pytest.raises(TooManyRequests):
+        small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    small.counter.free(small.ben, "clinic", "questions", "columns", COUNT)
+    small.close()
+
+
+def test_two_releases_at_once_in_all_processes(tmp_path: Path) -> None:
+    """A second counter on the same files stands for a second process: the third release waits for one of the two."""
+    due = threading.Event()
+    moment = [0.0]
+
+    def sleep(_: float) -> None:
+        assert due.wait(30)
+        moment[0] += 1e9
+
+    clock = AnswerClock(100.0, lambda: moment[0], sleep)
+    first = open_server(tmp_path, clock=clock)
+    second = first.again(clock=clock)
+    flights = [
+        small.counter.start(small.ana, "clinic", "questions", questions(n), EPSILON, f"r{n}")
+        for n, small in enumerate((first, second, first, second))
+    ]
+    ends = time.monotonic() + 30
+    while sum(each.phase is Phase.CHARGED for each in flights) < 2 and time.monotonic() < ends:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    assert sum(each.phase is Phase.CHARGED for each in flights) == 2
+    assert first.charges() == 2
+    due.set()
+    for each in flights:
+        each.result()
+    assert first.charges() == 4
+    second.close()
+    first.close()
+
+
+def test_one_request_in_two_processes_is_bought_once_also_where_the_ledger_does_not_know_its_id(tmp_path: Path) -> None:
+    due, moment = threading.Event(), [0.0]
+
+    def sleep(_: float) -> None:
+        assert due.wait(30)
+        moment[0] += 1e9
+
+    clock = AnswerClock(100.0, lambda: moment[0], sleep)
+    first = open_server(tmp_path, clock=clock)
+    second = first.again(clock=clock)
+    spec = {"questions": [questions(1)["sql"], questions(2)["sql"]]}
+    flights = [
+        small.counter.start(small.ana, "clinic", "workloads", spec, {**EPSILON, "fresh": True}, "same")
+        for small in (first, second)
+    ]
+    time.sleep(0.3)
+    due.set()
+    for each in flights:
+        each.result()
+    assert first.counter.budget(first.owner, "clinic").left["pure"] == Fraction("2.9")  # type: ignore[union-attr]
+    second.close()
+    first.close()
+
+
+def test_what_is_charged_is_answered_although_nobody_can_be_told_so_or_it_cannot_be_logged(
+    small: SmallServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unusable(*_: object, **__: object) -> None:
+        raise LedgerUnavailable("it cannot be used now", place="here", fix="wait")
+
+    monkeypatch.setattr(small.counter._running, "charged", unusable)
+    monkeypatch.setattr(small.counter, "_say", unusable)
+    for number in range(6):  # more than there are threads: none of them has ended
+        assert not small.counter.release(
+            small.ana, "clinic", "questions", questions(number), EPSILON, f"r{number}"
+        ).free
+
+
+def test_the_log_says_who_and_what_it_cost_and_never_what_was_asked(small: SmallServer) -> None:
+    token, text = small.people.new_token("ana", label="tableau", by="olga")
+    ana = small.counter.caller(Credentials(token=text))
+    spec = {"sql": "SELECT COUNT(*) AS secretname FROM visits WHERE age > 77 AND region = 'north'"}
+    found = small.counter.release(ana, "clinic", "questions", spec, {"epsilon": "0.25"}, "key-of-the-request")
+    with pytest.raises(SfumatoError):
+        small.counter.free(ana, "clinic", "questions", "error", {"sql": "SELECT secretname"}, EPSILON)
+    with pytest.raises(NotSignedIn):
+        small.counter.caller(Credentials(token="sfu_wrong"))
+    small.counter.drain(30)
+    said = small.log()
+    release = next(each for each in said if each["route"] == "release")
+    assert (release["user"], release["status"], release["line"]) == ("ana", 200, found.line)
+    assert release["price"] == "ε = 0.25"
+    assert {each["status"] for each in said} >= {200, 401, 422}
+    written = (small.folder / "log").read_text()
+    for secret in ("secretname", "visits", "north", text, "sfu_", "key-of-the-request", token.label):
+        assert secret not in written
+
+
+# ── tokens ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_token_never_spends_more_than_its_limit(small: SmallServer) -> None:
+    ana = small.with_token("ana", most="0.25")
+    for number in range(2):
+        small.counter.release(ana, "clinic", "questions", questions(number), EPSILON, f"r{number}")
+    with pytest.raises(Overspent) as refused:
+        small.counter.release(ana, "clinic", "questions", questions(2), EPSILON, "r2")
+    assert refused.value.remaining == {"pure": Fraction(1, 20)}
+    assert "the token's limit" in str(refused.value)
+    small.counter.release(ana, "clinic", "questions", questions(3), {"epsilon": "0.05"}, "r3")
+    assert small.charges() == 3
+    assert small.people.tokens()[0].spent == Fraction("0.25")
+    again = small.counter.release(ana, "clinic", "questions", questions(0), EPSILON, "r9")
+    assert again.free  # what was bought is free, also to a token that has spent all
+    small.counter.release(small.ana, "clinic", "questions", questions(4), EPSILON, "r4")  # her other ways are not its
+
+
+def test_what_is_refused_or_stored_gives_its_reservation_back(small: SmallServer) -> None:
+    small.counter.release(small.ben, "clinic", "questions", COUNT, EPSILON, "b")
+    ana = small.with_token("ana", most=100)
+    with pytest.raises(Overspent):
+        small.counter.release(ana, "clinic", "questions", questions(1), {"epsilon": 2}, "r1")
+    small.counter.release(ana, "clinic", "questions", COUNT, EPSILON, "r2")
+    assert small.people.tokens()[0].spent == 0
+    with small.people.database.reading() as rows:
+        assert rows.execute("SELECT count(*) FROM reservations").fetchone() == (0,)
+
+
+def test_a_token_that_is_revoked_while_its_release_waits_pays_for_nothing(small: SmallServer) -> None:
+    ana = small.with_token("ana", most=1)
+    small.people.revoke_token(1, by="olga")
+    with pytest.raises(NotSignedIn):
+        small.counter.release(ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    assert small.charges() == 0
+
+
+# ── a policy that cannot be opened ─────────────────────────────────────────────────────────────
+
+BROKEN = {
+    "no TOML": "[unit\nsecret",
+    "other terms, and nobody named": POLICY.format(epsilon=4, table="pupils"),
+    "no data": POLICY.format(epsilon=3, table="nothing") + "[analysts.ben]\nshare = 1\n",
+}
+
+
+def _said(call: Callable[[], Any]) -> str:
+    with pytest.raises(SfumatoError) as refusal:
+        call()
+    return f"{type(refusal.value).__name__} {refusal.value}"
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_policy_that_cannot_be_opened_is_not_there_for_whoever_it_does_not_name(
+    small: SmallServer, broken: str
+) -> None:
+    """It stops nobody else, and is told from one that does not exist by nobody but those whom it names."""
+    (small.folder / "school.toml").write_text(BROKEN[broken])
+    assert small.counter.policies(small.ana) == ("clinic",)
+    assert small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "mine").line
+    for call in ("policy", "budget", "history"):
+        asked = partial(getattr(small.counter, call), small.ana)
+        there, nowhere = (_said(partial(asked, name)) for name in ("school", "nothing"))
+        assert there == nowhere.replace("nothing", "school")
+    for name in ("school", "nothing"):
+        assert "NotThere" in _said(
+            partial(small.counter.release, small.ana, name, "questions", COUNT, EPSILON, "other")
+        )
+
+
+@pytest.mark.parametrize("broken", ["no TOML", "no data"])
+def test_why_a_policy_cannot_be_opened_is_told_to_its_owner_alone(small: SmallServer, broken: str) -> None:
+    (small.folder / "school.toml").write_text(BROKEN[broken])
+    told = _said(lambda: small.counter.policy(small.ben, "school"))
+    assert "cannot now" in told
+    assert str(small.folder) not in told
+    assert ("TOML" if broken == "no TOML" else "no such file") in _said(
+        lambda: small.counter.policy(small.owner, "school")
+    )
+    assert "clinic" in small.counter.policies(small.ben)
+
+
+def test_why_changed_data_cannot_be_opened_is_told_to_the_owner_alone(small: SmallServer) -> None:
+    (small.folder / "visits.csv").write_text("patient,region\nSecretPerson,north\n")
+    buying = ("clinic", "questions", COUNT, EPSILON, "mine")
+    assert "cannot now" in _said(lambda: small.counter.release(small.ben, *buying))
+    assert "age" in _said(lambda: small.counter.release(small.owner, *buying))
+
+
+def test_whoever_is_written_out_of_a_policy_is_out_although_it_cannot_be_opened(small: SmallServer) -> None:
+    (small.folder / "school.toml").write_text(BROKEN["other terms, and nobody named"])
+    assert small.counter.policies(small.ben) == ("clinic",)
+    assert "NotThere" in _said(lambda: small.counter.policy(small.ben, "school"))
+
+
+def test_an_answer_that_was_free_is_shown_again_as_it_was_although_a_better_one_was_bought_since(
+    small: SmallServer,
+) -> None:
+    """A request names one release for ever, and a line is one answer: what others buy later changes neither."""
+    counter = small.counter
+    first = counter.release(small.ben, "clinic", "questions", COUNT, EPSILON, "bens")
+    mine = counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "mine")
+    assert (mine.free, mine.line) == (True, first.line)
+    better = counter.release(small.ben, "clinic", "questions", COUNT, {"epsilon": "1"}, "better")
+    assert better.line > first.line
+    again = counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "mine")
+    shown = counter.released(small.ana, "clinic", first.line)
+    for each in (again, shown, counter.released(small.owner, "clinic", first.line)):
+        assert (each.line, each.answer.receipt.line) == (first.line, first.line)
+        assert each.answer.rows == mine.answer.rows
+
+
+def test_the_latest_lines_are_the_history_backwards(small: SmallServer) -> None:
+    for number in range(5):
+        small.counter.release(small.ana, "clinic", "questions", questions(number), EPSILON, f"r{number}")
+    for who in (small.ana, small.auditor):
+        every = small.counter.history(who, "clinic").lines
+        seen, before = [], None
+        while True:
+            page = small.counter.latest(who, "clinic", before, 3)
+            seen += page.lines
+            assert {each.number for each in page.lines if each.kind == "answer"} == page.answered
+            before = page.next
+            if before is None:
+                break
+        assert seen == list(reversed(every))
+    assert not small.counter.history(small.ben, "clinic").answered
+    assert all(each.analyst == "ben" for each in small.counter.latest(small.ben, "clinic").lines)

@@ -1,0 +1,168 @@
+"""What is sent becomes the proposal that Python would make, or is refused by its text alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sfumato as sf
+from server.small_server import open_server
+from sfumato.errors import InvalidParameter, InvalidRequest, SfumatoError, Unsupported
+from sfumato.server import proposals
+
+COUNT = "SELECT COUNT(*) AS flights FROM flights"
+SPECS: dict[str, dict[str, Any]] = {
+    "questions": {"sql": COUNT},
+    "workloads": {"questions": {"all": COUNT, "jfk": f"{COUNT} WHERE origin = 'JFK'"}},
+    "marginals": {"table": "flights", "ways": [["origin"]]},
+    "synopses": {"table": "flights", "columns": ["origin"], "ways": 1, "rounds": 1},
+    "synthesis": {"table": "flights", "method": "independent", "columns": ["origin", "carrier"], "ways": 1},
+    "sessions": {"threshold": 100, "questions": [COUNT]},
+    "bounds": {"table": "flights", "column": "distance"},
+    "auctions": {"table": "flights", "column": "distance", "prices": [100, "500.5"]},
+}
+"""One proposal of every kind, about the bundled example."""
+
+
+@pytest.fixture(scope="module")
+def curator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
+    with sf.Curator(sf.example(tmp_path_factory.mktemp("served") / "flights")) as opened:
+        yield opened
+
+
+def body(**sent: Any) -> bytes:
+    return json.dumps(sent).encode()
+
+
+def told(curator: sf.Curator, kind: str, act: str, **price: Any) -> Any:
+    act, spec, named = proposals.read_asked(kind, body(act=act, spec=SPECS[kind], price=price))
+    return getattr(proposals.propose(curator, kind, spec), act)(**named)
+
+
+def test_there_is_an_example_of_every_kind() -> None:
+    assert set(SPECS) == set(proposals.KINDS)
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_every_kind_is_explained_and_priced_for_free(curator: sf.Curator, kind: str) -> None:
+    before = len(list(curator.history()))
+    assert "at ε = 1" in str(told(curator, kind, "explain", epsilon=1))
+    within = 10**6 if kind == "auctions" else 500
+    assert 0 < told(curator, kind, "price", within=within) < 100
+    assert len(list(curator.history())) == before
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_every_kind_is_bought_and_what_is_bought_can_be_written(curator: sf.Curator, kind: str) -> None:
+    named, spec, price = proposals.read_bought(body(kind=kind, spec=SPECS[kind], price={"epsilon": "0.05"}))
+    assert named == kind
+    proposals.propose(curator, kind, spec).release(**price)
+
+
+def test_a_question_takes_parameters_and_limits(curator: sf.Curator) -> None:
+    sent = {"sql": f"{COUNT} WHERE origin = $1", "parameters": ["JFK"]}
+    _, spec, _ = proposals.read_asked("questions", body(act="error", spec=sent))
+    assert (
+        proposals.propose(curator, "questions", spec).identity == curator.sql(f"{COUNT} WHERE origin = 'JFK'").identity
+    )
+
+
+def test_numbers_in_texts_are_exact(curator: sf.Curator) -> None:
+    as_text = told(curator, "questions", "error", epsilon="0.1")
+    assert as_text == told(curator, "questions", "error", epsilon=0.1) == curator.sql(COUNT).error(epsilon="1/10")
+
+
+@pytest.mark.parametrize(
+    ("sent", "place"),
+    [
+        (b"", "the body"),
+        (b"[" * 60_000, "the body"),
+        (b"\xff", "the body"),
+        (b'{"act": "explain"}', "the body"),
+        (body(act="release", spec={"sql": COUNT}), "the body, act"),
+        (body(act="error", spec={"sql": COUNT, "fresh": True}), "the body, spec"),
+        (body(act="error", spec={"sql": COUNT}, price={"epsilon": [1]}), "the body, price.epsilon"),
+        (body(act="error", spec={"sql": COUNT}, price={"request_id": "x"}), "the body, price"),
+        (body(act="error", spec={"sql": COUNT}, price={"progress": "x"}), "the body, price"),
+        (b'{"act": "error", "spec": {"sql": "x"}, "price": {"epsilon": 1e999}}', "the body, price.epsilon"),
+    ],
+)
+def test_what_has_another_form_is_refused_at_its_place(sent: bytes, place: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        proposals.read_asked("questions", sent)
+    assert refused.value.place == place
+
+
+def test_a_price_that_a_kind_does_not_take_is_refused(curator: sf.Curator) -> None:
+    with pytest.raises(InvalidParameter, match="fresh"):
+        told(curator, "marginals", "explain", epsilon=1, fresh=True)
+    with pytest.raises(InvalidParameter, match="for must be left out"):
+        told(curator, "marginals", "error", epsilon=1, **{"for": ["origin"]})
+
+
+@pytest.mark.parametrize("kind", ["bounds", "auctions", "sessions"])
+def test_a_price_that_is_missing_is_refused(curator: sf.Curator, kind: str) -> None:
+    with pytest.raises(InvalidParameter, match="epsilon"):
+        told(curator, kind, "error")
+
+
+def test_no_path_is_read_as_a_file_of_questions(curator: sf.Curator, tmp_path: Path) -> None:
+    file = tmp_path / "questions.sql"
+    file.write_text(COUNT)
+    _, spec, _ = proposals.read_asked("workloads", body(act="error", spec={"questions": [str(file)]}))
+    with pytest.raises(SfumatoError):
+        proposals.propose(curator, "workloads", spec)
+    with pytest.raises(InvalidRequest):
+        proposals.read_asked("workloads", body(act="error", spec={"questions": str(file)}))
+
+
+def test_a_session_refuses_what_it_cannot_compare_before_any_charge(curator: sf.Curator) -> None:
+    before = len(list(curator.history()))
+    sent = {"threshold": 100, "questions": [COUNT, f"{COUNT} GROUP BY origin"]}
+    _, spec, _ = proposals.read_asked("sessions", body(act="explain", spec=sent))
+    with pytest.raises(Unsupported, match="question 2"):
+        proposals.propose(curator, "sessions", spec)
+    assert len(list(curator.history())) == before
+
+
+def test_a_session_ends_with_the_last_above_that_was_paid_for(curator: sf.Curator) -> None:
+    sent = {"threshold": -(10**6), "questions": [COUNT] * 3, "positives": 2}
+    _, spec, price = proposals.read_bought(body(kind="sessions", spec=sent, price={"epsilon": "0.1"}))
+    found = proposals.propose(curator, "sessions", spec).release(**price)
+    assert [bool(each) for each in found] == [True, True]
+    assert type(found).from_json(found.to_json()) == found
+
+
+_WHOLE_KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "questions": ({"sql": "SELECT COUNT(*) AS n FROM visits"}, {"epsilon": "0.1"}),
+    "workloads": ({"questions": ["SELECT COUNT(*) AS n FROM visits"]}, {"epsilon": "0.2"}),
+    "marginals": ({"table": "visits", "ways": 1}, {"epsilon": "0.1"}),
+    "synopses": ({"table": "visits", "columns": ["region"], "ways": 1, "rounds": 1}, {"epsilon": "0.1"}),
+    "synthesis": ({"table": "visits", "ways": 1, "columns": ["region"]}, {"epsilon": "0.5"}),
+    "sessions": ({"threshold": 10, "questions": ["SELECT COUNT(*) FROM visits"]}, {"epsilon": "0.1"}),
+    "bounds": ({"table": "visits", "column": "age"}, {"epsilon": "0.1"}),
+    "auctions": ({"table": "visits", "column": "age", "prices": [1, 2]}, {"epsilon": "0.1"}),
+}
+
+
+@pytest.mark.parametrize("kind", proposals.KINDS)
+def test_every_reading_of_every_kind_is_held_back_by_the_clock(kind: str, tmp_path: Path) -> None:
+    """Between a charge and its answer rows decide how long it takes: each kind says when both are."""
+    spec, price = _WHOLE_KINDS[kind]
+    small = open_server(tmp_path)
+    try:
+        told: list[str] = []
+        proposal = proposals.propose(small.served.view(small.ben, "clinic"), kind, spec)
+        proposal.release(**price, progress=told.append)
+        lines = [line.kind for line in small.ledger.lines()]
+    finally:
+        small.close()
+    ends = [phase for phase in told if phase in ("charging", "reading", "writing down")]
+    assert ends.count("charging") == ends.count("writing down") >= 1
+    assert ends.count("writing down") >= sum(each in ("charge", "step") for each in lines) or kind == "workloads"
+    for place, phase in enumerate(ends):
+        assert phase != "reading" or ends[:place].count("charging") == ends[:place].count("writing down") + 1

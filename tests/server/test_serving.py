@@ -1,0 +1,256 @@
+"""The command serves from processes of its own, and ends as it is told to: what was charged is answered."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+import sfumato as sf
+from server.forked_servers import ForkedServer, forked_server
+from server.running_server import COUNT, running_server
+from server.test_many_clients import clinic
+from sfumato.cli import main
+from sfumato.server.people_file import PeopleFile
+from sfumato.server.serving import Given
+from sfumato.server.settings import Settings
+
+BOUGHT = {"kind": "questions", "spec": {"sql": COUNT}, "price": {"epsilon": "0.01"}}
+
+
+class Command:
+    """``sfumato serve`` in a process of its own."""
+
+    def __init__(self, policy: Path, *options: str, settings: str = "answer_after = 0.5\n") -> None:
+        folder = policy.parent.parent
+        (folder / "server.toml").write_text(f'{settings}log = "activity.jsonl"\n')
+        self.log = folder / "activity.jsonl"
+        people = Given((policy,), None, Settings()).people
+        with closing(PeopleFile(people)) as opened:
+            opened.add_user("ana", "analyst", by="tests")
+            self.token = opened.new_token("ana", by="tests")[1]
+        command = [sys.executable, "-m", "sfumato", "serve", str(policy), "--settings", str(folder / "server.toml")]
+        self.process = subprocess.Popen(
+            [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self.process.stdout.readline()  # how to stop it
+        found = re.search(r"(\S+)/sign-in/(\S+)$", line.strip())
+        assert found, line + (self.process.stderr.read() if self.process.stderr else "")
+        self.url, self.link = found[1], found[2]
+
+    def client(self) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+
+    def end(self, how: int = signal.SIGTERM) -> tuple[int, str]:
+        """Tell it to stop; give its exit code and what it said."""
+        self.process.send_signal(how)
+        out, said = self.process.communicate(timeout=60)
+        return self.process.returncode, out + said
+
+
+@contextmanager
+def command(policy: Path, *options: str, **more: Any) -> Iterator[Command]:
+    made = Command(policy, *options, **more)
+    try:
+        yield made
+    finally:
+        if made.process.poll() is None:
+            os.killpg(made.process.pid, signal.SIGKILL)
+            made.process.communicate()
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    return sf.example(tmp_path / "flights")
+
+
+def buy(client: httpx.Client, key: str) -> httpx.Response:
+    return client.post("/v1/policies/flights/releases", json=BOUGHT, headers={"Idempotency-Key": key})
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
+def test_what_was_charged_is_answered_before_it_ends(policy: Path, how: int) -> None:
+    with (
+        command(policy, "--listen", "127.0.0.1:0", settings="answer_after = 1.0\n") as served,
+        served.client() as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        answer = threads.submit(buy, client, "last")
+        while not _is_charged(served, "last"):
+            time.sleep(0.05)
+        shown = _shown_to_others(served.process.pid)
+        assert "serve" in shown
+        assert served.token not in shown
+        assert served.link not in shown
+        code, said = served.end(how)
+        assert answer.result().status_code == 200
+    assert (code, "Traceback" in said) == (0, False)
+    assert served.token not in said + served.log.read_text()
+    assert "SELECT" not in served.log.read_text()
+    with sf.open(policy) as curator:
+        assert sum(line.kind == "charge" for line in curator.history()) == 1
+
+
+def _shown_to_others(process: int) -> str:
+    """Read what the list of processes shows of one and of those that it started."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    places = [Path(f"/proc/{each}/{name}") for each in (process, *children) for name in ("cmdline", "environ", "comm")]
+    return "\n".join(each.read_text(errors="replace") for each in places)
+
+
+def test_told_to_stop_it_takes_no_new_work_and_ends_what_was_charged(tmp_path: Path) -> None:
+    """Nobody waits for the answer any more: it is stored all the same."""
+    policy = clinic(tmp_path, "3", ["ana"])
+    with forked_server([policy], ["ana"], answer_after=2.0) as served:
+        with closing(served.connect()) as kept:
+            assert served.call("ana", "GET", "/readyz", over=kept).status == 200
+            kept.auto_open = 0  # nobody listens at the socket after that, and it is this test's own
+            sent = {"kind": "questions", "spec": {"sql": VISITS}, "price": {"epsilon": "0.1"}}
+            gone = {"Idempotency-Key": "gone", "Prefer": "respond-async"}
+            assert served.call("ana", "POST", "/v1/policies/clinic/releases", sent, gone).status == 202
+            while not _charged(served, "gone"):
+                time.sleep(0.02)
+            for each in served.running:
+                os.kill(each.pid or 0, signal.SIGTERM)
+            with suppress(OSError, HTTPException):  # it says that it stops, and hangs up
+                while served.call("ana", "GET", "/readyz", over=kept).status == 200:
+                    time.sleep(0.01)
+                assert served.buy("ana", "clinic", "late", VISITS, kept, epsilon="0.2").status == 503
+        assert served.stop() == [0]
+    with sf.Ledger.open(served.ledger) as ledger:
+        kinds = [line.kind for line in ledger]
+    assert (kinds.count("charge"), kinds.count("answer")) == (1, 1)
+
+
+VISITS = "SELECT COUNT(*) AS n FROM visits"
+
+
+def _charged(served: ForkedServer, key: str) -> bool:
+    """Tell whether a release is charged, or over."""
+    said = served.call("ana", "GET", f"/v1/policies/clinic/releases?key={key}")
+    return said.status == 200 and said.json()["phase"] in ("charged", "done")
+
+
+def _is_charged(served: Command, key: str) -> bool:
+    with served.client() as other:
+        told = other.get("/v1/policies/flights/releases", params={"key": key})
+    return told.status_code == 200 and told.json()["phase"] == "charged"
+
+
+def test_several_processes_answer_and_one_that_is_killed_comes_back(policy: Path) -> None:
+    with command(policy, "--listen", "127.0.0.1:0", "--processes", "2") as served:
+        seen: set[str] = set()
+        deadline = time.monotonic() + 300
+        while len(seen) < 2 and time.monotonic() < deadline:
+            seen.add(_process(served))
+        assert len(seen) == 2
+        with ThreadPoolExecutor(8) as threads, served.client() as client:
+            answers = list(threads.map(lambda _: buy(client, "same"), range(8)))
+        assert {each.status_code for each in answers} == {200}
+        assert len({each.json()["line"] for each in answers}) == 1
+        os.kill(int(min(seen)), signal.SIGKILL)
+        new = set(seen)
+        while len(new) < 3 and time.monotonic() < deadline:
+            new.add(_process(served))
+        assert len(new) == 3
+        assert served.end() == (0, "")
+    with sf.open(policy) as curator:
+        assert sum(line.kind == "charge" for line in curator.history()) == 1
+
+
+def _process(served: Command) -> str:
+    """Give the number of the process that happens to answer."""
+    for _ in range(100):
+        try:
+            with served.client() as client:
+                found = re.search(r'process="(\d+)"', client.get("/metrics").text)
+            assert found
+            return found[1]
+        except httpx.HTTPError:  # killed while it answered
+            time.sleep(0.05)
+    raise AssertionError("nobody answers")
+
+
+@pytest.mark.long
+def test_processes_end_when_the_one_that_spawned_them_is_killed(policy: Path) -> None:
+    with command(policy, "--listen", "127.0.0.1:0", "--processes", "2") as served:
+        spawned = int(_process(served))
+        served.process.kill()
+        served.process.communicate()
+        deadline = time.monotonic() + 300
+        while _alive(spawned) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not _alive(spawned)
+
+
+def _alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_it_speaks_tls_with_a_certificate(tmp_path: Path) -> None:
+    _write_certificate(tmp_path)
+    own = {"certificate": str(tmp_path / "own.pem"), "certificate_key": str(tmp_path / "own.key")}
+    with running_server(tmp_path, **own) as served:
+        assert served.url.startswith("https://127.0.0.1:")
+        answer = served.call("ana", "GET", "/v1/policies")
+        assert answer.json() == {"policies": ["flights"]}
+        assert answer.headers["strict-transport-security"] == "max-age=31536000"
+
+
+def _write_certificate(folder: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / "own.pem").write_bytes(made.public_bytes(pem))
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "own.key").write_bytes(key.private_bytes(pem, form, plain))
+
+
+def test_what_cannot_be_served_is_refused(policy: Path, tmp_path: Path) -> None:
+    for options, said in [
+        (["--listen", "0.0.0.0:0"], "certificate"),
+        (["--listen", f"unix:{policy}"], "another file is there"),
+        (["--processes", "0"], "x>=1"),
+        (["--settings", str(tmp_path / "none.toml")], "cannot be read"),
+    ]:
+        ended = CliRunner().invoke(main, ["serve", str(policy), *options])
+        assert ended.exit_code in (1, 2), ended.output
+        assert said in ended.output

@@ -1,0 +1,143 @@
+"""Everybody gets their turn: rates, releases at once, a bounded queue, fair between users."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from sfumato.errors import Draining, TooManyRequests
+from sfumato.server.turns import FreeQuestions, Turns
+
+
+@dataclass
+class Step:
+    """Work that notes when it began, and ends when it is told to."""
+
+    user: str
+    number: int
+    began: list[tuple[str, int]]
+    may_end: threading.Event = field(default_factory=threading.Event)
+    running: threading.Event = field(default_factory=threading.Event)
+    allowed: bool = True
+
+    def begin(self) -> bool:
+        return self.allowed
+
+    def run(self) -> None:
+        self.began.append((self.user, self.number))
+        self.running.set()
+        assert self.may_end.wait(30)
+
+
+def test_a_user_asks_so_many_free_questions_a_second() -> None:
+    now = [0.0]
+    questions = FreeQuestions(20, lambda: now[0])
+    for _ in range(20):
+        questions.take("ana")
+    with pytest.raises(TooManyRequests) as refused:
+        questions.take("ana")
+    assert refused.value.retry_after == 1
+    questions.take("ben")
+    now[0] += 0.05
+    questions.take("ana")
+    with pytest.raises(TooManyRequests):
+        questions.take("ana")
+    now[0] += 1000
+    for _ in range(20):
+        questions.take("ana")
+    with pytest.raises(TooManyRequests):
+        questions.take("ana")
+
+
+def test_two_analysts_take_turns_although_one_came_with_many_first() -> None:
+    began: list[tuple[str, int]] = []
+    turns = Turns(at_once=1, queue=64, threads=1)
+    first = Step("ana", 0, began)
+    turns.take(first)
+    assert first.running.wait(30)
+    rest = [
+        *(Step("ana", number, began) for number in range(1, 6)),
+        *(Step("ben", number, began) for number in range(2)),
+    ]
+    for each in rest:
+        turns.take(each)
+        each.may_end.set()
+    first.may_end.set()
+    assert turns.drain(30)
+    assert began[:5] == [("ana", 0), ("ana", 1), ("ben", 0), ("ana", 2), ("ben", 1)]
+    assert [number for user, number in began if user == "ana"] == list(range(6))
+
+
+def test_a_user_runs_so_many_at_once_and_others_go_on() -> None:
+    began: list[tuple[str, int]] = []
+    turns = Turns(at_once=2, queue=64, threads=4)
+    anas = [Step("ana", number, began) for number in range(4)]
+    for each in anas:
+        turns.take(each)
+    ben = Step("ben", 0, began)
+    turns.take(ben)
+    for each in (anas[0], anas[1], ben):
+        assert each.running.wait(30)
+    assert not anas[2].running.wait(0.2)
+    anas[0].may_end.set()
+    assert anas[2].running.wait(30)
+    assert not anas[3].running.is_set()
+    for each in (*anas, ben):
+        each.may_end.set()
+    assert turns.drain(30)
+
+
+def test_the_queue_is_bounded_and_one_user_never_fills_it() -> None:
+    began: list[tuple[str, int]] = []
+    turns = Turns(at_once=1, queue=8, threads=1)
+    busy = Step("eve", 0, began)
+    turns.take(busy)
+    assert busy.running.wait(30)
+    taken: dict[str, int] = {}
+    everything = [busy]
+    for user in ("ana", "ben", "cleo", "dora"):
+        for number in range(20):
+            step = Step(user, number, began)
+            step.may_end.set()
+            try:
+                turns.take(step)
+            except TooManyRequests:
+                break
+            everything.append(step)
+            taken[user] = taken.get(user, 0) + 1
+    assert taken == {"ana": 4, "ben": 2, "cleo": 1, "dora": 1}
+    busy.may_end.set()
+    assert turns.drain(30)
+    assert len(began) == len(everything)
+
+
+def test_what_another_process_holds_back_begins_when_it_may() -> None:
+    began: list[tuple[str, int]] = []
+    turns = Turns(at_once=2, queue=8, threads=2)
+    held, free = Step("ana", 0, began, allowed=False), Step("ben", 0, began)
+    turns.take(held)
+    turns.take(free)
+    assert free.running.wait(30)
+    assert not held.running.is_set()
+    held.allowed = True
+    assert held.running.wait(30)
+    for each in (held, free):
+        each.may_end.set()
+    assert turns.drain(30)
+
+
+def test_draining_takes_nothing_new_and_ends_what_was_taken() -> None:
+    began: list[tuple[str, int]] = []
+    turns = Turns(at_once=1, queue=8, threads=1)
+    steps = [Step("ana", number, began) for number in range(3)]
+    for each in steps:
+        turns.take(each)
+    assert not turns.drain(0.05)
+    with pytest.raises(Draining):
+        turns.take(Step("ben", 0, began))
+    for each in steps:
+        each.may_end.set()
+    assert turns.drain(30)
+    assert len(began) == 3
