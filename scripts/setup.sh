@@ -1,5 +1,7 @@
-# Sourced by ./demo and ./test: makes .venv and installs the package with the extras named in $1.
+# Sourced by ./demo and ./test: makes .venv, or $VENV, and installs the package with the extras named in $1.
 # A stamp remembers what was installed, so a second run starts at once.
+
+venv=${VENV:-.venv}
 
 find_python() {
     for candidate in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do
@@ -12,10 +14,23 @@ find_python() {
     return 1
 }
 
+# Pages are tested in Chromium. Root gets it from the package manager, where there is one; without it those tests are
+# skipped, and say so.
+get_browser() {
+    for name in chromium chromium-browser google-chrome; do
+        command -v "$name" >/dev/null 2>&1 && return 0
+    done
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && command -v timeout >/dev/null 2>&1; then
+        echo "Getting Chromium, for the tests of pages (first run only) …"
+        timeout 600 sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium' \
+            </dev/null >/dev/null 2>&1 || true
+    fi
+}
+
 set_up() {
-    stamp=.venv/.sfumato-$1
+    stamp=$venv/.sfumato-$1
     wanted="$(cksum <pyproject.toml) $PWD"
-    if [ -x .venv/bin/python ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+    if [ -x "$venv/bin/python" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
         return 0
     fi
     if ! python=$(find_python); then
@@ -30,12 +45,12 @@ set_up() {
         echo "    ${prefix}apt-get install -y ${version}-venv" >&2
         exit 1
     fi
-    echo "Setting up .venv (first run only, about a minute) …"
+    echo "Setting up $venv (first run only, about a minute) …"
     # A folder that was moved or half made is made anew.
-    .venv/bin/python -c '' 2>/dev/null && [ -f .venv/.sfumato-path ] && [ "$(cat .venv/.sfumato-path)" = "$PWD" ] ||
-        { rm -rf .venv && "$python" -m venv .venv && echo "$PWD" >.venv/.sfumato-path; }
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable "$2" || {
-        echo "Installing the package failed; the lines above say why. Nothing outside .venv was changed." >&2
+    "$venv/bin/python" -c '' 2>/dev/null && [ -f "$venv/.sfumato-path" ] && [ "$(cat "$venv/.sfumato-path")" = "$PWD" ] ||
+        { rm -rf "$venv" && "$python" -m venv "$venv" && echo "$PWD" >"$venv/.sfumato-path"; }
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$2" || {
+        echo "Installing the package failed; the lines above say why. Nothing outside $venv was changed." >&2
         exit 1
     }
     echo "$wanted" >"$stamp"

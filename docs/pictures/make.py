@@ -9,12 +9,13 @@ import math
 import sys
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import altair as alt
 import numpy as np
 import pandas as pd
+import theory
+from altair_style import HERE, INK, rows, save
 
 import sfumato as sf
 from sfumato.curator import OnlineSession
@@ -22,28 +23,7 @@ from sfumato.publish.attributes import Attributes
 from sfumato.publish.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.planning import independent_variances, plan_gaussian
 
-HERE = Path(__file__).parent
-INK = ["#3b5b7c", "#c8733b", "#6b8f5e", "#8a6fa8"]
 alt.data_transformers.disable_max_rows()
-
-
-def styled(chart: alt.Chart | alt.LayerChart | alt.HConcatChart) -> alt.Chart:
-    return (
-        chart.configure_view(stroke=None)
-        .configure_axis(labelFontSize=12, titleFontSize=13, titleFontWeight="normal", gridColor="#e6e6e6")
-        .configure_legend(labelFontSize=12, titleFontSize=12, labelLimit=400)
-        .configure_title(fontSize=15, anchor="start", fontWeight="normal", offset=12)
-    )
-
-
-def save(chart: alt.Chart | alt.LayerChart | alt.HConcatChart, name: str) -> None:
-    styled(chart).save(HERE / f"{name}.svg")
-
-
-def rows(**columns: object) -> alt.Data:
-    names = list(columns)
-    values = zip(*columns.values(), strict=True)  # type: ignore[call-overload]
-    return alt.Data(values=[dict(zip(names, each, strict=True)) for each in values])
 
 
 def curves() -> None:
@@ -238,6 +218,7 @@ def plots() -> None:
         late.release(epsilon="0.8", sample_of="0.1").plot(str(HERE / "sampled.svg"))
         flights.budget.plot(HERE / "budget.svg")
     sf.Curve.gaussian(2).plot(HERE / "privacy-loss.svg")
+    sf.precedents(sf.Guarantee(1, "1e-6")).plot(HERE / "precedents.svg")
 
 
 def _ticks(*values: float) -> alt.Axis:
@@ -1223,6 +1204,7 @@ if __name__ == "__main__":
         rows_or_synopsis,
         rare_rows,
         aim_rounds,
+        *theory.DRAWINGS,
     )
     wanted = sys.argv[1:] or [draw.__name__ for draw in drawings]
     for draw in drawings:

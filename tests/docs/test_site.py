@@ -1,0 +1,139 @@
+"""The documentation is a site: it is built with warnings as errors, every link leads somewhere, nothing is loaded."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import lru_cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+LOADING = {
+    ("script", "src"),
+    ("img", "src"),
+    ("link", "href"),
+    ("iframe", "src"),
+    ("source", "src"),
+    ("object", "data"),
+}
+
+
+def build(folder: Path, config: Path = ROOT / "mkdocs.yml") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", config, "-d", folder]
+    return subprocess.run(command, capture_output=True, text=True, cwd=config.parent, check=False)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = build(folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@dataclass
+class Found(HTMLParser):
+    """Collects what one page loads, where it leads, and which places in it can be led to."""
+
+    loads: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    places: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id":
+                self.places.add(value or "")
+            elif (tag, name) in LOADING:
+                self.loads.append(value or "")
+            elif (tag, name) == ("a", "href"):
+                self.links.append(value or "")
+
+
+@lru_cache(maxsize=500)
+def read(page: Path) -> Found:
+    found = Found()
+    found.feed(page.read_text())
+    return found
+
+
+def pages(site: Path) -> list[Path]:
+    return sorted(site.rglob("*.html"))
+
+
+def test_every_page_is_built(site: Path) -> None:
+    written = {each.relative_to(ROOT / "docs").with_suffix(".html") for each in (ROOT / "docs").rglob("*.md")}
+    expected = {Path("index.html") if each == Path("README.html") else each for each in written}
+    assert {each.relative_to(site) for each in pages(site)} == expected
+
+
+def test_every_link_leads_to_a_page_and_to_a_place_in_it(site: Path) -> None:
+    wrong = []
+    for page in pages(site):
+        for link in read(page).links:
+            target = urlsplit(link)
+            if target.scheme in {"http", "https"}:
+                continue
+            there = (page.parent / unquote(target.path)).resolve() if target.path else page
+            known = there.is_file() and (not target.fragment or unquote(target.fragment) in read(there).places)
+            if not known:
+                wrong.append(f"{page.relative_to(site)}: {link}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_is_loaded_from_the_network(site: Path) -> None:
+    for page in pages(site):
+        for source in read(page).loads:
+            assert source == "data:," or (not urlsplit(source).netloc and not urlsplit(source).scheme), (page, source)
+            assert source == "data:," or (page.parent / source).resolve().is_file(), (page, source)
+
+
+def test_no_style_script_or_picture_of_the_site_names_another_host(site: Path) -> None:
+    names = re.compile(r"(?:https?:)?//[\w-]+\.[\w.-]+")
+    for path in site.rglob("*"):
+        if path.suffix in {".css", ".svg"} or path.name == "search.js":
+            found = {each for each in names.findall(path.read_text()) if "www.w3.org" not in each}
+            assert not found, (path, found)
+    fetching = re.compile(r"\bfetch\(|XMLHttpRequest|import\(|WebSocket|sendBeacon")
+    assert not fetching.search((site / "search.js").read_text())
+
+
+def test_the_search_knows_every_page(site: Path) -> None:
+    index = (site / "search-index.js").read_text()
+    assert all(f'"{page.relative_to(site)}#' in index for page in pages(site))
+
+
+def test_no_code_is_loaded_that_the_site_does_not_hold(site: Path) -> None:
+    """The pages of docs/theme are all there is: no theme of somebody else's slips in."""
+    scripts = {each.name for each in site.rglob("*.js")}
+    styles = {each.name for each in site.rglob("*.css")}
+    assert scripts == {"search.js", "search-index.js"}
+    assert styles == {"style.css", "code.css"}
+
+
+def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
+    """A copy of the site's settings with one page that is wrong: the build that the tests rely on does notice."""
+    shutil.copytree(ROOT / "docs/theme", tmp_path / "docs/theme")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    (tmp_path / "docs/README.md").write_text("# Home\n\n## Part\n\n- [Page](page.md)\n")
+    (tmp_path / "docs/page.md").write_text("# Page\n\n[there](page.md#nowhere)\n")
+    done = build(tmp_path / "out", tmp_path / "mkdocs.yml")
+    assert done.returncode != 0
+    assert "nowhere" in done.stderr
+    (tmp_path / "docs/page.md").write_text("# Page\n\n[there](page.md#page)\n")
+    assert build(tmp_path / "out", tmp_path / "mkdocs.yml").returncode == 0
+
+
+def test_the_script_for_people_is_plain_sh() -> None:
+    script = ROOT / "scripts/site"
+    assert script.stat().st_mode & 0o100
+    assert subprocess.run(["sh", "-n", script], check=False).returncode == 0
