@@ -24,6 +24,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item.get_closest_marker("long") is None]
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end, in red, that no browser has seen the pages, where that is so."""
+    skipped = [each for each in terminalreporter.stats.get("skipped", ()) if "Chromium" in str(each.longrepr)]
+    if skipped:
+        said = f"NOT TESTED: {len(skipped)} tests of pages need a browser (apt-get install chromium)"
+        terminalreporter.write_line(said, red=True, bold=True)
+
+
 @pytest.fixture(scope="session")
 def long(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--long"))

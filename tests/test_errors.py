@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import pickle
 from collections.abc import Iterator
+from fractions import Fraction
 
 import pytest
 
@@ -41,3 +44,151 @@ def test_only_what_was_charged_ends_as_charged() -> None:
         assert outcome(waited).exit_code == 75
         assert outcome(pickle.loads(pickle.dumps(waited))) == outcome(waited)
         assert "nothing was charged" in str(waited)
+
+
+# ── as JSON ────────────────────────────────────────────────────────────────────────────────────
+
+_SAID = {"place": "the place", "fix": "do this"}
+EXAMPLES: dict[type[SfumatoError], list[SfumatoError]] = {
+    SfumatoError: [SfumatoError("a rule", **_SAID), SfumatoError("a rule", **_SAID).inside("question 2")],
+    errors.InvalidParameter: [
+        errors.InvalidParameter("epsilon", value, "a number > 0", fix="give one")
+        for value in (-1, "x" * 100, "0.5", Fraction(1, 3), 2**600, math.nan, 0.5, None, True, [1, 2], {"a": {1: 2}})
+    ],
+    errors.NeighboursDiffer: [errors.NeighboursDiffer("add-remove", "replace", **_SAID)],
+    errors.InvalidPolicy: [errors.InvalidPolicy("a rule", **_SAID)],
+    errors.SourceChanged: [errors.SourceChanged("visits")],
+    errors.EngineFailed: [errors.EngineFailed()],
+    errors.EngineClosed: [errors.EngineClosed()],
+    Unsupported: [
+        Unsupported("star", "rows are never shown", fix="ask for COUNT(*)"),
+        Unsupported("star", "rows are never shown", fix="ask for COUNT(*)", line=2, column=7),
+    ],
+    Unanswered: [Unanswered(7), Unanswered(7, charged=False)],
+    AnswerPending: [AnswerPending(7)],
+    errors.Draining: [errors.Draining()],
+    errors.EntropyStuck: [errors.EntropyStuck()],
+    errors.SessionClosed: [errors.SessionClosed(3)],
+    errors.SessionInterrupted: [errors.SessionInterrupted(7)],
+    errors.Overspent: [
+        errors.Overspent({"pure": Fraction(2), "renyi": None}, {"pure": Fraction(1, 3)}, Fraction("0.3")),
+        errors.Overspent({"pure": Fraction(1)}, {"pure": Fraction(1, 10**30)}, Fraction(0), place="the share"),
+    ],
+    errors.AccountDiffers: [errors.AccountDiffers("a rule", **_SAID)],
+    errors.AlreadyAnswered: [errors.AlreadyAnswered("a rule", **_SAID)],
+    errors.RequestDiffers: [errors.RequestDiffers("a rule", **_SAID)],
+    errors.SourceTaken: [errors.SourceTaken("a rule", **_SAID)],
+    errors.SynopsisDamaged: [errors.SynopsisDamaged("a rule", **_SAID)],
+    errors.BundleDamaged: [errors.BundleDamaged("a rule", **_SAID)],
+    errors.TabClosed: [errors.TabClosed("it is closed")],
+    errors.InvalidSettings: [errors.InvalidSettings("a rule", **_SAID)],
+    errors.NotSignedIn: [errors.NotSignedIn()],
+    errors.NotAllowed: [errors.NotAllowed("auditor", "asking")],
+    errors.InvalidRequest: [errors.InvalidRequest("what is sent is JSON", place="the body", fix="send JSON")],
+    errors.BodyTooLarge: [errors.BodyTooLarge(65536)],
+    errors.NotThere: [errors.NotThere("policy clinic"), errors.NotThere("policy " + "x" * 10_000)],
+    errors.Paused: [errors.Paused("clinic")],
+    errors.TooManyRequests: [errors.TooManyRequests("one user asks at most 20 questions a second", 3)],
+    errors.ServerUnavailable: [
+        errors.ServerUnavailable("the server does not answer", place="https://example.org"),
+        errors.ServerUnavailable("the server does not answer", place="https://example.org", request_id="a-1"),
+    ],
+    errors.LedgerUnavailable: [errors.LedgerUnavailable("a rule", **_SAID)],
+    errors.LedgerDamaged: [errors.LedgerDamaged(7, "its seal is broken"), errors.LedgerDamaged(None, "no file")],
+    errors.LedgerBehind: [errors.LedgerBehind(7)],
+}
+"""Of every class at least one error that is as they are raised."""
+
+
+def test_every_class_has_an_example() -> None:
+    own = {kind for kind in kinds() if kind.__module__ == errors.__name__}
+    assert own == set(EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [each for examples in EXAMPLES.values() for each in examples],
+    ids=lambda each: f"{type(each).__name__}-{each.code}",
+)
+def test_an_error_reads_back_as_itself(error: SfumatoError) -> None:
+    written = errors.to_json(error)
+    read = errors.from_json(written)
+    assert type(read) is type(error)
+    assert [getattr(read, name) for name in ("code", "rule", "place", "fix", "facts")] == [
+        getattr(error, name) for name in ("code", "rule", "place", "fix", "facts")
+    ]
+    assert str(read) == str(error)
+    assert outcome(read) == outcome(error)
+    assert errors.to_json(read) == written
+    json.loads(written, parse_constant=pytest.fail)
+    assert json.loads(json.dumps(error.facts)) == error.facts
+
+
+@pytest.mark.parametrize("error", EXAMPLES[errors.Overspent])
+def test_amounts_are_exact_numbers_again(error: errors.Overspent) -> None:
+    read = errors.from_json(errors.to_json(error))
+    assert isinstance(read, errors.Overspent)
+    assert (read.requested, read.remaining, read.difference) == (error.requested, error.remaining, error.difference)
+    assert read.largest == error.largest
+    assert error.facts["remaining"]["pure"] in ("1/3", "0." + "0" * 29 + "1")
+
+
+def test_a_problem_with_more_names_is_read_and_an_unknown_kind_is_a_plain_refusal() -> None:
+    written = json.loads(errors.to_json(AnswerPending(7))) | {"status": 503, "type": "about:blank"}
+    assert isinstance(errors.from_json(json.dumps(written)), AnswerPending)
+    newer = errors.from_json(json.dumps(written | {"kind": "of-tomorrow", "code": "of-tomorrow"}))
+    assert type(newer) is SfumatoError
+    assert newer.code == "of-tomorrow"
+
+
+def test_facts_show_no_more_of_a_parameter_than_the_text_does() -> None:
+    refused = errors.InvalidParameter("name", "s" * 50 + "secret" * 20, "short")
+    assert len(refused.facts["value"]) <= 60
+    assert refused.facts["value"][1:-1] in str(refused)
+    inner = errors.InvalidParameter("rows", {"a": "x" * 500}, "short")
+    assert len(inner.facts["value"]) <= 60
+
+
+GOOD = json.loads(errors.to_json(AnswerPending(7)))
+SPENT = json.loads(errors.to_json(EXAMPLES[errors.Overspent][0]))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "",
+        "[]",
+        "no JSON",
+        "[" * 100_000,
+        " " * (1 << 21),
+        json.dumps({name: each for name, each in GOOD.items() if name != "rule"}),
+        json.dumps(GOOD | {"rule": 7}),
+        json.dumps(GOOD | {"facts": []}),
+        json.dumps(GOOD | {"facts": {"facts": 1}}),
+        json.dumps(GOOD | {"facts": {"inside": 1}}),
+        json.dumps(GOOD | {"facts": {"rule": 1}}),
+        json.dumps(GOOD | {"facts": {"__class__": 1}}),
+        json.dumps(GOOD | {"facts": {"_hidden": 1}}),
+        json.dumps(GOOD | {"facts": {"with_traceback": 1}}),
+        json.dumps(SPENT | {"facts": {"largest": "1e9999999"}}),
+        json.dumps(SPENT | {"facts": {"largest": "1/0"}}),
+        json.dumps(SPENT | {"facts": {"largest": 0.1}}),
+        json.dumps(SPENT | {"facts": {"remaining": {"pure": "inf"}}}),
+    ],
+    ids=lambda each: each[:30],
+)
+def test_any_other_text_is_refused(hostile: str) -> None:
+    with pytest.raises(errors.InvalidParameter):
+        errors.from_json(hostile)
+
+
+def test_what_is_not_written_is_not_told() -> None:
+    try:
+        try:
+            raise KeyError("a private row")
+        except KeyError:
+            raise errors.EngineFailed  # noqa: B904 - chained on purpose
+    except errors.EngineFailed as failed:
+        failed.add_note("a private note")
+        written = errors.to_json(failed)
+    assert "private" not in written

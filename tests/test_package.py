@@ -66,9 +66,9 @@ def test_errors_say_rule_place_and_fix() -> None:
 
 
 def test_the_scripts_are_executable_and_plain_sh() -> None:
-    for name in ("demo", "sfumato", "test", ".ci/run"):
+    for name in ("demo", "sfumato", "test", "scripts/every-python", ".ci/run"):
         assert os.stat(ROOT / name).st_mode & stat.S_IXUSR
-    for name in ("demo", "sfumato", "test", "scripts/setup.sh"):
+    for name in ("demo", "sfumato", "test", "scripts/setup.sh", "scripts/every-python", "scripts/site"):
         assert subprocess.run(["sh", "-n", str(ROOT / name)], check=False).returncode == 0
 
 
@@ -116,17 +116,19 @@ def test_shell_examples_name_commands_that_exist() -> None:
                     "./demo",
                     "./test",
                     "./sfumato",
+                    "scripts/site",
                     "sfumato",
                     ".",
                     "git",
                     "cd",
                     "cp",
                     ".venv/bin/python",
+                    "scripts/every-python",
                 }, (
                     page,
                     line,
                 )
-                if command in {"./demo", "./test", "./sfumato"}:
+                if command in {"./demo", "./test", "./sfumato", "scripts/every-python", "scripts/site"}:
                     assert (ROOT / command).exists()
                 for word in line.split("#")[0].split()[1:]:
                     if "/" in word and word.endswith(".py"):

@@ -20,34 +20,36 @@ import pytest
 SOURCES = Path(__file__).parent.parent / "src/sfumato"
 
 ORDERS = """
-accept acknowledge add adjust admit allow answer append apply ask begin bind bound bring build calibrate carry chain
-change charge check choose clamp close collect combine compare compose compute convert copy count cross cut decide
-declare define derive describe discard divide draft draw drop encode end enumerate estimate evaluate exchange explain
-export express extend fill find finish follow forget free freeze give go group guess hand hash hold identify ignore
-import insert join keep label leave let lift limit list load locate look lower make map mark match measure meet merge
-move multiply name narrow note open order parse pass pick play point prepare price print propose prove push put quote
-raise randomise rank reach read recognise record refuse register release remember remove repeat replace report resolve
-restore return reverse rewrite round run sample save say scale search see select sell send set settle show simulate
-skip solve sort spell split spread start state stop store strip sum switch take tell test throw toss translate treat
-try turn understand undo unite use validate verify wait walk warn weigh widen work wrap write
+accept acknowledge add adjust admit allow answer append apply ask begin bind bound bring build buy calibrate call
+carry chain change charge check choose clamp close collect combine compare compose compute convert copy count cross
+cut decide declare define derive describe discard divide draft draw drop encode end enumerate estimate evaluate
+exchange explain export express extend fill find finish follow forget free freeze give go group guess hand hash hold
+identify ignore import insert join keep label leave let lift limit list listen load locate look lower make map mark
+match measure meet merge move multiply name narrow note open order parse pass pick play point prepare price print
+propose prove push put quote raise randomise rank reach read recognise record refuse register release remember remove
+repeat replace report resolve restore return reverse rewrite round run sample save say scale search see select sell
+send serve set settle show simulate skip solve sort spawn spell split spread start state stop store strip sum switch
+take tell test throw toss translate treat try turn understand undo unite use validate verify wait walk warn weigh
+widen work wrap write
 """
 VERBS = """
 accepts add adds allows answer answers append applies are ask asks assumes be become becomes begin begins belong
 belongs binds bounds breaks brings build builds buys calls can cannot carries carry catches changes charges checks
 chooses closes collects come comes compares composes computes consists contain contains converts copies cost could
 count counts cover covers decides declares depend depends derives describes did differ differs divides do does
-dominates draws drops end ends enforces enters estimates exceed exceeds expects explains fall falls find finds fit fits
-fixes follow follows forgets gain gains gave get gets give gives go goes grow grows guards had happen happens has have
-hide hides hold holds identifies implies imply includes is join joins keep keeps know knows lack lacks lead leads leak
-leaks learn learns leave leaves let lets lie lies list lists live lives look looks lose loses lowers make makes matters
-maximises may mean means measures meet meets might move moves must name names need needs nest nests obey obeys occurs
-open opens overwrites owns pairs pass passes pay pays pick picks play plays prevents prices prints protect protects
-prove proves provides puts raises reach reaches read reads receive receives refers refuse refuses registers relates
-releases remain remains remembers rename renames replaces reports require requires rest rests return returns rise rises
-run runs say says see sees selects sell sells send serve serves sets shall share shares should show shows sit sits skip
-skips solves spans speak speaks spends split splits stand stands start starts state states stay stays stop stops store
-stores sum sums switch take takes tell tells travel travels treats tries turn turns understands use uses validates
-varies vary wait waits walks want wants was were will win wins work works would wraps write writes wrote
+dominates draws drops end ends enforces enters estimates exceed exceeds expects explains fall falls find finds fit
+fits fixes follow follows forgets gain gains gave get gets give gives go goes grow grows guards had happen happens has
+have hide hides hold holds identifies implies imply includes is join joins keep keeps know knows lack lacks lead leads
+leak leaks learn learns leave leaves let lets lie lies list listens lists live lives look looks lose loses lowers make
+makes matters maximises may mean means measures meet meets might move moves must name names need needs nest nests obey
+obeys occurs open opens overwrites owns pairs pass passes pay pays pick picks play plays prevents prices prints
+protect protects prove proves provides puts raises reach reaches read reads receive receives refers refuse refuses
+registers relates releases remain remains remembers rename renames replaces reports require requires rest rests return
+returns rise rises run runs say says see sees selects sell sells send serve serves sets shall share shares should show
+shows sit sits skip skips solves spans speak speaks spends split splits stand stands start starts state states stay
+stays stop stops store stores sum sums switch take takes tell tells travel travels treats tries turn turns understands
+use uses validates varies vary wait waits walks want wants was were will win wins work works would wraps write writes
+wrote
 """
 OPENERS = """
 after although as because before how if once since so than that though unless until what whatever when whenever where
