@@ -55,7 +55,7 @@ class Command:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         self.process.stdout.readline()  # how to stop it
-        found = re.search(r"(\S+)/sign-in/(\S+)$", line.strip())
+        found = re.search(r"(\S+)/login/(\S+)$", line.strip())
         assert found, line + (self.process.stderr.read() if self.process.stderr else "")
         self.url, self.link = found[1], found[2]
 
