@@ -33,7 +33,7 @@ Whole = NDArray[np.int64]
 class Integers:
     """Tables of whole numbers, copied when they are opened."""
 
-    def __init__(self, policy: Policy, memory: str | None = None) -> None:  # noqa: ARG002 - nothing works on disk here
+    def __init__(self, policy: Policy, *_: str | int | None) -> None:  # it needs no disk, and no second thread
         self._policy, self._open = policy, True
         self._rows = {name: _copied(table.source.table) for name, table in policy.tables.items()}
 

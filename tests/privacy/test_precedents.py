@@ -64,7 +64,8 @@ def test_a_belief_is_no_better_than_the_best_bound(epsilon: str, delta: str | in
 
 def test_a_belief_is_rounded_up_where_it_is_shown() -> None:
     for each in precedents(sf.Guarantee(1)).stated:
-        said = each.words[-1]
+        said = each.words[3]
+        assert not said or said.endswith(" %")
         if said.endswith(" %") and not said.startswith("above"):
             assert float(said.removesuffix(" %")) >= 100 * each.belief - 1e-9
         elif said:

@@ -18,7 +18,7 @@ from sfumato.server.running_releases import RunningReleases
 from sfumato.server.turns import FreeQuestions
 
 EPSILON = {"epsilon": "0.1"}
-SENT = Sent("ana", "questions", "{}", spends=True)
+SENT = Sent("ana", "questions", "{}", spends=True, until=None)
 
 
 def policies(small: SmallServer) -> list[Any]:
@@ -58,7 +58,7 @@ def test_a_text_is_understood_once(small: SmallServer, monkeypatch: pytest.Monke
     for _ in range(3):
         assert small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "one").free
         small.counter.free(small.ana, "clinic", "questions", "columns", COUNT)
-    assert len(understood) == 1  # the free one may spend, and is another
+    assert len(understood) == 2  # one finds the answer of that line, and the free one may spend
 
 
 def test_nobody_is_given_the_proposal_of_somebody_else(small: SmallServer) -> None:

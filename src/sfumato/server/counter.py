@@ -500,21 +500,25 @@ class Counter:
         """
         return _found(self._proposal(caller, name, kind, spec, spends=False), price, request_id)
 
-    def _proposal(self, caller: Caller, name: str, kind: str, spec: Mapping[str, Any], *, spends: bool) -> Any:
-        """Make a proposal of what a caller sent, or take the one that was made of the same."""
+    def _proposal(
+        self, caller: Caller, name: str, kind: str, spec: Mapping[str, Any], *, spends: bool, until: int | None = None
+    ) -> Any:
+        """Make a proposal of what a caller sent, or take the one that was made of the same. One that may not spend
+        finds answers that were stored, all of them or those until a line.
+        """
         view = self.served.view(caller, name)
-        sent = Sent(caller.user, kind, _written(spec), spends)
+        sent = Sent(caller.user, kind, _written(spec), spends, until)
 
         def make() -> Any:
-            return self._propose(view if spends else view.limited(NothingSpent()), kind, spec)
+            return self._propose(view if spends else view.limited(NothingSpent(), until), kind, spec)
 
         return self.served.proposals(name).of(sent, view.policy, make)
 
     def _shown_again(self, buyer: Caller, request: Request, kept: Kept) -> Released | None:
         """Show an answer that was given before: a line is one answer, whatever others buy later."""
         spec, price = json.loads(kept.spec), json.loads(kept.price)
-        view = self.served.view(buyer, request.account).limited(NothingSpent(), kept.line)
-        found = _found(self._propose(view, kept.kind, spec), price, request.id)
+        proposal = self._proposal(buyer, request.account, kept.kind, spec, spends=False, until=kept.line)
+        found = _found(proposal, price, request.id)
         return None if found is None else replace(found, free=True)
 
     def _with_new_data(self, caller: Caller, name: str, ask: Callable[[], T]) -> T:

@@ -17,12 +17,13 @@ _MOST = 256
 
 
 class Sent(NamedTuple):
-    """This names a proposal: who sent what, and whether it may spend."""
+    """This names a proposal: who sent what, whether it may spend, and the last line whose answers it finds."""
 
     user: str
     kind: str
     spec: str
     spends: bool
+    until: int | None
 
 
 class KnownProposals:
