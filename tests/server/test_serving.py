@@ -56,7 +56,9 @@ class Command:
         line = self.process.stdout.readline()
         self.process.stdout.readline()  # how to stop it
         found = re.search(r"(\S+)/login/(\S+)$", line.strip())
-        assert found, line + (self.process.stderr.read() if self.process.stderr else "")
+        if found is None:
+            self.process.kill()
+            raise AssertionError(line + "".join(self.process.communicate()))
         self.url, self.link = found[1], found[2]
 
     def client(self) -> httpx.Client:
