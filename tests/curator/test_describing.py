@@ -129,7 +129,7 @@ def test_a_curator_says_the_same(tmp_path: Path) -> None:
     assert tables["flights"] == alone["flights"]
     assert len(tables) == 2
     assert spent == 3
-    assert "flights protects all rows of one plane (add-remove neighbours): ε = 3, δ = 1e-06 for life" in printed
+    assert "flights protects all rows of one plane, add-remove neighbours: ε = 3, δ = 1e-06 for life" in printed
     assert "SELECT COUNT(*) AS n FROM flights" in printed
     assert printed == repr(made), "a curator that is closed can still be printed"
     assert "<p>flights protects" in tables._repr_html_()

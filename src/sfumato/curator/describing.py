@@ -53,7 +53,7 @@ def describe_policy(policy: Policy | PathOrText) -> Tables:
 
 
 def _heading(policy: Policy) -> str:
-    return f"{policy.account_name} protects {policy.unit} ({policy.neighbours.value} neighbours): {for_life(policy)}"
+    return f"{policy.account_name} protects {policy.unit}, {policy.neighbours.value} neighbours: {for_life(policy)}"
 
 
 def _unread(name: str) -> TableDescription:
