@@ -337,7 +337,9 @@ def _offered(budget: Budget) -> Price | None:
 def _buy(drafted: Policy, output: Path, missing: list[tuple[str, str]], price: Price) -> None:
     """Open the account, buy the bounds one by one, and write down what was found, whatever happens in between."""
     found: dict[tuple[str, str], Bounds] = {}
-    click.echo(f"\n{len(missing)} searches at {price} each, from the account of {output.name}:")
+    whole = text((price.epsilon or 0) * len(missing))
+    listed = f"{len(missing)} searches at {price} each" if len(missing) > 1 else f"1 search at {price}"
+    click.echo(f"\n{listed}, ε = {whole} in all of the {text(drafted.budget.epsilon)} for life of {output.name}:")
     try:
         with ProgressLines() as progress, Curator(output, progress=progress) as curator:
             for table, column in missing:
