@@ -39,6 +39,9 @@ def protect(
     of them, never what you read off these rows. The account is kept in the ``ledger``, a file: a budget that ended with
     the process would be none. Whoever protects a copy or an edited table under the same account spends the same budget.
     """
+    if isinstance(table, (str, os.PathLike)):
+        fix = "run sfumato init on a file to draft its policy, and open that: sf.open('policy.toml')"
+        raise InvalidParameter("table", os.fspath(table), "a pandas, polars or Arrow table", fix=fix)
     kinds = types_in_memory(table)
     limits, listed = dict(bounds or {}), dict(values or {})
     if unit != ROW:

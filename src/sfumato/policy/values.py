@@ -432,7 +432,7 @@ def check_keys(
             raise InvalidPolicy(
                 rule,
                 place=f"{place}.{key}" if place else str(key),
-                fix=f"did you mean {near[0]}?" if near else f"remove it: known here are {', '.join(names)}",
+                fix=f"did you mean {near[0]}?" if near else f"remove it, or name one of {', '.join(names)}",
             )
 
 
