@@ -102,4 +102,4 @@ def test_a_file_is_not_protected_in_one_line(tmp_path: Path) -> None:
 def test_a_unit_that_is_no_column_is_told_the_columns(tmp_path: Path) -> None:
     with pytest.raises(sf.InvalidPolicy) as refused:
         protected(pd.DataFrame(ROWS), tmp_path, unit="nobody")
-    assert refused.value.fix.startswith("remove it, or name one of pid, ")
+    assert refused.value.fix.startswith("name row, or one of pid, ")

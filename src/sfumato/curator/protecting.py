@@ -45,9 +45,9 @@ def protect(
     kinds = types_in_memory(table)
     limits, listed = dict(bounds or {}), dict(values or {})
     if unit != ROW:
-        check_keys({unit: None}, kinds, "unit", _NO_COLUMN)
+        check_keys({unit: None}, kinds, "unit", _NO_COLUMN, f"name {ROW}, or one of")
     for given, place in ((limits, "bounds"), (listed, "values"), (dict.fromkeys(columns or ()), "columns")):
-        check_keys(given, kinds, place, _NO_COLUMN)
+        check_keys(given, kinds, place, _NO_COLUMN, "remove it, or name one of")
     for key, named in (("account", account), ("ledger", ledger)):
         if not isinstance(named, (str, os.PathLike)) or not str(named).strip():
             raise InvalidParameter(key, named, "given, so that what is spent is known when this process has ended")
