@@ -513,7 +513,7 @@ def whole_table(source: Path, relation: str) -> Any:
     with duckdb.connect(":memory:") as connection:
         execute = partial(_described, connection)
         relations.attach(files.find(source, str(source)), "sf database", str(source), execute)
-        named = ".".join(relations.name(part) for part in ("sf database", *relation.split(".")))
+        named = ".".join(name(part) for part in ("sf database", *relation.split(".")))
         return connection.sql(f"SELECT * FROM {named}").to_arrow_table()
 
 
@@ -523,7 +523,7 @@ def write_table(rows: Any, place: Path, relation: str) -> None:
 
     with duckdb.connect(place) as connection:
         connection.register("arriving", rows)
-        *schemas, _ = parts = [relations.name(part) for part in relation.split(".")]
+        *schemas, _ = parts = [name(part) for part in relation.split(".")]
         if schemas:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {'.'.join(schemas)}")
         connection.execute(f"CREATE TABLE {'.'.join(parts)} AS SELECT * FROM arriving")
