@@ -36,7 +36,7 @@ def test_errors_of_many_columns_fit_on_a_page(flights: sf.Curator) -> None:
     picture = flights.sql(f"SELECT {columns} FROM flights").plot()  # type: ignore[union-attr]
     assert picture.svg.count("half-width (±)</text>") == 6
     assert "drawn are the first 6 of 7 columns" in picture.svg
-    assert picture.high <= 1000
+    assert picture.height <= 1000
 
 
 def test_a_budget_is_drawn_as_stairs_of_what_was_charged(flights: sf.Curator) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -337,7 +338,7 @@ def _offered(budget: Budget) -> Price | None:
 def _buy(drafted: Policy, output: Path, missing: list[tuple[str, str]], price: Price) -> None:
     """Open the account, buy the bounds one by one, and write down what was found, whatever happens in between."""
     found: dict[tuple[str, str], Bounds] = {}
-    whole = text((price.epsilon or 0) * len(missing))
+    whole = text(Fraction(price.epsilon or 0) * len(missing))
     listed = f"{len(missing)} searches at {price} each" if len(missing) > 1 else f"1 search at {price}"
     click.echo(f"\n{listed}, ε = {whole} in all of the {text(drafted.budget.epsilon)} for life of {output.name}:")
     try:
