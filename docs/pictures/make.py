@@ -284,22 +284,17 @@ def auction() -> None:
         proposal = sf.games.digital_goods(bids, e, prices)
         drawn = np.bincount([proposal.prices.index(proposal.release().price) for _ in range(4000)], minlength=50) / 4000
         best = max(revenue)
-        bars = alt.Chart(
-            alt.Data(values=[{"price": float(p), "share": float(d)} for p, d in zip(prices, drawn, strict=True)]),
-            width=215,
-            height=220,
-            title=f"ε = {e}: at most {proposal.error():.0f} lost (95 %)",
+        shares = alt.Data(values=[{"price": float(p), "share": float(d)} for p, d in zip(prices, drawn, strict=True)])
+        across = alt.X("price:Q", scale=alt.Scale(domain=[0, 1]))
+        often = alt.Y("share:Q", title="share of draws", scale=alt.Scale(domain=[0, 0.6]), axis=alt.Axis(format="%"))
+        bars = alt.Chart(shares, width=215, height=130, title=f"ε = {e}: at most {proposal.error():.0f} lost (95 %)")
+        line = alt.Chart(curve, width=215, height=110).mark_line(color=INK[0], strokeWidth=2.5)
+        panels.append(
+            alt.vconcat(
+                bars.mark_bar(color=INK[1], width=3.2).encode(x=across, y=often),
+                line.encode(x=across, y=alt.Y("revenue:Q", scale=alt.Scale(domain=[0, best * 1.1]))),
+            )
         )
-        drawn_bars = bars.mark_bar(color=INK[1], opacity=0.75, width=3.2).encode(
-            x=alt.X("price:Q", scale=alt.Scale(domain=[0, 1])),
-            y=alt.Y("share:Q", title="share of draws", axis=alt.Axis(format="%", orient="right", grid=False)),
-        )
-        line = (
-            alt.Chart(curve)
-            .mark_line(color=INK[0], strokeWidth=2.5)
-            .encode(x="price:Q", y=alt.Y("revenue:Q", scale=alt.Scale(domain=[0, best * 1.1])))
-        )
-        panels.append(alt.layer(drawn_bars, line).resolve_scale(y="independent"))
     save(alt.hconcat(*panels), "games-auction")
 
 

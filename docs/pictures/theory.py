@@ -110,7 +110,7 @@ def mechanisms() -> None:
     ]
     chart = bars(
         data,
-        alt.X("answer:O", title="answer", axis=alt.Axis(labelAngle=0)),
+        alt.X("answer:O", title="answer", axis=alt.Axis(labelAngle=0, values=list(range(90, 112, 2)))),
         alt.Y("p:Q", title="probability", axis=alt.Axis(format="%")),
         "kind",
         list(kinds),

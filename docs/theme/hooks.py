@@ -46,9 +46,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in sorted({path for text in pages for path in OUTSIDE.findall(text)}):
         content = (ROOT / path).read_text()
         files.append(File.generated(config, f"{BESIDE}/{path}.txt", content=content))
-    colours = HtmlFormatter(style="friendly").get_style_defs(".codehilite")
-    files.append(File.generated(config, "code.css", content=colours))
+    files.append(File.generated(config, "code.css", content=colours()))
     return files
+
+
+def colours() -> str:
+    """Give the colours of code on light paper, and on dark paper to whoever reads so."""
+    light, dark = (HtmlFormatter(style=each).get_style_defs(".codehilite") for each in ("friendly", "github-dark"))
+    return f"@media (prefers-color-scheme: light) {{\n{light}\n}}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import click
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -209,3 +210,73 @@ def test_ways_of_no_column_with_cells_are_refused_in_these_words(tmp_path: Path)
     )
     done = run("publish", tmp_path / "p.toml", "people", "--ways", "2", "--epsilon", "1", "--dry-run")
     assert "no column of this table has cells" in done.stderr
+
+
+IN_A_DATABASE = """
+[unit]
+name = "person"
+budget = { epsilon = 3 }
+
+[tables.people]
+source = "shop.duckdb"
+relation = "people"
+id = "row"
+columns = { sex = { values = ["f", "m"] }, age = { type = "integer", bounds = [0, 99] } }
+
+[tables.visits]
+source = "shop.duckdb"
+relation = "by year.2024"
+id = "row"
+columns = { age = { type = "integer", bounds = [0, 99] } }
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A policy over two tables of one DuckDB file."""
+    with duckdb.connect(tmp_path / "shop.duckdb") as database:
+        database.execute("CREATE TABLE people AS SELECT 'f' AS sex, 30 AS age FROM range(40)")
+        database.execute('CREATE SCHEMA "by year"')
+        database.execute('CREATE TABLE "by year"."2024" AS SELECT 30 AS age FROM range(40)')
+    (tmp_path / "shop.toml").write_text(IN_A_DATABASE)
+    return tmp_path / "shop.toml"
+
+
+def test_dummies_of_a_database_are_a_database_under_the_same_policy(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were Parquet files that no policy named, though the help said to ask the policy beside them."""
+    monkeypatch.chdir(tmp_path)
+    done = run("dummy", shop, "--rows", "50")
+    assert done.exit_code == 0, done.output
+    for question in ("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", "SELECT COUNT(*) AS n FROM visits"):
+        found = run("query", "dummy/shop.toml", question, "--epsilon", "1")
+        assert found.exit_code == 0, found.output
+    assert spent(shop) == 0
+    assert spent(Path("dummy/shop.toml")) == 2
+
+
+def test_dummies_go_into_a_folder_and_not_into_a_file(shop: Path, tmp_path: Path) -> None:
+    refused = run("dummy", shop, "-o", tmp_path / "dummy.csv")
+    assert refused.exit_code == 2
+    assert f"-o {tmp_path / 'dummy'}" in refused.stderr
+    assert not (tmp_path / "dummy.csv").exists()
+
+
+def test_a_table_whose_rows_are_units_has_no_ids_to_lack(shop: Path) -> None:
+    told = run("check", shop).stdout
+    assert "people: 40 rows, each of them a unit" in told
+    assert "no id" not in told
+
+
+def test_every_column_without_cells_is_named_at_once(tmp_path: Path) -> None:
+    """Five were, and after those were mended the next five."""
+    columns = {f"c{place}": sf.Domain("integer", bounds=(0, 1)) for place in range(22)}
+    rows = pa.table({name: [0, 1] for name in columns})
+    policy = sf.Policy(
+        sf.PrivacyUnit("person", every_row=True), sf.Budget(1), {"people": sf.Table("people", rows, columns, id="row")}
+    )
+    with sf.Curator(policy, tmp_path / "a.ledger") as people, pytest.raises(sf.Unsupported) as refused:
+        people.synthesize("people")
+    assert "c18, c19 and 2 more of people have no cells" in refused.value.rule
+    assert refused.value.fix.count("bins = 2") == 20

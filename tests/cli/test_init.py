@@ -434,6 +434,11 @@ def test_smartnoise_metadata_answer_the_questions(tmp_path: Path) -> None:
     table = read(tmp_path / "policy.toml").tables["PUMS"]
     assert (table.id, table.max_rows) == ("pid", 4)
     assert dict(table.columns) == {"age": Domain("integer", bounds=(0, 100)), "educ": Domain("text")}
+    assert f"Left out of PUMS, since {tmp_path / 'pums.yaml'} does not name them: secret." in done.output
+    assert "and not in PUMS" not in done.output
+    (tmp_path / "pums.yaml").write_text("\n".join([*lines, "      income:", "        type: string"]))
+    (tmp_path / "policy.toml").unlink()
+    assert "and not in PUMS: income." in script(tmp_path, *flags, data=tmp_path / "PUMS.csv").output
 
 
 def test_an_interview_at_a_terminal(people: Path) -> None:
@@ -511,3 +516,44 @@ def test_columns_without_bounds_are_told(people: Path) -> None:
 def test_a_column_that_is_misspelled_is_named(people: Path) -> None:
     done = script(people.parent, "--epsilon", "1", "--column", "incom=-", data=people)
     assert "no table has a column incom: did you mean income?" in done.output
+
+
+def test_all_that_yes_leaves_open_is_told_at_once(tmp_path: Path) -> None:
+    """Whoever writes a script was told of one flag, and after the next run of the other."""
+    (tmp_path / "a.csv").write_text("who,age\na,1\n")
+    (tmp_path / "b.csv").write_text("whose,age\na,1\n")
+    done = script(tmp_path, data=tmp_path)
+    assert done.exit_code == 1
+    assert "these questions have none that is safe to take unseen" in done.output
+    for flag in ("--id a=COLUMN", "--id b=COLUMN", "--epsilon NUMBER"):
+        assert flag in done.output
+    one = script(tmp_path, "--id", "a=who", "--id", "b=whose", data=tmp_path)
+    assert "this question has none that is safe to take unseen" in one.output
+    assert "--id" not in one.output
+    assert script(tmp_path, "--id", "a=who", "--id", "b=whose", "--epsilon", "1", data=tmp_path).exit_code == 0
+
+
+def test_texts_of_sqlite_that_are_dates_are_proposed_as_dates(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "d.sqlite") as database:
+        database.execute("CREATE TABLE visits (user_id INTEGER, day TEXT, at TEXT, zip TEXT, note TEXT)")
+        days = [("2024-01-01", "2024-01-01 10:30:00", "10115", "2024-01-01"), ("2024-02-29", None, "20095", "soon")]
+        database.executemany("INSERT INTO visits VALUES (1, ?, ?, ?, ?)", days)
+    database.close()
+    done = script(tmp_path, "--epsilon", "1", data=tmp_path / "d.sqlite")
+    assert done.exit_code == 0, done.output
+    found = {name: each.type.value for name, each in read(tmp_path / "policy.toml").tables["visits"].columns.items()}
+    assert found == {"day": "date", "at": "timestamp", "zip": "text", "note": "text"}
+    (tmp_path / "policy.toml").unlink()
+    unread = script(tmp_path, "--epsilon", "1", "--no-read-rows", data=tmp_path / "d.sqlite")
+    assert unread.exit_code == 0, unread.output
+    assert read(tmp_path / "policy.toml").tables["visits"].columns["day"].type.value == "text"
+
+
+def test_rows_are_read_only_of_the_files_that_were_asked_about(tmp_path: Path) -> None:
+    """A Parquet file says its types: to look into its texts takes a consent that nobody was asked for."""
+    (tmp_path / "a.csv").write_text("user_id,age\n1,1\n")
+    parquet.write_table(pa.table({"user_id": [1], "day": ["2024-01-01"]}), tmp_path / "b.parquet")
+    done = script(tmp_path, "--epsilon", "1", data=tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "The columns of b (no row was read)" in done.output
+    assert read(tmp_path / "policy.toml").tables["b"].columns["day"].type.value == "text"

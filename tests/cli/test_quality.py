@@ -7,6 +7,7 @@ import os
 import stat
 from pathlib import Path
 
+import duckdb
 import pandas as pd
 import pytest
 
@@ -84,3 +85,23 @@ def test_refusals_say_rule_place_and_fix(folder: Path) -> None:
     assert "one of the tables" in over.stderr
     nowhere = run("quality", folder / "real.csv", folder / "synthetic.csv", "--private-file", folder / "no" / "o.html")
     assert "there is no folder" in nowhere.output
+
+
+def test_the_real_table_may_lie_in_a_database(folder: Path) -> None:
+    """It asked for a line of a policy file, where none was given."""
+    with duckdb.connect(folder / "real.duckdb") as database:
+        database.execute(f"CREATE TABLE people AS FROM '{folder / 'real.csv'}'")
+    (folder / "clinic.toml").write_text(POLICY.replace('"real.csv"', '"real.duckdb"\nrelation = "people"'))
+    shown = run("quality", folder / "real.duckdb", folder / "synthetic.csv")
+    assert shown.exit_code == 0, shown.output
+    assert shown.output == run("quality", folder / "real.csv", folder / "synthetic.csv").output
+    with duckdb.connect(folder / "real.duckdb") as database:
+        database.execute("CREATE TABLE other AS SELECT 1 AS sex")
+    several = run("quality", folder / "real.duckdb", folder / "synthetic.csv")
+    assert several.exit_code == 1
+    assert "other, people" in several.stderr
+    assert "relation =" not in several.stderr
+    by_policy = ("--policy", folder / "clinic.toml")
+    named = run("quality", folder / "real.duckdb", folder / "synthetic.csv", *by_policy)
+    assert named.exit_code == 0, named.output
+    assert "those that the policy gives people" in named.output

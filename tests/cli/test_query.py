@@ -143,7 +143,7 @@ def test_the_error_is_drawn_against_the_price_before_it_is_spent(policy: Path, h
     picture = policy.with_name("errors.svg")
     done = run("query", policy, COUNTS, "--epsilon", "0.5", how, "--plot", picture)
     assert done.exit_code == 0, done.stderr
-    assert "half-width (±) against ε" in picture.read_text()
+    assert "flights: half-width (±)" in picture.read_text()
     assert spent(policy) == 0
     assert run("query", policy, "SHOW TABLES", "--dry-run", "--plot", picture).exit_code == 2
 

@@ -92,3 +92,42 @@ def test_wrong_usage_is_said(asked: Path) -> None:
     assert run("verify", "missing.zip").exit_code == 1
     assert run("verify", "missing.zip", "--ledger", "x").exit_code == 2
     assert Path("owner.key").read_text().startswith("-----BEGIN PRIVATE KEY-----")
+
+
+def test_a_policy_that_has_changed_shows_what_it_can(asked: Path) -> None:
+    """It said that all answers are shown, and of each that it may be a model, or the policy have changed."""
+    before = asked.read_text()
+    asked.write_text(before.replace("max_rows = 100", "max_rows = 99"))
+    assert before != asked.read_text()
+    found = run("report", asked, "--questions")
+    assert "but for 1 answer that only the policy as it was then can show" in found.output
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert COUNTS in page
+    assert page.count("The policy has changed since this was answered") == 1
+    asked.write_text(before)
+    assert "but for" not in run("report", asked, "--questions").output
+    assert "The policy has changed" not in Path("report.html").read_text(encoding="utf-8")
+
+
+def test_bounds_and_the_steps_of_a_model_are_told_in_words(asked: Path) -> None:
+    bought = run("bounds", asked, "flights", "delay", "--epsilon", "0.25")
+    assert bought.exit_code == 0, bought.output
+    how = ("--columns", "origin,carrier", "--epsilon", "0.5", "-o", "rows.csv")
+    made = run("synthesize", asked, "flights", *how)
+    assert made.exit_code == 0, made.output
+    assert run("report", asked, "--questions").exit_code == 0
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert page.count("Found were bounds of delay in [") == 1
+    assert page.count("is a part of something larger") == 1
+    assert page.count("<summary>each step</summary>") == 1
+    assert page.count("salt ") >= page.count("Line ") > 6  # every step has its proof
+    assert "The policy has changed" not in page
+
+
+def test_a_ledger_of_other_accounts_says_which_it_has(asked: Path) -> None:
+    other = asked.with_name("other.toml")
+    other.write_text(asked.read_text())
+    refused = run("report", other)
+    assert refused.exit_code == 1
+    assert "this ledger has none that is called other" in refused.stderr
+    assert f"{asked.stem}.toml" in refused.stderr

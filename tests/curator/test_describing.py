@@ -95,7 +95,7 @@ def test_no_source_and_no_ledger_are_opened_or_made(tmp_path: Path) -> None:
 
 def test_it_is_said_what_stands_in_the_way(tmp_path: Path) -> None:
     visits = describe_policy(policy(tmp_path, "ids"))["visits"]
-    beyond = "what a patient has beyond is left out, and no range tells how much that is"
+    beyond = "what one patient has beyond is left out, and no range tells how much that is"
     assert visits.about == f"private; of one patient at most 20 rows count; {beyond}"
     assert "takes a δ" in visits.columns["note"]
     assert "no bounds" in visits.columns["free"]
@@ -109,7 +109,9 @@ def test_it_is_said_what_stands_in_the_way(tmp_path: Path) -> None:
 
 def test_periods_are_said(tmp_path: Path) -> None:
     days = describe_policy(policy(tmp_path, "days"))["visits"]
-    assert days.about.startswith("private; of one patient in one day at most 20 rows count; what a patient has beyond")
+    assert days.about.startswith(
+        "private; of one patient in one day at most 20 rows count; what one patient has beyond"
+    )
     assert days.columns["who"] == "says whose a row is"
     accounts = describe_policy(policy(tmp_path, "accounts"))["visits"]
     assert accounts.questions[0].price == "ε = 1 in each of 5 accounts: 5 years from 2020 to 2024"
@@ -129,7 +131,7 @@ def test_a_curator_says_the_same(tmp_path: Path) -> None:
     assert tables["flights"] == alone["flights"]
     assert len(tables) == 2
     assert spent == 3
-    assert "flights protects all rows of one plane (add-remove neighbours): ε = 3, δ = 1e-06 for life" in printed
+    assert "flights protects all rows of one plane, add-remove neighbours: ε = 3, δ = 1e-06 for life" in printed
     assert "SELECT COUNT(*) AS n FROM flights" in printed
     assert printed == repr(made), "a curator that is closed can still be printed"
     assert "<p>flights protects" in tables._repr_html_()

@@ -21,13 +21,22 @@ def test_the_error_is_drawn_against_epsilon_for_free(flights: sf.Curator) -> Non
     assert flights.budget.spent == before
     assert "left: ε = 3" in picture.svg
     assert "nothing was spent" in picture.svg
-    assert {"n", "late, group of 100", "late, group of 1,000", "late, group of 10,000"} <= set(
-        re.findall(r">([^<>]*)</text>", picture.svg)
-    )
+    words = re.findall(r">([^<>]*)</text>", picture.svg)
+    assert {"group of 100", "group of 1,000", "group of 10,000"} <= set(words)
+    assert [each for each in words if "half-width (±)" in each] == ["n: half-width (±)", "late: half-width (±)"]
+    assert words.count("left: ε = 3") == words.count("ε") == 2  # flights and minutes have axes of their own
     half = ask.error(epsilon="0.01")["n"]  # type: ignore[union-attr]
     assert f"ε = 0.01: ±{half:,.0f}"[:12] in picture.svg
     with pytest.raises(sf.InvalidParameter, match="least"):
         ask.plot(least=2, most=1)  # type: ignore[union-attr]
+
+
+def test_errors_of_many_columns_fit_on_a_page(flights: sf.Curator) -> None:
+    columns = ", ".join(f"COUNT(*) FILTER (WHERE delay > {each}) AS n{each}" for each in range(7))
+    picture = flights.sql(f"SELECT {columns} FROM flights").plot()  # type: ignore[union-attr]
+    assert picture.svg.count("half-width (±)</text>") == 6
+    assert "drawn are the first 6 of 7 columns" in picture.svg
+    assert picture.height <= 1000
 
 
 def test_a_budget_is_drawn_as_stairs_of_what_was_charged(flights: sf.Curator) -> None:

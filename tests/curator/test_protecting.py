@@ -59,8 +59,8 @@ def test_the_same_table_is_of_no_second_account(tmp_path: Path) -> None:
         ({"unit": "pids"}, "did you mean pid"),
         ({"unit": "visitor"}, "the table has no column that is called so"),
         ({"bounds": {"aged": (0, 1)}}, "did you mean age"),
-        ({"values": {"gender": ["f"]}}, "known here are"),
-        ({"columns": ["nothing"]}, "known here are"),
+        ({"values": {"gender": ["f"]}}, "name one of"),
+        ({"columns": ["nothing"]}, "name one of"),
         ({"account": ""}, "account"),
         ({"max_rows": None}, "max_rows"),
         ({"bounds": {"sex": (0, 1)}}, "list its values"),
@@ -90,3 +90,16 @@ def test_rows_may_be_the_units(tmp_path: Path) -> None:
         assert clinic.policy.unit.every_row
         assert clinic.policy.unit.name == "visit"
         assert list(clinic.policy.tables["data"].columns) == ["age"]
+
+
+def test_a_file_is_not_protected_in_one_line(tmp_path: Path) -> None:
+    """It was told to give a path, which it had given."""
+    with pytest.raises(sf.InvalidParameter, match="a pandas, polars or Arrow table") as refused:
+        protected(tmp_path / "visits.csv", tmp_path)
+    assert "sfumato init" in refused.value.fix
+
+
+def test_a_unit_that_is_no_column_is_told_the_columns(tmp_path: Path) -> None:
+    with pytest.raises(sf.InvalidPolicy) as refused:
+        protected(pd.DataFrame(ROWS), tmp_path, unit="nobody")
+    assert refused.value.fix.startswith("name row, or one of pid, ")

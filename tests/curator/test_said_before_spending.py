@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -165,3 +166,43 @@ def test_what_would_be_left_is_what_is_left_after(people: sf.Curator) -> None:
         ask.release(**price, fresh=True)
         assert said == people.budget.left_words
     assert ask.error(epsilon=1000).left == ""
+
+
+GAUSSIAN = {"epsilon": 1, "delta": "1e-7", "mechanism": "gaussian"}
+
+
+def test_every_forecast_says_what_gaussian_noise_would_end(people: sf.Curator) -> None:
+    """A question's forecast did; those of workloads, marginals and running totals left it to explain."""
+    count = "SELECT COUNT(*) AS n FROM people"
+    proposals = (
+        people.sql(count),
+        people.workload([count]),
+        people.marginals("people", 1, columns=["state"]),
+        people.running("SELECT age, COUNT(*) AS n FROM people GROUP BY age"),
+    )
+    for ask in proposals:
+        (said,) = (each for each in ask.error(**GAUSSIAN).warnings if each.startswith("Gaussian noise ends"))
+        assert f"warning: {said}" in str(ask.error(**GAUSSIAN))
+        assert "Gaussian noise ends" not in str(ask.error(epsilon=1))
+        assert said in type(ask.error(**GAUSSIAN)).from_json(ask.error(**GAUSSIAN).to_json()).warnings
+    for ask in proposals[1:]:
+        ask.release(**GAUSSIAN)
+        assert "Gaussian noise ends" not in str(ask.error(**GAUSSIAN))
+
+
+def test_a_notebook_shows_a_curator_and_a_question_that_were_closed(people: sf.Curator) -> None:
+    ask = people.sql("SELECT COUNT(*) AS n FROM people")
+    assert "What is left of the budget cannot be told" not in people._repr_html_()
+    people.close()
+    assert "people: private" in people._repr_html_()
+    assert "What is left of the budget cannot be told: this ledger is closed." in people._repr_html_()
+    assert "this ledger is closed" in ask._repr_html_()
+
+
+def test_an_explanation_has_no_more_digits_than_its_errors(people: sf.Curator) -> None:
+    ask = people.sql("SELECT AVG(age) AS age FROM people")
+    told = str(ask.explain(epsilon="0.7", delta="1e-7", mechanism="gaussian"))
+    sizes = [each.what for each in ask.explain(epsilon="0.7", delta="1e-7", mechanism="gaussian").operators]
+    assert any(each.startswith("Gaussian, σ ") for each in sizes)
+    for number in re.findall(r"(?:σ|scale|at most|±)\s?([\d,.]*\d)", told):
+        assert len(number.replace(",", "").replace(".", "").strip("0")) <= 4, told

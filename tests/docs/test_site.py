@@ -137,3 +137,33 @@ def test_the_script_for_people_is_plain_sh() -> None:
     script = ROOT / "scripts/site"
     assert script.stat().st_mode & 0o100
     assert subprocess.run(["sh", "-n", script], check=False).returncode == 0
+
+
+def _luminance(colour: str) -> float:
+    """Of a colour such as #1a2 or #15191e, as WCAG 2.1 defines it."""
+    digits = colour.removeprefix("#")
+    digits = "".join(2 * each for each in digits) if len(digits) == 3 else digits
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts]
+    return sum(weight * each for weight, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_the_site_can_be_read_on_light_and_on_dark_paper(site: Path) -> None:
+    """Every ink has a contrast of 4.5 with every paper, in both; and code has colours for both."""
+    inks, papers = ("ink", "quiet", "accent"), ("paper", "code")
+    shades = [dict(re.findall(r"--(\w+): (#\w+)", each)) for each in re.findall(r":root \{[^}]*", _style(site))]
+    assert [set(each) for each in shades] == [{*inks, *papers, "line"}] * 2
+    light, dark = shades
+    assert _luminance(light["paper"]) > 0.9 > 0.05 > _luminance(dark["paper"])
+    for shade in shades:
+        for ink in inks:
+            for paper in papers:
+                low, high = sorted(_luminance(shade[each]) for each in (ink, paper))
+                assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, paper, shade)
+    code = (site / "code.css").read_text()
+    assert re.findall(r"prefers-color-scheme: (\w+)", code) == ["light", "dark"]
+    assert code.count("{") == code.count("}")
+
+
+def _style(site: Path) -> str:
+    return (site / "style.css").read_text()

@@ -249,8 +249,10 @@ def test_an_account_is_never_amended_below_what_it_spent(ledger: sf.Ledger, budg
     else:
         clinic.charge(pure("3"))
     for less in ("1", "3.999"):
-        with pytest.raises(sf.InvalidParameter, match="covers what is spent and held already: ε = 4"):
+        with pytest.raises(sf.InvalidParameter, match="covers what is spent and held already: ε = 4") as refused:
             clinic.amend(epsilon=less, reason="less")
+        assert f"got 'ε = {less}" in str(refused.value)
+        assert "-DP" not in str(refused.value)
     assert clinic.epsilons == (5,)
     clinic.amend(epsilon=4, reason="no more than this")
     assert clinic.epsilons == (5, 4)

@@ -152,3 +152,22 @@ def test_a_list_is_several_columns_that_can_be_named(asked: str, named: list[str
     query = parse(f"SELECT {asked} FROM visits HAVING {named[0]} > 3 ORDER BY {named[-1]}", CATALOG)
     assert [each.name for each in query.finish.outputs] == named
     assert len(query.plan.measures) == len(named)
+
+
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [
+        ("COUNT(*)", "count(*)"),
+        ("Sum(AGE)", "sum(AGE)"),
+        ("COUNT(DISTINCT Patient_Id)", "count(distinct Patient_Id)"),
+        ("SUM(CASE WHEN Region = 'North END' THEN Age END)", "sum(case when Region = 'North END' then Age end)"),
+        ('SUM("Age" + 1)', 'sum("Age" + 1)'),
+        ("SUM(Age) / COUNT(Age)", "sum(Age) / count(Age)"),
+    ],
+)
+def test_a_column_without_a_name_is_called_as_it_is_written(item: str, name: str) -> None:
+    """Words of the language are small; names and texts keep their letters, as in the table that people know."""
+    (own,) = parse(f"SELECT {item} FROM visits", CATALOG).finish.outputs
+    assert own.name == name
+    around = "SELECT MAX(N), COUNT(*) FROM (SELECT region, COUNT(*) AS N FROM visits GROUP BY region) t"
+    assert [each.name for each in parse(around, CATALOG).outer[0].finish.outputs] == ["max(N)", "count(*)"]

@@ -87,3 +87,15 @@ def test_the_picture_of_all_deployments_is_at_most_a_page_high() -> None:
     picture = found.plot()
     assert picture.height <= 1000
     assert picture.svg.count("<polygon") == 35 + len(SCOPES)
+
+
+def test_two_beliefs_about_one_promise_are_explained() -> None:
+    """The text told 17.0 % and the table 18.4 %: they have exceptions of different probabilities."""
+    found = precedents(sf.Guarantee(3, "1e-6"))
+    (own,) = (each for each in found.rows() if each[0] == "→")
+    assert "at most 17.0 %" in str(found)
+    assert own[3] == "18.4 %"
+    assert "it is 17.0 % above, which holds except with probability 0.000211, and 18.4 % here" in found.caption
+    assert "1e-05" in found.caption
+    assert "above" not in precedents(sf.Guarantee(3)).caption
+    assert "a value of theirs" in precedents(sf.Guarantee(1, "1e-6"), neighbours="replace").caption

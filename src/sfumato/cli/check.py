@@ -81,7 +81,11 @@ def _show_cost(found: CheckedTable, *, periods: bool) -> None:
         return
     lacking = "have no id, or no period that has an account" if periods else "have no id"
     click.echo(f"{name}: fingerprint of its rows {found.content}")
-    click.echo(f"{name}: {costs.rows:,} rows of {costs.units:,} units; {costs.dropped:.2%} of rows {lacking}: dropped")
+    if found.table.every_row and not costs.dropped:
+        click.echo(f"{name}: {costs.rows:,} rows, each of them a unit")
+    else:
+        whose = f"{costs.rows:,} rows of {costs.units:,} units"
+        click.echo(f"{name}: {whose}; {costs.dropped:.2%} of rows {lacking}: dropped")
     if not found.table.every_row:
         units = "1 unit exceeds" if costs.exceeding == 1 else f"{costs.exceeding:,} units exceed"
         exceeding = f"{units} it, {costs.lost:.2%} of rows are beyond it"

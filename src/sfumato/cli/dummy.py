@@ -13,6 +13,8 @@ from sfumato.cli.exit_codes import EXIT_CODES
 if TYPE_CHECKING:
     from sfumato.policy import Policy
 
+_FILES = (".csv", ".tsv", ".gz", ".parquet", ".pq", ".duckdb", ".db")
+
 
 @click.command(short_help="Write invented tables to try code on: free.", epilog=EXIT_CODES)
 @options.policy
@@ -39,6 +41,8 @@ def command(policy: Path, rows: str, output: Path) -> None:
     from sfumato.errors import InvalidPolicy
     from sfumato.policy import read
 
+    if output.suffix.lower() in _FILES:
+        raise click.UsageError(f"-o names a new folder for all tables, not a file: -o {output.with_suffix('')}")
     declared = read(policy)
     tables = declared.dummy(options.rows(rows) or 1)
     try:
@@ -49,7 +53,7 @@ def command(policy: Path, rows: str, output: Path) -> None:
     for name, table in tables.items():
         place = output / verbatim[name] if verbatim else output / f"{_plain(name)}.parquet"
         place.parent.mkdir(parents=True, exist_ok=True)
-        _write(table, place)
+        _write(table, place, declared.tables[name].relation if verbatim else None)
         click.echo(f"Written: {place}, {table.num_rows:,} invented rows.")
     for name in declared.tables:
         if name not in tables:
@@ -60,11 +64,11 @@ def command(policy: Path, rows: str, output: Path) -> None:
 
 
 def _relative(policy: Policy, folder: Path) -> dict[str, Path]:
-    """Find where each source lies beside its policy; nothing unless all are files of one table beside it or below."""
+    """Find where each source lies beside its policy; nothing unless all are files beside it or below."""
     found = {}
     for name, table in policy.tables.items():
         path = Path(str(getattr(table.source, "path", "")))
-        if table.relation is not None or any(letter in path.name for letter in "*?[") or ".." in path.parts:
+        if any(letter in path.name for letter in "*?[") or ".." in path.parts:
             return {}
         try:
             found[name] = path.relative_to(folder)
@@ -73,10 +77,14 @@ def _relative(policy: Policy, folder: Path) -> dict[str, Path]:
     return found
 
 
-def _write(table: Any, place: Path) -> None:
+def _write(table: Any, place: Path, relation: str | None) -> None:
     from pyarrow import csv, parquet
 
-    if place.suffix.lower() == ".csv":
+    if relation is not None:
+        from sfumato.engine.opening import write_table
+
+        write_table(table, place, relation)
+    elif place.suffix.lower() == ".csv":
         csv.write_csv(table, place)
     else:
         parquet.write_table(table, place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -158,10 +159,15 @@ class _Drafting:
         tables = {label: each for label, each in tables.items() if roles[label] != SKIP}
         named = {label: self._name(label) for label in tables}
         private = {named[label]: each.columns for label, each in tables.items() if roles[label] == "private"}
-        owners = {label: self._owner(label, named, private) for label in tables if roles[label] == "private"}
-        limits = {label: self._limit(label) for label, owner in owners.items() if owner != ROW}
         take_defaults = self.interview.take_defaults
-        budget = self.interview.ask(questions.budget(take_defaults), lambda answer: Budget(*answer.split()[:2]))
+        whose = {label: self._whose(label, named[label], private) for label in tables if roles[label] == "private"}
+        life = questions.budget(take_defaults)
+        self.interview.require([*whose.values(), life])
+        owners = {
+            label: self.interview.ask(asked, _owner_reader(named[label], private)) for label, asked in whose.items()
+        }
+        limits = {label: self._limit(label) for label, owner in owners.items() if owner != ROW}
+        budget = self.interview.ask(life, lambda answer: Budget(*answer.split()[:2]))
         made = {}
         for label, table in tables.items():
             if roles[label] == "public":
@@ -210,7 +216,10 @@ class _Drafting:
         return known
 
     def _ready(self, table: FoundTable, rows: bool, copy: bool | None) -> FoundTable | None:
-        """Make a table one that the engine reads, if its owner lets it be copied."""
+        """Make a table one that the engine reads, if its owner lets it be copied. Rows are read for types only of the
+        files that the owner was asked about.
+        """
+        looked_at = rows and bool(table.reasons or table.spelling)
         if table.reasons:
             target = f"{table.file.stem}.parquet" if table.spelling else f"{table.file.stem}.{table.relation}.parquet"
             asked = questions.copy(printable(table.label), printable(target), table.reasons)
@@ -222,7 +231,7 @@ class _Drafting:
                 click.echo(
                     f"PRIVATE, for you alone: {lost:,} records with too few or too many cells are not in the copy."
                 )
-        return with_types(table) if rows else table
+        return with_types(table) if looked_at else table
 
     def _say(self, words: str) -> None:
         """Say what is of use to somebody who types."""
@@ -241,13 +250,13 @@ class _Drafting:
 
         return self.interview.ask(questions.name(label), read)
 
-    def _owner(self, label: str, named: Mapping[str, str], private: Mapping[str, Mapping[str, Any]]) -> str | Via:
-        name = named[label]
+    def _whose(self, label: str, name: str, private: Mapping[str, Mapping[str, Any]]) -> Asked:
+        """Make the question whose a table's rows are, with what names suggest."""
         guess: str | Via | None = suggested_id(private[name], self.unit) or suggested_path(name, self.unit, private)
         default = f"{guess.via}.{guess.on}" if isinstance(guess, Via) else guess
         if default is None and not self.interview.take_defaults:  # what is not sure is not taken unseen
             default = only_key(private[name]) or ROW
-        return self.interview.ask(questions.owner(label, self.unit, default), _owner_reader(name, private))
+        return questions.owner(label, self.unit, default)
 
     def _limit(self, label: str) -> int:
         return self.interview.ask(questions.max_rows(label, self.unit), _limit)
@@ -329,7 +338,9 @@ def _offered(budget: Budget) -> Price | None:
 def _buy(drafted: Policy, output: Path, missing: list[tuple[str, str]], price: Price) -> None:
     """Open the account, buy the bounds one by one, and write down what was found, whatever happens in between."""
     found: dict[tuple[str, str], Bounds] = {}
-    click.echo(f"\n{len(missing)} searches at {price} each, from the account of {output.name}:")
+    whole = text(Fraction(price.epsilon or 0) * len(missing))
+    listed = f"{len(missing)} searches at {price} each" if len(missing) > 1 else f"1 search at {price}"
+    click.echo(f"\n{listed}, ε = {whole} in all of the {text(drafted.budget.epsilon)} for life of {output.name}:")
     try:
         with ProgressLines() as progress, Curator(output, progress=progress) as curator:
             for table, column in missing:

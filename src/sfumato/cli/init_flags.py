@@ -11,6 +11,7 @@ import click
 from sfumato.cli.init_questions import SKIP
 from sfumato.curator.sniffing import FoundTable
 from sfumato.policy import Type
+from sfumato.safe_text import printable
 
 if TYPE_CHECKING:
     from sfumato.policy import Domain
@@ -107,8 +108,19 @@ def _from_smartnoise(path: Any, tables: Tables) -> dict[str, str]:
             given[f"{table}.max_rows"] = str(known.max_rows)
         for column, domain in known.columns.items():
             given |= _declared(f"{table}.columns.{column}", domain)
-        given |= {f"{table}.columns.{each}.type": SKIP for each in tables[table].columns if each not in known.columns}
+        unnamed = [each for each in tables[table].columns if each not in known.columns]
+        given |= {f"{table}.columns.{each}.type": SKIP for each in unnamed}
+        absent = [each for each in known.columns if each not in tables[table].columns]
+        _say_differences(path, table, [each for each in unnamed if each != known.id], absent)
     return given
+
+
+def _say_differences(path: Any, table: str, unnamed: list[str], absent: list[str]) -> None:
+    """Tell the owner where a SmartNoise file and the table do not fit."""
+    if unnamed:
+        click.echo(f"Left out of {table}, since {path} does not name them: {', '.join(map(printable, unnamed))}.")
+    if absent:
+        click.echo(f"Named in {path}, and not in {table}: {', '.join(map(printable, absent))}.")
 
 
 def _declared(key: str, domain: Domain) -> dict[str, str]:

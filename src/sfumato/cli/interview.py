@@ -6,7 +6,7 @@ taken (``--yes``), or from whoever types it. Wherever it comes from it is read a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -60,17 +60,17 @@ class Interview:
         if part in self.accepted and asked.default is not None:
             return self._read(asked, asked.default, read)
         if self.take_defaults:
-            return self._read(asked, self._needed(asked), read)
+            if asked.default is None:
+                raise _left_open([asked])
+            return self._read(asked, asked.default, read)
         return self._typed(asked, read)
 
-    def _needed(self, asked: Asked) -> str:
-        if asked.default is None:
-            raise InvalidPolicy(
-                "--yes takes every default, and this question has none that is safe to take unseen",
-                place=asked.words,
-                fix=f"answer it with {asked.flag}",
-            )
-        return asked.default
+    def require(self, several: Sequence[Asked]) -> None:
+        """Refuse all questions at once that --yes leaves open: those without a default, a flag or an earlier answer."""
+        answered = (self.given.get(each.key) or self.kept.get(each.key) or each.default for each in several)
+        left = [each for each, answer in zip(several, answered, strict=True) if answer is None]
+        if left and self.take_defaults:
+            raise _left_open(left)
 
     def _read(self, asked: Asked, answer: str, read: Callable[[str], T]) -> T:
         try:
@@ -92,6 +92,15 @@ class Interview:
                 continue
             self.kept.keep(asked.key, typed)
             return found
+
+
+def _left_open(several: Sequence[Asked]) -> InvalidPolicy:
+    these, them = ("this question has", "it") if len(several) == 1 else ("these questions have", "them")
+    return InvalidPolicy(
+        f"--yes takes every default, and {these} none that is safe to take unseen",
+        place="; ".join(each.words for each in several),
+        fix=f"answer {them} with {'; and '.join(each.flag for each in several)}",
+    )
 
 
 def _rule(refused: SfumatoError | click.UsageError) -> str:

@@ -87,10 +87,13 @@ passphrase_file = click.option(
 def shown(found: Told) -> str:
     """Say how many questions are shown, and how others are."""
     every, visible = len(found.asked), sum(each.question is not None for each in found.asked)
+    lost = sum(each.is_lost for each in found.asked)
+    few = f"{lost:,} answer{'s' if lost > 1 else ''}"
+    but = f", but for {few} that only the policy as it was then can show" if lost else ""
     if visible == every:
-        return f"all {every:,} questions are shown, with their answers"
+        return f"all {every:,} questions are shown, with their answers{but}"
     how = "sfumato history lists the lines, and --questions shows them" if not visible else "others are salted hashes"
-    return f"{visible:,} of {every:,} questions are shown; {how}"
+    return f"{visible:,} of {every:,} questions are shown{but}; {how}"
 
 
 def rows(written: str | None) -> int | None:

@@ -36,7 +36,7 @@ def command(
     private_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare the table in SYNTHETIC with the one in REAL (.csv or .parquet), exactly.
+    """Compare the table in SYNTHETIC with the one in REAL (.csv, .parquet or .duckdb), exactly.
 
     The figures are for the owner of REAL alone: they are protected by no noise. Never log, share or publish them. What
     may be published is bought with curator.score.

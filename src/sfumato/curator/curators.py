@@ -47,8 +47,9 @@ from sfumato.curator.tables import TableView
 from sfumato.curator.workloads import Workload, workload
 from sfumato.engine.opening import open_engine
 from sfumato.engine.seam import Engine
-from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
 from sfumato.ledger import Ledger, Line, SpendingLimit
+from sfumato.notebook_html import paragraph
 from sfumato.plan.building import selection
 from sfumato.plan.nodes import Query
 from sfumato.plan.parameters import Parameters
@@ -511,7 +512,11 @@ class Curator:
         return describe(self.policy, self._catalog).brief()
 
     def _repr_html_(self) -> str:
-        return describe(self.policy, self._catalog)._repr_html_() + self.budget._repr_html_()
+        told = describe(self.policy, self._catalog)._repr_html_()
+        try:
+            return told + self.budget._repr_html_()
+        except LedgerUnavailable as refused:  # a notebook shows a curator that was closed, too
+            return told + paragraph(f"What is left of the budget cannot be told: {refused.rule}.")
 
 
 def _close(engine: Engine, invented: InventedEngine) -> None:

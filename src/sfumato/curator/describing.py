@@ -53,7 +53,7 @@ def describe_policy(policy: Policy | PathOrText) -> Tables:
 
 
 def _heading(policy: Policy) -> str:
-    return f"{policy.account_name} protects {policy.unit} ({policy.neighbours.value} neighbours): {for_life(policy)}"
+    return f"{policy.account_name} protects {policy.unit}, {policy.neighbours.value} neighbours: {for_life(policy)}"
 
 
 def _unread(name: str) -> TableDescription:
@@ -81,7 +81,7 @@ def _whose(policy: Policy, table: Described) -> str:
         f"private; of one {unit}{within} at most {many(limits.rows, 'row')} count{'s' if limits.rows == 1 else ''}"
     )
     counted += f", in at most {many(limits.groups, 'group')}" if limits.groups < limits.rows else ""
-    return f"{counted}; what a {unit} has beyond is left out, and no range tells how much that is"
+    return f"{counted}; what one {unit} has beyond is left out, and no range tells how much that is"
 
 
 def _columns(policy: Policy, table: Described) -> dict[str, str]:

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from sfumato.curator.forecasts import Width
 from sfumato.errors import InvalidParameter
-from sfumato.plots.frame import below, framed
-from sfumato.plots.lines import MOST_LINES, Line, Panel, panel
+from sfumato.plots.frame import INSIDE, Drawing, below, beside, framed
+from sfumato.plots.lines import Line, Panel, heights, panel
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LogScale
 from sfumato.privacy import PrivacyUnit
@@ -17,6 +17,10 @@ from sfumato.privacy.numbers import POSITIVE, Number, chance, exact, percent, sh
 
 _STEPS = 24
 """Prices at which the error is computed."""
+_MOST_PANELS, _GAP = 6, 30.0
+"""Columns on a page, and pixels between two of them."""
+_ABOVE = 3.0
+"""How far above the largest error a panel goes, so that what is left is written above the lines."""
 
 
 def draw_terms(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
@@ -33,34 +37,48 @@ def draw_errors(
     left: Fraction,
     terms: Sequence[str],
 ) -> Picture:
-    """Draw a line for every column: its half-width at each ε, both by their logarithms."""
+    """Draw a panel for every column, since rows and minutes have no axis in common: its half-width at each ε, both by
+    their logarithms.
+    """
     least, most = (exact(end, each, POSITIVE) for end, each in zip(ends, ("least", "most"), strict=True))
     if least >= most:
         raise InvalidParameter("least", ends[0], f"below most = {text(most)}")
     ratio = (math.log(float(most)) - math.log(float(least))) / _STEPS
     epsilons = [Fraction(f"{float(least) * math.exp(ratio * step):.6g}") for step in range(_STEPS + 1)]
-    found: dict[str, list[float | None]] = {}
     every = [widths(epsilon) for epsilon in epsilons]
-    sizes = {name: tuple(width) for each in every for name, width in each.items() if isinstance(width, Mapping)}
-    for place, halves in enumerate(every):
-        for column, half in _each(halves, sizes):
-            found.setdefault(column, [None] * len(epsilons))[place] = half if 0 < half < math.inf else None
-    lines = [_line(column, epsilons, halves) for column, halves in found.items()]
-    drawn = [each for each in lines if any(value is not None for value in each.values)]
+    columns = {
+        column: _lines(column, epsilons, every) for column in dict.fromkeys(each for one in every for each in one)
+    }
+    drawn = {column: lines for column, lines in columns.items() if lines}
     if not drawn:
         raise InvalidParameter("question", "no half-widths", "one with a column of numbers whose error is finite")
     marked = ((float(left), f"left: ε = {shown(float(left))}"),) if left else ()
-    of = Panel("half-width (±) against ε", "ε", LogScale, LogScale, marked=marked)
-    more = [f"drawn are the first {MOST_LINES} of {len(drawn)} lines"] if len(drawn) > MOST_LINES else []
-    return framed(below([panel(drawn, of, 340.0)]), f"How wrong: {name}", terms, more)
+    more = [f"drawn are the first {_MOST_PANELS} of {len(drawn)} columns"] if len(drawn) > _MOST_PANELS else []
+    return framed(_panels(drawn, marked), f"How wrong: {name}", terms, more)
 
 
-def _each(widths: Mapping[str, Width], sizes: Mapping[str, tuple[int, ...]]) -> list[tuple[str, float]]:
-    """Give each line by its name: of a mean there is one for each size of a group."""
+def _panels(drawn: Mapping[str, Sequence[Line]], marked: tuple[tuple[float, str], ...]) -> Drawing:
+    """Draw one panel over the whole width, or several, two beside each other."""
+    high, wide = (340.0, INSIDE) if len(drawn) == 1 else (240.0, (INSIDE - _GAP) / 2)
     found = []
-    for name, width in widths.items():
-        every = width if isinstance(width, Mapping) else dict.fromkeys(sizes.get(name, (0,)), width)
-        found += [(f"{name}, group of {size:,}" if size else name, half) for size, half in every.items()]
+    for column, lines in list(drawn.items())[:_MOST_PANELS]:
+        low, top = heights(lines, log=True)
+        ends = (low, top * (_ABOVE if marked else 1))
+        of = Panel(f"{column}: half-width (±)", "ε", LogScale, LogScale, ends=ends, marked=marked)
+        found.append(panel(lines, of, high, wide))
+    return below([beside(found[at : at + 2], _GAP) for at in range(0, len(found), 2)])
+
+
+def _lines(column: str, epsilons: Sequence[Fraction], every: Sequence[Mapping[str, Width]]) -> list[Line]:
+    """Give the line of a column, or of a mean one for each size of a group; none where no error is finite."""
+    widths = [each.get(column) for each in every]
+    sizes = next((tuple(each) for each in widths if isinstance(each, Mapping)), (0,))
+    found = []
+    for size in sizes:
+        halves = [each.get(size) if isinstance(each, Mapping) else each for each in widths]
+        finite = [half if half is not None and 0 < half < math.inf else None for half in halves]
+        if any(half is not None for half in finite):
+            found.append(_line(f"group of {size:,}" if size else column, epsilons, finite))
     return found
 
 

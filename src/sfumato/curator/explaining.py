@@ -37,6 +37,9 @@ from sfumato.release.answer_rows import AnswerRows, answer_rows
 from sfumato.release.finishing import picks, simultaneous
 from sfumato.release.preparing import Prepared
 
+_DIGITS = 4
+"""Of the size of noise, and of what one unit changes, as an explanation tells them: as many as its errors have."""
+
 
 @codec.value("operator")
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def explain(
         operators.append(
             Operator(
                 "noise",
-                mechanism.words(scaled.unit_value),
+                mechanism.words(scaled.unit_value, _DIGITS),
                 f"±{shown(float(width))}{on} {sure}, for {_share(share, 'the price')}",
             )
         )
@@ -284,7 +287,7 @@ def _outer(query: Outer, meant: Mapping[Reference, str]) -> Operator:
 def _sensitivity(scaled: Scaled) -> str:
     change = scaled.sensitivity
     known = bounds(scaled)
-    most, once = (shown(float(each * scaled.unit_value), 6) for each in (change.l1, change.linf))
+    most, once = (shown(float(each * scaled.unit_value), _DIGITS) for each in (change.l1, change.linf))
     size = f"one unit moves {scaled.measure.noised} by at most {most} in all, {once} in a group"
     return f"{known}; {size}" if known else size
 

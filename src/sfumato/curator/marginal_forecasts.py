@@ -32,6 +32,8 @@ class MarginalsForecast:
     """Whether marginals that are as good were bought before: they are free, whatever is left."""
     counted: str = ""
     """What of one unit counts, where the rest is left out; empty where all rows count."""
+    warnings: tuple[str, ...] = ()
+    """What buying them would end."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -68,7 +70,8 @@ class MarginalsForecast:
         order = sorted(zip(self.widths, self.sets, strict=True), reverse=True)
         lines = [f"±{shown(found)}  {name_of(each)}" for found, each in order[:SHOWN_PLAN]]
         more = [f"and {len(order) - SHOWN_PLAN:,} more"] if len(order) > SHOWN_PLAN else []
-        return "\n".join([f"half-width of each cell at {self.price}, {sure}:", *lines, *more])
+        noted = [f"warning: {each}" for each in self.warnings]
+        return "\n".join([f"half-width of each cell at {self.price}, {sure}:", *lines, *more, *noted])
 
     __repr__ = __str__
 

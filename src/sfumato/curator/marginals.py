@@ -217,6 +217,7 @@ class MarginalsProposal:
         """Give the half-width of every cell of each marginal at this price. This is free."""
         sure = exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
+        stored = not fresh and is_stored(draw, self.identity, self._context)
         return MarginalsForecast(
             self.sets,
             tuple(self._width(draw.plan, each, sure, joint) for each in self.workload.sets),
@@ -224,8 +225,9 @@ class MarginalsProposal:
             joint,
             str(draw.total),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
-            not fresh and is_stored(draw, self.identity, self._context),
+            stored,
             cutting([draw.reading.bounded]),
+            () if stored else self._context.closing(draw.batch.curve),
         )
 
     def price(

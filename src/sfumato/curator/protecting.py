@@ -39,12 +39,15 @@ def protect(
     of them, never what you read off these rows. The account is kept in the ``ledger``, a file: a budget that ended with
     the process would be none. Whoever protects a copy or an edited table under the same account spends the same budget.
     """
+    if isinstance(table, (str, os.PathLike)):
+        fix = "run sfumato init on a file to draft its policy, and open that: sf.open('policy.toml')"
+        raise InvalidParameter("table", os.fspath(table), "a pandas, polars or Arrow table", fix=fix)
     kinds = types_in_memory(table)
     limits, listed = dict(bounds or {}), dict(values or {})
     if unit != ROW:
-        check_keys({unit: None}, kinds, "unit", _NO_COLUMN)
+        check_keys({unit: None}, kinds, "unit", _NO_COLUMN, f"name {ROW}, or one of")
     for given, place in ((limits, "bounds"), (listed, "values"), (dict.fromkeys(columns or ()), "columns")):
-        check_keys(given, kinds, place, _NO_COLUMN)
+        check_keys(given, kinds, place, _NO_COLUMN, "remove it, or name one of")
     for key, named in (("account", account), ("ledger", ledger)):
         if not isinstance(named, (str, os.PathLike)) or not str(named).strip():
             raise InvalidParameter(key, named, "given, so that what is spent is known when this process has ended")

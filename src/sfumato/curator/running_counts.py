@@ -205,6 +205,8 @@ class RunningTotals:
     ) -> RunningForecast:
         """Give the half-width of every period's running total at this price. This is free."""
         draw = self._draw(Price(epsilon, delta, rho), mechanism)
+        stored = not fresh and is_stored(draw, self.identity, self._context)
+        ends = () if stored else self._context.closing(draw.batch.curve)
         return RunningForecast(
             self.query.finish.outputs[self._place].name,
             KeyColumn(self.query.plan.keys[self.period].domain.type, self.periods),
@@ -213,8 +215,8 @@ class RunningTotals:
             joint,
             priced(draw.total, self._context),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
-            not fresh and is_stored(draw, self.identity, self._context),
-            self.question.warnings,
+            stored,
+            (*self.question.warnings, *ends),
             cutting([draw.batch.bounded]),
         )
 

@@ -143,9 +143,19 @@ def copied(table: FoundTable, how: HowWritten) -> tuple[FoundTable, int]:
 
 
 def with_types(table: FoundTable) -> FoundTable:
-    """Find the types of columns whose file stores texts, from their cells. PRIVATE."""
-    if all(kind is not None for kind in table.columns.values()):
+    """Find the types of columns whose file stores texts, from their cells. PRIVATE.
+
+    SQLite has no type for dates, so that a column that it calls a text is one of dates where every cell is.
+    """
+    if all(kind not in (None, Type.TEXT) for kind in table.columns.values()):
         return table
     found = written_types(table.file, table.relation)
-    columns = {name: kind or found.get(name) for name, kind in table.columns.items()}
+    columns = {name: _type(kind, found.get(name)) for name, kind in table.columns.items()}
     return replace(table, columns=columns, rows_read=True)
+
+
+def _type(declared: Type | None, written: Type | None) -> Type | None:
+    """Choose between what a file calls a column and what its cells can be read as: a text may be a date."""
+    if declared is Type.TEXT and written in (Type.DATE, Type.TIMESTAMP):
+        return written
+    return declared or written

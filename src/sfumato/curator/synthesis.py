@@ -538,16 +538,21 @@ def _decided(table: Table, columns: Sequence[str] | None, ways: Sets) -> dict[st
     return {name: each for name, each in found.items() if name.lower() not in wanted}
 
 
+_NAMED = 20
+"""Columns that a refusal lists."""
+
+
 def _check_all_coded(table: Table) -> None:
     """Refuse a table with a column that has no cells: it would be missing from the synthetic one without a word."""
     known = {*coded_names(table)}
     missing = [name for name in table.columns if name not in known and not _says_whose(table, name)]
     if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         raise Unsupported(
             "uncoded-column",
-            f"{', '.join(missing[:5])} of {table.name} {'have' if len(missing) > 1 else 'has'} no cells: a column is "
-            "coded when its values are listed, or it is boolean, or it has bins",
-            fix=f"in the policy, add {'; '.join(_cells_for(table, name) for name in missing[:5])}; or leave "
+            f"{', '.join(missing[:_NAMED])}{more} of {table.name} {'have' if len(missing) > 1 else 'has'} no cells: a "
+            "column is coded when its values are listed, or it is boolean, or it has bins",
+            fix=f"in the policy, add {'; '.join(_cells_for(table, name) for name in missing[:_NAMED])}{more}; or leave "
             f"{'them' if len(missing) > 1 else 'it'} out by naming the others in columns",
         )
 

@@ -86,6 +86,8 @@ class WorkloadForecast:
     price: str
     accepted: bool
     """Whether the account, and the analyst's share of it, would accept the whole now."""
+    warnings: tuple[str, ...] = ()
+    """What answers may miss because nobody declared it, and what the whole would end."""
 
     def __post_init__(self) -> None:
         _pair(self, "forecasts", Forecast)
@@ -114,7 +116,8 @@ class WorkloadForecast:
             for name, each in zip(self.names, self.forecasts, strict=True)
         ]
         verdict = "accepts" if self.accepted else "REFUSES"
-        return "\n".join([*lines, f"together: {self.price}; the account {verdict} it now"])
+        together = f"together: {self.price}; the account {verdict} it now"
+        return "\n".join([*lines, together, *(f"warning: {each}" for each in self.warnings)])
 
     __repr__ = __str__
 

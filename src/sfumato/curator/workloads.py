@@ -102,9 +102,13 @@ class Workload:
         sure = f"ranges hold with {percent(exact(confidence, 'confidence'))} confidence"
         saved = "" if found.pure else f"; one by one they would cost about ε = {shown(found.apart, 3)} in all"
         operators.append(Operator("together", read, f"{found.price}, {sure}{saved}"))
-        said = tuple(dict.fromkeys(each for question in self.questions.values() for each in question.warnings))
-        said = (*said, *self._context.closing(found.curve))
+        said = (*self._warnings, *self._context.closing(found.curve))
         return Explanation(self.words, str(found.price), tuple(operators), found.reason, said)
+
+    @property
+    def _warnings(self) -> tuple[str, ...]:
+        """Say once what any of the answers may miss."""
+        return tuple(dict.fromkeys(each for question in self.questions.values() for each in question.warnings))
 
     def error(
         self,
@@ -132,6 +136,7 @@ class Workload:
             tuple(self._forecast(found, each, confidence, stored) for each in self.questions.values()),
             str(rest.price) if new else "nothing: all of it was bought before",
             accepted,
+            (*self._warnings, *(self._context.closing(rest.curve) if new else ())),
         )
 
     def price(self, within: Goals, *, delta: Number = 0, confidence: Number = "0.95") -> float:

@@ -52,3 +52,13 @@ def types_in_memory(table: Any) -> dict[str, Type]:
 def tables(source: Path) -> list[str]:
     """List the tables and views in a database file; none for a file of another kind. No row is read."""
     return connection.tables(source)
+
+
+def whole_table(source: Path, relation: str) -> Any:
+    """Read all rows of a table in a database file into memory, as Arrow. PRIVATE."""
+    return connection.whole_table(source, relation)
+
+
+def write_table(rows: Any, place: Path, relation: str) -> None:
+    """Write an Arrow table as a new one of a database file, which is made where it is not there."""
+    connection.write_table(rows, place, relation)

@@ -11,6 +11,7 @@ from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import NOTHING
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Budget, Cost, Guarantee, codec
+from sfumato.privacy.budget_words import promised
 from sfumato.privacy.numbers import BELOW_ONE, Number, allowance_units, exact, text
 from sfumato.privacy.theorems import renyi_allowance
 
@@ -63,7 +64,7 @@ def amended(old: Budget, epsilon: Number, delta: Fraction, reserve: Fraction, sp
         )
     raise InvalidParameter(
         "budget",
-        str(promise),
+        promised(promise.epsilon, promise.delta),
         "one that covers what is spent and held already: " + spent.words,
         fix="give a larger ε, or a larger δ: what was answered cannot be taken back",
     )

@@ -113,8 +113,8 @@ class Laplace:
         width = noise_sums.laplace_width(float(max(self.sizes)), terms, _rarely(confidence, k))
         return width * (self.grid or Fraction(1))
 
-    def words(self, unit_value: Fraction = Fraction(1)) -> str:
-        return f"Laplace, scale {_largest(self.scale, unit_value)}"
+    def words(self, unit_value: Fraction = Fraction(1), digits: int = 6) -> str:
+        return f"Laplace, scale {_largest(self.scale, unit_value, digits)}"
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -213,8 +213,8 @@ class Gaussian:
             width = min(width, _gaussian_width(sigma * math.sqrt(terms) * (1 + 1e-12), one))
         return width * (self.grid or Fraction(1))
 
-    def words(self, unit_value: Fraction = Fraction(1)) -> str:
-        return f"Gaussian, σ {_largest(self.sigma, unit_value)}"
+    def words(self, unit_value: Fraction = Fraction(1), digits: int = 6) -> str:
+        return f"Gaussian, σ {_largest(self.sigma, unit_value, digits)}"
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -227,8 +227,8 @@ class Gaussian:
         return f"Gaussian(sigma={_shown(self.sigma)}{'' if self.grid is None else f', grid={text(self.grid)}'})"
 
 
-def _largest(size: Size, unit_value: Fraction) -> str:
-    return shown(float(max(size) if isinstance(size, tuple) else size) * float(unit_value), 6)
+def _largest(size: Size, unit_value: Fraction, digits: int) -> str:
+    return shown(float(max(size) if isinstance(size, tuple) else size) * float(unit_value), digits)
 
 
 def _in_steps(size: Size, grid: Fraction | None) -> tuple[Fraction, ...]:

@@ -74,8 +74,10 @@ class Additive(Mechanism, Protocol):
         """Give the half-width that holds all of k sums, of so many noises each, with this confidence."""
         ...
 
-    def words(self, unit_value: Fraction = Fraction(1)) -> str:
-        """Say the noise in words, in terms in which one whole number of the totals has this value."""
+    def words(self, unit_value: Fraction = Fraction(1), digits: int = 6) -> str:
+        """Say the noise in words, in terms in which one whole number of the totals has this value: its size has so
+        many digits.
+        """
         ...
 
 

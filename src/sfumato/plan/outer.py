@@ -24,7 +24,7 @@ from sfumato.plan.noisy_rows import Finish, Outer, Output, Over, RowTotal
 from sfumato.plan.rows import rows
 from sfumato.plan.sql_expressions import Own, Read, reading
 from sfumato.plan.sql_noisy import ROW_TOTALS, check_finishing, check_key, over, row_total
-from sfumato.plan.text_positions import nearest, refuse, shown
+from sfumato.plan.text_positions import called, nearest, refuse, shown
 from sfumato.policy import Type
 
 MOST_COLUMNS = 100
@@ -313,7 +313,7 @@ class _Building:
 
     def _output(self, item: exp.Expr) -> Output:
         inner = item.unalias()
-        name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else shown(inner).lower()
+        name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else called(inner)
         return Output(name, self._read(inner, self._finishing))
 
     def _condition(self, clause: str, *, renamed: bool = False) -> Expression | None:

@@ -25,7 +25,7 @@ from sfumato.plan.sql_expressions import Read, expression, reading, remembering
 from sfumato.plan.sql_noisy import check_finishing, over
 from sfumato.plan.sql_ranked import RANKED, quantiles, ranked, shares
 from sfumato.plan.text import select as parse_text
-from sfumato.plan.text_positions import quoted, refuse, shown
+from sfumato.plan.text_positions import called, quoted, refuse, shown
 from sfumato.plan.unit_joins import period_words, periods
 from sfumato.plan.value_measures import MOST_FREQUENT, DistinctValues, FrequentValue
 from sfumato.policy import Domain, Type
@@ -205,7 +205,7 @@ def _outputs(item: exp.Expr, building: _Building) -> tuple[Output, ...]:
         name, several = _list(inner, building.source)
         name = item.alias if isinstance(item, exp.Alias) else name
         return tuple(Output(f"{name}_{ending}", building.measure(each)) for ending, each in several)
-    name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else shown(inner).lower()
+    name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else called(inner)
     return (Output(name, _finishing(inner, building)),)
 
 

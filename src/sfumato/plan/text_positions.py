@@ -78,4 +78,18 @@ def shown(node: exp.Expr) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
+def called(node: exp.Expr) -> str:
+    """Name a column that was given no name, as databases do: by its own text, with words of the language in small
+    letters, and names and texts as the analyst wrote them.
+    """
+    own = {each.name for each in node.find_all(exp.Identifier)}
+
+    def spelled(word: re.Match[str]) -> str:
+        kept = word[0][0] in "'\"" or (word[0] in own and not word.string.startswith("(", word.end()))
+        return word[0] if kept else word[0].lower()
+
+    return _WORDS.sub(spelled, shown(node))
+
+
+_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*""")
 _LONGEST = 60

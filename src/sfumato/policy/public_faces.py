@@ -124,7 +124,7 @@ class PublicFace:
     @property
     def protects(self) -> str:
         """Say in words whom it protects."""
-        return f"{self.unit} ({self.neighbours.value} neighbours)"
+        return f"{self.unit}, {self.neighbours.value} neighbours"
 
     def table(self, name: str) -> PublicTable:
         """Give the table of this name."""

@@ -420,9 +420,13 @@ def distinct(names: Iterable[str], place: str) -> None:
 
 
 def check_keys(
-    found: Mapping[str, object], known: Iterable[str], place: str, rule: str = "this key is not known"
+    found: Mapping[str, object],
+    known: Iterable[str],
+    place: str,
+    rule: str = "this key is not known",
+    otherwise: str = "remove it: known here are",
 ) -> None:
-    """Refuse a key that nobody reads, and name the known one it is nearest to."""
+    """Refuse a key that nobody reads, and name the known one it is nearest to, or else all of them."""
     from difflib import get_close_matches
 
     names = tuple(known)
@@ -432,7 +436,7 @@ def check_keys(
             raise InvalidPolicy(
                 rule,
                 place=f"{place}.{key}" if place else str(key),
-                fix=f"did you mean {near[0]}?" if near else f"remove it: known here are {', '.join(names)}",
+                fix=f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(names)}",
             )
 
 

@@ -105,9 +105,18 @@ class Precedents:
 
     @property
     def caption(self) -> str:
-        """Say what the last column of the table is."""
+        """Say what the beliefs of the table are, and why the promise has another one above, where it has."""
         before, after = _percent(self.reading.prior), "becomes at most, except with probability 10 · δ"
-        return f"belief: what one of {before} that a unit is in the data {after}"
+        found = f"belief: what one of {before} that a unit is in the data {after}."
+        told, listed = self.reading.membership, believed(self.promise, Fraction(self.reading.prior))
+        if told is None:
+            return f"{found} Of this promise it is about a value of theirs: who is in the data is public."
+        if _percent(told) == _percent(listed):
+            return found
+        apart = f"{_percent(told)} above, which holds except with probability {self.reading.delta:.3g}"
+        return f"{found} For this promise it is {apart}, and {_percent(listed)} here, except with probability " + (
+            f"{float(10 * self.promise.delta):.3g}: the rarer the exception, the larger the belief."
+        )
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Draw where the promise stands among the others; with a path (.svg, .png, .html) the picture is saved, too."""

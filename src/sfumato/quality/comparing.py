@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.engine.opening import PairedTables, paired_tables
-from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.engine.opening import PairedTables, paired_tables, tables, whole_table
+from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.policy import Policy, Table, Type, read
 from sfumato.privacy.numbers import whole
 from sfumato.publish.attributes import Attribute
@@ -98,8 +98,9 @@ def compare(
     most = whole(bins, "bins", at_least=2)
     if most > MOST_BINS:
         raise InvalidParameter("bins", bins, f"a whole number from 2 to {MOST_BINS:,}")
-    found = paired_tables(_source(real), _source(synthetic))
     declared = None if policy is None else _declared(policy, table)
+    real, synthetic = _source(real, declared), _source(synthetic, None)
+    found = paired_tables(real, synthetic)
     if declared is None and table is not None:
         raise InvalidParameter("table", table, "left out, or given beside a policy", fix="name the policy too")
     kept = _kept(found, columns, declared)
@@ -112,8 +113,23 @@ def compare(
     return _compared(found, paired, coded, _said(declared, most), target)
 
 
-def _source(source: Any) -> Any:
-    return Path(source) if isinstance(source, (str, os.PathLike)) else source
+def _source(source: Any, declared: Table | None) -> Any:
+    """Give a path as one; of a database file read the table that the policy names, or the only one that it has."""
+    if not isinstance(source, (str, os.PathLike)):
+        return source
+    path = Path(source)
+    if path.suffix.lower() not in (".duckdb", ".db") or not path.is_file():
+        return path
+    names = tables(path)
+    own = None if declared is None else declared.relation
+    name = own if own is not None else names[0] if len(names) == 1 else None
+    if name is None:
+        raise InvalidPolicy(
+            "a database file may hold several tables, so the one that is meant is named",
+            place=str(path),
+            fix=f"give the policy that names one of {', '.join(names[:10])}, or write that table as Parquet",
+        )
+    return whole_table(path, name)
 
 
 def _declared(policy: Policy | str | os.PathLike[str], table: str | None) -> Table:
@@ -160,7 +176,7 @@ def _policy_cells(table: Table, sources: tuple[Any, Any], kept: PairedTables) ->
     known = {name.lower(): name for name in table.columns}
     names = [known[each.lower()] for each in kept.kinds]
     rows = [
-        coded_candidate(_source(source), table, names, called)
+        coded_candidate(source, table, names, called)
         for source, called in zip(sources, ("real table", "synthetic table"), strict=True)
     ]
     own = [Coded(each.sizes, tuple(map(_wide, each.codes)), each.totals.astype(np.float64)) for each in rows]

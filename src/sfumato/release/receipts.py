@@ -126,7 +126,7 @@ class Receipt:
         when = datetime.fromisoformat(self.time).strftime("%Y-%m-%d %H:%M UTC")
         lines = [
             *([("rehearsed", REHEARSED.removeprefix("rehearsed: "))] if self.rehearsed else []),
-            ("protects", f"{self.unit} ({self.neighbours})"),
+            ("protects", f"{self.unit}, {self.neighbours} neighbours"),
             ("this answer", f"{self.guarantee}{self._bought}"),
             *(("warning", each) for each in self.weak),
             ("the account", f"{self._left}: {self.remaining}; {self.account} {self._lasting}{self._amended}"),

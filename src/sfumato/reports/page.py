@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from inspect import cleandoc
+from itertools import groupby
 
 from sfumato.errors import at_most
+from sfumato.notebook_html import folded
 from sfumato.policy import Policy
 from sfumato.privacy.budget_pictures import History, Moment
 from sfumato.privacy.numbers import chance, percent, shown, text
@@ -87,9 +89,10 @@ def _periods(found: Told) -> str:
 
 def _asked(found: Told) -> Iterator[str]:
     """Write the questions that are shown with their answers, then a line for each of the others."""
-    for each in found.asked:
-        if each.question is not None:
-            yield _card(each)
+    shown_ones = [each for each in found.asked if each.question is not None]
+    for is_part, some in groupby(shown_ones, lambda each: each.is_part):
+        together = list(some)
+        yield from [_parts(together)] if is_part else map(_card, together)
     hidden = [each for each in found.asked if each.question is None]
     if hidden:
         yield paragraph(
@@ -110,14 +113,25 @@ def _card(each: Asked) -> str:
     elif each.synopsis is not None:
         shown_answer = "".join(_synopsis(each.synopsis))
     elif each.answer_line is not None:
-        shown_answer = paragraph(
-            "The answer is not made of rows, such as a model, or the policy has changed since: it is not shown here."
-        )
+        shown_answer = paragraph(each.note)
     else:
         shown_answer = paragraph("There is no answer of its own on this line.", "quiet")
+    return f'<section class="card">{head}{block(cleandoc(each.question or ""))}{shown_answer}{_proof(each)}</section>'
+
+
+def _proof(each: Asked) -> str:
     words = f"salt {each.salt}, SHA-256 of salt, NUL and question as the bundle has it {each.hash}"
-    proof = f'<p class="quiet hash">{escaped(words)}</p>'
-    return f'<section class="card">{head}{block(cleandoc(each.question or ""))}{shown_answer}{proof}</section>'
+    return f'<p class="quiet hash">{escaped(words)}</p>'
+
+
+def _parts(several: list[Asked]) -> str:
+    """Write the steps of a model as one card, each of them folded away with its proof."""
+    first, last = several[0].number, several[-1].number
+    head = f"<h3>Lines {first} to {last}, {several[0].day}: {len(several):,} steps</h3>"
+    if len(several) == 1:
+        head = f"<h3>Line {first}, {several[0].day}: {escaped(several[0].cost)}</h3>"
+    every = "".join(paragraph(f"Line {each.number}, {each.cost}: {each.question}") + _proof(each) for each in several)
+    return f'<section class="card">{head}{paragraph(several[0].note)}{folded("each step", every)}</section>'
 
 
 def _synopsis(published: Synopsis) -> Iterator[str]:

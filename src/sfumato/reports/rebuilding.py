@@ -16,6 +16,7 @@ from itertools import product
 from typing import TypeVar
 
 from sfumato.curator.context import Context
+from sfumato.curator.found_bounds import Bounds
 from sfumato.curator.questions import Question
 from sfumato.curator.running_counts import RunningTotals, running_totals
 from sfumato.engine.empty_sources import without_data
@@ -40,6 +41,11 @@ from sfumato.release.running_totals import RunningMeasured
 T = TypeVar("T")
 P = TypeVar("P", Question, RunningTotals)
 _CONFIDENCE = "0.95"
+OF_A_MODEL = "What was drawn here is a part of something larger, such as a model, which is in a file of its own."
+CHANGED = (
+    "The policy has changed since this was answered, so that the answer cannot be made again: to show it, report with "
+    "the policy as it was then."
+)
 _NUMBER = re.compile(r"\d[\d,]*\b")
 
 
@@ -73,6 +79,15 @@ class Rebuilder:
         words = (noise_words(found.value.plan),)
         told = receipt(found, found.value.purchase, words, question=question, here=self.context, confidence=_CONFIDENCE)
         return Synopsis(found.value, told)
+
+    def note(self, line: Line) -> str:
+        """Say what a line holds that is neither rows nor a synopsis, or why its rows cannot be made again."""
+        bounds = self._released(line, Bounds)
+        if bounds is not None:
+            return f"Found were bounds of {bounds.value.words()}."
+        if self._released(line, Measured) is None and self._released(line, RunningMeasured) is None:
+            return OF_A_MODEL
+        return CHANGED
 
     def _released(self, line: Line, kind: type[T]) -> Released[T] | None:
         """Read what a line holds, if it is of this kind."""

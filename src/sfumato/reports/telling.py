@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from sfumato.privacy.numbers import chance, shown
 from sfumato.publish.synopsis import Synopsis
 from sfumato.release.answers import Answer
 from sfumato.release.promises import promise
-from sfumato.reports.rebuilding import rebuilder
+from sfumato.reports.rebuilding import CHANGED, OF_A_MODEL, rebuilder
 
 Questions = bool | Collection[int]
 """All questions, none, or those of these lines."""
@@ -54,10 +54,22 @@ class Asked:
     answer: Answer | None = None
     synopsis: Synopsis | None = None
     """What was published on this line, where that is not an answer made of rows."""
+    note: str = ""
+    """What the line holds, or why it is not shown, where that is neither."""
 
     @property
     def day(self) -> str:
         return self.time.strftime("%Y-%m-%d")
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether there is an answer that cannot be made again, since the policy has changed."""
+        return self.note == CHANGED
+
+    @property
+    def is_part(self) -> bool:
+        """Tell whether what was drawn on this line is told elsewhere, with other lines."""
+        return self.note == OF_A_MODEL
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,7 @@ def told(
     with Ledger.open(path) as opened:
         _require_whole(opened)
         if declared.account_name not in opened.accounts:
-            raise _nothing(path)
+            raise _other_account(path, declared.account_name, opened.accounts) if opened.accounts else _nothing(path)
         account = opened.account(declared.account_name)
         _require_same_unit(declared, account)
         return _told(declared, opened, account, questions, until)
@@ -179,7 +191,8 @@ def _asked(
                 yield chosen_line
                 continue
             answer, synopsis = again.answer(line.question, found), again.synopsis(line.question, found)
-            yield replace(chosen_line, answer=answer, synopsis=synopsis)
+            note = again.note(found) if answer is None and synopsis is None else ""
+            yield replace(chosen_line, answer=answer, synopsis=synopsis, note=note)
 
 
 def _shown(questions: Questions, asked: Collection[Line], answers: Mapping[int, Line]) -> set[int]:
@@ -224,6 +237,14 @@ def _require_same_unit(policy: Policy, account: Account) -> None:
             place=f"account {account.name!r}",
             fix="give the policy that the account was opened with",
         )
+
+
+def _other_account(path: Path, name: str, known: Sequence[str]) -> SfumatoError:
+    return SfumatoError(
+        f"an account is called as the file of its policy, and this ledger has none that is called {name}",
+        place=str(path),
+        fix=f"give the policy that it was opened with: {', '.join(f'{each}.toml' for each in known[:5])}",
+    )
 
 
 def _nothing(path: Path) -> SfumatoError:

@@ -506,6 +506,29 @@ def tables(source: Path) -> list[str]:
         return relations.tables_in("sf database", execute)
 
 
+def whole_table(source: Path, relation: str) -> Any:
+    """Read all rows of a table or view in a DuckDB database into memory, as Arrow. PRIVATE."""
+    import duckdb
+
+    with duckdb.connect(":memory:") as connection:
+        execute = partial(_described, connection)
+        relations.attach(files.find(source, str(source)), "sf database", str(source), execute)
+        named = ".".join(name(part) for part in ("sf database", *relation.split(".")))
+        return connection.sql(f"SELECT * FROM {named}").to_arrow_table()
+
+
+def write_table(rows: Any, place: Path, relation: str) -> None:
+    """Write an Arrow table as a new one of a DuckDB database, which is made where it is not there."""
+    import duckdb
+
+    with duckdb.connect(place) as connection:
+        connection.register("arriving", rows)
+        *schemas, _ = parts = [name(part) for part in relation.split(".")]
+        if schemas:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {'.'.join(schemas)}")
+        connection.execute(f"CREATE TABLE {'.'.join(parts)} AS SELECT * FROM arriving")
+
+
 def _described(connection: duckdb.DuckDBPyConnection, statement: str) -> list[tuple[Any, ...]]:
     try:
         return connection.execute(statement).fetchall()
