@@ -61,6 +61,22 @@ MUTANTS = (
         (f"{_HOSTILE}::test_a_request_that_is_replayed_buys_nothing_more",),
     ),
     Mutant(
+        "what was queued before a policy is paused is charged after",
+        Kind.CHARGE_ORDER,
+        "server/charge_permits.py",
+        "        self.people.require_open(self.policy)\n",
+        "",
+        ("server/test_counter.py::test_a_charge_is_permitted_in_the_last_step_before_it",),
+    ),
+    Mutant(
+        "what was queued before a user is disabled is charged after",
+        Kind.CHARGE_ORDER,
+        "server/people_file.py",
+        "            if _known_user(rows, user).disabled or (shown",
+        "            if (shown",
+        ("server/test_counter.py::test_what_was_queued_before_an_owner_shuts_it_out_is_not_charged_after",),
+    ),
+    Mutant(
         "what a killed process reserved of a token is given back",
         Kind.LIMITS,
         "server/token_limits.py",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from functools import partial
@@ -33,8 +34,10 @@ from sfumato.errors import (
 )
 from sfumato.server.answer_clock import AnswerClock
 from sfumato.server.caller import Caller, Credentials
+from sfumato.server.charge_permits import ChargePermit
 from sfumato.server.counter import Counter
 from sfumato.server.people import Role
+from sfumato.server.people_file import PeopleFile
 from sfumato.server.running_releases import Phase
 from sfumato.server.turns import FreeQuestions
 
@@ -551,6 +554,69 @@ def test_a_token_that_is_revoked_while_its_release_waits_pays_for_nothing(small:
     with pytest.raises(NotSignedIn):
         small.counter.release(ana, "clinic", "questions", COUNT, EPSILON, "r1")
     assert small.charges() == 0
+
+
+SHUT_OUT: dict[str, tuple[Callable[[SmallServer], Any], type[SfumatoError]]] = {
+    "the policy is paused": (lambda small: small.counter.pause(small.owner, "clinic"), Paused),
+    "the user is disabled": (lambda small: small.counter.disable_user(small.owner, "ana"), NotSignedIn),
+    "the token is revoked": (lambda small: small.counter.revoke_token(small.owner, 1), NotSignedIn),
+    "the policy names them no more": (lambda small: _write_out(small), NotThere),
+}
+
+
+def _write_out(small: SmallServer) -> None:
+    path = small.folder / "clinic.toml"
+    path.write_text(path.read_text().replace("[analysts.ana]\nshare = 0.5\n", ""))
+
+
+@pytest.mark.parametrize("act", SHUT_OUT)
+def test_what_was_queued_before_an_owner_shuts_it_out_is_not_charged_after(tmp_path: Path, act: str) -> None:
+    small = open_server(tmp_path, answer_after=0.4, releases_at_once=1)
+    ana = small.with_token("ana")
+    first, second = (
+        small.counter.start(ana, "clinic", "questions", questions(number), EPSILON, f"r{number}") for number in (1, 2)
+    )
+    _wait_for(lambda: first.phase is Phase.CHARGED)
+    shut, refusal = SHUT_OUT[act]
+    shut(small)
+    assert first.result().line  # what was charged before is answered
+    with pytest.raises(refusal):
+        second.result()
+    assert small.charges() == 1
+    small.close()
+
+
+@pytest.mark.parametrize("act", [each for each in SHUT_OUT if "names" not in each])
+def test_a_charge_is_permitted_in_the_last_step_before_it(small: SmallServer, act: str) -> None:
+    ana = small.with_token("ana")
+    permit = ChargePermit(small.people, "clinic", ana)
+    permit.reserve(Fraction(1)).settle(charged=False)
+    shut, refusal = SHUT_OUT[act]
+    shut(small)
+    with pytest.raises(refusal):
+        permit.reserve(Fraction(1))
+    browser = ChargePermit(small.people, "clinic", small.ana)  # who shows no token
+    if act == "the token is revoked":
+        browser.reserve(Fraction(1)).settle(charged=True)
+    else:
+        with pytest.raises(refusal):
+            browser.reserve(Fraction(1))
+
+
+def test_a_token_that_expires_while_its_release_waits_pays_for_nothing(small: SmallServer) -> None:
+    late = PeopleFile(small.people.database.path, lambda: time.time() + 90_000)
+    permit = ChargePermit(small.people, "clinic", small.with_token("ana", expires=timedelta(days=1)))
+    permit.reserve(Fraction(1)).settle(charged=False)
+    with pytest.raises(NotSignedIn):
+        replace(permit, people=late).reserve(Fraction(1))
+    late.close()
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 # ── a policy that cannot be opened ─────────────────────────────────────────────────────────────

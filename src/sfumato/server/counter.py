@@ -28,7 +28,6 @@ from sfumato.errors import (
     InvalidParameter,
     NotSignedIn,
     NotThere,
-    Paused,
     RequestDiffers,
     SfumatoError,
     SourceChanged,
@@ -42,6 +41,7 @@ from sfumato.privacy.numbers import Number
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.answer_clock import AnswerClock, doublings
 from sfumato.server.caller import Caller, Credentials
+from sfumato.server.charge_permits import ChargePermit
 from sfumato.server.flights import Flight, Flights, Released
 from sfumato.server.known_proposals import Sent
 from sfumato.server.people import Act, Role, Token, User
@@ -49,7 +49,7 @@ from sfumato.server.people_file import PeopleFile
 from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
-from sfumato.server.token_limits import NothingSpent, NotStored, TokenLimit
+from sfumato.server.token_limits import NothingSpent, NotStored
 from sfumato.server.turns import FreeQuestions, Turns
 
 T = TypeVar("T")
@@ -414,8 +414,7 @@ class Counter:
     def _require_open(self, caller: Caller, name: str) -> None:
         if name not in self.served.seen_by(caller):
             raise NotThere(f"policy {name}")
-        if name in self.people.paused():
-            raise Paused(name)
+        self.people.require_open(name)
 
     def _known(self, request: Request, asked: Kept) -> Flight | None:
         """Find the same request under way here, or answered before; its id names one release for ever."""
@@ -455,6 +454,7 @@ class Counter:
             known = self._answered(request, kept)
             if known is not None:  # another process has answered the same request meanwhile
                 return known
+            self._require_open(caller, request.account)  # as the policy is written now, whom it names and how
             try:
                 return proposal.release(**given, progress=progress)
             except SourceChanged:  # said before the charge: the data as they are now are asked
@@ -479,11 +479,8 @@ class Counter:
             self._log.write(user=caller.user, route="release", status=_status(refused))
 
     def _paying(self, caller: Caller, name: str) -> Curator:
-        """Give the curator as a caller has it, within what their token may spend."""
-        curator = self.served.view(caller, name)
-        if caller.token is None:
-            return curator
-        return curator.limited(TokenLimit(self.people.database, caller.token.number))
+        """Give the curator as a caller has it, whose charges are permitted one by one."""
+        return self.served.view(caller, name).limited(ChargePermit(self.people, name, caller))
 
     def _stored(
         self,
