@@ -39,6 +39,8 @@ from sfumato.publish.synthesis.steps import NoisyCells
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 
+pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+
 
 @pytest.mark.parametrize("price", PRICES, ids=str)
 @pytest.mark.parametrize("relation", RELATIONS)

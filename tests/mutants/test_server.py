@@ -125,6 +125,14 @@ MUTANTS = (
         (f"{_HOSTILE}::test_who_asks_too_much_is_told_when_to_come_back",),
     ),
     Mutant(
+        "an analyst is told where the ledger lies",
+        Kind.CONSENT,
+        "server/told_errors.py",
+        "    if role is Role.OWNER or not isinstance",
+        "    if role in (Role.OWNER, Role.ANALYST) or not isinstance",
+        ("server/test_told_errors.py",),
+    ),
+    Mutant(
         "a fault tells its text",
         Kind.CONSENT,
         "server/problems.py",

@@ -49,6 +49,7 @@ from sfumato.server.people_file import PeopleFile
 from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
+from sfumato.server.told_errors import told
 from sfumato.server.token_limits import NothingSpent, NotStored
 from sfumato.server.turns import FreeQuestions, Turns
 
@@ -114,7 +115,8 @@ class Counter:
 
     def caller(self, credentials: Credentials) -> Caller:
         """Find who calls; ``NotSignedIn``, in one text and one time, for whoever is not known."""
-        found = self.people.identify(credentials)
+        with _telling(None):
+            found = self.people.identify(credentials)
         if found is None:
             self._log.write(user="", route="sign-in", status=401)
             raise NotSignedIn
@@ -122,7 +124,8 @@ class Counter:
 
     def sign_in(self, link: str) -> str:
         """Use a one-time link up, and give the cookie of a new session; ``NotSignedIn`` for a link that is no more."""
-        cookie = self.people.sign_in(link, timedelta(hours=self.settings.session_hours))
+        with _telling(None):
+            cookie = self.people.sign_in(link, timedelta(hours=self.settings.session_hours))
         self._log.write(user="", route="sign-in", status=401 if cookie is None else 200)
         if cookie is None:
             raise NotSignedIn
@@ -468,6 +471,7 @@ class Counter:
             buy,
             doublings(kept.kind, proposal),
             lambda ended: self._ended(caller, ended),
+            lambda error: told(error, caller.role),
         )
         return self._flights.take(flight)
 
@@ -536,7 +540,8 @@ class Counter:
     @contextmanager
     def _logged(self, caller: Caller, route: str, *, line: int | None = None, quiet: bool = False) -> Iterator[None]:
         try:
-            yield
+            with _telling(caller.role):
+                yield
         except BaseException as error:
             self._log.write(user=caller.user, route=route, status=_status(error), line=line)
             raise
@@ -546,6 +551,18 @@ class Counter:
     def _say(self, caller: Caller, route: str, status: int, released: Released) -> None:
         price = "" if released.free else str(getattr(getattr(released.answer, "receipt", None), "guarantee", ""))
         self._log.write(user=caller.user, route=route, status=status, line=released.line, price=price)
+
+
+@contextmanager
+def _telling(role: Role | None) -> Iterator[None]:
+    """Refuse with what somebody in a role is told."""
+    try:
+        yield
+    except SfumatoError as error:
+        said = told(error, role)
+        if said is error:
+            raise
+        raise said from None
 
 
 def _found(proposal: Any, price: Mapping[str, Any], request_id: str) -> Released | None:

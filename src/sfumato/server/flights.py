@@ -55,6 +55,7 @@ class Flight:
         buy: Callable[[Callable[[str], None]], Any],
         doublings: int,
         ended: Callable[[Flight], None],
+        told: Callable[[BaseException], BaseException] = lambda error: error,
     ) -> None:
         self.request = request
         self.asked = asked
@@ -64,6 +65,8 @@ class Flight:
         self.doublings = doublings
         self.buy = buy
         self.ended = ended
+        self.told = told
+        """Gives what whoever waits is told of a refusal."""
 
     def kept(self, released: Released) -> Kept:
         """Give what is kept of an answer, so that it can be shown again."""
@@ -145,7 +148,7 @@ class Flights:
         if released is not None:
             flight.future.set_result(released)
         else:
-            flight.future.set_exception(refused or Unanswered(0))
+            flight.future.set_exception(flight.told(refused or Unanswered(0)))
         with suppress(Exception):  # a log that cannot be written ends no turn
             flight.ended(flight)
 
