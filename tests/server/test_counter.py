@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +33,10 @@ from sfumato.errors import (
     TooManyRequests,
     Unsupported,
 )
+from sfumato.ledger import Charged, Entry
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.sqlite import SQLiteRows
+from sfumato.mechanisms import Laplace
 from sfumato.server.answer_clock import AnswerClock
 from sfumato.server.caller import Caller, Credentials
 from sfumato.server.charge_permits import ChargePermit
@@ -353,6 +358,24 @@ def test_changed_data_are_asked_as_they_are_now(small: SmallServer) -> None:
     (small.folder / "visits.csv").write_text((small.folder / "visits.csv").read_text() + "p99,north,50\n")
     found = small.counter.release(small.ana, "clinic", "questions", questions(7), EPSILON, "r2")
     assert found.answer.receipt.data == "version 2"
+
+
+def test_what_was_opened_before_is_let_go_when_nobody_uses_it(small: SmallServer) -> None:
+    path = small.folder / "clinic.toml"
+    used = small.served.curator("clinic")
+    for number in range(5):
+        path.write_text(path.read_text() + f"# {number}\n")
+        small.counter.tables(small.ana, "clinic")
+        small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, f"r{number}")
+    gc.collect()
+    small.served.reopened("clinic")
+    kept = small.served._before
+    assert len(kept) == 2  # the one that is used here, and the last before this one
+    assert kept[0].alive
+    assert not used.sql(COUNT["sql"]).release(epsilon="0.1", fresh=True).receipt.free
+    del used
+    gc.collect()
+    assert not kept[0].alive
 
 
 def test_the_access_list_is_the_one_that_is_written_now(small: SmallServer) -> None:
@@ -710,3 +733,30 @@ def test_the_latest_lines_are_the_history_backwards(small: SmallServer) -> None:
         assert seen == list(reversed(every))
     assert not small.counter.history(small.ben, "clinic").answered
     assert all(each.analyst == "ben" for each in small.counter.latest(small.ben, "clinic").lines)
+
+
+def test_the_latest_lines_cost_as_much_however_long_the_ledger_is(
+    small: SmallServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = small.ledger.account("clinic")
+    for number in range(300):
+        entry = Entry(Charged(Laplace(10**4), 1), "how many", f"plan {number}", "data", ("ana", "ben")[number % 2])
+        account.charge(entry)
+    fetched: list[int] = []
+    fetch = SQLiteRows._fetched
+
+    def counting(rows: SQLiteRows, text: str, values: list[str | int]) -> list[Row]:
+        found = fetch(rows, text, values)
+        fetched.append(len(found))
+        return found
+
+    monkeypatch.setattr(SQLiteRows, "_fetched", counting)
+    for who in (small.owner, small.ana):
+        every = small.counter.latest(who, "clinic", limit=1000)
+        fetched.clear()
+        last = small.counter.latest(who, "clinic", limit=3)
+        assert last.lines == every.lines[:3]
+        assert sum(fetched) < 150
+        assert small.counter.latest(who, "clinic", last.next, limit=200).lines == every.lines[3:203]
+        assert small.counter.latest(who, "clinic", before=every.lines[-1].number).lines == ()
+    assert [line.number for line in small.ledger.latest()] == [line.number for line in small.ledger.lines()][::-1]

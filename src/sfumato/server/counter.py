@@ -11,19 +11,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
-from itertools import takewhile
+from itertools import islice
 from typing import Any, TypeVar
 
 from sfumato.curator import Curator, PeriodStandings, Standing
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.listings import Listing
-from sfumato.curator.policy_account import amend_account
+from sfumato.curator.policy_account import amend_account, latest_lines_of
 from sfumato.errors import (
     InvalidParameter,
     NotSignedIn,
@@ -49,8 +48,8 @@ from sfumato.server.people_file import PeopleFile
 from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
-from sfumato.server.told_errors import told
 from sfumato.server.token_limits import NothingSpent, NotStored
+from sfumato.server.told_errors import told
 from sfumato.server.turns import FreeQuestions, Turns
 
 T = TypeVar("T")
@@ -109,7 +108,6 @@ class Counter:
         self._questions = FreeQuestions(settings.free_per_second / settings.processes)
         turns = Turns(settings.releases_at_once, settings.queue, max(4, 2 * (os.cpu_count() or 1)))
         self._flights = Flights(turns, self._clock, self._running)
-        self._described: dict[str, tuple[Curator, Tables]] = {}
 
     # ── who ────────────────────────────────────────────────────────────────────────────────────
 
@@ -152,11 +150,7 @@ class Counter:
         """Say what there is to ask, from the policy alone, with questions to copy: the same for everybody."""
         with self._logged(caller, "tables"):
             self.served.view(caller, name)
-            curator = self.served.curator(name)
-            known = self._described.get(name)
-            if known is None or known[0] is not curator:
-                known = self._described[name] = (curator, curator.tables)
-            return known[1]
+            return self.served.tables(name)
 
     def is_paused(self, caller: Caller, name: str) -> bool:
         """Tell whether a policy answers nothing new for now."""
@@ -299,12 +293,10 @@ class Counter:
             curator = self.served.view(caller, name)
             most = min(max(1, limit), _LONGEST_PAGE)
             analyst = None if caller.role in _SEEING_ALL else caller.user
-            reader = self.served.curator(name) if analyst is None else curator
-            every = reader.history(analyst)
-            wanted = every if before is None else takewhile(lambda line: line.number < before, every)
-            last = deque(wanted, maxlen=most + 1)
-            shown = tuple(reversed(last))[:most]
-            return self._page(name, analyst, shown, shown[-1].number if len(last) > most else None)
+            every = latest_lines_of(self.served.ledger, curator.policy, analyst, before or 0)
+            lines = [] if before == 0 else list(islice(every, most + 1))
+            shown = tuple(lines[:most])
+            return self._page(name, analyst, shown, shown[-1].number if len(lines) > most else None)
 
     def _page(self, name: str, user: str | None, lines: tuple[Line, ...], after: int | None) -> Page:
         return Page(lines, after, self._running.kept_lines(name, (each.number for each in lines), user))
