@@ -55,9 +55,9 @@ MUTANTS = (
     Mutant(
         "another release under the same key gets the first one's answer",
         Kind.REUSE,
-        "server/counter.py",
-        "    if (known.kind, known.spec, known.price) != (asked.kind, asked.spec, asked.price):",
-        "    if known.kind != asked.kind:",
+        "server/running_releases.py",
+        "        if (self.kind, self.spec, self.price) != (asked.kind, asked.spec, asked.price):",
+        "        if self.kind != asked.kind:",
         (f"{_HOSTILE}::test_a_request_that_is_replayed_buys_nothing_more",),
     ),
     Mutant(
@@ -131,6 +131,14 @@ MUTANTS = (
         "    if role is Role.OWNER or not isinstance",
         "    if role in (Role.OWNER, Role.ANALYST) or not isinstance",
         ("server/test_told_errors.py",),
+    ),
+    Mutant(
+        "how much is asked is told to everybody",
+        Kind.CONSENT,
+        "server/routes_health.py",
+        '    await in_thread(counter_of(request).require_owner, await identified(request), "metrics")\n',
+        "",
+        (f"{_HOSTILE}::test_metrics_and_health_hold_no_number_of_rows",),
     ),
     Mutant(
         "a fault tells its text",

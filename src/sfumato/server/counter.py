@@ -27,7 +27,6 @@ from sfumato.errors import (
     InvalidParameter,
     NotSignedIn,
     NotThere,
-    RequestDiffers,
     SfumatoError,
     SourceChanged,
     Unsupported,
@@ -45,7 +44,7 @@ from sfumato.server.flights import Flight, Flights, Released
 from sfumato.server.known_proposals import Sent
 from sfumato.server.people import Act, Role, Token, User
 from sfumato.server.people_file import PeopleFile
-from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases
+from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases, written
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
 from sfumato.server.token_limits import NothingSpent, NotStored
@@ -226,7 +225,7 @@ class Counter:
             self._questions.take(caller.user)
             self._require_open(caller, name)
             request = Request(name, caller.user, request_id)
-            kept = Kept(0, kind, _written(spec), _written(price))
+            kept = Kept.asked(kind, spec, price)
             known = self._known(request, kept)
             if known is not None:
                 return known
@@ -372,6 +371,11 @@ class Counter:
         with self._as(caller, "acts", *_SEEING_ALL):
             return self.people.acts(after, min(max(1, limit), _LONGEST_PAGE))
 
+    def require_owner(self, caller: Caller, route: str) -> None:
+        """Refuse everybody else what is the owner's to see and no part of any policy."""
+        with self._as(caller, route, Role.OWNER):
+            pass
+
     def overruns(self, caller: Caller, name: str) -> int:
         """Count the releases whose rows took longer to read than the clock allowed. PRIVATE: it depends on rows."""
         with self._as(caller, "overruns", Role.OWNER):
@@ -415,7 +419,7 @@ class Counter:
         """Find the same request under way here, or answered before; its id names one release for ever."""
         flight = self._flights.find(request)
         if flight is not None and flight.phase is not Phase.DONE:
-            _require_same(flight.asked, asked)
+            flight.asked.require_same(asked)
             return flight
         answer = self._answered(request, asked)
         return None if answer is None else Flight.landed(request, asked, answer)
@@ -425,7 +429,7 @@ class Counter:
         kept = self._running.kept(request)
         if kept is None:
             return None
-        _require_same(kept, asked)
+        kept.require_same(asked)
         buyer = Caller(request.user, self.people.user(request.user).role)
         answer = self._shown_again(buyer, request, kept)
         if answer is None:
@@ -500,7 +504,7 @@ class Counter:
         finds answers that were stored, all of them or those until a line.
         """
         view = self.served.view(caller, name)
-        sent = Sent(caller.user, kind, _written(spec), spends, until)
+        sent = Sent(caller.user, kind, written(spec), spends, until)
 
         def make() -> Any:
             return self._propose(view if spends else view.limited(NothingSpent(), until), kind, spec)
@@ -579,23 +583,6 @@ def _proposed(proposal: Any) -> Any:
 
 def _nothing_new(phase: str) -> None:  # noqa: ARG001
     raise NotStored
-
-
-def _written(given: Mapping[str, Any]) -> str:
-    """Write what a caller sent in one way, so that the same request is known again."""
-    try:
-        return json.dumps(dict(given), sort_keys=True)
-    except (TypeError, ValueError):
-        raise InvalidParameter("spec", type(given).__name__, "what JSON can hold") from None
-
-
-def _require_same(known: Kept, asked: Kept) -> None:
-    if (known.kind, known.spec, known.price) != (asked.kind, asked.spec, asked.price):
-        raise RequestDiffers(
-            "a request id names one release for ever; this one was used for another",
-            place="request_id",
-            fix="give each release its own id",
-        )
 
 
 def _status(error: BaseException) -> int:
