@@ -141,6 +141,16 @@ MUTANTS = (
         (f"{_HOSTILE}::test_metrics_and_health_hold_no_number_of_rows",),
     ),
     Mutant(
+        "a long rehearsal counts as a short one",
+        Kind.LIMITS,
+        "server/counter.py",
+        "            self._questions.owe(",
+        "            (lambda *_: None)(",
+        (
+            "server/test_counter.py::test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_one_is_refused",
+        ),
+    ),
+    Mutant(
         "a fault tells its text",
         Kind.CONSENT,
         "server/problems.py",

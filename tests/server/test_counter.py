@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from server.small_server import AFTER, COUNT, POLICY, SmallServer, open_server, questions
+from sfumato.curator.synthesis import SynthesisProposal
 from sfumato.errors import (
     Draining,
     InvalidParameter,
@@ -450,6 +452,35 @@ def test_free_questions_are_limited_for_each_user(tmp_path: Path) -> None:
     with pytest.raises(TooManyRequests):
         small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
     small.counter.free(small.ben, "clinic", "questions", "columns", COUNT)
+    small.close()
+
+
+def test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, now = open_server(tmp_path, free_per_second=20), [0.0]
+    small.counter._questions = FreeQuestions(20, lambda: now[0])
+    spec = {"table": "visits", "ways": 1, "columns": ["region"]}
+    seconds: list[float] = []
+    forecast = SynthesisProposal.forecast
+
+    def forecasting(proposal: SynthesisProposal, **price: Any) -> Any:
+        found = forecast(proposal, **price)
+        seconds.append(found.seconds)
+        return found
+
+    monkeypatch.setattr(SynthesisProposal, "forecast", forecasting)
+
+    def rehearse(**more: Any) -> Any:
+        return small.counter.free(small.ana, "clinic", "synthesis", "rehearse", spec, {**EPSILON, **more})
+
+    assert rehearse(rows=100) is not None
+    assert small.counter._questions._left["ana"] == (20 - 5 - math.ceil(seconds[0] * 20), 0)
+    now[0] += 3600
+    monkeypatch.setattr("sfumato.server.long_rehearsals.LONGEST", seconds[0] / 100)
+    with pytest.raises(Unsupported, match="long-rehearsal"):
+        rehearse(rows=100)
+    assert small.counter.free(small.ana, "clinic", "questions", "rehearse", COUNT, EPSILON) is not None
     small.close()
 
 

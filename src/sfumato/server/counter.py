@@ -42,6 +42,7 @@ from sfumato.server.caller import Caller, Credentials
 from sfumato.server.charge_permits import ChargePermit
 from sfumato.server.flights import Flight, Flights, Released
 from sfumato.server.known_proposals import Sent
+from sfumato.server.long_rehearsals import questions_more
 from sfumato.server.people import Act, Role, Token, User
 from sfumato.server.people_file import PeopleFile
 from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases, written
@@ -202,6 +203,8 @@ class Counter:
         if not hasattr(proposal, act):
             rule = "an error is drawn against a price, and nothing here has either"
             raise Unsupported("no-picture", rule, fix="ask for it to be explained")
+        if act == "rehearse":
+            self._questions.owe(caller.user, questions_more(proposal, price, self.settings.free_per_second))
         return getattr(proposal, act)(**price)
 
     # ── what spends ────────────────────────────────────────────────────────────────────────────
