@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -64,7 +64,7 @@ def command(
             click.echo(said.to_json() if as_json else str(said))
             return
         asked = _lines() if source is None else iter(proposal.written(source.read()))
-        how = {"values_epsilon": values_epsilon, "request_id": request_id}
+        how: dict[str, Any] = {"values_epsilon": values_epsilon, "request_id": request_id}
         with progress.until_shown(), proposal.release(epsilon, **how) as session:
             progress("showing")
             _answer(session, asked, strict=source is not None, as_json=as_json)

@@ -382,7 +382,7 @@ class Curator:
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""
         require_analyst(self.policy, name)
-        self._context.account.analyst(name, share=self.policy.analysts[name])
+        self._context.account.give_share(name, self.policy.analysts[name])
         view = object.__new__(Curator)
         view.__dict__.update(self.__dict__)
         view._context = replace(self._context, analyst=name)
@@ -489,7 +489,7 @@ class Curator:
         if self._owns_ledger:
             self.ledger.close()
 
-    def close_when_unused(self) -> weakref.finalize[..., None]:
+    def close_when_unused(self) -> weakref.finalize[..., Any]:
         """Close the sources, but not the ledger, once nothing is left that was made here: no view, no proposal, no
         release that runs. Calling what is given closes them at once, if they are open, which it tells as ``alive``.
         """

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from sfumato.caching import cached_property
 from sfumato.curator import Curator
@@ -58,7 +58,7 @@ class Served:
         self.ledger_path = _one_ledger(self._paths.values(), ledger)
         self._opening = _opened if opening is None else opening
         self._lock = threading.RLock()
-        self._before: list[weakref.finalize[..., None]] = []
+        self._before: list[weakref.finalize[..., Any]] = []
         """Closes what was opened before and is in use still: whoever was charged there is answered."""
         self.ledger = Ledger.open(self.ledger_path)
         # The engine's own threads are started by whoever opens it, and have their priority.
@@ -151,8 +151,10 @@ class Served:
     def close(self) -> None:
         """Close every source and the ledger."""
         with self._lock:
-            for close in (*self._before, *(opened.curator.close for opened in self._opened.values())):
-                close()
+            for before in self._before:
+                before()
+            for opened in self._opened.values():
+                opened.curator.close()
             self._opener.shutdown()
             self.ledger.close()
 
