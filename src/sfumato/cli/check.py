@@ -97,7 +97,7 @@ def _show_cost(found: CheckedTable, *, periods: bool) -> None:
 
 
 def _show_times(found: CheckReport) -> None:
-    """Suggest when a server should answer, and say what that rests on."""
+    """Print when a server should answer, and what that rests on."""
     if found.answer_after is None:
         return
     longest = max(found.times, key=lambda each: each.seconds)

@@ -86,7 +86,7 @@ class CheckReport:
 
     @property
     def answer_after(self) -> int | None:
-        """Suggest the seconds of a server's ``answer_after``; None where nothing was measured. PRIVATE until used."""
+        """Propose the seconds of a server's ``answer_after``; None where nothing was measured. PRIVATE until used."""
         return answer_after(self.times)
 
     @property

@@ -1,4 +1,4 @@
-"""How long the rows of typical questions take to be read is measured for the owner, who decides when a server answers.
+"""Typical questions are timed over the real rows for the owner, who decides when a server answers.
 
 A server answers every release at one time, ``answer_after``, so that how long its rows take tells nothing
 (``server.answer_clock``). What is measured here is what the server holds back: a release from its charge to the moment
@@ -39,7 +39,7 @@ class ReadingTime:
 
 
 def answer_after(times: Iterable[ReadingTime]) -> int | None:
-    """Suggest after how many seconds a server should answer: the least power of two that holds them all, from 1 on;
+    """Propose after how many seconds a server should answer: the least power of two that holds them all, from 1 on;
     None where nothing was measured. PRIVATE until the owner decides to use it.
     """
     longest = max((each.seconds for each in times), default=None)

@@ -117,7 +117,7 @@ def scratch(target: Path) -> Path:
 
 
 def sync(path: Path) -> None:
-    """Have the disk hold a file as it is now."""
+    """Wait until the disk holds a file as it is now."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Whoever is charged over a server is permitted to be at that moment, and not only when they asked.
+"""A charge over a server is permitted at the moment it is made, and not only when it was asked for.
 
 A release may wait long for its turn. So every charge asks once more, in the last step before the account is charged,
 whether its policy is paused by now, its user is still let in, and its token still counts. Only a charge that has begun
@@ -18,7 +18,7 @@ from sfumato.server.token_limits import TokenLimit
 
 @dataclass(frozen=True)
 class ChargePermit:
-    """This permits the charges of one caller to one policy, within what their token may spend
+    """A permit lets one caller be charged for one policy, within what their token may spend: it is a spending limit
     (``ledger.spending_limits``).
     """
 
@@ -35,7 +35,7 @@ class ChargePermit:
 
 
 class _Unlimited:
-    """Who shows no token has no limit beside the account, so nothing is set aside."""
+    """This is set aside for who shows no token and has no limit beside the account: nothing."""
 
     def settle(self, *, charged: bool) -> None:
         """There is nothing to count or to give back."""
