@@ -87,6 +87,7 @@ CALLS: dict[str, Call] = {
     "pause": lambda counter, who: counter.pause(who, "clinic"),
     "acts": lambda counter, who: counter.acts(who),
     "overruns": lambda counter, who: counter.overruns(who, "clinic"),
+    "require_owner": lambda counter, who: counter.require_owner(who, "metrics"),
     "verify": lambda counter, who: counter.verify(who),
     "export": lambda counter, who: counter.export(who, "csv", _new_file(counter)),
     "anchor": lambda counter, who: counter.anchor(who),
@@ -97,7 +98,7 @@ ASKING = ("propose", "columns", "explain", "error", "price", "advise", "plot", "
 OF_BUYERS = ("progress", "released")
 OWNERS = (
     *("users", "add_user", "disable_user", "link", "tokens", "new_token", "revoke_token"),
-    *("shares", "amend", "pause", "overruns"),
+    *("shares", "amend", "pause", "overruns", "require_owner"),
 )
 AUDITING = ("acts", "verify", "export", "anchor")
 PEOPLE = ("owner", "auditor", "ana", "stranger")
