@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from click.testing import CliRunner, Result
 
 from engine.tables import DATA
 from sfumato.cli import main
+from sfumato.server.settings import read_settings
 
 POLICY = f"""
 [unit]
@@ -134,3 +136,15 @@ def test_the_owner_alone_is_told_which_line_is_not_one_record(tmp_path: Path) ->
     assert "visits.csv: line 3 is not one record" in told.output
     assert "line 3" not in public.output
     assert "one line of a CSV file is one record" in public.output
+
+
+def test_the_owner_alone_is_told_when_a_server_should_answer(tmp_path: Path) -> None:
+    done = check(tmp_path, POLICY)
+    public, private, rest = done.output.split("PRIVATE: exact figures for the owner alone")
+    (suggested,) = re.findall(r"^  answer_after = (\d+)$", private, re.MULTILINE)
+    assert int(suggested).bit_count() == 1
+    assert "answer_after" not in public + rest
+    assert "answer_after" not in check(tmp_path, POLICY, "--public").output
+    settings = tmp_path / "server.toml"
+    settings.write_text(f"answer_after = {suggested}\n")
+    assert read_settings(settings).answer_after == int(suggested)

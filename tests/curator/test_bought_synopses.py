@@ -19,6 +19,8 @@ from sfumato.curator import bought_synopses
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 
+pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"], "nullable": True},
     "age": {"type": "integer", "bounds": [0, 99], "bins": [0, 18, 40, 65, 99]},
@@ -86,7 +88,6 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 @pytest.mark.parametrize("units", [False, True])
 def test_a_free_answer_is_what_the_curator_would_say(units: bool, tmp_path: Path) -> None:
     """Noise is below half a row in both, and nobody has more rows than count, so they agree; also on what nobody
@@ -350,7 +351,6 @@ BINNED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 def test_bins_of_one_value_are_grouped_by_as_values_are(tmp_path: Path) -> None:
     grades = [1, 1, 2, 4, 4, 4, 0, 9, None]  # what is beyond the bounds is at them, and what is missing in no group
     days = [dt.date(2024, 1, 1 + each % 4) for each in range(len(grades))]

@@ -39,6 +39,8 @@ from sfumato.publish.synthesis.steps import NoisyCells
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 from sfumato.release.prices import Price
 
+pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+
 
 @pytest.mark.parametrize("price", PRICES, ids=str)
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -264,6 +266,19 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
         assert not account.open_tabs()
     assert not found.complete
     assert 1 <= len(found.marginals) <= 3
+
+
+def test_time_for_which_a_step_is_held_back_is_not_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("sfumato.curator.synthesis.time.monotonic", lambda: now[0])
+
+    def progress(phase: str) -> None:
+        now[0] += 100.0 * (phase == "writing down")  # as a server does until an answer is due
+
+    with curator(tmp_path, people(1, 40)) as clinic:
+        found = clinic.synthesize("people", "independent").release(epsilon=1, seconds=25, progress=progress).released
+    assert found.complete
+    assert now[0] > 200
 
 
 @pytest.mark.parametrize("step", [0, 1, 3])

@@ -20,6 +20,8 @@ from sfumato.publish.attributes import Attribute, Listed, Other, Range
 from sfumato.publish.faces import TableFace
 from sfumato.publish.implied import holds_one_value, implied
 
+pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+
 CITY = attributes((7,))[0]
 REGION = {"Lyon": "south", "Nice": "south", "Lille": "north", "Metz": "east"}
 

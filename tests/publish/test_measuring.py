@@ -35,6 +35,8 @@ from sfumato.publish.measuring import MOST_NUMBERS, PublishDraw, Published, larg
 from sfumato.release.prices import Price
 from sfumato.release.releasing import quietly
 
+pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+
 Row = tuple[Any, ...]
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},

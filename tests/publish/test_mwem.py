@@ -33,6 +33,8 @@ from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
 from sfumato.release.releasing import quietly
 
+pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},
     "age": {"type": "integer", "bounds": [0, 9], "bins": [0, 3, 5, 9]},

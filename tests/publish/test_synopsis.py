@@ -32,6 +32,8 @@ from sfumato.publish.synopsis import Synopsis
 from sfumato.publish.verifying import exact_cost, parts
 from sfumato.release.prices import Price
 
+pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+
 TABLE = counts(people(1))
 SETS = [["sex", "age"], ["age", "smokes"], ["sex", "day", "code"]]
 GAUSSIAN = published(planned(SETS), TABLE, noisy=True)

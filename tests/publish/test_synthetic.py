@@ -25,6 +25,8 @@ from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers import BOUNDED, MEASURED
 from sfumato.release.prices import Price
 
+pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+
 SCHEMA = pa.schema(
     [
         ("sex", pa.string()),

@@ -46,6 +46,8 @@ def propose(curator: Curator, kind: str, spec: Mapping[str, Any]) -> Any:
     """Make the proposals that are tested here."""
     if kind == "marginals":
         return curator.marginals(spec["table"], spec.get("ways", 1))
+    if kind == "synthesis":
+        return curator.synthesize(spec["table"], "independent", spec["ways"], columns=spec["columns"])
     if kind == "workloads":
         return curator.workload(spec["questions"])
     assert kind == "questions"

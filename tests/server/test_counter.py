@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import math
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from functools import partial
@@ -17,6 +20,7 @@ from typing import Any
 import pytest
 
 from server.small_server import AFTER, COUNT, POLICY, SmallServer, open_server, questions
+from sfumato.curator.synthesis import SynthesisProposal
 from sfumato.errors import (
     Draining,
     InvalidParameter,
@@ -31,10 +35,16 @@ from sfumato.errors import (
     TooManyRequests,
     Unsupported,
 )
+from sfumato.ledger import Charged, Entry
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.sqlite import SQLiteRows
+from sfumato.mechanisms import Laplace
 from sfumato.server.answer_clock import AnswerClock
 from sfumato.server.caller import Caller, Credentials
+from sfumato.server.charge_permits import ChargePermit
 from sfumato.server.counter import Counter
 from sfumato.server.people import Role
+from sfumato.server.people_file import PeopleFile
 from sfumato.server.running_releases import Phase
 from sfumato.server.turns import FreeQuestions
 
@@ -77,6 +87,7 @@ CALLS: dict[str, Call] = {
     "pause": lambda counter, who: counter.pause(who, "clinic"),
     "acts": lambda counter, who: counter.acts(who),
     "overruns": lambda counter, who: counter.overruns(who, "clinic"),
+    "require_owner": lambda counter, who: counter.require_owner(who, "metrics"),
     "verify": lambda counter, who: counter.verify(who),
     "export": lambda counter, who: counter.export(who, "csv", _new_file(counter)),
     "anchor": lambda counter, who: counter.anchor(who),
@@ -87,7 +98,7 @@ ASKING = ("propose", "columns", "explain", "error", "price", "advise", "plot", "
 OF_BUYERS = ("progress", "released")
 OWNERS = (
     *("users", "add_user", "disable_user", "link", "tokens", "new_token", "revoke_token"),
-    *("shares", "amend", "pause", "overruns"),
+    *("shares", "amend", "pause", "overruns", "require_owner"),
 )
 AUDITING = ("acts", "verify", "export", "anchor")
 PEOPLE = ("owner", "auditor", "ana", "stranger")
@@ -352,6 +363,24 @@ def test_changed_data_are_asked_as_they_are_now(small: SmallServer) -> None:
     assert found.answer.receipt.data == "version 2"
 
 
+def test_what_was_opened_before_is_let_go_when_nobody_uses_it(small: SmallServer) -> None:
+    path = small.folder / "clinic.toml"
+    used = small.served.curator("clinic")
+    for number in range(5):
+        path.write_text(path.read_text() + f"# {number}\n")
+        small.counter.tables(small.ana, "clinic")
+        small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, f"r{number}")
+    gc.collect()
+    small.served.reopened("clinic")
+    kept = small.served._before
+    assert len(kept) == 2  # the one that is used here, and the last before this one
+    assert kept[0].alive
+    assert not used.sql(COUNT["sql"]).release(epsilon="0.1", fresh=True).receipt.free
+    del used
+    gc.collect()
+    assert not kept[0].alive
+
+
 def test_the_access_list_is_the_one_that_is_written_now(small: SmallServer) -> None:
     path = small.folder / "clinic.toml"
     path.write_text(path.read_text().replace("[analysts.ana]\nshare = 0.5\n", ""))
@@ -424,6 +453,35 @@ def test_free_questions_are_limited_for_each_user(tmp_path: Path) -> None:
     with pytest.raises(TooManyRequests):
         small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
     small.counter.free(small.ben, "clinic", "questions", "columns", COUNT)
+    small.close()
+
+
+def test_a_long_rehearsal_counts_as_what_could_be_asked_meanwhile_and_a_longer_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, now = open_server(tmp_path, free_per_second=20), [0.0]
+    small.counter._questions = FreeQuestions(20, lambda: now[0])
+    spec = {"table": "visits", "ways": 1, "columns": ["region"]}
+    seconds: list[float] = []
+    forecast = SynthesisProposal.forecast
+
+    def forecasting(proposal: SynthesisProposal, **price: Any) -> Any:
+        found = forecast(proposal, **price)
+        seconds.append(found.seconds)
+        return found
+
+    monkeypatch.setattr(SynthesisProposal, "forecast", forecasting)
+
+    def rehearse(**more: Any) -> Any:
+        return small.counter.free(small.ana, "clinic", "synthesis", "rehearse", spec, {**EPSILON, **more})
+
+    assert rehearse(rows=100) is not None
+    assert small.counter._questions._left["ana"] == (20 - 5 - math.ceil(seconds[0] * 20), 0)
+    now[0] += 3600
+    monkeypatch.setattr("sfumato.server.long_rehearsals.LONGEST", seconds[0] / 100)
+    with pytest.raises(Unsupported, match="long-rehearsal"):
+        rehearse(rows=100)
+    assert small.counter.free(small.ana, "clinic", "questions", "rehearse", COUNT, EPSILON) is not None
     small.close()
 
 
@@ -553,6 +611,69 @@ def test_a_token_that_is_revoked_while_its_release_waits_pays_for_nothing(small:
     assert small.charges() == 0
 
 
+SHUT_OUT: dict[str, tuple[Callable[[SmallServer], Any], type[SfumatoError]]] = {
+    "the policy is paused": (lambda small: small.counter.pause(small.owner, "clinic"), Paused),
+    "the user is disabled": (lambda small: small.counter.disable_user(small.owner, "ana"), NotSignedIn),
+    "the token is revoked": (lambda small: small.counter.revoke_token(small.owner, 1), NotSignedIn),
+    "the policy names them no more": (lambda small: _write_out(small), NotThere),
+}
+
+
+def _write_out(small: SmallServer) -> None:
+    path = small.folder / "clinic.toml"
+    path.write_text(path.read_text().replace("[analysts.ana]\nshare = 0.5\n", ""))
+
+
+@pytest.mark.parametrize("act", SHUT_OUT)
+def test_what_was_queued_before_an_owner_shuts_it_out_is_not_charged_after(tmp_path: Path, act: str) -> None:
+    small = open_server(tmp_path, answer_after=0.4, releases_at_once=1)
+    ana = small.with_token("ana")
+    first, second = (
+        small.counter.start(ana, "clinic", "questions", questions(number), EPSILON, f"r{number}") for number in (1, 2)
+    )
+    _wait_for(lambda: first.phase is Phase.CHARGED)
+    shut, refusal = SHUT_OUT[act]
+    shut(small)
+    assert first.result().line  # what was charged before is answered
+    with pytest.raises(refusal):
+        second.result()
+    assert small.charges() == 1
+    small.close()
+
+
+@pytest.mark.parametrize("act", [each for each in SHUT_OUT if "names" not in each])
+def test_a_charge_is_permitted_in_the_last_step_before_it(small: SmallServer, act: str) -> None:
+    ana = small.with_token("ana")
+    permit = ChargePermit(small.people, "clinic", ana)
+    permit.reserve(Fraction(1)).settle(charged=False)
+    shut, refusal = SHUT_OUT[act]
+    shut(small)
+    with pytest.raises(refusal):
+        permit.reserve(Fraction(1))
+    browser = ChargePermit(small.people, "clinic", small.ana)  # who shows no token
+    if act == "the token is revoked":
+        browser.reserve(Fraction(1)).settle(charged=True)
+    else:
+        with pytest.raises(refusal):
+            browser.reserve(Fraction(1))
+
+
+def test_a_token_that_expires_while_its_release_waits_pays_for_nothing(small: SmallServer) -> None:
+    late = PeopleFile(small.people.database.path, lambda: time.time() + 90_000)
+    permit = ChargePermit(small.people, "clinic", small.with_token("ana", expires=timedelta(days=1)))
+    permit.reserve(Fraction(1)).settle(charged=False)
+    with pytest.raises(NotSignedIn):
+        replace(permit, people=late).reserve(Fraction(1))
+    late.close()
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
 # ── a policy that cannot be opened ─────────────────────────────────────────────────────────────
 
 BROKEN = {
@@ -644,3 +765,30 @@ def test_the_latest_lines_are_the_history_backwards(small: SmallServer) -> None:
         assert seen == list(reversed(every))
     assert not small.counter.history(small.ben, "clinic").answered
     assert all(each.analyst == "ben" for each in small.counter.latest(small.ben, "clinic").lines)
+
+
+def test_the_latest_lines_cost_as_much_however_long_the_ledger_is(
+    small: SmallServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = small.ledger.account("clinic")
+    for number in range(300):
+        entry = Entry(Charged(Laplace(10**4), 1), "how many", f"plan {number}", "data", ("ana", "ben")[number % 2])
+        account.charge(entry)
+    fetched: list[int] = []
+    fetch = SQLiteRows._fetched
+
+    def counting(rows: SQLiteRows, text: str, values: list[str | int]) -> list[Row]:
+        found = fetch(rows, text, values)
+        fetched.append(len(found))
+        return found
+
+    monkeypatch.setattr(SQLiteRows, "_fetched", counting)
+    for who in (small.owner, small.ana):
+        every = small.counter.latest(who, "clinic", limit=1000)
+        fetched.clear()
+        last = small.counter.latest(who, "clinic", limit=3)
+        assert last.lines == every.lines[:3]
+        assert sum(fetched) < 150
+        assert small.counter.latest(who, "clinic", last.next, limit=200).lines == every.lines[3:203]
+        assert small.counter.latest(who, "clinic", before=every.lines[-1].number).lines == ()
+    assert [line.number for line in small.ledger.latest()] == [line.number for line in small.ledger.lines()][::-1]

@@ -259,14 +259,17 @@ def test_metrics_and_health_hold_no_number_of_rows(served: RunningServer) -> Non
     assert after["tell"] - before["tell"] == 2
     assert after["400"] - before.get("400", 0) == 1
     names = {
-        line.partition("{")[0] for line in served.call(None, "GET", "/metrics").text.splitlines() if line[0] != "#"
+        line.partition("{")[0] for line in served.call("olga", "GET", "/metrics").text.splitlines() if line[0] != "#"
     }
     assert names == {"sfumato_info", "sfumato_calls_total", "sfumato_refusals_total"}
     assert served.call(None, "GET", "/healthz").json() == {"status": "alive"}
+    told = {who: served.call(who, "GET", "/metrics") for who in (None, "ana", "audrey")}
+    assert {who: answer.status_code for who, answer in told.items()} == {None: 401, "ana": 403, "audrey": 403}
+    assert not any("sfumato_calls" in answer.text for answer in told.values())
 
 
 def _numbers(served: RunningServer) -> dict[str, int]:
-    lines = served.call(None, "GET", "/metrics").text.splitlines()
+    lines = served.call("olga", "GET", "/metrics").text.splitlines()
     return {line.split('"')[1]: int(line.rpartition(" ")[2]) for line in lines if line[0] != "#"}
 
 

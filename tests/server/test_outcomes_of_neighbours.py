@@ -126,7 +126,7 @@ def raw(served: RunningServer, number: int, method: str, path: str, sent: Any) -
         f"{method} {path} HTTP/1.1",
         "Host: x",
         "Connection: close",
-        f"Authorization: Bearer {served.tokens['ana']}",
+        f"Authorization: Bearer {served.tokens['olga' if path == '/metrics' else 'ana']}",
     ]
     if sent is not None:
         head += ["Content-Type: application/json", f"Content-Length: {len(body)}", f"Idempotency-Key: key-{number}"]

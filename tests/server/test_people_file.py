@@ -14,10 +14,16 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from server.small_server import COUNT, open_server
+from sfumato.cli import main
 from sfumato.errors import InvalidParameter, LedgerUnavailable
+from sfumato.ledger import Ledger
+from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.server.caller import Caller, Credentials
 from sfumato.server.people import Role
+from sfumato.server.people_database import beside
 from sfumato.server.people_file import PeopleFile
 
 
@@ -253,3 +259,39 @@ def _lines(call: Callable[..., object], *given: object) -> tuple[tuple[str, int]
         sys.settrace(before)
     assert seen
     return tuple(seen)
+
+
+def test_a_backup_of_a_ledger_has_its_people(tmp_path: Path) -> None:
+    small = open_server(tmp_path)
+    first = small.with_token("ana", most=1)
+    small.counter.release(first, "clinic", "questions", COUNT, {"epsilon": "0.25"}, "r1")
+    small.counter.sign_in(small.people.new_link("ana", by="olga"))
+    ledger = small.served.ledger_path
+    Path(tmp_path / "copies").mkdir()
+    copy = tmp_path / "copies" / "sfumato.ledger"
+    with small.people.database.writing() as rows:  # answered after the ledger was copied
+        rows.execute("INSERT INTO answers VALUES ('ana', 'clinic', 'later', 10000, 'questions', '{}', '{}')")
+    done = CliRunner().invoke(main, ["ledger", "backup", str(ledger), str(copy)])
+    assert done.exit_code == 0, done.output
+    again = PeopleFile(beside(copy))
+    assert again.users() == small.people.users()
+    assert again.tokens() == small.people.tokens()
+    assert again.tokens()[0].spent == Fraction(1, 4)
+    assert again.acts() == small.people.acts()
+    with again.database.reading() as rows:
+        kept = {table: rows.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("answers", "sessions")}
+        assert rows.execute("SELECT request FROM answers").fetchall() == [("r1",)]
+    assert kept == {"answers": 1, "sessions": 0}
+    assert stat.S_IMODE(beside(copy).stat().st_mode) == 0o600
+    again.close()
+    assert CliRunner().invoke(main, ["ledger", "backup", str(ledger), str(copy)]).exit_code != 0  # it is there
+    small.close()
+
+
+def test_a_ledger_without_people_is_backed_up_without(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "sfumato.ledger") as opened:
+        opened.account("clinic", unit=PrivacyUnit("patient"), budget=Budget(1))
+    copy = tmp_path / "copy.ledger"
+    assert CliRunner().invoke(main, ["ledger", "backup", str(tmp_path / "sfumato.ledger"), str(copy)]).exit_code == 0
+    assert copy.exists()
+    assert not beside(copy).exists()

@@ -48,6 +48,8 @@ class Command:
         with closing(PeopleFile(people)) as opened:
             opened.add_user("ana", "analyst", by="tests")
             self.token = opened.new_token("ana", by="tests")[1]
+            opened.add_user("olga", "owner", by="tests")
+            self.owner = opened.new_token("olga", by="tests")[1]
         command = [sys.executable, "-m", "sfumato", "serve", str(policy), "--settings", str(folder / "server.toml")]
         self.process = subprocess.Popen(
             [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -61,8 +63,8 @@ class Command:
             raise AssertionError(line + "".join(self.process.communicate()))
         self.url, self.link = found[1], found[2]
 
-    def client(self) -> httpx.Client:
-        headers = {"Authorization": f"Bearer {self.token}"}
+    def client(self, token: str = "") -> httpx.Client:
+        headers = {"Authorization": f"Bearer {token or self.token}"}
         return httpx.Client(base_url=self.url, headers=headers, timeout=60)
 
     def end(self, how: int = signal.SIGTERM) -> tuple[int, str]:
@@ -186,7 +188,7 @@ def _process(served: Command) -> str:
     """Give the number of the process that happens to answer."""
     for _ in range(100):
         try:
-            with served.client() as client:
+            with served.client(served.owner) as client:
                 found = re.search(r'process="(\d+)"', client.get("/metrics").text)
             assert found
             return found[1]

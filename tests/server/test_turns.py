@@ -31,6 +31,21 @@ class Step:
         assert self.may_end.wait(30)
 
 
+def test_what_is_owed_is_paid_back_before_the_next_question() -> None:
+    now = [0.0]
+    free = FreeQuestions(4, lambda: now[0])
+    free.take("ana")
+    free.owe("ana", 10)
+    free.take("ben")
+    with pytest.raises(TooManyRequests):
+        free.take("ana")
+    now[0] = 7.9 / 4  # a tenth of a question before
+    with pytest.raises(TooManyRequests):
+        free.take("ana")
+    now[0] = 8.01 / 4
+    free.take("ana")
+
+
 def test_a_user_asks_so_many_free_questions_a_second() -> None:
     now = [0.0]
     questions = FreeQuestions(20, lambda: now[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--file", "source", type=click.File(encoding="utf-8"), help="Questions with semicolons between them.")
 @options.analyst
 @options.ledger
+@options.session_id
 @click.option("--explain", is_flag=True, help="Only say what would happen, step by step. Spends nothing.")
 @options.as_json
 def command(
@@ -42,6 +43,7 @@ def command(
     source: TextIO | None,
     analyst: str | None,
     ledger: Path | None,
+    request_id: str | None,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -62,7 +64,8 @@ def command(
             click.echo(said.to_json() if as_json else str(said))
             return
         asked = _lines() if source is None else iter(proposal.written(source.read()))
-        with progress.until_shown(), proposal.release(epsilon, values_epsilon=values_epsilon) as session:
+        how: dict[str, Any] = {"values_epsilon": values_epsilon, "request_id": request_id}
+        with progress.until_shown(), proposal.release(epsilon, **how) as session:
             progress("showing")
             _answer(session, asked, strict=source is not None, as_json=as_json)
 

@@ -20,6 +20,7 @@ from sfumato.cli.progress import ProgressLines
 @click.option("--steps", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="How many prices.")
 @click.option("--confidence", default="0.95", show_default=True, help="Of the guarantee and of the range.")
 @click.option("--count-share", default="0.1", show_default=True, help="The share of ε for the range; 0: price only.")
+@click.option("--request-id", metavar="ID", help="When BIDS is a policy: sold once under the same id, charged once.")
 def command(
     bids: Path,
     epsilon: str,
@@ -29,6 +30,7 @@ def command(
     steps: int,
     confidence: str,
     count_share: str,
+    request_id: str | None,
 ) -> None:
     """Sell a digital good at one price for everybody who bid in BIDS, a CSV file; or, when BIDS is a policy (.toml), in
     one of its tables: then ε is charged to its account.
@@ -45,8 +47,10 @@ def command(
 
     prices = evenly_spaced_prices(top, steps)
     if bids.suffix == ".toml":
-        _sell(bids, (table, column), prices, (epsilon, count_share, confidence))
+        _sell(bids, (table, column), prices, (epsilon, count_share, confidence), request_id)
         return
+    if request_id is not None:
+        raise click.UsageError("--request-id is of an account; a file of bids has none, and each sale is a new one")
     proposal = digital_goods(read_bids(bids, column), epsilon, prices, counting=count_share)
     promised = proposal.explain(confidence)
     sale = proposal.release()
@@ -54,7 +58,11 @@ def command(
 
 
 def _sell(
-    policy: Path, bids: tuple[str | None, str | None], prices: list[Fraction], price: tuple[str, str, str]
+    policy: Path,
+    bids: tuple[str | None, str | None],
+    prices: list[Fraction],
+    price: tuple[str, str, str],
+    request_id: str | None,
 ) -> None:
     from sfumato.curator import Curator
 
@@ -63,7 +71,7 @@ def _sell(
         proposal = curator.auction(*bids, prices=prices)
         promised = str(proposal.explain(epsilon, share, confidence))
         with progress.until_shown():
-            sold = proposal.release(epsilon, share)
+            sold = proposal.release(epsilon, share, request_id=request_id)
             progress("showing")
             _show(float(sold.price), sold.revenue_range(confidence), confidence, promised)
 

@@ -19,6 +19,7 @@ from sfumato.cli.exit_codes import EXIT_CODES
 @searching.confidence
 @options.analyst
 @options.ledger
+@options.request_id
 @searching.dry_run
 @options.as_json
 def command(
@@ -30,6 +31,7 @@ def command(
     confidence: str,
     analyst: str | None,
     ledger: Path | None,
+    request_id: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -46,6 +48,7 @@ def command(
         analyst,
         lambda curator: curator.bounds(table, column, cover=cover),
         (epsilon, confidence),
+        request_id,
         dry=dry_run,
         as_json=as_json,
     )

@@ -72,6 +72,7 @@ def _show_costs(found: CheckReport) -> None:
     click.secho(f"\n{_PRIVATE}", fg="red", bold=True)
     for table in found.tables:
         _show_cost(table, periods=found.policy.per is not None)
+    _show_times(found)
     click.secho(_PRIVATE, fg="red", bold=True)
 
 
@@ -97,6 +98,17 @@ def _show_cost(found: CheckedTable, *, periods: bool) -> None:
         ends = f"{cost.low:>9.2%} {cost.high:>9.2%} {cost.clamped:>9.2%}"
         mark = "  more than half is lost" if f"{name}.{column}" in found.emptied else ""
         click.echo(f"  {column:<20} {ends} {cost.nulled:>10.2%} {cost.missing:>9.2%}{mark}")
+
+
+def _show_times(found: CheckReport) -> None:
+    """Print when a server should answer, and what that rests on."""
+    if found.answer_after is None:
+        return
+    longest = max(found.times, key=lambda each: each.seconds)
+    click.echo(f"A release took up to {longest.seconds:.2g} s here, of {len(found.times)} typical questions:")
+    click.echo(f"  {longest.question}")
+    click.echo("Before others ask over a network (sfumato serve), write into server.toml at least")
+    click.echo(f"  answer_after = {found.answer_after}")
 
 
 def _show_losses(limit: str, lost: Mapping[str, Mapping[int, float]]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="Of the ± range.")
 @options.analyst
 @options.ledger
+@options.request_id
 @click.option("--explain", is_flag=True, help="Only say what would happen, operator by operator. Spends nothing.")
 @options.as_json
 def command(
@@ -35,6 +36,7 @@ def command(
     confidence: str,
     analyst: str | None,
     ledger: Path | None,
+    request_id: str | None,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -55,7 +57,7 @@ def command(
             click.echo(said.to_json() if as_json else str(said))
             return
         with progress.until_shown():
-            found = proposal.release(epsilon, confidence=confidence)
+            found = proposal.release(epsilon, confidence=confidence, request_id=request_id)
             progress("showing")
             if as_json:
                 click.echo(found.to_json())

@@ -55,8 +55,20 @@ def export(file: Path, out: Path, form: str) -> None:
 @_file
 @_out
 def backup(file: Path, out: Path) -> None:
-    """Copy FILE as it is at this moment to the new file OUT, while others go on using it."""
+    """Copy FILE as it is at this moment to the new file OUT, while others go on using it.
+
+    The users and tokens of a server, FILE.people, are copied to OUT.people.
+    """
     from sfumato.ledger import Ledger
+    from sfumato.server.people_database import PeopleDatabase, beside
 
     with Ledger.open(file) as ledger:
+        last = next((line.number for line in ledger.latest()), 0)
         ledger.backup(out)
+    if not beside(file).exists():
+        return
+    people = PeopleDatabase(beside(file))
+    try:
+        people.backup(beside(out), last)
+    finally:
+        people.close()

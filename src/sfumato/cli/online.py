@@ -54,6 +54,7 @@ _HELP = r"""Write a question in SQL, over several lines if you like, and end it 
 @click.option("--strict", is_flag=True, help="Refuse what would be unverified.")
 @options.analyst
 @options.ledger
+@options.session_id
 @click.option("--explain", is_flag=True, help="Only say what would happen, step by step. Spends nothing.")
 @click.option(
     "--textbook", is_flag=True, help="For study: measure the number of rows alone, and start from a flat guess."
@@ -65,6 +66,7 @@ def command(
     columns: str,
     analyst: str | None,
     ledger: Path | None,
+    request_id: str | None,
     explain: bool,
     as_json: bool,
     epsilon: str | None,
@@ -101,7 +103,7 @@ def command(
                 said = proposal.explain(**price, confidence=confidence)
                 click.echo(said.to_json() if as_json else str(said))
                 return
-            session = opened.enter_context(proposal.release(**price))
+            session = opened.enter_context(proposal.release(**price, request_id=request_id))
         _Shell(session, as_json=as_json, confidence=confidence, strict=strict).run()
 
 

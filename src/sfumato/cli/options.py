@@ -41,6 +41,9 @@ ledger_here = click.option(
 request_id = click.option(
     "--request-id", metavar="ID", help="Ask again with the same id after a crash: answered once, charged once."
 )
+session_id = click.option(
+    "--request-id", metavar="ID", help="Opens one session: under the same id nobody is charged, or let in, again."
+)
 analyst = click.option(
     "--analyst", metavar="NAME", help="An analyst of the policy: their share, their name in the ledger."
 )

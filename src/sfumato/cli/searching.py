@@ -30,6 +30,7 @@ def search(
     analyst: str | None,
     propose: Propose,
     price: tuple[str, str],
+    request_id: str | None,
     *,
     dry: bool,
     as_json: bool,
@@ -45,7 +46,7 @@ def search(
             click.echo(said.to_json() if as_json else str(said))
             return
         with progress.until_shown():
-            found = proposal.release(paid, confidence=sure)
+            found = proposal.release(paid, confidence=sure, request_id=request_id)
             progress("showing")
             if as_json:
                 click.echo(found.to_json())

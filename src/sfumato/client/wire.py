@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,18 +27,33 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _LONGEST_READ = 3600.0
 """Seconds for which a release is waited for before it is asked for again: the server bounds how long it reads."""
 _POLL = 0.5
+_COMMAND = "httpx._main"
+
+
+def _httpx() -> Any:
+    """Import httpx, but not its command line: what that needs takes longer to import than all the rest, and httpx does
+    without it where it is not there.
+    """
+    unknown = not {"httpx", _COMMAND} & sys.modules.keys()
+    if unknown:
+        sys.modules[_COMMAND] = None  # type: ignore[assignment]
+    try:
+        import httpx
+    except ImportError:
+        raise SfumatoError(
+            "a server is called through httpx, which is not installed", place="sf.connect", fix=installing("client")
+        ) from None
+    finally:
+        if unknown:
+            sys.modules.pop(_COMMAND, None)
+    return httpx
 
 
 class Wire:
     """A wire is open until it is closed, and may be used from several threads."""
 
     def __init__(self, address: Address, token: str | None, *, timeout: float, certificate: str | None) -> None:
-        try:
-            import httpx
-        except ImportError:
-            raise SfumatoError(
-                "a server is called through httpx, which is not installed", place="sf.connect", fix=installing("client")
-            ) from None
+        httpx = _httpx()
         self.address = address
         self._timeout = timeout
         self._lost: tuple[type[Exception], ...] = (httpx.TransportError,)

@@ -9,6 +9,7 @@ from sfumato.curator.advising import Advice
 from sfumato.curator.describing import domain_words, suggestions
 from sfumato.curator.policy_account import PathOrText, read_policy
 from sfumato.curator.policy_alone import PolicyAlone, policy_alone
+from sfumato.curator.reading_times import ReadingTime, answer_after, reading_times
 from sfumato.engine.opening import misquoted_lines, open_inspector
 from sfumato.engine.seam import Inspection, Inspector
 from sfumato.errors import InvalidPolicy, SfumatoError
@@ -70,6 +71,8 @@ class CheckReport:
     """Files with the first line that is not one record: why a source may have been refused. PRIVATE."""
     advice: tuple[Advice, ...] = ()
     """What makes the noise of typical questions: from the policy alone, so it is safe to share."""
+    times: tuple[ReadingTime, ...] = ()
+    """How long the rows of typical questions took to be read, which a server is to hide. PRIVATE."""
 
     def __repr__(self) -> str:
         found = "a source was refused" if self.refusal else f"{len(self.tables)} tables were opened"
@@ -80,6 +83,11 @@ class CheckReport:
     def guarantee(self) -> Guarantee:
         """Give what the policy promises for life."""
         return Guarantee(self.policy.budget.epsilon, self.policy.budget.delta)
+
+    @property
+    def answer_after(self) -> int | None:
+        """Propose the seconds of a server's ``answer_after``; None where nothing was measured. PRIVATE until used."""
+        return answer_after(self.times)
 
     @property
     def promise(self) -> str:
@@ -118,7 +126,8 @@ def check(policy: Policy | PathOrText, *, private: bool = True) -> CheckReport:
             tables = tuple(_checked(sources, each, private) for each in declared.tables.values())
     except InvalidPolicy as refusal:
         return CheckReport(declared, (), refusal, tuple(misquoted_lines(declared)) if private else ())
-    return CheckReport(declared, tables, advice=typical_advice(declared))
+    times = reading_times(declared) if private else ()
+    return CheckReport(declared, tables, advice=typical_advice(declared), times=times)
 
 
 def typical_advice(policy: Policy) -> tuple[Advice, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
@@ -383,7 +383,7 @@ class Curator:
     def as_analyst(self, name: str) -> Curator:
         """Give the same curator, asking and paying under an analyst's name, within the share the policy gives them."""
         require_analyst(self.policy, name)
-        self._context.account.analyst(name, share=self.policy.analysts[name])
+        self._context.account.give_share(name, self.policy.analysts[name])
         view = object.__new__(Curator)
         view.__dict__.update(self.__dict__)
         view._context = replace(self._context, analyst=name)
@@ -490,9 +490,9 @@ class Curator:
         if self._owns_ledger:
             self.ledger.close()
 
-    def close_when_unused(self) -> Callable[[], object]:
+    def close_when_unused(self) -> weakref.finalize[..., Any]:
         """Close the sources, but not the ledger, once nothing is left that was made here: no view, no proposal, no
-        release that runs. Calling what is given closes them at once, if they are open.
+        release that runs. Calling what is given closes them at once, if they are open, which it tells as ``alive``.
         """
         here = self._context
         return weakref.finalize(here.work, _close, here.engine, here.invented)

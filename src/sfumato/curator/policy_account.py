@@ -181,13 +181,28 @@ class AccountLines(Iterator[Line]):
 
 def lines_of(ledger: Ledger, policy: Policy, analyst: str | None, after: int = 0) -> Iterator[Line]:
     """List the lines of a policy's account after this number, those of its periods among them."""
+    known = _accounts(ledger, policy)
+    if known is None:
+        return ledger.lines(account=policy.account_name, analyst=analyst, after=after)
+    return (line for line in ledger.lines(analyst=analyst, after=after) if line.account in known)
+
+
+def latest_lines_of(ledger: Ledger, policy: Policy, analyst: str | None, before: int = 0) -> Iterator[Line]:
+    """List the same lines from the last one back, or from before this number, where it is not 0."""
+    known = _accounts(ledger, policy)
+    if known is None:
+        return ledger.latest(account=policy.account_name, analyst=analyst, before=before)
+    return (line for line in ledger.latest(analyst=analyst, before=before) if line.account in known)
+
+
+def _accounts(ledger: Ledger, policy: Policy) -> frozenset[str] | None:
+    """Name a policy's account and those of its periods; None where there is the one alone."""
     name = policy.account_name
     if policy.per is None or name not in ledger.accounts:
-        return ledger.lines(account=name, analyst=analyst, after=after)
+        return None
     account = ledger.account(name)
     opened = account.opened if isinstance(account, PeriodAccounts) else ()
-    known = {name, *(f"{name} {period}" for period in opened)}
-    return (line for line in ledger.lines(analyst=analyst, after=after) if line.account in known)
+    return frozenset({name, *(f"{name} {period}" for period in opened)})
 
 
 def amend(policy: Policy | PathOrText, *, reason: str, ledger: PathOrText | None = None) -> Line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -34,6 +35,8 @@ class StepsOnTab:
         self.progress = self.here.progress if self.call.progress is None else self.call.progress
         self._interrupts = Interrupts(self.progress)
         self._done = 0
+        self.held_back = 0.0
+        """The seconds for which whoever is told of phases has held steps back: no limit of time counts them."""
 
     def between(self) -> None:
         """End here, before the next step is charged, where a Ctrl-C was held back."""
@@ -53,5 +56,12 @@ class StepsOnTab:
                 payer=OnTab(here.account, self.tab),
                 engine=self.engine,
                 seconds=seconds,
-                progress=self.progress,
+                progress=self._tell,
             ).value
+
+    def _tell(self, phase: str) -> None:
+        begun = time.monotonic()
+        try:
+            self.progress(phase)
+        finally:
+            self.held_back += time.monotonic() - begun

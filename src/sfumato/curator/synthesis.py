@@ -453,7 +453,8 @@ class _Series:
         return False
 
     def _left(self) -> float | None:
-        return None if self._end is None else self._end - time.monotonic()
+        """Give the seconds that are left to work in: who holds a step back takes none of them."""
+        return None if self._end is None else self._end + self.on_tab.held_back - time.monotonic()
 
     def _released(self, step: Step) -> Outcome:
         left = self._left()

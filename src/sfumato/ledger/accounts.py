@@ -293,7 +293,7 @@ class Account:
         """
         entries.name(name, "analyst")
         if share is not None:
-            self._give_share(name, text(exact(share, "share", PROBABILITY)))
+            self.give_share(name, share)
         with self._guarded.reading() as transaction:
             mine = transaction.newest(account=self.name, analyst=name)
             budget = self._guarded.terms(transaction, self.name).budget
@@ -301,10 +301,13 @@ class Account:
         spent = budget.at(read_spending(mine.own if mine else "").spent).spent
         return Analyst(name, Fraction(mine.share) if mine and mine.share else None, budgets[-1][0], spent)
 
-    def _give_share(self, name: str, part: str) -> None:
-        """Write a share down, and nothing where it is theirs already: then nobody waits for a lock, and the share that
-        is enforced is still that of the ledger, in the transaction that charges.
+    def give_share(self, name: str, share: Number) -> None:
+        """Limit an analyst to this part of every allowance from now on. Nothing is written where it is theirs already:
+        then nobody waits for a lock, and the share that is enforced is still that of the ledger, in the transaction
+        that charges.
         """
+        entries.name(name, "analyst")
+        part = text(exact(share, "share", PROBABILITY))
         with self._guarded.reading() as transaction:
             mine = transaction.newest(account=self.name, analyst=name)
         if mine is not None and mine.share == part:

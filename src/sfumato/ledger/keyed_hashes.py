@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hmac
 
+from sfumato.caching import cached_property
+
 
 class KeyedHash:
     """A keyed hash is made under one ledger's key: equal for equal values, and no more than that."""
@@ -21,7 +23,7 @@ class KeyedHash:
         """Hash a value as this kind of thing; of the same text as another kind it is another."""
         return hmac.digest(self._key, f"{what}\0{value}".encode(errors="surrogatepass"), "sha256").hex()
 
-    @property
+    @cached_property
     def origin(self) -> str:
         """Give what stands before the first line: a chain belongs to its key, so a key that was changed is noticed."""
         return self("before the first line", "")

@@ -26,6 +26,7 @@ from sfumato.privacy import Budget, PrivacyUnit, codec
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, whole
 
 _PAGE = 1000
+_LATEST = 128
 
 
 class Ledger:
@@ -148,6 +149,21 @@ class Ledger:
             if len(rows) < _PAGE:
                 return
             after = rows[-1].number
+
+    def latest(self, *, account: str | None = None, analyst: str | None = None, before: int = 0) -> Iterator[Line]:
+        """List lines from the last one back, of one account or analyst; with ``before`` those whose numbers are
+        smaller. They are read as they are asked for, so how long the ledger is has no part in what the first ones cost.
+        """
+        given = (("account", account), ("analyst", analyst))
+        equal = {key: entries.name(value, key) for key, value in given if value is not None}
+        before = whole(before, "before", at_least=0)
+        while True:
+            with self._guarded.reading() as transaction:
+                rows = transaction.page(equal, newest=True, before=before, limit=_LATEST)
+            yield from map(Line.of, rows)
+            if len(rows) < _LATEST:
+                return
+            before = rows[-1].number
 
     def _before(self, time: int) -> int:
         """Find the last line older than this: times never fall, so it is found by halving."""

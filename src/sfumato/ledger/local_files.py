@@ -116,6 +116,15 @@ def scratch(target: Path) -> Path:
     return Path(name)
 
 
+def sync(path: Path) -> None:
+    """Wait until the disk holds a file as it is now."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def sync_folder(path: Path) -> None:
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

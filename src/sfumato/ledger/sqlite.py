@@ -253,7 +253,7 @@ class SQLiteStore:
                 copy.execute("DELETE FROM under_way")  # who answers these answers them in the original
                 copy.commit()
                 copy.execute("PRAGMA journal_mode = DELETE")
-            _sync(partial)
+            local_files.sync(partial)
             self.bodies.copy(Bodies(target))
             os.link(partial, target)  # fails where another file has appeared meanwhile
         finally:
@@ -414,14 +414,6 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino, found.st_nlink
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _before_fork() -> None:

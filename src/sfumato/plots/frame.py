@@ -15,6 +15,8 @@ WIDE, HIGH, EDGE = 760.0, 1000.0, 20.0
 """Pixels of a page, and of the margin around what is drawn."""
 INSIDE = WIDE - 2 * EDGE
 _TITLE, _SMALL = 15.0, 10.5
+_BOLD = 1.15
+"""How much wider the bold letters of a title are."""
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 
 
@@ -34,7 +36,7 @@ def framed(drawing: Drawing, title: str, foot: Sequence[str] = (), notes: Sequen
     """
     room = max(INSIDE, drawing.wide)
     top = EDGE + (34 if title else 0)
-    parts = [label(EDGE, EDGE + 13, title, size=_TITLE, room=room, more=' font-weight="600"')] if title else []
+    parts = [label(EDGE, EDGE + 13, title, size=_TITLE, room=room / _BOLD, more=' font-weight="600"')] if title else []
     parts.append(moved(EDGE, top, drawing.parts))
     y = top + drawing.high + 10
     for line in [*notes, *wrapped(list(foot), room, _SMALL)]:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from sfumato.errors import InvalidParameter, WeakPrivacy
 from sfumato.privacy import Curve, Guarantee, codec
@@ -76,13 +77,27 @@ def least_epsilon(error: Callable[[Fraction], float], within: Number) -> float:
 
 
 def weak_words(price: Price) -> tuple[str, ...]:
-    """Say in words why a price promises little; nothing of one that promises enough."""
+    """Say in words why a price promises little; nothing of one that promises enough.
+
+    A price in ρ is judged by the ε that it promises at the largest δ that is not itself too large.
+    """
     found = []
+    if price.rho is not None and (epsilon := _epsilon_at(price.rho, LARGE_DELTA)) > LARGE_EPSILON:
+        found.append(
+            f"ρ = {float(price.rho):.3g} is a weak promise: at δ = {float(LARGE_DELTA):.3g} it is "
+            f"ε = {epsilon:.3g}, and an attacker's odds may grow e^ε-fold"
+        )
     if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
         found.append(f"ε = {float(price.epsilon):.3g} is a weak promise: an attacker's odds may grow e^ε-fold")
     if price.delta > LARGE_DELTA:
         found.append(f"δ = {float(price.delta):.3g} is large: with that probability nothing is promised")
     return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _epsilon_at(rho: Fraction, delta: Fraction) -> float:
+    """Bound the ε that every release with this ρ keeps at a δ (Bun & Steinke 2016, in the best form known here)."""
+    return Curve.concentrated(rho).epsilon(delta)
 
 
 def warn_if_weak(price: Price) -> None:

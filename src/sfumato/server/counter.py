@@ -11,25 +11,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
-from itertools import takewhile
+from itertools import islice
 from typing import Any, TypeVar
 
 from sfumato.curator import Curator, PeriodStandings, Standing
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.listings import Listing
-from sfumato.curator.policy_account import amend_account
+from sfumato.curator.policy_account import amend_account, latest_lines_of
 from sfumato.errors import (
     InvalidParameter,
     NotSignedIn,
     NotThere,
-    Paused,
-    RequestDiffers,
     SfumatoError,
     SourceChanged,
     Unsupported,
@@ -42,14 +39,17 @@ from sfumato.privacy.numbers import Number
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.answer_clock import AnswerClock, doublings
 from sfumato.server.caller import Caller, Credentials
+from sfumato.server.charge_permits import ChargePermit
 from sfumato.server.flights import Flight, Flights, Released
 from sfumato.server.known_proposals import Sent
+from sfumato.server.long_rehearsals import questions_more
 from sfumato.server.people import Act, Role, Token, User
 from sfumato.server.people_file import PeopleFile
-from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases
+from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases, written
 from sfumato.server.served import Served
 from sfumato.server.settings import Settings
-from sfumato.server.token_limits import NothingSpent, NotStored, TokenLimit
+from sfumato.server.token_limits import NothingSpent, NotStored
+from sfumato.server.told_errors import told
 from sfumato.server.turns import FreeQuestions, Turns
 
 T = TypeVar("T")
@@ -108,13 +108,13 @@ class Counter:
         self._questions = FreeQuestions(settings.free_per_second / settings.processes)
         turns = Turns(settings.releases_at_once, settings.queue, max(4, 2 * (os.cpu_count() or 1)))
         self._flights = Flights(turns, self._clock, self._running)
-        self._described: dict[str, tuple[Curator, Tables]] = {}
 
     # ── who ────────────────────────────────────────────────────────────────────────────────────
 
     def caller(self, credentials: Credentials) -> Caller:
         """Find who calls; ``NotSignedIn``, in one text and one time, for whoever is not known."""
-        found = self.people.identify(credentials)
+        with _telling(None):
+            found = self.people.identify(credentials)
         if found is None:
             self._log.write(user="", route="sign-in", status=401)
             raise NotSignedIn
@@ -122,7 +122,8 @@ class Counter:
 
     def sign_in(self, link: str) -> str:
         """Use a one-time link up, and give the cookie of a new session; ``NotSignedIn`` for a link that is no more."""
-        cookie = self.people.sign_in(link, timedelta(hours=self.settings.session_hours))
+        with _telling(None):
+            cookie = self.people.sign_in(link, timedelta(hours=self.settings.session_hours))
         self._log.write(user="", route="sign-in", status=401 if cookie is None else 200)
         if cookie is None:
             raise NotSignedIn
@@ -149,11 +150,7 @@ class Counter:
         """Say what there is to ask, from the policy alone, with questions to copy: the same for everybody."""
         with self._logged(caller, "tables"):
             self.served.view(caller, name)
-            curator = self.served.curator(name)
-            known = self._described.get(name)
-            if known is None or known[0] is not curator:
-                known = self._described[name] = (curator, curator.tables)
-            return known[1]
+            return self.served.tables(name)
 
     def is_paused(self, caller: Caller, name: str) -> bool:
         """Tell whether a policy answers nothing new for now."""
@@ -206,6 +203,8 @@ class Counter:
         if not hasattr(proposal, act):
             rule = "an error is drawn against a price, and nothing here has either"
             raise Unsupported("no-picture", rule, fix="ask for it to be explained")
+        if act == "rehearse":
+            self._questions.owe(caller.user, questions_more(proposal, price, self.settings.free_per_second))
         return getattr(proposal, act)(**price)
 
     # ── what spends ────────────────────────────────────────────────────────────────────────────
@@ -229,7 +228,7 @@ class Counter:
             self._questions.take(caller.user)
             self._require_open(caller, name)
             request = Request(name, caller.user, request_id)
-            kept = Kept(0, kind, _written(spec), _written(price))
+            kept = Kept.asked(kind, spec, price)
             known = self._known(request, kept)
             if known is not None:
                 return known
@@ -296,12 +295,10 @@ class Counter:
             curator = self.served.view(caller, name)
             most = min(max(1, limit), _LONGEST_PAGE)
             analyst = None if caller.role in _SEEING_ALL else caller.user
-            reader = self.served.curator(name) if analyst is None else curator
-            every = reader.history(analyst)
-            wanted = every if before is None else takewhile(lambda line: line.number < before, every)
-            last = deque(wanted, maxlen=most + 1)
-            shown = tuple(reversed(last))[:most]
-            return self._page(name, analyst, shown, shown[-1].number if len(last) > most else None)
+            every = latest_lines_of(self.served.ledger, curator.policy, analyst, before or 0)
+            lines = [] if before == 0 else list(islice(every, most + 1))
+            shown = tuple(lines[:most])
+            return self._page(name, analyst, shown, shown[-1].number if len(lines) > most else None)
 
     def _page(self, name: str, user: str | None, lines: tuple[Line, ...], after: int | None) -> Page:
         return Page(lines, after, self._running.kept_lines(name, (each.number for each in lines), user))
@@ -377,6 +374,11 @@ class Counter:
         with self._as(caller, "acts", *_SEEING_ALL):
             return self.people.acts(after, min(max(1, limit), _LONGEST_PAGE))
 
+    def require_owner(self, caller: Caller, route: str) -> None:
+        """Refuse everybody else what is the owner's to see and no part of any policy."""
+        with self._as(caller, route, Role.OWNER):
+            pass
+
     def overruns(self, caller: Caller, name: str) -> int:
         """Count the releases whose rows took longer to read than the clock allowed. PRIVATE: it depends on rows."""
         with self._as(caller, "overruns", Role.OWNER):
@@ -414,14 +416,13 @@ class Counter:
     def _require_open(self, caller: Caller, name: str) -> None:
         if name not in self.served.seen_by(caller):
             raise NotThere(f"policy {name}")
-        if name in self.people.paused():
-            raise Paused(name)
+        self.people.require_open(name)
 
     def _known(self, request: Request, asked: Kept) -> Flight | None:
         """Find the same request under way here, or answered before; its id names one release for ever."""
         flight = self._flights.find(request)
         if flight is not None and flight.phase is not Phase.DONE:
-            _require_same(flight.asked, asked)
+            flight.asked.require_same(asked)
             return flight
         answer = self._answered(request, asked)
         return None if answer is None else Flight.landed(request, asked, answer)
@@ -431,7 +432,7 @@ class Counter:
         kept = self._running.kept(request)
         if kept is None:
             return None
-        _require_same(kept, asked)
+        kept.require_same(asked)
         buyer = Caller(request.user, self.people.user(request.user).role)
         answer = self._shown_again(buyer, request, kept)
         if answer is None:
@@ -455,6 +456,7 @@ class Counter:
             known = self._answered(request, kept)
             if known is not None:  # another process has answered the same request meanwhile
                 return known
+            self._require_open(caller, request.account)  # as the policy is written now, whom it names and how
             try:
                 return proposal.release(**given, progress=progress)
             except SourceChanged:  # said before the charge: the data as they are now are asked
@@ -468,6 +470,7 @@ class Counter:
             buy,
             doublings(kept.kind, proposal),
             lambda ended: self._ended(caller, ended),
+            lambda error: told(error, caller.role),
         )
         return self._flights.take(flight)
 
@@ -479,11 +482,8 @@ class Counter:
             self._log.write(user=caller.user, route="release", status=_status(refused))
 
     def _paying(self, caller: Caller, name: str) -> Curator:
-        """Give the curator as a caller has it, within what their token may spend."""
-        curator = self.served.view(caller, name)
-        if caller.token is None:
-            return curator
-        return curator.limited(TokenLimit(self.people.database, caller.token.number))
+        """Give the curator as a caller has it, whose charges are permitted one by one."""
+        return self.served.view(caller, name).limited(ChargePermit(self.people, name, caller))
 
     def _stored(
         self,
@@ -507,7 +507,7 @@ class Counter:
         finds answers that were stored, all of them or those until a line.
         """
         view = self.served.view(caller, name)
-        sent = Sent(caller.user, kind, _written(spec), spends, until)
+        sent = Sent(caller.user, kind, written(spec), spends, until)
 
         def make() -> Any:
             return self._propose(view if spends else view.limited(NothingSpent(), until), kind, spec)
@@ -539,7 +539,8 @@ class Counter:
     @contextmanager
     def _logged(self, caller: Caller, route: str, *, line: int | None = None, quiet: bool = False) -> Iterator[None]:
         try:
-            yield
+            with _telling(caller.role):
+                yield
         except BaseException as error:
             self._log.write(user=caller.user, route=route, status=_status(error), line=line)
             raise
@@ -549,6 +550,18 @@ class Counter:
     def _say(self, caller: Caller, route: str, status: int, released: Released) -> None:
         price = "" if released.free else str(getattr(getattr(released.answer, "receipt", None), "guarantee", ""))
         self._log.write(user=caller.user, route=route, status=status, line=released.line, price=price)
+
+
+@contextmanager
+def _telling(role: Role | None) -> Iterator[None]:
+    """Refuse with what somebody in a role is told."""
+    try:
+        yield
+    except SfumatoError as error:
+        said = told(error, role)
+        if said is error:
+            raise
+        raise said from None
 
 
 def _found(proposal: Any, price: Mapping[str, Any], request_id: str) -> Released | None:
@@ -573,23 +586,6 @@ def _proposed(proposal: Any) -> Any:
 
 def _nothing_new(phase: str) -> None:  # noqa: ARG001
     raise NotStored
-
-
-def _written(given: Mapping[str, Any]) -> str:
-    """Write what a caller sent in one way, so that the same request is known again."""
-    try:
-        return json.dumps(dict(given), sort_keys=True)
-    except (TypeError, ValueError):
-        raise InvalidParameter("spec", type(given).__name__, "what JSON can hold") from None
-
-
-def _require_same(known: Kept, asked: Kept) -> None:
-    if (known.kind, known.spec, known.price) != (asked.kind, asked.spec, asked.price):
-        raise RequestDiffers(
-            "a request id names one release for ever; this one was used for another",
-            place="request_id",
-            fix="give each release its own id",
-        )
 
 
 def _status(error: BaseException) -> int:

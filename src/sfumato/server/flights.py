@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sfumato.errors import LedgerUnavailable, RequestDiffers, Unanswered
+from sfumato.errors import LedgerUnavailable, Unanswered
 from sfumato.server.answer_clock import AnswerClock, ClockedPhases
 from sfumato.server.running_releases import Kept, Phase, Request, RunningReleases
 from sfumato.server.turns import Turns
@@ -55,6 +55,7 @@ class Flight:
         buy: Callable[[Callable[[str], None]], Any],
         doublings: int,
         ended: Callable[[Flight], None],
+        told: Callable[[BaseException], BaseException] = lambda error: error,
     ) -> None:
         self.request = request
         self.asked = asked
@@ -64,6 +65,8 @@ class Flight:
         self.doublings = doublings
         self.buy = buy
         self.ended = ended
+        self.told = told
+        """Gives what whoever waits is told of a refusal."""
 
     def kept(self, released: Released) -> Kept:
         """Give what is kept of an answer, so that it can be shown again."""
@@ -102,7 +105,8 @@ class Flights:
         with self._lock:
             known = self._known.get(flight.request)
             if known is not None and known.phase is not Phase.DONE:
-                return _same(known, flight)
+                known.asked.require_same(flight.asked)
+                return known
             self._turns.take(_Turn(flight, self))
             self._known[flight.request] = flight
             self._known.move_to_end(flight.request)
@@ -145,7 +149,7 @@ class Flights:
         if released is not None:
             flight.future.set_result(released)
         else:
-            flight.future.set_exception(refused or Unanswered(0))
+            flight.future.set_exception(flight.told(refused or Unanswered(0)))
         with suppress(Exception):  # a log that cannot be written ends no turn
             flight.ended(flight)
 
@@ -184,13 +188,3 @@ class _Turn:
 
 def _landed(progress: Callable[[str], None]) -> Any:  # noqa: ARG001
     raise RuntimeError("a flight is flown once")
-
-
-def _same(known: Flight, flight: Flight) -> Flight:
-    if known.asked != flight.asked:
-        raise RequestDiffers(
-            "a request id names one release for ever; this one is under way for another",
-            place="request_id",
-            fix="give each release its own id",
-        )
-    return known

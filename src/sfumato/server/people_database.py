@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sfumato.errors import LedgerUnavailable
@@ -84,6 +84,30 @@ class PeopleDatabase:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def backup(self, place: str | os.PathLike[str], last_line: int) -> None:
+        """Make a copy of one moment under a new name, beside a copy of the ledger with this line and more.
+
+        It is taken after the ledger's, so no token has spent less in it than in the account. What was answered since
+        this line is found in the ledger alone, nobody is signed in, and nothing runs.
+        """
+        target = local_files.resolve(place)
+        if target.exists():
+            raise _unusable(target, "a backup never overwrites a file")
+        partial = local_files.scratch(target)
+        try:
+            with self._lock, self._explained(), closing(sqlite3.connect(partial)) as copy:
+                self._opened().backup(copy)
+                copy.execute("DELETE FROM answers WHERE line > ?", (last_line,))
+                for table in ("running", "sessions", "links"):
+                    copy.execute(f"DELETE FROM {table}")
+                copy.commit()
+                copy.execute("PRAGMA journal_mode = DELETE")
+            local_files.sync(partial)
+            os.link(partial, target)  # fails where another file has appeared meanwhile
+        finally:
+            partial.unlink()
+        local_files.sync_folder(target)
 
     def close(self) -> None:
         """Close the file; the next call opens it again."""

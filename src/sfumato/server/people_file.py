@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from hashlib import sha256
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, NotSignedIn, Paused
 from sfumato.ledger import entries
 from sfumato.mechanisms import bits
 from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, from_units
@@ -66,8 +66,7 @@ class PeopleFile:
         if found is None:
             return None
         token = _token(found[2:])
-        ended = token.revoked or (token.expires is not None and self._now() >= token.expires)
-        return None if ended or found[1] else Caller(token.user, Role(found[0]), token=token)
+        return None if self._ended(token) or found[1] else Caller(token.user, Role(found[0]), token=token)
 
     def _by_cookie(self, rows: sqlite3.Connection, digest: str) -> Caller | None:
         found = rows.execute(
@@ -80,6 +79,16 @@ class PeopleFile:
         login = Login(found[2], _time(found[3]), found[4])
         ended = self._now() >= login.expires
         return None if ended or found[1] else Caller(login.user, Role(found[0]), session=login)
+
+    def require_let_in(self, user: str, token: int | None) -> None:
+        """Refuse who is disabled by now, or whose token was revoked or has expired, as one who is not known."""
+        with self.database.reading() as rows:
+            shown = None if token is None else _known_token(rows, token)
+            if _known_user(rows, user).disabled or (shown is not None and self._ended(shown)):
+                raise NotSignedIn
+
+    def _ended(self, token: Token) -> bool:
+        return token.revoked or (token.expires is not None and self._now() >= token.expires)
 
     # ── users ──────────────────────────────────────────────────────────────────────────────────
 
@@ -228,6 +237,11 @@ class PeopleFile:
         """Name the policies that answer nothing new."""
         with self.database.reading() as rows:
             return frozenset(name for (name,) in rows.execute("SELECT policy FROM paused"))
+
+    def require_open(self, policy: str) -> None:
+        """Refuse what is asked anew of a policy that is paused."""
+        if policy in self.paused():
+            raise Paused(policy)
 
     def _write(self, rows: sqlite3.Connection, by: str, act: str, about: str) -> None:
         rows.execute("INSERT INTO acts (time, by, act, about) VALUES (?, ?, ?, ?)", (self._micros(), by, act, about))

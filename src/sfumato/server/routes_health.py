@@ -10,7 +10,8 @@ from starlette.responses import PlainTextResponse, Response
 
 from sfumato.errors import Draining
 from sfumato.server.answer_forms import json_response
-from sfumato.server.operations import Operation
+from sfumato.server.calls import counter_of, identified, in_thread
+from sfumato.server.operations import OWNER, Operation
 from sfumato.version import __version__
 
 
@@ -62,6 +63,8 @@ async def ready(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
+    """Tell how much is asked, to owners alone: that others ask, and when, is nobody else's to know."""
+    await in_thread(counter_of(request).require_owner, await identified(request), "metrics")
     found: Metrics = request.app.state.metrics
     return PlainTextResponse(found.text())
 
@@ -69,5 +72,5 @@ async def metrics(request: Request) -> Response:
 OPERATIONS = (
     Operation("alive", "GET", "/healthz", "Whether the process lives.", alive, roles=()),
     Operation("ready", "GET", "/readyz", "Whether new work is taken.", ready, roles=()),
-    Operation("metrics", "GET", "/metrics", "Calls and refusals.", metrics, roles=(), answers=("text/plain",)),
+    Operation("metrics", "GET", "/metrics", "Calls and refusals.", metrics, roles=(OWNER,), answers=("text/plain",)),
 )

@@ -6,11 +6,14 @@ runs elsewhere is waited for. What was answered is kept there, too, as it was as
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from sfumato.errors import InvalidParameter, RequestDiffers
 from sfumato.ledger import processes
 from sfumato.server.people_database import PeopleDatabase
 
@@ -40,6 +43,28 @@ class Kept:
     kind: str
     spec: str
     price: str
+
+    @classmethod
+    def asked(cls, kind: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> Kept:
+        """Write what a caller asks for, which no line holds yet."""
+        return cls(0, kind, written(spec), written(price))
+
+    def require_same(self, asked: Kept) -> None:
+        """Refuse what is asked under the id of this one and is something else."""
+        if (self.kind, self.spec, self.price) != (asked.kind, asked.spec, asked.price):
+            raise RequestDiffers(
+                "a request id names one release for ever; this one was used for another",
+                place="request_id",
+                fix="give each release its own id",
+            )
+
+
+def written(given: Mapping[str, Any]) -> str:
+    """Write what a caller sent in one way, so that the same request is known again."""
+    try:
+        return json.dumps(dict(given), sort_keys=True)
+    except (TypeError, ValueError):
+        raise InvalidParameter("spec", type(given).__name__, "what JSON can hold") from None
 
 
 class RunningReleases:

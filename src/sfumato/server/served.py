@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from sfumato.caching import cached_property
 from sfumato.curator import Curator
+from sfumato.curator.described_tables import Tables
 from sfumato.curator.policy_account import ledger_path, read_policy
 from sfumato.errors import InvalidParameter, InvalidPolicy, LedgerUnavailable, NotThere, SfumatoError
 from sfumato.ledger import Account, Ledger
@@ -35,6 +38,11 @@ class _Opened:
     stamp: tuple[int, int, int]
     proposals: KnownProposals = field(default_factory=KnownProposals)
 
+    @cached_property
+    def tables(self) -> Tables:
+        """Say what there is to ask: once, and as long as the curator is the one that is served."""
+        return self.curator.tables
+
 
 class Served:
     """These are open curators by the names of their policies. Safe to use from threads."""
@@ -50,7 +58,7 @@ class Served:
         self.ledger_path = _one_ledger(self._paths.values(), ledger)
         self._opening = _opened if opening is None else opening
         self._lock = threading.RLock()
-        self._before: list[Callable[[], object]] = []
+        self._before: list[weakref.finalize[..., Any]] = []
         """Closes what was opened before and is in use still: whoever was charged there is answered."""
         self.ledger = Ledger.open(self.ledger_path)
         # The engine's own threads are started by whoever opens it, and have their priority.
@@ -78,6 +86,13 @@ class Served:
         with self._lock:
             return self._opened[name].proposals
 
+    def tables(self, name: str) -> Tables:
+        """Say what there is to ask of a policy as its file is now."""
+        with self._lock:
+            self.curator(name)
+            opened = self._opened[name]
+        return opened.tables
+
     def written(self, name: str) -> Policy:
         """Read a policy as its file is now."""
         if name not in self._paths:
@@ -94,7 +109,8 @@ class Served:
         """Open a policy again: its file or its data have changed."""
         with self._lock:
             found = self._open(self._paths[name])
-            self._before.append(self._opened[name].curator.close_when_unused())
+            in_use = [each for each in self._before if each.alive]
+            self._before = [*in_use, self._opened[name].curator.close_when_unused()]
             self._opened[name] = found
             return found.curator
 
@@ -135,8 +151,10 @@ class Served:
     def close(self) -> None:
         """Close every source and the ledger."""
         with self._lock:
-            for close in (*self._before, *(opened.curator.close for opened in self._opened.values())):
-                close()
+            for before in self._before:
+                before()
+            for opened in self._opened.values():
+                opened.curator.close()
             self._opener.shutdown()
             self.ledger.close()
 

@@ -49,6 +49,12 @@ class FreeQuestions:
                 raise TooManyRequests(f"one user asks at most {self._rate:g} free questions a second", wait)
             self._left[user] = left - many, now
 
+    def owe(self, user: str, many: int) -> None:
+        """Count what was taken as so many more: whoever took it asks the next when they are paid back."""
+        with self._lock:
+            left, since = self._left.get(user, (self._most, self._now()))
+            self._left[user] = left - many, since
+
 
 class Work(Protocol):
     """Work is one release that waits for its turn."""

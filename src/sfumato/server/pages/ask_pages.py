@@ -33,7 +33,7 @@ from sfumato.server import proposals
 from sfumato.server.caller import Caller
 from sfumato.server.calls import counter_of, in_thread
 from sfumato.server.counter import Counter
-from sfumato.server.pages.browser_sessions import Form, sent_form, visitor
+from sfumato.server.pages.browser_sessions import Form, own_origin, sent_form, visitor
 from sfumato.server.pages.page_contexts import Asked, AskPage, Preview, Step, Verdict, WaitingPage
 from sfumato.server.pages.refusal_places import start_of, underlined
 from sfumato.server.pages.released_pages import unlisted_page
@@ -164,6 +164,8 @@ def _page(
         tables(counter.tables(caller, policy), questions=True),
         bars(standing),
         standing.ordinary,
+        own_origin(request),
+        f"curator = sf.connect({own_origin(request)!r}, {policy!r})",
         told,
         preview,
     )

@@ -186,6 +186,10 @@ class AskPage:
     tables: tuple[ShownTable, ...]
     budget: tuple[Bar, ...]
     left: str
+    origin: str
+    """The address of this server."""
+    connecting: str
+    """How what this page does not sell is bought: a line of Python."""
     verdict: Verdict | None = None
     preview: Preview | None = None
 
