@@ -1,0 +1,124 @@
+"""Tracing finds out whether one person is in a table, from statistics of the table and that person's own values.
+
+World: a population has known frequencies p of many yes-or-no attributes, as genomes have of alleles. A table holds n
+people of it, and the number of "yes" is published for each attribute. Whoever knows the values x of one person, and p,
+computes ⟨x − p, q − p⟩ from the published shares q: the table leans towards its members (Homer et al. 2008; Dwork,
+Smith, Steinke, Ullman & Vadhan, "Robust traceability from trace amounts", 2015). Members score higher by the sum of
+p(1 − p) over n, which is √(d/n) standard deviations for d attributes: with more attributes than people exact counts
+give away who is there.
+
+Each run draws one person and n others, and publishes two tables: one with the person and one without them. So hits and
+false alarms of every test are held against the trade-off function of adding or removing one unit (``attacks.scores``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.attacks.scores import Scores
+from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import bits
+from sfumato.policy import Domain
+from sfumato.privacy.numbers import Number, exact, whole
+
+if TYPE_CHECKING:
+    from sfumato.curator import Curator
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_HALF = 1 << 15
+_MOST_DRAWS = 1 << 26
+"""Values that are drawn in all."""
+_WIDE = 96
+"""Sums of one question: an answer has at most 100 columns."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """A population has so many attributes, each with a known frequency between a tenth and nine tenths."""
+
+    attributes: int
+
+    def __post_init__(self) -> None:
+        whole(self.attributes, "attributes", at_least=1)
+
+    @property
+    def _parts(self) -> Counts:
+        """Give the frequencies in parts of 2¹⁶, spread evenly."""
+        return np.linspace(0.1 * 2 * _HALF, 0.9 * 2 * _HALF, self.attributes).astype(np.int64)
+
+    @property
+    def frequencies(self) -> Floats:
+        """Give the frequency of each attribute: every draw below has it exactly."""
+        return self._parts / (2 * _HALF)
+
+    def people(self, count: int) -> NDArray[np.bool_]:
+        """Draw so many people: a row of values each."""
+        drawn = bits.shorts(count * self.attributes).reshape(count, self.attributes)
+        return drawn < self._parts.astype(np.uint16)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs are tables that were drawn: so many people each, and one more person, who is in the table or is not."""
+
+    population: Population
+    others: NDArray[np.bool_]
+    """Values by run, person and attribute."""
+    targets: NDArray[np.bool_]
+    """Values by run and attribute."""
+
+    @property
+    def people(self) -> int:
+        """Say how many others there are in each table."""
+        return self.others.shape[1]
+
+    def counts(self) -> tuple[Floats, Floats]:
+        """Count exactly, with the person and without them."""
+        outside = self.others.sum(axis=1, dtype=np.float64)
+        return outside + self.targets, outside
+
+
+def draw_runs(population: Population, people: int, runs: int) -> Runs:
+    """Draw so many times one person, and a table of so many others."""
+    many, size = whole(runs, "runs", at_least=1), whole(people, "people", at_least=1)
+    if many * size * population.attributes > _MOST_DRAWS:
+        raise InvalidParameter("runs", runs, f"fewer: at most {_MOST_DRAWS:,} values are drawn in all")
+    others = population.people(many * size).reshape(many, size, population.attributes)
+    return Runs(population, others, population.people(many))
+
+
+def trace(runs: Runs, published: tuple[Floats, Floats]) -> Scores:
+    """Score each person by how far the counts that were published with and without them lean towards them."""
+    frequencies = runs.population.frequencies
+    own, expected = runs.targets - frequencies, runs.people * frequencies
+    inside, outside = ((own * np.nan_to_num(each - expected)).sum(axis=1) for each in published)
+    return Scores(inside, outside)
+
+
+def privately(runs: Runs, epsilon: Number) -> tuple[Floats, Floats]:
+    """Count by a curator at this price: sums of all attributes, in one question or several that share it."""
+    many, size, attributes = runs.others.shape
+    inside = np.concatenate([runs.others, runs.targets[:, None]], axis=1).reshape(many * (size + 1), attributes)
+    values = np.concatenate([inside, runs.others.reshape(many * size, attributes)]).astype(np.int8)
+    run = np.concatenate([np.repeat(np.arange(many), size + 1), np.repeat(np.arange(many, 2 * many), size)])
+    columns = {f"a{place}": (values[:, place], Domain("integer", bounds=(0, 1))) for place in range(attributes)}
+    columns["run"] = (run, Domain("integer", values=tuple(range(2 * many))))
+    with thrown_away(invented(columns, epsilon)) as curator:
+        parts = [_sums(curator, range(start, min(start + _WIDE, attributes)), attributes, epsilon) for start in range(0, attributes, _WIDE)]
+    published = np.concatenate(parts, axis=1)
+    return published[:many], published[many:]
+
+
+def _sums(curator: Curator, places: range, attributes: int, epsilon: Number) -> Floats:
+    """Ask for the sums of these attributes in every run, for their share of the price."""
+    sums = ", ".join(f"SUM(a{place}) AS a{place}" for place in places)
+    share = exact(epsilon, "epsilon") * len(places) / attributes
+    answer = curator.sql(f"SELECT run, {sums} FROM {TABLE} GROUP BY run ORDER BY run").release(epsilon=share)
+    return np.array([row[1:] for row in answer.rows], np.float64)
