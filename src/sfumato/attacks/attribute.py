@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.scores import most_hits
+from sfumato.attacks.ceilings import power_ceiling
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.confidence_limits import at_least, at_most
 from sfumato.privacy import Guarantee
@@ -112,7 +112,7 @@ class Learnt:
 
     def most(self, theory: Guarantee) -> float:
         """Compute theory's most right guesses with the person, from those without them."""
-        return most_hits(theory, self.outside)
+        return power_ceiling(theory, self.outside)
 
     def excess(self, theory: Guarantee, miss: float) -> float:
         """Compute by how much right guesses are proven to be above theory's most; at most zero where they are not.
@@ -120,7 +120,7 @@ class Learnt:
         Each of the two shares is off with probability at most half of ``miss`` (Clopper & Pearson).
         """
         least = at_least(self.right_inside, self.runs, miss / 2)
-        return least - most_hits(theory, at_most(self.right_outside, self.runs, miss / 2))
+        return least - power_ceiling(theory, at_most(self.right_outside, self.runs, miss / 2))
 
 
 def learn(tables: Tables, publish: Publish) -> Learnt:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.attacks.ceilings import power_ceiling
 from sfumato.errors import InvalidParameter
 from sfumato.plots.frame import framed
 from sfumato.plots.lines import Line, Panel, panel
@@ -87,7 +88,7 @@ class Scores:
         A release that keeps ``theory`` has an excess above zero with probability at most ``miss``.
         """
         true, false = (_margin(each.size, miss / 2) for each in (self.true, self.false))
-        return max(each.hits - true - most_hits(theory, each.alarms + false) for each in self.points)
+        return max(each.hits - true - power_ceiling(theory, min(1.0, each.alarms + false)) for each in self.points)
 
     def epsilon(self, miss: float, delta: float = 0.0) -> float:
         """Bound from below the ε of whatever these are scores of, except with probability ``miss``."""
@@ -120,20 +121,9 @@ def least_runs(theory: Guarantee, miss: float) -> int:
     count = 1
     while True:
         margin = _margin(count, miss / 2)
-        if margin < 1 and 1 - margin > most_hits(theory, margin):
+        if margin < 1 and 1 - margin > power_ceiling(theory, margin):
             return count
         count = math.ceil(count * 1.1)
-
-
-def most_hits(theory: Guarantee, alarms: float) -> float:
-    """Compute how often at most a test finds one unit, that is wrong so often where it is not there.
-
-    Of (ε, δ) the trade-off function is the larger of 1 − δ − e^ε·α and e^−ε·(1 − δ − α) (Kairouz, Oh & Viswanath 2015).
-    """
-    if alarms >= 1:
-        return 1.0
-    growth, delta = math.exp(min(700.0, float(theory.epsilon))), float(theory.delta)
-    return min(1.0, delta + growth * alarms, 1 - (1 - delta - alarms) / growth)
 
 
 def draw_tests(
@@ -146,7 +136,7 @@ def draw_tests(
     ]
     at = tuple(step / 50 for step in range(51))
     if theory is not None:
-        lines.append(Line("theory's most", at, tuple(most_hits(theory, each) for each in at)))
+        lines.append(Line("theory's most", at, tuple(power_ceiling(theory, each) for each in at)))
     lines.append(Line("guessing", (0.0, 1.0), (0.0, 1.0)))
     of = Panel("found where it is true", "false alarms", ends=(0.0, 1.0))
     return framed(panel(lines, of, 340.0), title, list(foot))

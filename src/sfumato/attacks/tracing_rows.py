@@ -78,33 +78,6 @@ def closeness(rows: Codes, values: Codes) -> Floats:
     return np.asarray(_FAR ** np.asarray(differ, np.float64)).mean(axis=1)
 
 
-@dataclass(frozen=True)
-class Guessed:
-    """Guesses were made of so many coins, of which so many are right."""
-
-    guesses: int
-    right: int
-
-    @property
-    def share(self) -> float:
-        """Give the share of right guesses."""
-        return self.right / self.guesses
-
-    def chance(self, epsilon: Number) -> float:
-        """Compute how likely so many right guesses are at most, if the release is ε-DP."""
-        return upper_tail(self.right, self.guesses, most_right(epsilon))
-
-    def epsilon(self, miss: float) -> float:
-        """Bound from below the ε of whatever was guessed from, except with probability ``miss``."""
-        least = at_least(self.right, self.guesses, miss)
-        return max(0.0, math.log(least / (1 - least))) if least > 0 else 0.0
-
-
-def most_right(epsilon: Number) -> float:
-    """Compute the largest expected share of right guesses of coins, e^ε/(1 + e^ε)."""
-    return 1 / (1 + math.exp(-float(exact(epsilon, "epsilon"))))
-
-
 def guess(scores: Floats, inside: NDArray[np.bool_]) -> Guessed:
     """Guess that the half with the higher scores is in the table, and count who is guessed rightly."""
     order = np.argsort(-scores, kind="stable")
