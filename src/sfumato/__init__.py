@@ -59,7 +59,7 @@ from sfumato.privacy import (
 from sfumato.version import __version__
 
 if TYPE_CHECKING:
-    from sfumato import audit as audit, games as games, quality as quality, reports as reports
+    from sfumato import attacks as attacks, audit as audit, games as games, quality as quality, reports as reports
     from sfumato.client import connect as connect
     from sfumato.curator import (
         Curator as Curator,
@@ -204,6 +204,7 @@ __all__ = [
     "Unsupported",
     "WeakPrivacy",
     "__version__",
+    "attacks",
     "audit",
     "best_selection",
     "calibrate",
@@ -278,6 +279,7 @@ _LATER = {
 """What only some users need is imported when it is first named."""
 _HOMES = {name: module for module, names in _LATER.items() for name in names}
 for _module in (
+    "attacks",
     "ledger",
     "mechanisms",
     "policy",
@@ -291,7 +293,7 @@ for _module in (
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"audit", "games", "quality", "reports"}:
+    if name in {"attacks", "audit", "games", "quality", "reports"}:
         return import_module(f"sfumato.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,263 @@
+"""An answerer tells sums over groups of people whose values are secret: exactly, coarsely, or as a private curator.
+
+An attack is given an answerer and nothing else: it chooses groups of people and sees one number for each. A person is
+known by their place in the table, from 0 on, which stands for whatever an attacker knows of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.attacks.ceilings import for_replacing
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import Laplace, bits
+from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit
+from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
+
+if TYPE_CHECKING:
+    from sfumato.curator import Curator
+
+Values = NDArray[np.int64]
+Groups = NDArray[np.bool_]
+Sums = NDArray[np.float64]
+
+MOST_PEOPLE = 10**6
+
+
+class Answerer(Protocol):
+    """An answerer tells the sum of the secret values in each group; what it withholds is not a number."""
+
+    @property
+    def kind(self) -> str:
+        """Say in words what its answers are like."""
+
+    @property
+    def people(self) -> int:
+        """Say how many people the table is about, which is public."""
+
+    @property
+    def promise(self) -> Guarantee | None:
+        """Say what all its answers together promise when one person's value is replaced; None where they promise
+        nothing.
+        """
+
+    def sums(self, groups: Groups) -> Sums:
+        """Answer one question for each row: the sum of the values of the people who are in it."""
+
+
+class ExactAnswers:
+    """These answers are the true sums."""
+
+    kind = "exact"
+    promise: Guarantee | None = None
+
+    def __init__(self, values: Any) -> None:
+        self._values = checked_values(values)
+
+    @property
+    def people(self) -> int:
+        """Say how many people there are."""
+        return len(self._values)
+
+    def sums(self, groups: Groups) -> Sums:
+        """Tell the true sum of each group."""
+        return totals(checked_groups(groups, self.people), self._values)
+
+
+class RoundedAnswers(ExactAnswers):
+    """These answers are the true sums, rounded to the nearest multiple of a base, halves up."""
+
+    def __init__(self, values: Any, base: int = 5) -> None:
+        super().__init__(values)
+        self.base = whole(base, "base", at_least=2)
+        self.kind = f"rounded to {self.base}s"
+
+    def sums(self, groups: Groups) -> Sums:
+        """Tell the nearest multiple of the base."""
+        return self.base * np.floor(super().sums(groups) / self.base + 0.5)
+
+
+class SuppressedAnswers(ExactAnswers):
+    """These answers are the true sums, but those below a least one are withheld: the rule of small cells."""
+
+    def __init__(self, values: Any, least: int = 5) -> None:
+        super().__init__(values)
+        self.least = whole(least, "least", at_least=2)
+        self.kind = f"below {self.least} withheld"
+
+    def sums(self, groups: Groups) -> Sums:
+        """Tell the true sum where it is not small, and not a number where it is."""
+        told = super().sums(groups)
+        return np.where(told < self.least, np.nan, told)
+
+
+class NoisyAnswers:
+    """These answers carry the noise that a private curator draws, without a curator: for very many questions.
+
+    Each person's values lie in [0, most], and ``questions`` groups are asked for at most. Replacing one person changes
+    each of these sums by at most ``most``, so all of them together by Δ₁ = questions·most, and Laplace noise of scale
+    Δ₁/ε on each is ε-DP (Dwork, McSherry, Nissim & Smith 2006, Theorem 1). The question after the last is refused.
+    """
+
+    def __init__(self, values: Any, epsilon: Number, questions: int, *, most: int = 1) -> None:
+        self._values = checked_values(values, most)
+        price = exact(epsilon, "epsilon", POSITIVE)
+        self._left = whole(questions, "questions", at_least=1)
+        self.noise = Laplace(self._left * (self._values[0].size * whole(most, "most", at_least=1)) / price)
+        self.promise: Guarantee | None = Guarantee(price)
+        self.kind = f"private, ε = {text(price)}"
+
+    @property
+    def people(self) -> int:
+        """Say how many people there are."""
+        return len(self._values)
+
+    def sums(self, groups: Groups) -> Sums:
+        """Tell each sum with noise of its own."""
+        asked = checked_groups(groups, self.people)
+        if len(asked) > self._left:
+            raise InvalidParameter("groups", len(asked), f"no more than the {self._left} questions that are left")
+        self._left -= len(asked)
+        true = totals(asked, self._values).astype(np.int64)
+        return np.asarray(self.noise.apply(true.ravel()), np.float64).reshape(true.shape)
+
+
+class PrivateAnswers:
+    """These answers are bought from a real curator, each for the same price, until the budget is gone.
+
+    The curator's table has a column with each person's place and columns with their values. A question that was asked
+    before is answered as before and costs nothing, unless ``fresh`` buys it again.
+    """
+
+    def __init__(
+        self, curator: Curator, table: str, person: str, values: tuple[str, ...], each: Number, *, fresh: bool = False
+    ) -> None:
+        size = curator.policy.size
+        if size is None:
+            rule = "of a policy that says how many people there are (size)"
+            raise InvalidParameter("curator", curator.name, rule)
+        self._curator, self._table, self._person, self._columns = curator, table, person, values
+        self.people = size
+        self.each = exact(each, "each", POSITIVE)
+        self._fresh = fresh
+        self.kind = f"private, ε = {text(curator.policy.budget.epsilon)}"
+
+    @property
+    def promise(self) -> Guarantee | None:
+        """Give the guarantee of the whole account, for one person's values replaced."""
+        budget = self._curator.policy.budget
+        return for_replacing(Guarantee(budget.epsilon, budget.delta), budget.neighbours)
+
+    def sums(self, groups: Groups) -> Sums:
+        """Buy one answer for each group; the curator refuses when its budget is gone."""
+        found = [self._ask(group) for group in checked_groups(groups, self.people)]
+        return np.array(found, np.float64).reshape((len(found), *((len(self._columns),) * (len(self._columns) > 1))))
+
+    def question(self, group: NDArray[np.bool_]) -> str:
+        """Write the SQL by which the sum over one group is asked for."""
+        listed = ", ".join(f'SUM("{name}") AS "{name}"' for name in self._columns)
+        return f'SELECT {listed} FROM "{self._table}" WHERE {_members(self._person, group)}'
+
+    def _ask(self, group: NDArray[np.bool_]) -> list[float]:
+        asked = self._curator.sql(self.question(group))
+        answer: Any = asked.release(epsilon=self.each, fresh=self._fresh)  # type: ignore[union-attr]
+        return [float(number) for number in answer.rows[0]]
+
+
+@contextmanager
+def private_answers(
+    values: Any,
+    epsilon: Number,
+    questions: int,
+    *,
+    most: int = 1,
+    neighbours: Neighbours | str = Neighbours.REPLACE,
+    fresh: bool = False,
+) -> Iterator[PrivateAnswers]:
+    """Open a real curator of these values, with an account that is thrown away: ``questions`` cost its whole ε.
+
+    Under replace neighbours ε bounds what is learnt of a value; under add-remove neighbours 2ε does.
+    """
+    from pyarrow import table as arrow_table
+
+    from sfumato.curator import Curator
+    from sfumato.policy import Policy, Table
+
+    secret = checked_values(values, most)
+    rows = secret.reshape(len(secret), -1)
+    names = tuple(f"value{place}" for place in range(rows.shape[1])) if rows.shape[1] > 1 else ("value",)
+    price, many = exact(epsilon, "epsilon", POSITIVE), whole(questions, "questions", at_least=1)
+    columns = {name: rows[:, place] for place, name in enumerate(names)}
+    declared: dict[str, Any] = {"person": {"type": "integer", "bounds": (0, max(1, len(rows) - 1))}}
+    declared |= {name: {"type": "integer", "bounds": (0, most)} for name in names}
+    people = Table("people", arrow_table({"person": np.arange(len(rows)), **columns}), declared, id="row")
+    budget = Budget(price, neighbours=neighbours)
+    unit = PrivacyUnit("person", every_row=True)
+    policy = Policy(unit, budget, {"people": people}, size=len(rows), account="invented people")
+    with (
+        tempfile.TemporaryDirectory(prefix="sfumato-attack-") as folder,
+        Curator(policy, Path(folder) / "thrown-away.ledger") as curator,
+    ):
+        yield PrivateAnswers(curator, "people", "person", names, price / many, fresh=fresh)
+
+
+def invented_bits(people: int) -> Values:
+    """Invent one uniform bit for each person."""
+    return bits.all_below(2, whole(people, "people", at_least=1))
+
+
+def random_groups(questions: int, people: int) -> Groups:
+    """Draw groups of which each person is a member with probability ½, independently."""
+    many, wide = whole(questions, "questions", at_least=1), whole(people, "people", at_least=1)
+    packed = bits.words(-(-many * wide // 64)).view(np.uint8)
+    return np.unpackbits(packed)[: many * wide].reshape(many, wide).astype(bool)
+
+
+def totals(groups: Groups, values: Values) -> Sums:
+    """Compute the true sum of every group; floats hold them exactly below 2⁵³."""
+    return groups.astype(np.float64) @ values.astype(np.float64)
+
+
+def checked_values(values: Any, most: int | None = None) -> Values:
+    """Take one whole number of each person, or a row of them; nothing below 0, nor above ``most``."""
+    try:
+        found = np.asarray(values)
+    except ValueError:
+        found = np.array(None)
+    if found.dtype.kind not in "biu" or found.ndim not in (1, 2) or not 0 < len(found) <= MOST_PEOPLE or not found.size:
+        raise InvalidParameter("values", _shape(found), "one whole number for each person, or a row of them")
+    whole_numbers = found.astype(np.int64)
+    top = 1 << 31 if most is None else whole(most, "most", at_least=1)
+    if int(whole_numbers.min()) < 0 or int(whole_numbers.max()) > top:
+        raise InvalidParameter("values", f"{whole_numbers.min()} to {whole_numbers.max()}", f"between 0 and {top}")
+    return whole_numbers
+
+
+def checked_groups(groups: Any, people: int) -> Groups:
+    """Take one row of truths for each question, with one truth for each person."""
+    found = np.asarray(groups)
+    if found.dtype.kind != "b" or found.ndim != 2 or found.shape[1] != people or not len(found):
+        raise InvalidParameter("groups", _shape(found), f"rows of {people} truths: who is asked about")
+    return found
+
+
+def _shape(found: NDArray[Any]) -> str:
+    return f"an array of {found.dtype} and shape {found.shape}"
+
+
+def _members(column: str, group: NDArray[np.bool_]) -> str:
+    """Write who is in a group as the shorter of its members and the others."""
+    inside, outside = np.flatnonzero(group), np.flatnonzero(~group)
+    if not len(outside):
+        return "TRUE"
+    if not len(inside):
+        return "FALSE"
+    listed, how = (inside, "IN") if len(inside) <= len(outside) else (outside, "NOT IN")
+    return f'"{column}" {how} ({", ".join(map(str, listed))})'
