@@ -23,18 +23,71 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import power_ceiling
+from sfumato.attacks.findings import ALARM, Finding, Findings
+from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.confidence_limits import at_least, at_most
+from sfumato.policy import Domain
 from sfumato.privacy import Guarantee
-from sfumato.privacy.numbers import whole
+from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Publish = Callable[[Counts], Floats]
 """What is published in place of exact counts of (run, smoker, other cell, cancer)."""
 
-SMOKER = (0.25, 0.75)
-"""The chance of cancer of those who do not smoke, and of those who do: half of the people smoke."""
+CANCER = (1, 3)
+"""In quarters, the chance of cancer of those who do not smoke, and of those who do: half of the people smoke."""
+_NAME = "attribute from counts"
+
+
+def attribute(epsilon: Number = 1, *, people: int = 100, looks: int = 48, runs: int = 300) -> Findings:
+    """Guess whether somebody has cancer from counts of people who look alike: with the person and without them, exact
+    and bought of a curator at this price; last from smoking alone.
+    """
+    price = exact(epsilon, "epsilon", POSITIVE)
+    tables = draw_tables(Study(people, looks), runs)
+    private = f"private, ε = {text(price)}"
+    learnt = {
+        "exact": learn(tables, lambda counts: counts.astype(np.float64)),
+        private: learn(tables, lambda counts: privately(counts, price)),
+        "exact, from smoking alone": learn(tables, lambda counts: counts.mean(axis=2, keepdims=True) + 0 * counts),
+    }
+    promise = Guarantee(price)
+    listed = [each for kind, own in learnt.items() for each in _findings(kind, own, promise if kind == private else None)]
+    words = (
+        "Right guesses without somebody are about the population: who smokes is likelier to have cancer.",
+        "What their being there adds is about the person. From smoking alone it is nothing, and private answers bound it.",
+    )
+    return Findings(_NAME, tuple(listed), words)
+
+
+def _findings(kind: str, learnt: Learnt, promise: Guarantee | None) -> tuple[Finding, Finding]:
+    """Tell both shares. Theory's most with the person follows from the largest share without them that is possible,
+    except once in a million times.
+    """
+    ceiling = None
+    if promise is not None:
+        ceiling = power_ceiling(promise, at_most(learnt.right_outside, learnt.runs, float(ALARM)))
+    return (
+        Finding(_NAME, f"{kind}, without them", learnt.right_outside, learnt.runs, 0.5, None, 1),
+        Finding(_NAME, f"{kind}, with them", learnt.right_inside, learnt.runs, 0.5, ceiling, 1),
+    )
+
+
+def privately(counts: Counts, epsilon: Number) -> Floats:
+    """Count by a curator at this price: everybody is a row, and one question groups by run and by what is seen."""
+    places = np.repeat(np.indices(counts.shape).reshape(4, -1), counts.ravel(), axis=1)
+    names = ("run", "smokes", "look", "cancer")
+    columns = {
+        name: (place, Domain("integer", values=tuple(range(size))))
+        for name, place, size in zip(names, places, counts.shape, strict=True)
+    }
+    with thrown_away(invented(columns, epsilon)) as curator:
+        listed = ", ".join(names)
+        asked = f"SELECT {listed}, COUNT(*) AS people FROM {TABLE} GROUP BY {listed} ORDER BY {listed}"
+        answer = curator.sql(asked).release(epsilon=epsilon)
+    return np.array([row[-1] for row in answer.rows], np.float64).reshape(counts.shape)
 
 
 @dataclass(frozen=True)
@@ -65,7 +118,7 @@ def draw_tables(study: Study, runs: int) -> Tables:
     size = many * study.people
     smokes = bits.all_below(2, size)
     looks = bits.all_below(study.looks, size)
-    cancer = (bits.all_below(4, size) < np.where(smokes == 1, 3, 1)).astype(np.int64)
+    cancer = (bits.all_below(4, size) < np.where(smokes == 1, CANCER[1], CANCER[0])).astype(np.int64)
     run = np.repeat(np.arange(many), study.people)
     shape = (many, 2, study.looks, 2)
     inside = np.zeros(shape, np.int64)

@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.scores import Scores
+from sfumato.attacks.ceilings import guess_ceiling
+from sfumato.attacks.findings import Finding, Findings
+from sfumato.attacks.scores import Scores, Traced
 from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.policy import Domain
-from sfumato.privacy.numbers import Number, exact, whole
+from sfumato.privacy import Guarantee
+from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -33,10 +36,53 @@ Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _HALF = 1 << 15
+_NAME = "membership from counts"
+_BASE = 5
+"""Counts are rounded to multiples of it, or withheld below it."""
 _MOST_DRAWS = 1 << 26
 """Values that are drawn in all."""
 _WIDE = 96
 """Sums of one question: an answer has at most 100 columns."""
+
+
+def membership(epsilon: Number = 1, *, people: int = 12, attributes: int = 96, runs: int = 300) -> Traced:
+    """Trace one person in counts of many attributes: exact, rounded, with small ones withheld, and bought of a curator
+    at this price.
+
+    Of each run two tables are published, one with the person. Where half of the scores they would have in it are
+    reached, they are guessed to be there.
+    """
+    promise = Guarantee(exact(epsilon, "epsilon", POSITIVE))
+    drawn = draw_runs(Population(attributes), people, runs)
+    true = drawn.counts()
+    published = {
+        "exact": true,
+        f"rounded to {_BASE}s": tuple(_BASE * np.floor(each / _BASE + 0.5) for each in true),
+        f"below {_BASE} withheld": tuple(np.where(each < _BASE, np.nan, each) for each in true),
+        f"private, ε = {text(promise.epsilon)}": privately(drawn, promise.epsilon),
+    }
+    tests = tuple((kind, trace(drawn, told)) for kind, told in published.items())
+    listed = tuple(
+        _finding(kind, scores, drawn, promise if kind.startswith("private") else None) for kind, scores in tests
+    )
+    words = (
+        f"{attributes} counts of a table of {people} people give away who is one of them.",
+        "Rounding them, or withholding small ones, changes little.",
+    )
+    return Traced(Findings(_NAME, listed, words), tests, promise)
+
+
+def _finding(kind: str, scores: Scores, runs: Runs, promise: Guarantee | None) -> Finding:
+    """Count right guesses at a threshold that was known before: half of the mean score of those who are there.
+
+    Given the people, all guesses are independent, and the two of one run are right with a mean probability of at most
+    the ceiling. So their number is no larger in law than that of as many coins (Hoeffding 1956, Theorem 4).
+    """
+    frequencies = runs.population.frequencies
+    at = scores.above(float((frequencies * (1 - frequencies)).sum()) / 2)
+    right = round(at.hits * scores.true.size) + round((1 - at.alarms) * scores.false.size)
+    ceiling = None if promise is None else guess_ceiling(promise)
+    return Finding(_NAME, kind, right, scores.true.size + scores.false.size, 0.5, ceiling, runs.population.attributes)
 
 
 @dataclass(frozen=True)
@@ -111,7 +157,8 @@ def privately(runs: Runs, epsilon: Number) -> tuple[Floats, Floats]:
     columns = {f"a{place}": (values[:, place], Domain("integer", bounds=(0, 1))) for place in range(attributes)}
     columns["run"] = (run, Domain("integer", values=tuple(range(2 * many))))
     with thrown_away(invented(columns, epsilon)) as curator:
-        parts = [_sums(curator, range(start, min(start + _WIDE, attributes)), attributes, epsilon) for start in range(0, attributes, _WIDE)]
+        starts = range(0, attributes, _WIDE)
+        parts = [_sums(curator, range(each, min(each + _WIDE, attributes)), attributes, epsilon) for each in starts]
     published = np.concatenate(parts, axis=1)
     return published[:many], published[many:]
 

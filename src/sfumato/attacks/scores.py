@@ -13,17 +13,20 @@ stated rate of false alarms, although thresholds are picked on the scores that a
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.attacks.ceilings import power_ceiling
+from sfumato.attacks.findings import Findings
 from sfumato.errors import InvalidParameter
 from sfumato.plots.frame import framed
 from sfumato.plots.lines import Line, Panel, panel
-from sfumato.plots.picture import Picture
+from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import Guarantee
 
 _MOST_POINTS = 200
@@ -126,6 +129,37 @@ def least_runs(theory: Guarantee, miss: float) -> int:
         count = math.ceil(count * 1.1)
 
 
+@dataclass(frozen=True)
+class Traced:
+    """What was traced is told as findings, and drawn as the curve of each test."""
+
+    findings: Findings
+    tests: tuple[tuple[str, Scores], ...]
+    """The scores on each kind of answers."""
+    promise: Guarantee
+    """What the private answers promise where one unit is added or removed."""
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether every ceiling held."""
+        return self.findings.holds
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
+        """Draw how often each test finds the person against how often it raises a false alarm, under theory's curve."""
+        title = f"{self.findings.attack[:1].upper()}{self.findings.attack[1:]}"
+        return saved(draw_tests(self.tests, self.promise, title, self.findings.words), path)
+
+    def to_json(self) -> str:
+        """Write the findings as JSON text."""
+        return self.findings.to_json()
+
+    def __str__(self) -> str:
+        return str(self.findings)
+
+    def _repr_html_(self) -> str:
+        return self.findings._repr_html_()
+
+
 def draw_tests(
     tests: Iterable[tuple[str, Scores]], theory: Guarantee | None, title: str, foot: Iterable[str] = ()
 ) -> Picture:
@@ -134,9 +168,10 @@ def draw_tests(
         Line(name, tuple(each.alarms for each in scores.points), tuple(each.hits for each in scores.points))
         for name, scores in tests
     ]
-    at = tuple(step / 50 for step in range(51))
     if theory is not None:
+        corner = float((1 - theory.delta) / Fraction(1 + math.exp(min(700.0, float(theory.epsilon)))))
+        at = tuple(sorted([corner, *(step / 50 for step in range(51))]))
         lines.append(Line("theory's most", at, tuple(power_ceiling(theory, each) for each in at)))
     lines.append(Line("guessing", (0.0, 1.0), (0.0, 1.0)))
     of = Panel("found where it is true", "false alarms", ends=(0.0, 1.0))
-    return framed(panel(lines, of, 340.0), title, list(foot))
+    return framed(panel(lines, of, 360.0), title, list(foot))
