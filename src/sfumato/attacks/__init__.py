@@ -13,6 +13,7 @@ from sfumato.attacks.answerers import (
     PrivateAnswers,
     RoundedAnswers,
     SuppressedAnswers,
+    UncountedAnswers,
     private_answers,
 )
 from sfumato.attacks.ceilings import for_replacing, guess_ceiling, least_proven, most_right, power_ceiling
@@ -27,6 +28,7 @@ __all__ = [
     "PrivateAnswers",
     "RoundedAnswers",
     "SuppressedAnswers",
+    "UncountedAnswers",
     "for_replacing",
     "guess_ceiling",
     "least_proven",

@@ -2,13 +2,19 @@
 
 An attack is given an answerer and nothing else: it chooses groups of people and sees one number for each. A person is
 known by their place in the table, from 0 on, which stands for whatever an attacker knows of them.
+
+Values may be a table of two dimensions. Its columns are several values of the same people, or, with ``towns=True``,
+towns of other people each: every question is then asked of all towns at once, by GROUP BY, and a person's values are in
+one of the sums alone.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -101,16 +107,18 @@ class SuppressedAnswers(ExactAnswers):
 class NoisyAnswers:
     """These answers carry the noise that a private curator draws, without a curator: for very many questions.
 
-    Each person's values lie in [0, most], and ``questions`` groups are asked for at most. Replacing one person changes
-    each of these sums by at most ``most``, so all of them together by Δ₁ = questions·most, and Laplace noise of scale
-    Δ₁/ε on each is ε-DP (Dwork, McSherry, Nissim & Smith 2006, Theorem 1). The question after the last is refused.
+    Each value lies in [0, most], and ``questions`` groups are asked for at most. Who is in which group is public, so
+    neighbours differ in one person's values. They change each sum by at most ``most``, so all sums of c values each
+    together by Δ₁ = questions·c·most, where c is 1 for towns; Laplace noise of scale Δ₁/ε on each is ε-DP (Dwork,
+    McSherry, Nissim & Smith 2006, Theorem 1). The question after the last is refused.
     """
 
-    def __init__(self, values: Any, epsilon: Number, questions: int, *, most: int = 1) -> None:
+    def __init__(self, values: Any, epsilon: Number, questions: int, *, most: int = 1, towns: bool = False) -> None:
         self._values = checked_values(values, most)
         price = exact(epsilon, "epsilon", POSITIVE)
         self._left = whole(questions, "questions", at_least=1)
-        self.noise = Laplace(self._left * (self._values[0].size * whole(most, "most", at_least=1)) / price)
+        columns = 1 if towns else self._values[0].size
+        self.noise = Laplace(self._left * columns * whole(most, "most", at_least=1) / price)
         self.promise: Guarantee | None = Guarantee(price)
         self.kind = f"private, ε = {text(price)}"
 
@@ -129,46 +137,77 @@ class NoisyAnswers:
         return np.asarray(self.noise.apply(true.ravel()), np.float64).reshape(true.shape)
 
 
-class PrivateAnswers:
-    """These answers are bought from a real curator, each for the same price, until the budget is gone.
-
-    The curator's table has a column with each person's place and columns with their values. A question that was asked
-    before is answered as before and costs nothing, unless ``fresh`` buys it again.
+class UncountedAnswers:
+    """These answers carry fresh noise each time, and nobody adds up what was told: each promises ε by itself, and all of
+    them together promise nothing.
     """
 
-    def __init__(
-        self, curator: Curator, table: str, person: str, values: tuple[str, ...], each: Number, *, fresh: bool = False
-    ) -> None:
-        size = curator.policy.size
-        if size is None:
-            rule = "of a policy that says how many people there are (size)"
-            raise InvalidParameter("curator", curator.name, rule)
-        self._curator, self._table, self._person, self._columns = curator, table, person, values
-        self.people = size
-        self.each = exact(each, "each", POSITIVE)
-        self._fresh = fresh
-        self.kind = f"private, ε = {text(curator.policy.budget.epsilon)}"
+    promise: Guarantee | None = None
+
+    def __init__(self, values: Any, epsilon: Number) -> None:
+        self._values = checked_values(values, 1)
+        price = exact(epsilon, "epsilon", POSITIVE)
+        self.noise = Laplace(1 / price)
+        self.kind = f"ε = {text(price)} each, uncounted"
+
+    @property
+    def people(self) -> int:
+        """Say how many people there are."""
+        return len(self._values)
+
+    def sums(self, groups: Groups) -> Sums:
+        """Tell each sum with noise of its own, as often as anybody asks."""
+        true = totals(checked_groups(groups, self.people), self._values).astype(np.int64)
+        return np.asarray(self.noise.apply(true.ravel()), np.float64).reshape(true.shape)
+
+
+@dataclass(frozen=True)
+class PrivateAnswers:
+    """These answers are bought from a curator, each for the same price, until the budget is gone.
+
+    The curator's table has a column with each person's place and columns with their values, or a column of towns and
+    one of values. A question that was asked before is answered as before and costs nothing, unless ``fresh`` buys it
+    again.
+    """
+
+    curator: Curator = field(repr=False)
+    table: str
+    person: str
+    columns: tuple[str, ...]
+    people: int
+    each: Fraction
+    town: str | None = None
+    fresh: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Say what the whole budget is."""
+        return f"private, {self.curator.policy.budget.promise}"
 
     @property
     def promise(self) -> Guarantee | None:
         """Give the guarantee of the whole account, for one person's values replaced."""
-        budget = self._curator.policy.budget
+        budget = self.curator.policy.budget
         return for_replacing(Guarantee(budget.epsilon, budget.delta), budget.neighbours)
 
     def sums(self, groups: Groups) -> Sums:
         """Buy one answer for each group; the curator refuses when its budget is gone."""
         found = [self._ask(group) for group in checked_groups(groups, self.people)]
-        return np.array(found, np.float64).reshape((len(found), *((len(self._columns),) * (len(self._columns) > 1))))
+        told = np.array(found, np.float64)
+        return told if self.town is not None or len(self.columns) > 1 else told[:, 0]
 
     def question(self, group: NDArray[np.bool_]) -> str:
-        """Write the SQL by which the sum over one group is asked for."""
-        listed = ", ".join(f'SUM("{name}") AS "{name}"' for name in self._columns)
-        return f'SELECT {listed} FROM "{self._table}" WHERE {_members(self._person, group)}'
+        """Write the SQL by which the sums over one group are asked for."""
+        listed = ", ".join(f'SUM("{name}") AS "{name}"' for name in self.columns)
+        rows = f'FROM "{self.table}" WHERE {_members(self.person, group)}'
+        if self.town is None:
+            return f"SELECT {listed} {rows}"
+        return f'SELECT "{self.town}", {listed} {rows} GROUP BY "{self.town}" ORDER BY "{self.town}"'
 
     def _ask(self, group: NDArray[np.bool_]) -> list[float]:
-        asked = self._curator.sql(self.question(group))
-        answer: Any = asked.release(epsilon=self.each, fresh=self._fresh)  # type: ignore[union-attr]
-        return [float(number) for number in answer.rows[0]]
+        asked: Any = self.curator.sql(self.question(group))
+        rows = asked.release(epsilon=self.each, fresh=self.fresh).rows
+        return [float(row[-1]) for row in rows] if self.town is not None else [float(number) for number in rows[0]]
 
 
 @contextmanager
@@ -178,6 +217,7 @@ def private_answers(
     questions: int,
     *,
     most: int = 1,
+    towns: bool = False,
     neighbours: Neighbours | str = Neighbours.REPLACE,
     fresh: bool = False,
 ) -> Iterator[PrivateAnswers]:
@@ -185,32 +225,56 @@ def private_answers(
 
     Under replace neighbours ε bounds what is learnt of a value; under add-remove neighbours 2ε does.
     """
+    secret = checked_values(values, most)
+    rows = secret.reshape(len(secret), -1)
+    people, wide = rows.shape
+    price, many = exact(epsilon, "epsilon", POSITIVE), whole(questions, "questions", at_least=1)
+    columns = _columns(rows, towns=towns)
+    names = tuple(name for name in columns if name not in ("person", "town"))
+    ends = {"person": max(1, people - 1), "town": max(1, wide - 1)}
+    declared = {name: {"type": "integer", "bounds": (0, ends.get(name, most))} for name in columns}
+    if towns:
+        declared["town"] = {"type": "integer", "values": list(range(wide))}
+    with thrown_away(columns, declared, Budget(price, neighbours=neighbours)) as curator:
+        town = "town" if towns else None
+        yield PrivateAnswers(curator, "people", "person", names, people, price / many, town, fresh)
+
+
+@contextmanager
+def thrown_away(columns: Mapping[str, Any], declared: Mapping[str, Any], budget: Budget) -> Iterator[Curator]:
+    """Open a real curator of a table of invented people, one row each, with an account that ends with it."""
     from pyarrow import table as arrow_table
 
     from sfumato.curator import Curator
     from sfumato.policy import Policy, Table
 
-    secret = checked_values(values, most)
-    rows = secret.reshape(len(secret), -1)
-    names = tuple(f"value{place}" for place in range(rows.shape[1])) if rows.shape[1] > 1 else ("value",)
-    price, many = exact(epsilon, "epsilon", POSITIVE), whole(questions, "questions", at_least=1)
-    columns = {name: rows[:, place] for place, name in enumerate(names)}
-    declared: dict[str, Any] = {"person": {"type": "integer", "bounds": (0, max(1, len(rows) - 1))}}
-    declared |= {name: {"type": "integer", "bounds": (0, most)} for name in names}
-    people = Table("people", arrow_table({"person": np.arange(len(rows)), **columns}), declared, id="row")
-    budget = Budget(price, neighbours=neighbours)
+    rows = arrow_table(dict(columns))
+    people = Table("people", rows, dict(declared), id="row")
     unit = PrivacyUnit("person", every_row=True)
-    policy = Policy(unit, budget, {"people": people}, size=len(rows), account="invented people")
+    policy = Policy(unit, budget, {"people": people}, size=rows.num_rows, account="invented people")
     with (
         tempfile.TemporaryDirectory(prefix="sfumato-attack-") as folder,
         Curator(policy, Path(folder) / "thrown-away.ledger") as curator,
     ):
-        yield PrivateAnswers(curator, "people", "person", names, price / many, fresh=fresh)
+        yield curator
 
 
-def invented_bits(people: int) -> Values:
-    """Invent one uniform bit for each person."""
-    return bits.all_below(2, whole(people, "people", at_least=1))
+def _columns(rows: Values, *, towns: bool) -> dict[str, Values]:
+    """Lay the values out as a table: a row for each person, whose town is a column where there are towns."""
+    people, wide = rows.shape
+    place = np.arange(people)
+    if towns:
+        return {"person": np.repeat(place, wide), "town": np.tile(np.arange(wide), people), "value": rows.ravel()}
+    names = [f"value{column}" for column in range(wide)] if wide > 1 else ["value"]
+    return {"person": place, **{name: rows[:, column] for column, name in enumerate(names)}}
+
+
+def invented_bits(people: int, towns: int | None = None) -> Values:
+    """Invent one uniform bit for each person, or for each person of every town."""
+    many = whole(people, "people", at_least=1)
+    if towns is None:
+        return bits.all_below(2, many)
+    return bits.all_below(2, many * whole(towns, "towns", at_least=1)).reshape(many, towns)
 
 
 def random_groups(questions: int, people: int) -> Groups:

@@ -25,7 +25,7 @@ def draw_findings(title: str, bars: Sequence[Bar], foot: Sequence[str] = ()) -> 
     return framed(_bars(bars), f"{title[:1].upper()}{title[1:]}: share of guesses that are right", foot, _KEY)
 
 
-_KEY = ("Grey line: guessing without any answer. Red line: the most that theory allows; no bar may lie beyond it.",)
+_KEY = ("Grey line: guessing without any answer. Red line: the most that theory allows, but for luck.",)
 
 
 def _bars(bars: Sequence[Bar]) -> Drawing:
