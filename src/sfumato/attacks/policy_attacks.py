@@ -108,7 +108,7 @@ class PolicyAttack:
 
 
 def policy(
-    policy: Policy | str | os.PathLike[str], *, column: str | None = None, runs: int = 200
+    policy: Policy | str | os.PathLike[str], *, column: str | None = None, runs: int = 100
 ) -> PolicyAttack:
     """Try what an analyst with the whole budget of a policy could find out, on invented people, beside theory's most.
 
