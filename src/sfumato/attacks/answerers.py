@@ -25,7 +25,7 @@ from sfumato.attacks.ceilings import for_replacing
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Laplace, bits
 from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit
-from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
+from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, from_units, text, whole
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -138,8 +138,8 @@ class NoisyAnswers:
 
 
 class UncountedAnswers:
-    """These answers carry fresh noise each time, and nobody adds up what was told: each promises ε by itself, and all of
-    them together promise nothing.
+    """These answers carry fresh noise each time, and nobody adds up what was told: each promises ε by itself, and all
+    of them together promise nothing.
     """
 
     promise: Guarantee | None = None
@@ -182,7 +182,8 @@ class PrivateAnswers:
     @property
     def kind(self) -> str:
         """Say what the whole budget is."""
-        return f"private, {self.curator.policy.budget.promise}"
+        budget = self.curator.policy.budget
+        return f"private, ε = {text(budget.epsilon)}" + (f", δ = {float(budget.delta):.2g}" if budget.delta else "")
 
     @property
     def promise(self) -> Guarantee | None:
@@ -237,7 +238,7 @@ def private_answers(
         declared["town"] = {"type": "integer", "values": list(range(wide))}
     with thrown_away(columns, declared, Budget(price, neighbours=neighbours)) as curator:
         town = "town" if towns else None
-        yield PrivateAnswers(curator, "people", "person", names, people, price / many, town, fresh)
+        yield PrivateAnswers(curator, "people", "person", names, people, even_share(price, many), town, fresh)
 
 
 @contextmanager
@@ -257,6 +258,11 @@ def thrown_away(columns: Mapping[str, Any], declared: Mapping[str, Any], budget:
         Curator(policy, Path(folder) / "thrown-away.ledger") as curator,
     ):
         yield curator
+
+
+def even_share(epsilon: Fraction, questions: int) -> Fraction:
+    """Share ε evenly over so many questions: rounded down to what is charged in, so that the last one is paid too."""
+    return from_units(allowance_units(epsilon / questions))
 
 
 def _columns(rows: Values, *, towns: bool) -> dict[str, Values]:

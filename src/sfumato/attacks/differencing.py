@@ -14,8 +14,8 @@ from sfumato.attacks.answerers import (
     ExactAnswers,
     Groups,
     RoundedAnswers,
-    SuppressedAnswers,
     Sums,
+    SuppressedAnswers,
     Values,
     invented_bits,
     private_answers,
@@ -28,8 +28,8 @@ from sfumato.privacy.numbers import Number, whole
 
 NAME = "differencing"
 _WORDS = (
-    "Bob is one of the people of each town, and whether he smokes is secret. How many smoke in all, less how many smoke "
-    "of all but Bob, is his answer.",
+    "Bob is one of the people of each town, and whether he smokes is secret. How many smoke in all, less how many "
+    "smoke of all but Bob, is his answer.",
 )
 
 

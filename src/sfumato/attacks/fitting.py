@@ -17,6 +17,8 @@ Reals = NDArray[np.float64]
 _ROUNDS = 60
 _CLOSE = 1e-7
 """The gap, as a share of the aim, at which the programme is solved."""
+_FIRM = 1e-12
+"""What keeps a system solvable whose answers do not determine all values, as a share of its largest number."""
 _SHORT = 0.995
 """How much of the way to the nearest bound a step goes."""
 
@@ -26,26 +28,27 @@ def least_squares(groups: NDArray[np.bool_], answers: Reals) -> Reals:
 
     The least-squares fit leaves residuals, from which the variance of the errors is estimated. A uniform bit has mean
     ½ and variance ¼, so the linear estimate of least mean error penalises (x − ½)² with four times that variance
-    (Hoerl & Kennard 1970). Counts below 2²⁴ are exact in single precision, where products are quick.
+    (Hoerl & Kennard 1970). Answers may have a column for each of several towns. Counts below 2²⁴ are exact in single
+    precision, where products are quick.
     """
     single = groups.astype(np.float32)
     people = groups.shape[1]
     normal = (single.T @ single).astype(np.float64)
-    centred = answers - single.sum(axis=1, dtype=np.float64) / 2
-    aim = groups.T.astype(np.float64) @ centred if groups.size < 1 << 22 else _in_parts(single, centred)
+    centred = answers - (single.sum(axis=1, dtype=np.float64) / 2).reshape(-1, *(1,) * (answers.ndim - 1))
+    aim = _in_parts(single, centred)
     ridge = np.eye(people)
     first = np.linalg.solve(normal + 1e-6 * ridge, aim)
     freedom = len(groups) - people
     if freedom <= 0:
         return first + 0.5
     residual = centred - single @ first.astype(np.float32)
-    variance = float(residual @ residual) / freedom
+    variance = float(np.square(residual).sum()) / (freedom * (answers.size // len(answers)))
     return np.linalg.solve(normal + max(1e-6, 4 * variance) * ridge, aim) + 0.5
 
 
 def _in_parts(groups: NDArray[np.float32], centred: Reals) -> Reals:
     """Add up in double precision, a part of the questions at a time, so that no second copy of all groups is made."""
-    total = np.zeros(groups.shape[1])
+    total = np.zeros((groups.shape[1], *centred.shape[1:]))
     for start in range(0, len(groups), 1024):
         total += groups[start : start + 1024].astype(np.float64).T @ centred[start : start + 1024]
     return total
@@ -60,8 +63,7 @@ def least_deviations(matrix: NDArray[np.float64], answers: Reals, most: float | 
     bounds = np.broadcast_to(np.asarray(most, np.float64), (matrix.shape[1],)).copy()
     state = _start(matrix, answers, bounds)
     for _ in range(_ROUNDS):
-        gap = state.gap()
-        if gap <= _CLOSE * (1 + float(state.p.sum() + state.q.sum())) and state.residual(matrix, answers, bounds):
+        if state.gap() <= _CLOSE * (1 + float(state.p.sum() + state.q.sum())):
             break
         state = _round(matrix, answers, bounds, state)
     return np.clip(state.x, 0.0, bounds)
@@ -88,11 +90,6 @@ class _State:
     def size(self) -> int:
         return 2 * len(self.x) + 2 * len(self.p)
 
-    def residual(self, matrix: Reals, answers: Reals, bounds: Reals) -> bool:
-        """Tell whether the equations hold closely."""
-        off = np.abs(answers - matrix @ self.x - self.p + self.q).max()
-        return bool(max(off, np.abs(bounds - self.x - self.s).max()) <= 1e-6 * (1 + np.abs(answers).max()))
-
     def moved(self, step: _State, primal: float, dual: float) -> _State:
         first = (self.x + primal * step.x, self.s + primal * step.s, self.p + primal * step.p, self.q + primal * step.q)
         second = (self.y + dual * step.y, self.w + dual * step.w, self.zx + dual * step.zx, self.zs + dual * step.zs)
@@ -100,7 +97,9 @@ class _State:
 
 
 def _start(matrix: Reals, answers: Reals, bounds: Reals) -> _State:
-    """Begin in the middle of the box, with residuals split so that the equations hold, and multipliers of 0."""
+    """Begin in the middle of the box, with residuals and prices for which all equations hold: they do so ever after,
+    and the gap alone says how far the aim is from its least.
+    """
     x = bounds / 2
     off = answers - matrix @ x
     p, q = np.maximum(off, 0) + 1.0, np.maximum(-off, 0) + 1.0
@@ -113,7 +112,8 @@ def _round(matrix: Reals, answers: Reals, bounds: Reals, now: _State) -> _State:
     spread = now.p / now.zp + now.q / now.zq
     diagonal = now.zx / now.x + now.zs / now.s
     normal = matrix.T @ (matrix / spread[:, None])
-    normal[np.diag_indices_from(normal)] += diagonal * (1 + 1e-12)
+    diagonal += _FIRM * float(normal.max())
+    normal[np.diag_indices_from(normal)] += diagonal
     mean = now.gap() / now.size()
     plain = _newton(matrix, answers, bounds, now, normal, spread, _products(now, None, 0.0))
     reached = now.moved(plain, _reach(now, plain, primal=True), _reach(now, plain, primal=False))

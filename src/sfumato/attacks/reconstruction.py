@@ -17,8 +17,10 @@ import numpy as np
 from sfumato.attacks.answerers import (
     Answerer,
     ExactAnswers,
+    Groups,
     NoisyAnswers,
     RoundedAnswers,
+    Sums,
     SuppressedAnswers,
     Values,
     invented_bits,
@@ -62,18 +64,14 @@ def reconstruct(answerer: Answerer, questions: int, method: Method | str = Metho
     cells = many * answerer.people
     most = _MOST_CELLS if how is Method.LEAST_SQUARES else _MOST_PROGRAMME
     if cells > most:
-        raise InvalidParameter("questions", questions, f"at most {most // answerer.people} for {answerer.people} people")
+        raise InvalidParameter(
+            "questions", questions, f"at most {most // answerer.people} for {answerer.people} people"
+        )
     groups = random_groups(many, answerer.people)
     told = answerer.sums(groups)
-    known = ~np.isnan(told)
-    if not known.any():
-        return invented_bits(answerer.people)
-    groups, told = (groups, told) if known.all() else (groups[known], told[known])
-    if how is Method.LEAST_SQUARES:
-        found = least_squares(groups, told)
-    else:
-        found = least_deviations(groups.astype(np.float64), told)
-    return (found > 0.5).astype(np.int64)
+    if told.ndim == 2 and (how is Method.LINEAR_PROGRAMME or np.isnan(told).any()):
+        return np.column_stack([_guessed(groups, town, how) for town in told.T])
+    return _guessed(groups, told, how)
 
 
 def reconstruction(
@@ -81,21 +79,27 @@ def reconstruction(
     questions: int = 400,
     epsilon: Number = 1,
     method: Method | str = Method.LEAST_SQUARES,
+    *,
+    towns: int = 1,
 ) -> Findings:
-    """Guess the bits of invented people from random groups, on every kind of answers.
+    """Guess the bits of invented people from random groups, on every kind of answers, in each of some towns.
 
-    The private ones are bought from a real curator up to 400 questions; beyond that the same noise is drawn without one.
+    The private ones are bought from a real curator up to 400 questions; beyond that the same noise is drawn without
+    one.
     """
     size, many = whole(people, "people", at_least=10), whole(questions, "questions", at_least=1)
-    secret = invented_bits(size)
+    several = whole(towns, "towns", at_least=1) > 1
+    secret = invented_bits(size, towns) if several else invented_bits(size)
     open_kinds: list[Answerer] = [ExactAnswers(secret), RoundedAnswers(secret), SuppressedAnswers(secret)]
     listed = [_found(each, secret, many, method) for each in open_kinds]
     if many <= MOST_ASKED:
-        with private_answers(secret, epsilon, many) as private:
+        with private_answers(secret, epsilon, many, towns=several) as private:
             listed.append(_found(private, secret, many, method))
     else:
-        listed.append(_found(NoisyAnswers(secret, epsilon, many), secret, many, method))
-    words = f"{many:,} random groups of {size:,} people are asked for; {Method.of(method).value} finds each one's bit."
+        listed.append(_found(NoisyAnswers(secret, epsilon, many, towns=several), secret, many, method))
+    words = (
+        f"{many:,} random groups of {size:,} people are asked for, and {Method.of(method).value} finds each one's bit."
+    )
     return Findings(NAME, tuple(listed), (words,))
 
 
@@ -104,8 +108,8 @@ def reconstruction_by_noise(
 ) -> Sweep:
     """Find the share of bits that both methods recover at each scale of Laplace noise, beside theory's ceiling.
 
-    Noise of scale b on m questions about one bit is m/b-DP in all. Around an error of √n attacks begin to fail; where m/b
-    is small, they have to.
+    Noise of scale b on m questions about one bit is m/b-DP in all. Around an error of √n attacks begin to fail; where
+    m/b is small, they have to.
     """
     size, many = whole(people, "people", at_least=10), whole(questions, "questions", at_least=1)
     given: Sequence[Number] = [2.0**power for power in range(-1, 13)] if scales is None else scales
@@ -121,6 +125,19 @@ def reconstruction_by_noise(
     at = tuple(float(each) for each in sizes)
     across = "scale of the noise"
     return Sweep(NAME, across, at, (*courses, Course("ceiling", ceilings)), math.sqrt(size), "√n", (words,))
+
+
+def _guessed(groups: Groups, told: Sums, method: Method) -> Values:
+    known = ~np.isnan(told)
+    if not known.any():
+        return invented_bits(groups.shape[1])
+    if not known.all():
+        groups, told = groups[known], told[known]
+    if method is Method.LEAST_SQUARES:
+        found = least_squares(groups, told)
+    else:
+        found = least_deviations(groups.astype(np.float64), told)
+    return (found > 0.5).astype(np.int64)
 
 
 def _share(people: int, questions: int, scale: Fraction, method: Method) -> float:

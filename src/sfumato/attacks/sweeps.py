@@ -74,7 +74,8 @@ class Sweep:
 
     def _said(self, course: Course) -> tuple[str, ...]:
         return tuple(
-            f"{course.name} at {size:g}: {100 * share:.1f} %" for size, share in zip(self.at, course.shares, strict=True)
+            f"{course.name} at {size:g}: {100 * share:.1f} %"
+            for size, share in zip(self.at, course.shares, strict=True)
         )
 
     def _rows(self) -> list[list[str]]:
