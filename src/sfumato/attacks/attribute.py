@@ -54,10 +54,12 @@ def attribute(epsilon: Number = 1, *, people: int = 100, looks: int = 48, runs: 
         "exact, from smoking alone": learn(tables, lambda counts: counts.mean(axis=2, keepdims=True) + 0 * counts),
     }
     promise = Guarantee(price)
-    listed = [each for kind, own in learnt.items() for each in _findings(kind, own, promise if kind == private else None)]
+    listed = [
+        each for kind, own in learnt.items() for each in _findings(kind, own, promise if kind == private else None)
+    ]
     words = (
         "Right guesses without somebody are about the population: who smokes is likelier to have cancer.",
-        "What their being there adds is about the person. From smoking alone it is nothing, and private answers bound it.",
+        "What their being there adds is about the person. From smoking alone it is nothing; a promise bounds it.",
     )
     return Findings(_NAME, tuple(listed), words)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato.attacks.attempts import Attempt
 from sfumato.attacks.ceilings import for_replacing, guess_ceiling
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.attacks.staged_policies import Stage, quoted, stage, with_column
@@ -45,18 +46,6 @@ Ask = Callable[[Any, int], Iterator[Told]]
 LEAST_RUNS, MOST_RUNS = 20, 10_000
 _EVERYBODY = 50
 """People whose values are guessed at once, at most."""
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """An attempt is one thing that was guessed, from exact answers and from the policy's."""
-
-    guessed: str
-    """What was guessed, in words."""
-    question: str
-    """The SQL that was asked."""
-    exact: Finding
-    private: Finding
 
 
 @dataclass(frozen=True)
@@ -94,7 +83,7 @@ class PolicyAttack:
         """Write one web page about it, in words for people who do not ask in SQL."""
         from sfumato.attacks.policy_pages import policy_page
 
-        return policy_page(self)
+        return policy_page(self.promise, self.neighbours, self.unit, self.attempts, self.findings)
 
     def to_json(self) -> str:
         """Write the findings as JSON text."""
@@ -107,9 +96,7 @@ class PolicyAttack:
         return self.findings._repr_html_()
 
 
-def policy(
-    policy: Policy | str | os.PathLike[str], *, column: str | None = None, runs: int = 100
-) -> PolicyAttack:
+def policy(policy: Policy | str | os.PathLike[str], *, column: str | None = None, runs: int = 100) -> PolicyAttack:
     """Try what an analyst with the whole budget of a policy could find out, on invented people, beside theory's most.
 
     The policy is all that is read: none of its sources is opened, and its ledger is not touched. ``column`` names the

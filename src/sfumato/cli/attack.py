@@ -41,7 +41,9 @@ quit         ends the match; rounds that are left count as wrong"""
 )
 @click.option("--rounds", type=int, help="With --play: how many rounds, fixed before the first.  [default: 10]")
 @click.option("--epsilon", metavar="NUMBER", help="With NAME: the price of the private answers.  [default: 1]")
-@click.option("--column", metavar="TABLE.COLUMN", help="With POLICY: the secret.  [default: the first of listed values]")
+@click.option(
+    "--column", metavar="TABLE.COLUMN", help="With POLICY: the secret.  [default: the first with listed values]"
+)
 @click.option("--runs", type=int, help="With POLICY: how many guesses of each kind.  [default: 100]")
 @click.option(
     "--html",
