@@ -27,7 +27,7 @@ from sfumato.attacks.findings import ALARM, Finding, Findings
 from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.confidence_limits import at_least, at_most
-from sfumato.policy import Domain
+from sfumato.policy import Domain, Type
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
@@ -82,7 +82,7 @@ def privately(counts: Counts, epsilon: Number) -> Floats:
     places = np.repeat(np.indices(counts.shape).reshape(4, -1), counts.ravel(), axis=1)
     names = ("run", "smokes", "look", "cancer")
     columns = {
-        name: (place, Domain("integer", values=tuple(range(size))))
+        name: (place, Domain(Type.INTEGER, values=tuple(range(size))))
         for name, place, size in zip(names, places, counts.shape, strict=True)
     }
     with thrown_away(invented(columns, epsilon)) as curator:

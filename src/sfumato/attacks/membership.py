@@ -25,7 +25,7 @@ from sfumato.attacks.scores import Scores, Traced
 from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
-from sfumato.policy import Domain
+from sfumato.policy import Domain, Type
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Both = tuple[Floats, Floats]
+"""Counts with the person and without them, by run and attribute; what is withheld is not a number."""
 
 _HALF = 1 << 15
 _NAME = "membership from counts"
@@ -55,10 +57,10 @@ def membership(epsilon: Number = 1, *, people: int = 12, attributes: int = 96, r
     promise = Guarantee(exact(epsilon, "epsilon", POSITIVE))
     drawn = draw_runs(Population(attributes), people, runs)
     true = drawn.counts()
-    published = {
+    published: dict[str, Both] = {
         "exact": true,
-        f"rounded to {_BASE}s": tuple(_BASE * np.floor(each / _BASE + 0.5) for each in true),
-        f"below {_BASE} withheld": tuple(np.where(each < _BASE, np.nan, each) for each in true),
+        f"rounded to {_BASE}s": (_rounded(true[0]), _rounded(true[1])),
+        f"below {_BASE} withheld": (_withheld(true[0]), _withheld(true[1])),
         f"private, ε = {text(promise.epsilon)}": privately(drawn, promise.epsilon),
     }
     tests = tuple((kind, trace(drawn, told)) for kind, told in published.items())
@@ -70,6 +72,14 @@ def membership(epsilon: Number = 1, *, people: int = 12, attributes: int = 96, r
         "Rounding them, or withholding small ones, changes little.",
     )
     return Traced(Findings(_NAME, listed, words), tests, promise)
+
+
+def _rounded(counts: Floats) -> Floats:
+    return np.asarray(_BASE * np.floor(counts / _BASE + 0.5))
+
+
+def _withheld(counts: Floats) -> Floats:
+    return np.where(counts < _BASE, np.nan, counts)
 
 
 def _finding(kind: str, scores: Scores, runs: Runs, promise: Guarantee | None) -> Finding:
@@ -125,7 +135,7 @@ class Runs:
         """Say how many others there are in each table."""
         return self.others.shape[1]
 
-    def counts(self) -> tuple[Floats, Floats]:
+    def counts(self) -> Both:
         """Count exactly, with the person and without them."""
         outside = self.others.sum(axis=1, dtype=np.float64)
         return outside + self.targets, outside
@@ -140,7 +150,7 @@ def draw_runs(population: Population, people: int, runs: int) -> Runs:
     return Runs(population, others, population.people(many))
 
 
-def trace(runs: Runs, published: tuple[Floats, Floats]) -> Scores:
+def trace(runs: Runs, published: Both) -> Scores:
     """Score each person by how far the counts that were published with and without them lean towards them."""
     frequencies = runs.population.frequencies
     own, expected = runs.targets - frequencies, runs.people * frequencies
@@ -148,14 +158,14 @@ def trace(runs: Runs, published: tuple[Floats, Floats]) -> Scores:
     return Scores(inside, outside)
 
 
-def privately(runs: Runs, epsilon: Number) -> tuple[Floats, Floats]:
+def privately(runs: Runs, epsilon: Number) -> Both:
     """Count by a curator at this price: sums of all attributes, in one question or several that share it."""
     many, size, attributes = runs.others.shape
     inside = np.concatenate([runs.others, runs.targets[:, None]], axis=1).reshape(many * (size + 1), attributes)
     values = np.concatenate([inside, runs.others.reshape(many * size, attributes)]).astype(np.int8)
     run = np.concatenate([np.repeat(np.arange(many), size + 1), np.repeat(np.arange(many, 2 * many), size)])
-    columns = {f"a{place}": (values[:, place], Domain("integer", bounds=(0, 1))) for place in range(attributes)}
-    columns["run"] = (run, Domain("integer", values=tuple(range(2 * many))))
+    columns = {f"a{place}": (values[:, place], Domain(Type.INTEGER, bounds=(0, 1))) for place in range(attributes)}
+    columns["run"] = (run, Domain(Type.INTEGER, values=tuple(range(2 * many))))
     with thrown_away(invented(columns, epsilon)) as curator:
         starts = range(0, attributes, _WIDE)
         parts = [_sums(curator, range(each, min(each + _WIDE, attributes)), attributes, epsilon) for each in starts]

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,7 +107,7 @@ def policy(policy: Policy | str | os.PathLike[str], *, column: str | None = None
     if not LEAST_RUNS <= many <= MOST_RUNS:
         rule = f"between {LEAST_RUNS} and {MOST_RUNS:,}: fewer would show nothing"
         raise InvalidParameter("runs", runs, rule)
-    owned = policy if isinstance(policy, Policy) else read(policy)
+    owned = policy if isinstance(policy, Policy) else read(Path(policy))
     chosen = stage(owned, column)
     if not chosen.epsilon:
         raise InvalidPolicy(

@@ -171,7 +171,7 @@ def draw_tests(
     if theory is not None:
         corner = float((1 - theory.delta) / Fraction(1 + math.exp(min(700.0, float(theory.epsilon)))))
         at = tuple(sorted([corner, *(step / 50 for step in range(51))]))
-        lines.append(Line("theory's most", at, tuple(power_ceiling(theory, each) for each in at)))
+        lines.append(Line("most by theory", at, tuple(power_ceiling(theory, each) for each in at)))
     lines.append(Line("guessing", (0.0, 1.0), (0.0, 1.0)))
     of = Panel("found where it is true", "false alarms", ends=(0.0, 1.0))
     return framed(panel(lines, of, 360.0), title, list(foot))

@@ -28,7 +28,7 @@ from sfumato.attacks.findings import Finding, Findings
 from sfumato.attacks.scores import Scores, Traced
 from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.mechanisms import bits
-from sfumato.policy import Domain
+from sfumato.policy import Domain, Type
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import POSITIVE, Number, exact, text, whole
 
@@ -82,7 +82,7 @@ def synthesized(table: Codes, epsilon: Number, method: str, rows: int) -> Codes:
 
 
 def _domain(place: int, wide: int) -> Domain:
-    return Domain("integer", values=tuple(range(2 if place in (0, wide - 1) else VALUES)))
+    return Domain(Type.INTEGER, values=tuple(range(2 if place in (0, wide - 1) else VALUES)))
 
 
 def weights(rows: Codes, values: Codes) -> Floats:
