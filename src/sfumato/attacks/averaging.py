@@ -20,7 +20,7 @@ from sfumato.attacks.answerers import (
     private_answers,
 )
 from sfumato.attacks.ceilings import guess_ceiling
-from sfumato.attacks.differencing import guessed_bits
+from sfumato.attacks.differencing import checked_target, guessed_bits
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.attacks.sweeps import Course, Sweep
 from sfumato.privacy import Guarantee
@@ -32,7 +32,7 @@ _WORDS = ("The same question about one person of each town is asked again and ag
 
 def average(answerer: Answerer, target: int, times: int) -> Sums:
     """Estimate the value of one person: the mean of as many answers to one question about them alone."""
-    place = whole(target, "target")
+    place = checked_target(target, answerer.people)
     alone: Groups = np.arange(answerer.people)[None, :] == place
     told = [answerer.sums(alone)[0] for _ in range(whole(times, "times", at_least=1))]
     return np.mean(told, axis=0)

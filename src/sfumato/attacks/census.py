@@ -27,6 +27,8 @@ SHAPE = (2, 10, 4)
 """Sexes, decades of age, and ancestries, of which the last is secret."""
 TABLES = ((0, 1), (0, 2), (1, 2))
 """The tables that are published of every block: by sex and age, by sex and ancestry, by age and ancestry."""
+_EMPTY = 0.01
+"""How much less one person too many in a cell weighs than one in a published count."""
 _COLUMNS = ("sex", "age", "ancestry")
 
 Reals = NDArray[np.float64]
@@ -72,14 +74,14 @@ def equations() -> Reals:
 
 def fitted_blocks(published: Reals) -> Reals:
     """Find the full table of every block that fits the published counts best; what is withheld is no number, and left
-    out.
+    out. Of tables that fit alike the emptiest is taken: nobody is where no count says so.
     """
     matrix = equations()
     full = np.empty((len(published), matrix.shape[1]))
     for place, told in enumerate(published):
         known = ~np.isnan(told)
         most = max(1.0, float(np.max(told[known], initial=0.0)))
-        full[place] = least_deviations(matrix[known], told[known], most) if known.any() else 0.0
+        full[place] = least_deviations(matrix[known], told[known], most, cost=_EMPTY)
     return full.reshape(len(published), *SHAPE)
 
 
@@ -92,8 +94,8 @@ def guessed_ancestries(published: Reals, census: Census) -> Places:
 
 
 def census(
-    blocks: int = 60,
-    people: int = 12,
+    blocks: int = 40,
+    people: int = 8,
     epsilon: Number = 1,
     *,
     neighbours: Neighbours | str = Neighbours.REPLACE,

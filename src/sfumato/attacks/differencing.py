@@ -23,6 +23,7 @@ from sfumato.attacks.answerers import (
 )
 from sfumato.attacks.ceilings import guess_ceiling
 from sfumato.attacks.findings import Finding, Findings
+from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.privacy.numbers import Number, whole
 
@@ -40,7 +41,7 @@ def difference(answerer: Answerer, target: int, pairs: int = 1) -> Sums:
     questions are alike. Pairs of which a total is withheld are left out; where all are, the estimate is not a number.
     """
     people = answerer.people
-    place, many = whole(target, "target"), whole(pairs, "pairs", at_least=1)
+    place, many = checked_target(target, people), whole(pairs, "pairs", at_least=1)
     without = np.ones((1, people), bool) if many == 1 else random_groups(many, people)
     without[:, place] = False
     with_target = without.copy()
@@ -49,10 +50,13 @@ def difference(answerer: Answerer, target: int, pairs: int = 1) -> Sums:
     return mean_of_told(told[:many] - told[many:])
 
 
-def differencing(people: int = 50, towns: int = 400, pairs: int = 100, epsilon: Number = 1) -> Findings:
+def differencing(
+    people: int = 50, towns: int = 400, pairs: int = 100, epsilon: Number = 1, *, bought_pairs: int = 20
+) -> Findings:
     """Guess one person's bit in each of many invented towns by differencing, on every kind of answers.
 
-    A real curator, whose account is thrown away, answers for all towns at once and is paid ε for all its answers.
+    A real curator, whose account is thrown away, answers for all towns at once and is paid ε for all its answers: of
+    one pair, and of ``bought_pairs``.
     """
     size = whole(people, "people", at_least=20)
     secret = invented_bits(size, whole(towns, "towns", at_least=1))
@@ -64,10 +68,18 @@ def differencing(people: int = 50, towns: int = 400, pairs: int = 100, epsilon: 
         _alone(withheld, secret),
         _found(withheld, secret, 1),
     ]
-    for many in (1, pairs):
+    for many in (1, whole(bought_pairs, "bought_pairs", at_least=2)):
         with private_answers(secret, epsilon, 2 * many, towns=True) as private:
             listed.append(_found(private, secret, many))
     return Findings(NAME, tuple(listed), _WORDS)
+
+
+def checked_target(target: int, people: int) -> int:
+    """Take the place of one person in the table, from 0 on."""
+    place = whole(target, "target")
+    if place >= people:
+        raise InvalidParameter("target", target, f"below {people}, the number of people")
+    return place
 
 
 def mean_of_told(told: Sums) -> Sums:

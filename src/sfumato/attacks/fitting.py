@@ -54,18 +54,19 @@ def _in_parts(groups: NDArray[np.float32], centred: Reals) -> Reals:
     return total
 
 
-def least_deviations(matrix: NDArray[np.float64], answers: Reals, most: float | Reals = 1.0) -> Reals:
-    """Find numbers between 0 and ``most`` for which Σ|matrix·x − answers| is least.
+def least_deviations(matrix: Reals, answers: Reals, most: float = 1.0, cost: float = 0.0) -> Reals:
+    """Find numbers between 0 and ``most`` for which Σ|matrix·x − answers| + cost·Σx is least.
 
-    Written with residuals p − q and room s below the upper bounds u, it is: min Σp + Σq where Ax + p − q = a,
-    x + s = u, all at least 0. Each round solves (AᵀHA + D)dx = g, where H and D are diagonal and positive.
+    Written with residuals p − q and room s below the upper bounds u, it is: min Σp + Σq + cost·Σx where
+    Ax + p − q = a, x + s = u, all at least 0. Each round solves (AᵀHA + D)dx = g, where H and D are diagonal and
+    positive.
     """
-    bounds = np.broadcast_to(np.asarray(most, np.float64), (matrix.shape[1],)).copy()
-    state = _start(matrix, answers, bounds)
+    bounds = np.full(matrix.shape[1], float(most))
+    state = _start(matrix, answers, bounds, cost)
     for _ in range(_ROUNDS):
         if state.gap() <= _CLOSE * (1 + float(state.p.sum() + state.q.sum())):
             break
-        state = _round(matrix, answers, bounds, state)
+        state = _round(matrix, answers, bounds, cost, state)
     return np.clip(state.x, 0.0, bounds)
 
 
@@ -96,7 +97,7 @@ class _State:
         return _State(*first, *second, self.zp + dual * step.zp, self.zq + dual * step.zq)
 
 
-def _start(matrix: Reals, answers: Reals, bounds: Reals) -> _State:
+def _start(matrix: Reals, answers: Reals, bounds: Reals, cost: float) -> _State:
     """Begin in the middle of the box, with residuals and prices for which all equations hold: they do so ever after,
     and the gap alone says how far the aim is from its least.
     """
@@ -104,10 +105,10 @@ def _start(matrix: Reals, answers: Reals, bounds: Reals) -> _State:
     off = answers - matrix @ x
     p, q = np.maximum(off, 0) + 1.0, np.maximum(-off, 0) + 1.0
     ones, across = np.ones(len(answers)), np.ones(len(x))
-    return _State(x, bounds - x, p, q, 0 * ones, -across, across, across, ones, ones)
+    return _State(x, bounds - x, p, q, 0 * ones, -across, across + cost, across, ones, ones)
 
 
-def _round(matrix: Reals, answers: Reals, bounds: Reals, now: _State) -> _State:
+def _round(matrix: Reals, answers: Reals, bounds: Reals, cost: float, now: _State) -> _State:
     """Take one step: where it leads without centring says how much centring the real one needs."""
     spread = now.p / now.zp + now.q / now.zq
     diagonal = now.zx / now.x + now.zs / now.s
@@ -115,10 +116,10 @@ def _round(matrix: Reals, answers: Reals, bounds: Reals, now: _State) -> _State:
     diagonal += _FIRM * float(normal.max())
     normal[np.diag_indices_from(normal)] += diagonal
     mean = now.gap() / now.size()
-    plain = _newton(matrix, answers, bounds, now, normal, spread, _products(now, None, 0.0))
+    plain = _newton(matrix, answers, bounds, cost, now, normal, spread, _products(now, None, 0.0))
     reached = now.moved(plain, _reach(now, plain, primal=True), _reach(now, plain, primal=False))
     centring = (reached.gap() / now.size() / mean) ** 3 * mean
-    step = _newton(matrix, answers, bounds, now, normal, spread, _products(now, plain, centring))
+    step = _newton(matrix, answers, bounds, cost, now, normal, spread, _products(now, plain, centring))
     return now.moved(step, _SHORT * _reach(now, step, primal=True), _SHORT * _reach(now, step, primal=False))
 
 
@@ -136,6 +137,7 @@ def _newton(
     matrix: Reals,
     answers: Reals,
     bounds: Reals,
+    cost: float,
     now: _State,
     normal: Reals,
     spread: Reals,
@@ -144,7 +146,7 @@ def _newton(
     """Solve the linear equations of one step, after all unknowns but dx are eliminated."""
     cx, cs, cp, cq = wanted
     off, room = answers - matrix @ now.x - now.p + now.q, bounds - now.x - now.s
-    rx, rs = -matrix.T @ now.y - now.w - now.zx, -now.w - now.zs
+    rx, rs = cost - matrix.T @ now.y - now.w - now.zx, -now.w - now.zs
     rp, rq = 1 - now.y - now.zp, 1 + now.y - now.zq
     g = (cp - now.p * rp) / now.zp - (cq - now.q * rq) / now.zq
     slack = (room - (cs - now.s * rs) / now.zs) * now.zs / now.s
