@@ -1,4 +1,5 @@
-"""Attribute inference guesses one value of a person from a model or a synthetic table, and from all else about them.
+"""Attribute inference is to guess one value of a person from a model or a synthetic table, and from all else about
+them.
 
 World: smoking makes cancer likelier. A table holds people with what everybody can see of them (whether they smoke,
 their age, where they live) and one secret: whether they have cancer. Published is a model, the number of people with
@@ -144,7 +145,7 @@ def guesses(published: Floats, targets: Counts) -> Counts:
 
 @dataclass(frozen=True)
 class Learnt:
-    """What was learnt is told apart: of the population, without the person, and of the person, by their being there."""
+    """This tells apart what was learnt: of the population, and of the person by their being there."""
 
     runs: int
     right_inside: int

@@ -1,4 +1,4 @@
-"""A game for one player: guess one person's secret from counts that you choose, ten times, and learn what that proves.
+"""This is a game for one player: guess one person's secret from counts that you choose, and learn what that proves.
 
 Every round has new secrets, decided by coins. A player asks how many of some people have the secret, as often as the
 curator answers, and guesses it of one of them. Under answers that are ε-DP for a value replaced, a guess of a coin is

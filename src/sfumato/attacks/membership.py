@@ -122,7 +122,7 @@ class Population:
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs are tables that were drawn: so many people each, and one more person, who is in the table or is not."""
+    """These are tables of so many people each, and for each one more person, who is in the table or is not."""
 
     population: Population
     others: NDArray[np.bool_]
@@ -151,7 +151,7 @@ def draw_runs(population: Population, people: int, runs: int) -> Runs:
 
 
 def trace(runs: Runs, published: Both) -> Scores:
-    """Score each person by how far the counts that were published with and without them lean towards them."""
+    """Find for each person how far the counts that were published with and without them lean towards them."""
     frequencies = runs.population.frequencies
     own, expected = runs.targets - frequencies, runs.people * frequencies
     inside, outside = ((own * np.nan_to_num(each - expected)).sum(axis=1) for each in published)

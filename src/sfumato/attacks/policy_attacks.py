@@ -132,7 +132,7 @@ def _attempts(chosen: Stage) -> Iterator[Callable[[Stage, int], Attempt]]:
             yield everybody
     elif chosen.policy.neighbours is Neighbours.REPLACE:
         raise InvalidPolicy(
-            "what is guessed is a column whose values are listed, and this policy has none",
+            "under replace neighbours a listed value is guessed, and this policy lists none",
             place=f"tables.{chosen.table.name}.columns",
             fix='list the values of a column, such as { values = ["yes", "no"] }, in a copy of the policy',
         )
@@ -195,7 +195,7 @@ def everybody(chosen: Stage, runs: int) -> Attempt:
 
 
 def _people(chosen: Stage, known: dict[str, tuple[Any, ...]], cells: list[tuple[Any, ...]], secrets: Any) -> Any:
-    """Invent one person for each cell of what is known, with the value that a coin chose in as many rows as count."""
+    """Make up one person for each cell of what is known, with the value that a coin chose in as many rows as count."""
     whose = np.repeat(np.arange(len(cells)), chosen.rows)
     rows: pyarrow.Table = chosen.others().take([0] * len(whose))
     for place, name in enumerate(known):

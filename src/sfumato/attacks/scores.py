@@ -131,7 +131,7 @@ def least_runs(theory: Guarantee, miss: float) -> int:
 
 @dataclass(frozen=True)
 class Traced:
-    """What was traced is told as findings, and drawn as the curve of each test."""
+    """This tells what was traced as findings, and draws the curve of each test."""
 
     findings: Findings
     tests: tuple[tuple[str, Scores], ...]

@@ -57,13 +57,13 @@ class Stage:
         return min(most, self.table.max_rows_per_group or most, self.table.row_ceiling - 1)
 
     def others(self, count: int = _OTHERS) -> pyarrow.Table:
-        """Invent people of a row each: the same ones every time."""
+        """Make up people of a row each: the same ones every time."""
         alone = replace(self.policy, tables={self.table.name: self.table}, analysts={}, path=None, per=None)
         rows = alone.dummy(min(count, self.table.row_ceiling - self.rows))[self.table.name]
         return self.identified(rows, np.arange(rows.num_rows))
 
     def target(self, others: pyarrow.Table, value: Any = None) -> pyarrow.Table:
-        """Invent the target: rows like somebody else's, with an id of its own and this value of the secret column."""
+        """Make up the target: rows like somebody else's, with an id of its own and this value of the secret column."""
         rows = others.take([0] * self.rows)
         if self.column is not None and value is not None:
             rows = with_column(rows, self.column, [value] * self.rows)

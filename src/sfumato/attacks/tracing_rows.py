@@ -94,7 +94,7 @@ def weights(rows: Codes, values: Codes) -> Floats:
 
 
 def trace_rows(rows: Codes, candidates: Candidates) -> tuple[Floats, NDArray[np.bool_]]:
-    """Score all candidates, and guess that the half with the higher scores is in the table."""
+    """Find the scores of all candidates, and guess that the half with the higher scores is in the table."""
     scores = weights(rows, candidates.values).mean(axis=1) if len(rows) else np.zeros(len(candidates.inside))
     guessed = np.zeros(len(scores), bool)
     guessed[np.argsort(-scores, kind="stable")[: len(scores) // 2]] = True
@@ -133,7 +133,9 @@ def releases(epsilon: Number, runs: int, candidates: int, columns: int, method: 
 def membership_of_rows(
     epsilon: Number = 1, *, runs: int = 5, candidates: int = 200, columns: int = 8, method: str = "aim"
 ) -> Traced:
-    """Trace candidates in published rows: real ones without names, copies, and synthetic ones of a curator."""
+    """Guess which candidates are in a table from published rows: real ones without names, copies, and synthetic ones of
+    a curator.
+    """
     found = releases(epsilon, runs, candidates, columns, method)
     promise = Guarantee(exact(epsilon, "epsilon"))
     listed, tests = [], []
