@@ -33,7 +33,7 @@ def test_four_questions_a_person_tell_all_bits(method: str) -> None:
 
 
 def test_no_more_bits_are_recovered_from_private_answers_than_theory_allows() -> None:
-    """2,000 bits at ε = 1 and 3, from 4,000 questions: false alarm 10⁻⁶ each. The twin that draws the noise of one
+    """500 bits at ε = 1 and 3, from 1,000 questions: false alarm 10⁻⁶ each. The twin that draws the noise of one
     question for each of them promises the same and is caught.
     """
     secret = invented_bits(500)
@@ -45,9 +45,11 @@ def test_no_more_bits_are_recovered_from_private_answers_than_theory_allows() ->
 
 
 def test_a_real_curator_keeps_nearly_all_bits() -> None:
-    """400 bits of 40 towns from 24 questions to a real curator, for ε = 1 in all: false alarm 10⁻⁶."""
+    """400 bits of 40 towns from 24 questions to a real curator, for ε = 1 in all: false alarm 10⁻⁶. The 24 groups tell
+    all ten people apart but with probability 3·10⁻⁶, and then nine in ten bits.
+    """
     found = reconstruction(10, 24, towns=40)
-    assert found["exact"].success > 0.95
+    assert found["exact"].success > 0.85
     assert found["private"].ceiling == guess_ceiling(sf.Guarantee(1))
     assert found["private"].trials == 400
     assert found.holds
@@ -81,7 +83,8 @@ def test_noise_beyond_the_root_of_the_people_hides_them() -> None:
 def test_bad_input_is_refused() -> None:
     exact = ExactAnswers(invented_bits(2000))
     with pytest.raises(sf.InvalidParameter, match="method"):
-        reconstruct(exact, 10, "guessing")  # one more than the most, by either method
+        reconstruct(exact, 10, "guessing")
+    # One question more than the most, by either method.
     with pytest.raises(sf.InvalidParameter, match="at most 524 for 2000 people"):
         reconstruct(exact, 525, "linear programme")
     with pytest.raises(sf.InvalidParameter, match="at most 67108 for 2000 people"):

@@ -261,12 +261,12 @@ def thrown_away(columns: Mapping[str, Any], declared: Mapping[str, Any], budget:
 
 
 def even_share(epsilon: Fraction, questions: int) -> Fraction:
-    """Share ε evenly over so many questions: rounded down to what is charged in, so that the last one is paid too."""
+    """Divide ε evenly over so many questions: rounded down to what is charged in, so that the last one is paid too."""
     return from_units(allowance_units(epsilon / questions))
 
 
 def _columns(rows: Values, *, towns: bool) -> dict[str, Values]:
-    """Lay the values out as a table: a row for each person, whose town is a column where there are towns."""
+    """Write the values as a table: a row for each person, whose town is a column where there are towns."""
     people, wide = rows.shape
     place = np.arange(people)
     if towns:
@@ -276,7 +276,7 @@ def _columns(rows: Values, *, towns: bool) -> dict[str, Values]:
 
 
 def invented_bits(people: int, towns: int | None = None) -> Values:
-    """Invent one uniform bit for each person, or for each person of every town."""
+    """Draw one uniform bit for each person, or for each person of every town."""
     many = whole(people, "people", at_least=1)
     if towns is None:
         return bits.all_below(2, many)

@@ -1,4 +1,4 @@
-"""A census publishes many small tables of every block, and together they determine the people who live there.
+"""A census tells many small tables of every block, and together they tell who lives there.
 
 Every published count is a linear equation about the cells of the block's full table. The attack finds the full table
 that fits best, and then looks up each person, whose block, sex and age are known from elsewhere, to read off what the
@@ -56,7 +56,7 @@ class Census:
 
 
 def invented_census(blocks: int, people: int) -> Census:
-    """Invent so many blocks of so many people each; everything about them is drawn uniformly and alone."""
+    """Draw so many blocks of so many people each; everything about them is drawn uniformly and alone."""
     many, size = whole(blocks, "blocks", at_least=1), whole(people, "people", at_least=1)
     cells = np.column_stack([bits.all_below(values, many * size) for values in SHAPE])
     return Census(many, np.repeat(np.arange(many), size), cells)

@@ -1,4 +1,4 @@
-"""Differencing subtracts two harmless totals: those of everybody, and those of everybody but one person.
+"""Differencing takes one harmless total from another: that of everybody but one person from that of everybody.
 
 The difference is that person's value. Rounding hides it in one pair of totals, not in many pairs over different
 groups: rounding up or down is as likely as not, and a mean of differences forgets it. Withholding small totals hides

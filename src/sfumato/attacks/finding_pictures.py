@@ -4,6 +4,7 @@ theory's ceiling.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from sfumato.plots.axes import BELOW, SMALL, bottom
@@ -22,10 +23,17 @@ Bar = tuple[str, float, float, float | None]
 
 def draw_findings(title: str, bars: Sequence[Bar], foot: Sequence[str] = ()) -> Picture:
     """Draw one bar for each kind of answers, from nothing to all guesses right."""
-    return framed(_bars(bars), f"{title[:1].upper()}{title[1:]}: share of guesses that are right", foot, _KEY)
+    above = f"{title[:1].upper()}{title[1:]}: share of guesses that are right"
+    return framed(_bars(bars), above, notes=(_KEY, *lines_of(foot)))
 
 
-_KEY = ("Grey line: guessing without any answer. Red line: the most that theory allows, but for luck.",)
+def lines_of(texts: Sequence[str]) -> list[str]:
+    """Cut every text between words, so that each line has the room it takes."""
+    return [line for each in texts for line in textwrap.wrap(each, _LETTERS)]
+
+
+_KEY = "Grey line: guessing without any answer. Red line: the most that theory allows, but for luck."
+_LETTERS = 115
 
 
 def _bars(bars: Sequence[Bar]) -> Drawing:

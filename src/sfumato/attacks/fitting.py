@@ -37,13 +37,13 @@ def least_squares(groups: NDArray[np.bool_], answers: Reals) -> Reals:
     centred = answers - (single.sum(axis=1, dtype=np.float64) / 2).reshape(-1, *(1,) * (answers.ndim - 1))
     aim = _in_parts(single, centred)
     ridge = np.eye(people)
-    first = np.linalg.solve(normal + 1e-6 * ridge, aim)
+    first = _solved(normal + 1e-6 * ridge, aim)
     freedom = len(groups) - people
     if freedom <= 0:
         return first + 0.5
     residual = centred - single @ first.astype(np.float32)
     variance = float(np.square(residual).sum()) / (freedom * (answers.size // len(answers)))
-    return np.linalg.solve(normal + max(1e-6, 4 * variance) * ridge, aim) + 0.5
+    return _solved(normal + max(1e-6, 4 * variance) * ridge, aim) + 0.5
 
 
 def _in_parts(groups: NDArray[np.float32], centred: Reals) -> Reals:
@@ -52,6 +52,10 @@ def _in_parts(groups: NDArray[np.float32], centred: Reals) -> Reals:
     for start in range(0, len(groups), 1024):
         total += groups[start : start + 1024].astype(np.float64).T @ centred[start : start + 1024]
     return total
+
+
+def _solved(matrix: Reals, aim: Reals) -> Reals:
+    return np.asarray(np.linalg.solve(matrix, aim), np.float64)
 
 
 def least_deviations(matrix: Reals, answers: Reals, most: float = 1.0, cost: float = 0.0) -> Reals:
@@ -150,7 +154,7 @@ def _newton(
     rp, rq = 1 - now.y - now.zp, 1 + now.y - now.zq
     g = (cp - now.p * rp) / now.zp - (cq - now.q * rq) / now.zq
     slack = (room - (cs - now.s * rs) / now.zs) * now.zs / now.s
-    dx = np.linalg.solve(normal, cx / now.x - rx + matrix.T @ ((off - g) / spread) + slack)
+    dx = _solved(normal, cx / now.x - rx + matrix.T @ ((off - g) / spread) + slack)
     dy = (off - g - matrix @ dx) / spread
     dw = slack - dx * now.zs / now.s
     dzx, dzs, dzp, dzq = rx - matrix.T @ dy - dw, rs - dw, rp - dy, rq + dy

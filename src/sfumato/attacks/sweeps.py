@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato import notebook_html
+from sfumato.attacks.finding_pictures import lines_of
 from sfumato.errors import InvalidParameter
 from sfumato.plots.frame import framed
 from sfumato.plots.lines import Line, Panel, panel
@@ -68,9 +69,10 @@ class Sweep:
         """Draw every course as a line, sizes along a scale of powers of ten."""
         lines = [Line(each.name, self.at, each.shares, said=self._said(each)) for each in self.courses]
         marked = ((self.mark, self.marked),) if self.mark is not None else ()
-        of = Panel("share of guesses that are right", self.across, x=LogScale, ends=(0.4, 1.0), marked=marked)
-        title = f"{self.attack[:1].upper()}{self.attack[1:]}"
-        return saved(framed(panel(lines, of, 320), title, self.words), path)
+        lowest = min(0.4, *(share for each in self.courses for share in each.shares))
+        of = Panel("", self.across, x=LogScale, ends=(lowest, 1.0), marked=marked)
+        title = f"{self.attack[:1].upper()}{self.attack[1:]}: share of guesses that are right"
+        return saved(framed(panel(lines, of, 320), title, notes=lines_of(self.words)), path)
 
     def _said(self, course: Course) -> tuple[str, ...]:
         return tuple(

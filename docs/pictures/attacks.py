@@ -1,0 +1,49 @@
+"""Draws the pictures of attacks, or those named. Run with: .venv/bin/python docs/pictures/attacks.py
+
+Noise and invented people are drawn anew each time, so no two runs draw quite the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from sfumato import attacks
+from sfumato.plots import Picture
+
+HERE = Path(__file__).parent
+
+
+def differencing() -> Picture:
+    """Bob's answer by two totals, on every kind of answers."""
+    return attacks.differencing().plot()
+
+
+def averaging() -> Picture:
+    """The same question again and again, counted and uncounted."""
+    return attacks.averaging_by_times().plot()
+
+
+def reconstruction() -> Picture:
+    """The share of bits that are recovered at each scale of noise, with √n and the ceiling."""
+    return attacks.reconstruction_by_noise().plot()
+
+
+def census() -> Picture:
+    """Ancestries found from three small tables of each block."""
+    return attacks.census().plot()
+
+
+def linkage() -> Picture:
+    """Diagnoses found by gender, age and postcode."""
+    return attacks.linkage().plot()
+
+
+DRAWINGS: dict[str, Callable[[], Picture]] = {
+    each.__name__: each for each in (differencing, averaging, reconstruction, census, linkage)
+}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or DRAWINGS:
+        DRAWINGS[name]().save(HERE / f"attack-{name}.svg")
