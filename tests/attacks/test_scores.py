@@ -66,6 +66,14 @@ def test_fewer_runs_than_least_have_no_power(promise: sf.Guarantee) -> None:
     assert Scores(np.ones(fewer), np.zeros(fewer)).excess(promise, MISS) <= 0
 
 
+def test_a_margin_is_that_of_massart() -> None:
+    """Always right scores of 200 runs are refuted by the margin alone: √(ln(2/β)/400) for each of two shares."""
+    always = Scores(np.ones(200), np.zeros(200))
+    margin = math.sqrt(math.log(2 / MISS) / 400)
+    assert always.excess(sf.Guarantee(0), MISS) == pytest.approx(1 - 2 * margin)
+    assert always.epsilon(MISS) == pytest.approx(math.log((1 - margin) / margin))
+
+
 @pytest.mark.parametrize("bad", [[], [math.nan], ["a"]])
 def test_scores_are_numbers(bad: list[object]) -> None:
     with pytest.raises((sf.InvalidParameter, ValueError)):
