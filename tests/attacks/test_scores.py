@@ -72,6 +72,7 @@ def test_a_margin_is_that_of_massart() -> None:
     margin = math.sqrt(math.log(2 / MISS) / 400)
     assert always.excess(sf.Guarantee(0), MISS) == pytest.approx(1 - 2 * margin)
     assert always.epsilon(MISS) == pytest.approx(math.log((1 - margin) / margin))
+    assert always.epsilon(MISS, delta=0.5) == pytest.approx(math.log((0.5 - margin) / margin))
 
 
 @pytest.mark.parametrize("bad", [[], [math.nan], ["a"]])

@@ -30,7 +30,7 @@ MUTANTS = (
         "attacks/scores.py",
         "math.log((each.hits - true - delta)",
         "math.log((each.hits - true)",
-        (f"{SCORES}::test_a_delta_pays_for_what_is_never_seen_otherwise",),
+        (f"{SCORES}::test_a_margin_is_that_of_massart",),
     ),
     Mutant(
         "a margin shrinks too fast with the runs",
