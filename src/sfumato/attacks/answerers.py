@@ -35,6 +35,7 @@ Groups = NDArray[np.bool_]
 Sums = NDArray[np.float64]
 
 MOST_PEOPLE = 10**6
+_PART = 1024
 
 
 class Answerer(Protocol):
@@ -291,8 +292,12 @@ def random_groups(questions: int, people: int) -> Groups:
 
 
 def totals(groups: Groups, values: Values) -> Sums:
-    """Compute the true sum of every group; floats hold them exactly below 2⁵³."""
-    return groups.astype(np.float64) @ values.astype(np.float64)
+    """Compute the true sum of every group; floats hold them exactly below 2⁵³. A part of the groups is added up at a
+    time, so that no copy of all of them is made.
+    """
+    numbers = values.astype(np.float64)
+    parts = [groups[start : start + _PART].astype(np.float64) @ numbers for start in range(0, len(groups), _PART)]
+    return np.concatenate(parts)
 
 
 def checked_values(values: Any, most: int | None = None) -> Values:

@@ -75,8 +75,8 @@ def reconstruct(answerer: Answerer, questions: int, method: Method | str = Metho
 
 
 def reconstruction(
-    people: int = 100,
-    questions: int = 400,
+    people: int = 50,
+    questions: int = 200,
     epsilon: Number = 1,
     method: Method | str = Method.LEAST_SQUARES,
     *,
