@@ -22,7 +22,7 @@ def policy_page(
 ) -> Page:
     """Write the whole page."""
     sections = [
-        f"<h1>{_TITLE}</h1>{_summary(promise, unit, attempts)}{_in_short(attempts)}",
+        f"<h1>{_TITLE}</h1>{_summary(promise, attempts)}{_in_short(attempts)}",
         f"<h2>Who is protected</h2>{protected(unit, neighbours.value)}",
         f"<h2>What was tried</h2>{''.join(_tried(attempts, findings))}",
         f"<h2>What anybody could gain at most</h2>{_by_theory(promise, neighbours)}",
@@ -33,12 +33,11 @@ def policy_page(
     return Page(_TITLE, "\n".join(sections))
 
 
-def _summary(promise: Guarantee, unit: str, attempts: Sequence[Attempt]) -> str:
+def _summary(promise: Guarantee, attempts: Sequence[Attempt]) -> str:
     exact, private = (max(each, key=lambda own: own.success) for each in zip(*map(_both, attempts), strict=True))
     delta = f", δ = {chance(promise.delta)}" if promise.delta else ""
     return facts(
         [
-            (unit, "is protected"),
             (f"ε = {text(promise.epsilon)}{delta}", "is the most that is ever spent"),
             (f"{_of_hundred(exact)} of 100", "guesses were right from exact answers"),
             (f"{_of_hundred(private)} of 100", "were right from the answers of this policy"),
@@ -66,13 +65,13 @@ def _in_short(attempts: Sequence[Attempt]) -> str:
             "give the fact away."
         )
         + paragraph(
-            f"With the answers of this policy, no method whatever is right more than {_up(worst)} times of 100. It "
-            "makes no difference how the budget is divided into questions: asking again is paid for again, and when "
-            f"the budget is spent nothing more is answered. {_judged(worst)}"
+            f"With the answers of this policy, no method whatever is right more than {_up(worst)} times of 100 in "
+            "the long run. It makes no difference how the budget is divided into questions: asking again is paid for "
+            f"again, and when the budget is spent nothing more is answered. {_judged(worst)}"
         )
         + paragraph(
-            "This is the worst that can happen to one of them. Whoever spends the budget on useful statistics learns "
-            "far less about each."
+            "This is the worst that can happen to one of them. An analyst who spends the budget on statistics of all "
+            "has less of it for each."
         )
     )
 
