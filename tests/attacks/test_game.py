@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import sfumato as sf
-from sfumato.attacks.answerers import SuppressedAnswers
+from sfumato.attacks.answerers import ExactAnswers, NoisyAnswers, SuppressedAnswers, invented_bits
 from sfumato.attacks.ceilings import least_proven
-from sfumato.attacks.game import CURATORS, NAMES, QUESTIONS, Match, Round, begun, group
+from sfumato.attacks.game import CURATORS, NAMES, QUESTIONS, WORDS, Match, Round, begun, group
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,22 @@ def test_rounds_that_are_not_played_count_as_wrong() -> None:
     assert "10 of 10 rounds. That proves, with 95 % confidence, that these answers leak ε ≥ 1.05" in match.score()
 
 
+def test_the_best_player_proves_no_more_than_is_promised_and_much_against_exact_answers() -> None:
+    """One question for all of ε = 1 tells most. That 400 rounds prove more is chance once in a million times; exact
+    answers that claim it are refuted always.
+    """
+    proved = {}
+    for kind, curator in (("private", lambda secret: NoisyAnswers(secret, 1, 1)), ("exact", ExactAnswers)):
+        match = Match(kind, 400)
+        for _ in range(match.rounds):
+            secret = invented_bits(len(NAMES))
+            told = Round(secret, 0, curator(secret)).ask(["Ann"])
+            assert told is not None
+            match = match.after(Round(secret, 0, ExactAnswers(secret)).right(told > 0.5))
+        proved[kind] = least_proven(match.right, match.rounds, "1e-6")
+    assert proved["private"] <= 1 < proved["exact"]
+
+
 def test_the_score_says_what_the_curator_promised() -> None:
     assert "promised ε ≤ 1: at most 73 of 100" in Match("private", 4, 4, 2).score()
     assert "would prove ε ≥ 1.05" in Match("rounded", 10).score()
@@ -94,4 +110,4 @@ def test_matches_are_against_somebody_for_some_rounds() -> None:
             Match(*given)
     with pytest.raises(sf.InvalidParameter, match="one of exact, rounded"), begun("nobody"):
         pass
-    assert list(CURATORS) == ["exact", "rounded", "suppressed", "private"]
+    assert list(CURATORS) == list(WORDS) == ["exact", "rounded", "suppressed", "private"]

@@ -12,7 +12,7 @@ stop at a lucky moment would prove too much.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,13 +49,20 @@ def _told(answerer: Answerer) -> Iterator[Answerer]:
     yield answerer
 
 
-CURATORS: Mapping[str, Callable[[Values], object]] = {
+CURATORS: Mapping[str, Callable[[Values], AbstractContextManager[Answerer]]] = {
     "exact": lambda secret: _told(ExactAnswers(secret)),
     "rounded": lambda secret: _told(RoundedAnswers(secret)),
     "suppressed": lambda secret: _told(SuppressedAnswers(secret)),
     "private": lambda secret: private_answers(secret, EPSILON, QUESTIONS, fresh=True),
 }
 """Who can be played against, and who answers about the secrets of one round."""
+WORDS: Mapping[str, str] = {
+    "exact": "exact",
+    "rounded": "rounded to multiples of 5",
+    "suppressed": "exact, and withheld below 5",
+    "private": f"private: ε = {EPSILON} for each round, which pays for {QUESTIONS} questions",
+}
+"""What the answers of each are like."""
 
 
 def ward(place: int) -> str:
@@ -111,7 +118,7 @@ def begun(against: str) -> Iterator[Round]:
     if against not in CURATORS:
         raise InvalidParameter("against", against, "one of " + ", ".join(CURATORS))
     secret = invented_bits(len(NAMES))
-    with CURATORS[against](secret) as answerer:  # type: ignore[attr-defined]
+    with CURATORS[against](secret) as answerer:
         yield Round(secret, bits.below(len(NAMES)), answerer)
 
 

@@ -143,10 +143,10 @@ def _policy(what: str, column: str | None, runs: int | None, html: Path | None) 
 
 
 def _play(against: str, rounds: int) -> None:
-    from sfumato.attacks.game import NAMES, WARDS, Match, begun, ward
+    from sfumato.attacks.game import NAMES, WARDS, WORDS, Match, begun, ward
 
     match = Match(against, rounds)
-    click.echo(f"{len(NAMES)} people, and each has a secret with probability ½. The curator's answers are {against}.")
+    click.echo(f"{len(NAMES)} people, and each has a secret with probability ½. Answers are {WORDS[against]}.")
     for own in WARDS:
         click.echo(f"  {own}: {', '.join(name for place, name in enumerate(NAMES) if ward(place) == own)}")
     click.echo(f"{rounds} rounds, each with new secrets.\n{_HELP}")
