@@ -40,6 +40,7 @@ _PAGE_OF = {
     "privacy": "privacy",
     "ledger": "ledger",
     "policy": "ledger",
+    "attacks": "evidence",
     "audit": "evidence",
     "games": "evidence",
     "quality": "evidence",

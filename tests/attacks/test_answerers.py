@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,22 @@ def test_groups_are_written_as_the_shorter_list() -> None:
         assert private.question(few).endswith('WHERE "person" IN (2)')
         assert private.question(many).endswith('WHERE "person" NOT IN (2)')
         assert private.question(np.ones(6, bool)).endswith("WHERE TRUE")
+
+
+def test_a_curator_of_ones_own_is_asked_by_its_own_names() -> None:
+    """A name with a quotation mark stays one name."""
+    with private_answers(VALUES, 1, 3) as private:
+        odd = replace(private, columns=('a"b',), table='c"', person='d"e', each="0.1")
+        assert odd.each == sf.Guarantee("0.1").epsilon
+        assert odd.question(np.arange(6) == 2) == 'SELECT SUM("a""b") AS "a""b" FROM "c""" WHERE "d""e" IN (2)'
+        for wrong in ({"each": 0}, {"people": 0}, {"columns": ()}, {"town": "t", "columns": ("a", "b")}):
+            with pytest.raises(sf.InvalidParameter):
+                replace(private, **wrong)
+
+
+def test_one_town_is_a_town_too() -> None:
+    with private_answers(VALUES[:, None], 1, 1, towns=True) as private:
+        assert private.sums(GROUPS[:1]).shape == (1, 1)
 
 
 @pytest.mark.parametrize("values", [[], [[]], [0.5, 1.0], ["a"], [[1], [1, 2]], [-1, 0], np.zeros((2, 2, 2), int)])

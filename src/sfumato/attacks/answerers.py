@@ -168,7 +168,7 @@ class PrivateAnswers:
 
     The curator's table has a column with each person's place and columns with their values, or a column of towns and
     one of values. A question that was asked before is answered as before and costs nothing, unless ``fresh`` buys it
-    again.
+    again. Whoever gives a curator of their own lets the attack read its table and spend its budget.
     """
 
     curator: Curator = field(repr=False)
@@ -179,6 +179,12 @@ class PrivateAnswers:
     each: Fraction
     town: str | None = None
     fresh: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "people", whole(self.people, "people", at_least=1))
+        object.__setattr__(self, "each", exact(self.each, "each", POSITIVE))
+        if not isinstance(self.columns, tuple) or not self.columns or (self.town is not None and len(self.columns) > 1):
+            raise InvalidParameter("columns", self.columns, "a tuple of columns with values; one where there are towns")
 
     @property
     def kind(self) -> str:
@@ -200,11 +206,12 @@ class PrivateAnswers:
 
     def question(self, group: NDArray[np.bool_]) -> str:
         """Write the SQL by which the sums over one group are asked for."""
-        listed = ", ".join(f'SUM("{name}") AS "{name}"' for name in self.columns)
-        rows = f'FROM "{self.table}" WHERE {_members(self.person, group)}'
+        listed = ", ".join(f"SUM({_quoted(name)}) AS {_quoted(name)}" for name in self.columns)
+        rows = f"FROM {_quoted(self.table)} WHERE {_members(self.person, group)}"
         if self.town is None:
             return f"SELECT {listed} {rows}"
-        return f'SELECT "{self.town}", {listed} {rows} GROUP BY "{self.town}" ORDER BY "{self.town}"'
+        town = _quoted(self.town)
+        return f"SELECT {town}, {listed} {rows} GROUP BY {town} ORDER BY {town}"
 
     def _ask(self, group: NDArray[np.bool_]) -> list[float]:
         asked: Any = self.curator.sql(self.question(group))
@@ -335,4 +342,9 @@ def _members(column: str, group: NDArray[np.bool_]) -> str:
     if not len(inside):
         return "FALSE"
     listed, how = (inside, "IN") if len(inside) <= len(outside) else (outside, "NOT IN")
-    return f'"{column}" {how} ({", ".join(map(str, listed))})'
+    return f"{_quoted(column)} {how} ({', '.join(map(str, listed))})"
+
+
+def _quoted(name: str) -> str:
+    """Write a name so that SQL reads it as one, whatever stands in it."""
+    return '"' + name.replace('"', '""') + '"'
