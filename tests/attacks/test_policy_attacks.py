@@ -172,6 +172,16 @@ def test_the_page_needs_nothing_else_and_tells_the_worst_in_words(found: attacks
     assert "all rows of one patient" in page
     assert "strong promise" in page
     assert "report it" not in page
+    assert "could not have refuted the promise" in page  # 20 of 20 at ε = 0.5 is chance more than once in 10⁶ times
     assert str(found) == str(found.findings)
     assert "<table" in found._repr_html_()
     assert attacks.Findings.from_json(found.to_json()) == found.findings
+
+
+def test_the_page_says_when_a_ceiling_broke_and_whether_it_could_have(found: attacks.PolicyAttack) -> None:
+    own = found.attempts[0]
+    for right, broken in ((50, False), (100, True)):
+        many = replace(own, private=replace(own.private, right=right, trials=100))
+        page = replace(found, attempts=(many,)).page().html
+        assert ("report it" in page) is broken
+        assert "could not have refuted the promise" not in page

@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.attacks.ceilings import power_ceiling
 from sfumato.attacks.findings import Finding, Findings
-from sfumato.attacks.scores import Scores, Traced, draw_tests, least_runs
+from sfumato.attacks.scores import Scores, Traced, draw_tests, least_runs, power_words
 
 MISS = 1e-6
 ONE = sf.Guarantee(1)
@@ -61,6 +61,7 @@ def test_a_delta_pays_for_what_is_never_seen_otherwise() -> None:
 @pytest.mark.parametrize("promise", [ONE, sf.Guarantee("0.1"), sf.Guarantee(3, "1e-5")])
 def test_fewer_runs_than_least_have_no_power(promise: sf.Guarantee) -> None:
     least = least_runs(promise, MISS)
+    assert least is not None
     assert Scores(np.ones(least), np.zeros(least)).excess(promise, MISS) > 0
     fewer = math.floor(least / 1.1) - 1
     assert Scores(np.ones(fewer), np.zeros(fewer)).excess(promise, MISS) <= 0
@@ -73,6 +74,17 @@ def test_a_margin_is_that_of_massart() -> None:
     assert always.excess(sf.Guarantee(0), MISS) == pytest.approx(1 - 2 * margin)
     assert always.epsilon(MISS) == pytest.approx(math.log((1 - margin) / margin))
     assert always.epsilon(MISS, delta=0.5) == pytest.approx(math.log((0.5 - margin) / margin))
+
+
+def test_too_few_runs_are_said_to_be_so_and_how_many_it_takes() -> None:
+    least = least_runs(ONE, MISS)
+    assert least is not None
+    assert power_words(least, ONE, MISS) == ()
+    assert power_words(least - 1, ONE, MISS)[0].endswith(
+        f"could not have refuted the promise: {least} would be needed."
+    )
+    assert least_runs(sf.Guarantee(1000), MISS) is None
+    assert "no number of runs would do" in power_words(10, sf.Guarantee(1000), MISS)[0]
 
 
 @pytest.mark.parametrize("bad", [[], [math.nan], ["a"]])

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.attacks.ceilings import guess_ceiling
-from sfumato.attacks.findings import Finding, Findings
-from sfumato.attacks.scores import Scores, Traced
+from sfumato.attacks.findings import ALARM, Finding, Findings
+from sfumato.attacks.scores import Scores, Traced, power_words
 from sfumato.attacks.side_by_side import TABLE, invented, thrown_away
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
@@ -70,6 +70,7 @@ def membership(epsilon: Number = 1, *, people: int = 12, attributes: int = 96, r
     words = (
         f"{attributes} counts of a table of {people} people give away who is one of them.",
         "Rounding them, or withholding small ones, changes little.",
+        *power_words(runs, promise, float(ALARM)),
     )
     return Traced(Findings(_NAME, listed, words), tests, promise)
 

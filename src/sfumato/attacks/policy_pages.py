@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from sfumato.attacks.attempts import Attempt
+from sfumato.attacks.ceilings import most_right
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee, Neighbours
@@ -27,7 +28,7 @@ def policy_page(
         f"<h2>What was tried</h2>{''.join(_tried(attempts, findings))}",
         f"<h2>What anybody could gain at most</h2>{_by_theory(promise, neighbours)}",
         f"<h2>What this does not promise</h2>{limits_of_it()}",
-        f"<h2>How it was tried</h2>{_how(unit, neighbours)}",
+        f"<h2>How it was tried</h2>{_how(unit, neighbours, attempts)}",
         f"<footer>Made by sfumato {__version__}. This page loads nothing from anywhere.</footer>",
     ]
     return Page(_TITLE, "\n".join(sections))
@@ -127,7 +128,7 @@ def _by_theory(promise: Guarantee, neighbours: Neighbours) -> str:
         return paragraph("At this ε and δ nothing can be said: beliefs may grow without a limit.")
 
 
-def _how(unit: str, neighbours: Neighbours) -> str:
+def _how(unit: str, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
     replaced = neighbours is Neighbours.REPLACE
     relation = "replaced by others" if replaced else "added or removed"
     return listed(
@@ -140,8 +141,18 @@ def _how(unit: str, neighbours: Neighbours) -> str:
             "computing; what was tried is an illustration of it.",
             "What is said to be at most is rounded up. A count of right guesses that passes it by chance is reported "
             "once in a million times.",
+            *_power(attempts),
         ]
     )
+
+
+def _power(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Say so where right guesses alone could not have refuted the promise."""
+    if all(most_right(each.private.trials, _worst([each])) == each.private.trials for each in attempts):
+        yield (
+            "So few guesses could not have refuted the promise, even if all had been right. Whether the software keeps "
+            "it is what an audit looks for."
+        )
 
 
 def _of_hundred(own: Finding) -> str:

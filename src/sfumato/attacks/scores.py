@@ -29,6 +29,7 @@ from sfumato.plots.lines import Line, Panel, panel
 from sfumato.plots.picture import Picture, saved
 from sfumato.privacy import Guarantee
 
+_MOST_RUNS = 10**12
 _MOST_POINTS = 200
 """So many thresholds are drawn, and held against theory's curve."""
 
@@ -116,17 +117,28 @@ def _margin(count: int, miss: float) -> float:
     return math.sqrt(math.log(1 / miss) / (2 * count))
 
 
-def least_runs(theory: Guarantee, miss: float) -> int:
-    """Find how many runs on each side would refute ``theory`` if every guess were right: fewer have no power.
+def least_runs(theory: Guarantee, miss: float) -> int | None:
+    """Find how many runs on each side would refute ``theory`` if every guess were right: fewer have no power. None is
+    more than anybody makes.
 
     A test that is always right has no alarms and all hits: its excess is 1 − m − (1 − f(m)) at a margin m.
     """
     count = 1
-    while True:
+    while count < _MOST_RUNS:
         margin = _margin(count, miss / 2)
         if margin < 1 and 1 - margin > power_ceiling(theory, margin):
             return count
         count = math.ceil(count * 1.1)
+    return None
+
+
+def power_words(runs: int, theory: Guarantee, miss: float) -> tuple[str, ...]:
+    """Say so where so few runs could not have refuted a promise, whatever they showed."""
+    least = least_runs(theory, miss)
+    if least is not None and runs >= least:
+        return ()
+    needed = "no number of runs would do" if least is None else f"{least:,} would be needed"
+    return (f"{runs:,} runs show what the attack does, and could not have refuted the promise: {needed}.",)
 
 
 @dataclass(frozen=True)
