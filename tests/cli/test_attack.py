@@ -72,6 +72,7 @@ def test_a_policy_is_attacked_and_its_page_written(policy: Path) -> None:
         (("nothing.toml",), "no such policy file"),
         (("linkage", "--runs", "30"), "--runs belongs to a policy"),
         (("linkage", "--epsilon", "0"), "--epsilon must be"),
+        (("linkage", "--plot", "picture.pdf"), "a file that ends in .svg"),
         (("linkage", "--rounds", "3"), "--rounds belongs to --play"),
         (("--play", "linkage"), "NAME or POLICY has no part in the game"),
         (("--play", "--rounds", "0"), "--rounds must be"),

@@ -51,7 +51,12 @@ quit         ends the match; rounds that are left count as wrong"""
     metavar="FILE",
     help="With POLICY: write a page to take to a lawyer, such as attack.html.",
 )
-@options.plot
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw what was found under theory's ceiling: .svg, .png or .html.",
+)
 @options.as_json
 def command(
     what: str | None,
@@ -87,6 +92,10 @@ def command(
     if what is None:
         raise click.UsageError("name an attack or a policy, or give --play; sfumato attack --help lists them")
     _refuse("--play", against=against, rounds=rounds)
+    if plot is not None:
+        from sfumato.plots import check_picture
+
+        check_picture(plot)
     if what in ATTACKS:
         _refuse("a policy", column=column, runs=runs, html=html)
         found = _named(what, epsilon)
