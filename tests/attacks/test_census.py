@@ -30,8 +30,8 @@ def test_a_block_of_people_who_differ_is_found_exactly() -> None:
 
 
 def test_exact_tables_tell_most_ancestries_and_private_ones_few() -> None:
-    """Of 20 blocks with 8 people each exact tables tell about 85 % of ancestries, and blind guesses 25 %: below 65 %
-    lies more than 5 standard deviations off. The ceiling on private tables is passed once in 10⁶ runs at most.
+    """Of 20 blocks with 8 people each exact tables tell about 88 % of ancestries, and blind guesses 25 %: below 65 %
+    lies more than 7 standard deviations off. The ceiling on private tables is passed once in 10⁶ runs at most.
     """
     found = census(blocks=20, people=8)
     assert found["exact"].success > 0.65
