@@ -7,6 +7,16 @@ averaging          the same question, again and again
 reconstruction     everybody's bit from many sums over random groups
 census             everybody's ancestry from small tables of their block
 linkage            names put back by columns that two tables share
+membership         who is in a table, from counts of it and their own values
+tracing_rows       the same from published rows, and the secret of whoever is looked for
+attribute          a secret from counts, with the person in the table and without them
+policy_attacks     the whole budget of a policy on one invented target
+policy_pages       the same as a page to take to a lawyer
+attempts           one thing that was guessed, from exact answers and from a policy's
+staged_policies    a policy over invented people
+side_by_side       many runs of an attack in one question
+scores             tests in two worlds, and their curves under the trade-off function
+game               a game: guess one person's secret from counts that you choose
 fitting            values that agree with many answers: least squares, linear programmes
 sweeps             an attack at many sizes of one thing
 findings           what an attack reached, beside blind guessing and the ceiling
@@ -23,14 +33,19 @@ from sfumato.attacks.answerers import (
     UncountedAnswers,
     private_answers,
 )
+from sfumato.attacks.attribute import attribute
 from sfumato.attacks.averaging import average, averaging, averaging_by_times
 from sfumato.attacks.ceilings import for_replacing, guess_ceiling, least_proven, most_right, power_ceiling
 from sfumato.attacks.census import census
 from sfumato.attacks.differencing import difference, differencing
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.attacks.linkage import Person, homogeneous, linkage, linkage_people
+from sfumato.attacks.membership import membership
+from sfumato.attacks.policy_attacks import PolicyAttack, policy
 from sfumato.attacks.reconstruction import Method, reconstruct, reconstruction, reconstruction_by_noise
+from sfumato.attacks.scores import Scores, Traced
 from sfumato.attacks.sweeps import Sweep
+from sfumato.attacks.tracing_rows import attribute_of_rows, membership_of_rows
 
 __all__ = [
     "Answerer",
@@ -40,11 +55,16 @@ __all__ = [
     "Method",
     "NoisyAnswers",
     "Person",
+    "PolicyAttack",
     "PrivateAnswers",
     "RoundedAnswers",
+    "Scores",
     "SuppressedAnswers",
     "Sweep",
+    "Traced",
     "UncountedAnswers",
+    "attribute",
+    "attribute_of_rows",
     "average",
     "averaging",
     "averaging_by_times",
@@ -57,7 +77,10 @@ __all__ = [
     "least_proven",
     "linkage",
     "linkage_people",
+    "membership",
+    "membership_of_rows",
     "most_right",
+    "policy",
     "power_ceiling",
     "private_answers",
     "reconstruct",

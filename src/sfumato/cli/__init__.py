@@ -30,6 +30,7 @@ _ORDER = (
     "synopsis",
     "online",
     "quality",
+    "attack",
     "survey",
     "budget",
     "read",

@@ -1,0 +1,164 @@
+"""An attack on a policy is told as one web page, which an owner can take to a lawyer: it needs nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from sfumato.attacks.attempts import Attempt
+from sfumato.attacks.ceilings import most_right
+from sfumato.attacks.findings import Finding, Findings
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import Guarantee, Neighbours
+from sfumato.privacy.numbers import chance, text
+from sfumato.release.answer_pages import attacker, limits_of_it, protected
+from sfumato.release.web_pages import Page, block, escaped, facts, figure, listed, paragraph, table
+from sfumato.version import __version__
+
+_TITLE = "What could be found out about one of those who are protected"
+
+
+def policy_page(
+    promise: Guarantee, neighbours: Neighbours, unit: str, attempts: Sequence[Attempt], findings: Findings
+) -> Page:
+    """Write the whole page."""
+    sections = [
+        f"<h1>{_TITLE}</h1>{_summary(promise, attempts)}{_in_short(attempts)}",
+        f"<h2>Who is protected</h2>{protected(unit, neighbours.value)}",
+        f"<h2>What was tried</h2>{''.join(_tried(attempts, findings))}",
+        f"<h2>What anybody could gain at most</h2>{_by_theory(promise, neighbours)}",
+        f"<h2>What this does not promise</h2>{limits_of_it()}",
+        f"<h2>How it was tried</h2>{_how(unit, neighbours, attempts)}",
+        f"<footer>Made by sfumato {__version__}. This page loads nothing from anywhere.</footer>",
+    ]
+    return Page(_TITLE, "\n".join(sections))
+
+
+def _summary(promise: Guarantee, attempts: Sequence[Attempt]) -> str:
+    exact, private = (max(each, key=lambda own: own.success) for each in zip(*map(_both, attempts), strict=True))
+    delta = f", δ = {chance(promise.delta)}" if promise.delta else ""
+    return facts(
+        [
+            (f"ε = {text(promise.epsilon)}{delta}", "is the most that is ever spent"),
+            (f"{_of_hundred(exact)} of 100", "guesses were right from exact answers"),
+            (f"{_of_hundred(private)} of 100", "were right from the answers of this policy"),
+            (f"{_up(_worst(attempts))} of 100", "is what no method surpasses, by proof"),
+        ]
+    )
+
+
+def _both(each: Attempt) -> tuple[Finding, Finding]:
+    return each.exact, each.private
+
+
+def _worst(attempts: Sequence[Attempt]) -> float:
+    """Give the largest share of right guesses that theory allows."""
+    return max(1.0 if each.private.ceiling is None else each.private.ceiling for each in attempts)
+
+
+def _in_short(attempts: Sequence[Attempt]) -> str:
+    worst = _worst(attempts)
+    return (
+        paragraph(
+            "Suppose that an analyst is dishonest, spends everything that this policy allows on one victim, and knows "
+            "all about everybody else already. One fact about the victim was decided by a coin, and the analyst "
+            "guesses it. Blind guesses are right 50 times of 100. Exact answers, as an ordinary database gives them, "
+            "give the fact away."
+        )
+        + paragraph(
+            f"With the answers of this policy, no method whatever is right more than {_up(worst)} times of 100 in "
+            "the long run. It makes no difference how the budget is divided into questions: asking again is paid for "
+            f"again, and when the budget is spent nothing more is answered. {_judged(worst)}"
+        )
+        + paragraph(
+            "This is the worst that can happen to one of them. An analyst who spends the budget on statistics of all "
+            "has less of it for each."
+        )
+    )
+
+
+def _judged(worst: float) -> str:
+    """Say in words how strong such a promise is, against the whole budget on one victim."""
+    if worst <= 0.75:
+        return "That is a strong promise: even this analyst stays in doubt."
+    if worst <= 0.95:
+        return "That is a fair promise: even this analyst is wrong now and then."
+    return (
+        "That is a weak promise against such an analyst, who is rarely wrong. To promise more, write a smaller ε "
+        "into the budget of the policy."
+    )
+
+
+def _tried(attempts: Sequence[Attempt], findings: Findings) -> Iterator[str]:
+    rows = [
+        (_guessed(each), _of_hundred(each.exact), _of_hundred(each.private), _up(_worst([each]))) for each in attempts
+    ]
+    head = ("what was guessed", "exact answers", "this policy, as tried", "this policy, at most")
+    yield paragraph("Right guesses of 100, where blind ones are 50:")
+    yield table(head, rows, [False, True, True, True])
+    yield figure(findings.plot())
+    if not findings.holds:
+        yield paragraph(
+            "More guesses were right than the promise allows. That happens once in a million times by chance: do not "
+            "open this policy, and report it."
+        )
+    for each in attempts:
+        asked = f"<h3>{escaped(_guessed(each))}</h3>{block(each.question)}"
+        yield f'<section class="card">{asked}{paragraph(_counted(each), "quiet")}</section>'
+
+
+def _guessed(each: Attempt) -> str:
+    many = each.private.attack == "everybody"
+    return each.guessed if many else f"whether the victim {each.guessed}"
+
+
+def _counted(each: Attempt) -> str:
+    own = each.private
+    return (
+        f"{own.right:,} of {own.trials:,} guesses were right from answers of this policy, and {each.exact.right:,} of "
+        f"{each.exact.trials:,} from exact ones. Each answer cost the whole ε."
+    )
+
+
+def _by_theory(promise: Guarantee, neighbours: Neighbours) -> str:
+    what = "everything that an account of this policy will ever answer"
+    try:
+        return attacker(promise, neighbours.value, what)
+    except InvalidParameter:
+        return paragraph("At this ε and δ nothing can be said: beliefs may grow without a limit.")
+
+
+def _how(unit: str, neighbours: Neighbours, attempts: Sequence[Attempt]) -> str:
+    replaced = neighbours is Neighbours.REPLACE
+    relation = "replaced by others" if replaced else "added or removed"
+    return listed(
+        [
+            "All people are invented, from what the policy declares. No table of the policy was opened, and its ledger "
+            "was neither read nor written.",
+            "The victim has as many rows as count of one. Questions went the whole way from SQL to noise, through an "
+            "account that was thrown away.",
+            f"The proof is about {unit}, {relation}. It holds for every question, every method and any amount of "
+            "computing; what was tried is an illustration of it.",
+            "What is said to be at most is rounded up. A count of right guesses that passes it by chance is reported "
+            "once in a million times.",
+            *_power(attempts),
+        ]
+    )
+
+
+def _power(attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Say so where right guesses alone could not have refuted the promise."""
+    if all(most_right(each.private.trials, _worst([each])) == each.private.trials for each in attempts):
+        yield (
+            "So few guesses could not have refuted the promise, even if all had been right. Whether the software keeps "
+            "it is what an audit looks for."
+        )
+
+
+def _of_hundred(own: Finding) -> str:
+    return f"{100 * own.success:.0f}"
+
+
+def _up(share: float) -> str:
+    """Write a share of a hundred, rounded up."""
+    return f"{min(100.0, math.ceil(share * 1000) / 10):.1f}"

@@ -1,0 +1,113 @@
+"""The game is scored honestly: rounds are fixed, what is not played is wrong, and budgets end."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.attacks.answerers import ExactAnswers, NoisyAnswers, SuppressedAnswers, invented_bits
+from sfumato.attacks.ceilings import least_proven
+from sfumato.attacks.game import CURATORS, NAMES, QUESTIONS, WORDS, Match, Round, begun, group
+
+
+@pytest.mark.parametrize(
+    ("words", "who"),
+    [
+        ("all", set(NAMES)),
+        ("Ann, bob", {"Ann", "Bob"}),
+        ("all but Ann", set(NAMES) - {"Ann"}),
+        ("but Ann", set(NAMES) - {"Ann"}),
+        ("north but Ann Cem", set(NAMES[::2]) - {"Ann", "Cem"}),
+        ("south Ann", {*NAMES[1::2], "Ann"}),
+        ("Ann but", {"Ann"}),
+    ],
+)
+def test_who_is_asked_about(words: str, who: set[str]) -> None:
+    assert {NAMES[place] for place in np.flatnonzero(group(words.split()))} == who
+
+
+@pytest.mark.parametrize("words", ["", "zed", "all but zed", ","])
+def test_nobody_else_can_be_asked_about(words: str) -> None:
+    with pytest.raises(sf.InvalidParameter, match="names, a ward"):
+        group(words.split())
+
+
+def test_two_exact_counts_give_the_secret_away() -> None:
+    with begun("exact") as current:
+        everybody = current.ask(["all"])
+        others = current.ask(["all", "but", NAMES[current.target]])
+        assert everybody is not None
+        assert others is not None
+        assert current.right(everybody > others)
+        assert not current.right(everybody <= others)
+
+
+def test_small_counts_are_withheld() -> None:
+    secret = np.array([1] * 5 + [0] * (len(NAMES) - 5))
+    current = Round(secret, 0, SuppressedAnswers(secret))
+    assert current.ask(["all"]) == 5
+    assert current.ask(["all", "but", "Ann"]) is None
+
+
+def test_a_private_curator_answers_until_its_budget_is_spent() -> None:
+    with begun("private") as current:
+        for _ in range(QUESTIONS):
+            assert current.ask(["all"]) is not None
+        with pytest.raises(sf.Overspent):
+            current.ask(["all"])
+
+
+def test_secrets_and_targets_are_drawn_anew() -> None:
+    """Of 200 rounds all have one target with probability below 10⁻²⁰⁰."""
+    seen = set()
+    for _ in range(200):
+        with begun("rounded") as current:
+            seen.add((current.target, bool(current.secret[current.target])))
+    assert len({target for target, _ in seen}) > 1
+    assert len({secret for _, secret in seen}) == 2
+
+
+def test_rounds_that_are_not_played_count_as_wrong() -> None:
+    match = Match("exact", 10)
+    for _ in range(5):
+        match = match.after(True)
+    assert match.epsilon == least_proven(5, 10, "0.05") == 0
+    assert "5 not played, which counts as wrong" in match.score()
+    for _ in range(5):
+        match = match.after(True)
+    chance = 0.05**0.1  # so likely must each guess be for ten of ten to be no surprise
+    assert match.epsilon == pytest.approx(math.log(chance / (1 - chance)))
+    assert "10 of 10 rounds. That proves, with 95 % confidence, that these answers leak ε ≥ 1.05" in match.score()
+
+
+def test_the_best_player_proves_no_more_than_is_promised_and_much_against_exact_answers() -> None:
+    """One question for all of ε = 1 tells most. That 400 rounds prove more is chance once in a million times; exact
+    answers that claim it are refuted always.
+    """
+    proved = {}
+    for kind, curator in (("private", lambda secret: NoisyAnswers(secret, 1, 1)), ("exact", ExactAnswers)):
+        match = Match(kind, 400)
+        for _ in range(match.rounds):
+            secret = invented_bits(len(NAMES))
+            told = Round(secret, 0, curator(secret)).ask(["Ann"])
+            assert told is not None
+            match = match.after(Round(secret, 0, ExactAnswers(secret)).right(told > 0.5))
+        proved[kind] = least_proven(match.right, match.rounds, "1e-6")
+    assert proved["private"] <= 1 < proved["exact"]
+
+
+def test_the_score_says_what_the_curator_promised() -> None:
+    assert "promised ε ≤ 1: at most 73 of 100" in Match("private", 4, 4, 2).score()
+    assert "would prove ε ≥ 1.05" in Match("rounded", 10).score()
+
+
+def test_matches_are_against_somebody_for_some_rounds() -> None:
+    for given in (("nobody", 1), ("exact", 0), ("exact", 1001)):
+        with pytest.raises(sf.InvalidParameter):
+            Match(*given)
+    with pytest.raises(sf.InvalidParameter, match="one of exact, rounded"), begun("nobody"):
+        pass
+    assert list(CURATORS) == list(WORDS) == ["exact", "rounded", "suppressed", "private"]
