@@ -49,9 +49,9 @@ class Catch:
     @property
     def row(self) -> tuple[str, str, str, str, str]:
         """Write it as a row of the tour's table."""
-        epsilon = f"{float(self.exhibit.claim.epsilon):.4g}"
-        bounds = (f"{each.lower_bound:.2f}" for each in (self.broken, self.correct))
-        return (self.exhibit.name, epsilon, *bounds, self.words)  # type: ignore[return-value]
+        claimed = f"{float(self.exhibit.claim.epsilon):.4g}"
+        proven, of_twin = (f"{each.lower_bound:.2f}" for each in (self.broken, self.correct))
+        return self.exhibit.name, claimed, proven, of_twin, self.words
 
     def __str__(self) -> str:
         return f"{self.exhibit.name}: {self.words}.\n  broken   {self.broken}\n  correct  {self.correct}"
@@ -73,13 +73,7 @@ class Tour:
     def __str__(self) -> str:
         rows = [_COLUMNS, *(each.row for each in self.catches)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
-        name, *figures = widths[:-1]
-        return "\n".join(
-            "  ".join(
-                [row[0].ljust(name), *(row[i + 1].rjust(width) for i, width in enumerate(figures)), row[-1]]
-            ).rstrip()
-            for row in rows
-        )
+        return "\n".join(_aligned(row, widths) for row in rows)
 
     __repr__ = __str__
 
@@ -87,8 +81,18 @@ class Tour:
         return notebook_html.table(_COLUMNS, (each.row for each in self.catches), numeric=_COLUMNS[1:4])
 
 
+def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
+    """Write a row with its name on the left and its figures on the right."""
+    name, *figures, words = row
+    cells = [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(figures, widths[1:-1], strict=True))]
+    return "  ".join([*cells, words]).rstrip()
+
+
 def catch(exhibit: Exhibit | str, samples: int | None = None, confidence: Number = _CONFIDENCE, seed: int = 1) -> Catch:
-    """Audit an exhibit, given by its name or as a value, and its correct twin, with as many runs of each world.
+    """Find out whether samples prove an exhibit broken, and do not prove it of its correct twin.
+
+    The exhibit is given by its name or as a value. ``samples`` is how many runs each of two neighbouring worlds
+    gets; as many as the exhibit asks for, unless given.
 
     >>> catch("Half the noise").caught
     True
@@ -106,7 +110,7 @@ def catch(exhibit: Exhibit | str, samples: int | None = None, confidence: Number
 
 
 def tour(samples: int | None = None, confidence: Number = _CONFIDENCE, seed: int = 1) -> Tour:
-    """Audit every exhibit of the museum and its correct twin."""
+    """Find out the same of every exhibit of the museum."""
     return Tour(tuple(catch(exhibit, samples, confidence, seed) for exhibit in EXHIBITS))
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Outputs, Room, least
+from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room, least
 from sfumato.privacy import Guarantee, Neighbours
 
 _TRIES = 12
@@ -17,7 +16,7 @@ _ASKED = 16
 _SAMPLED, _RELEASES = 0.1, 5
 
 
-def _looks(number: int, scale: float) -> Any:
+def _looks(number: int, scale: float) -> Mechanism:
     """Give the least of so many noisy counts."""
     return lambda noise, count, many: least(count + noise.laplace(scale, many, number))
 
@@ -68,7 +67,7 @@ def _chance_of_marker(group: int, epsilon: float, delta: float) -> float:
     return delta * sum(math.exp(epsilon * each) for each in range(group))
 
 
-def _marked(delta: float) -> Any:
+def _marked(delta: float) -> Mechanism:
     """Show a marker as often as (2, δ)-DP for one person allows, for a household of so many."""
     return lambda noise, household, many: noise.happens(_chance_of_marker(household, 2, delta), many)
 
@@ -80,7 +79,7 @@ def _moved(noise: Noise, counts: Sequence[int], many: int, scale: float) -> Outp
 
 
 def _exact_total(noise: Noise, halves: Sequence[int], many: int) -> Outputs:
-    """Publish two noisy halves and the total, which is kept as it is."""
+    """Release two noisy halves and the total, which is kept as it is."""
     return np.stack([*(np.array(halves) + noise.laplace(1, many, 2)).T, np.full(many, sum(halves))], axis=1)
 
 

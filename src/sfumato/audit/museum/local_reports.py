@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Outputs, Room, coded
+from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room, coded
 from sfumato.privacy import Neighbours
 
 _ANSWERS = 4
 _DAYS = 5
 
 
-def _response(truth: float) -> Any:
+def _response(truth: float) -> Mechanism:
     """Answer truly with this chance, else with one of the other answers."""
 
     def run(noise: Noise, answer: int, many: int) -> Outputs:
@@ -25,7 +24,7 @@ def _response(truth: float) -> Any:
     return run
 
 
-def _unary(epsilon: float) -> Any:
+def _unary(epsilon: float) -> Mechanism:
     """Send one bit for each answer, each kept with odds e^ε."""
 
     def run(noise: Noise, answer: int, many: int) -> Outputs:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Outputs, Room
+from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room
 from sfumato.privacy import Guarantee, Neighbours
 
 _NOT_SHOWN = -1000
@@ -31,7 +30,7 @@ def _shown(noise: Noise, count: int, many: int, threshold: float, scale: float =
     return np.where(noisy >= threshold, noisy, _NOT_SHOWN)
 
 
-def _above(threshold: float) -> Any:
+def _above(threshold: float) -> Mechanism:
     return lambda noise, count, many: _shown(noise, count, many, threshold)
 
 
@@ -43,7 +42,7 @@ def _holders(noise: Noise, rows: int, many: int) -> Outputs:
     return _shown(noise, min(rows, 1), many, _threshold(1))
 
 
-def _several(delta: float) -> Any:
+def _several(delta: float) -> Mechanism:
     """Count how many of five keys that one person alone holds are shown."""
 
     def run(noise: Noise, keys: int, many: int) -> Outputs:

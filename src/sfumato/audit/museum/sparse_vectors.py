@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Outputs, Room, coded
+from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room, coded
 from sfumato.privacy import Guarantee
 
 _EPSILON = 2.0
@@ -25,11 +24,11 @@ def _above(
     return above if most is None else above & (np.cumsum(above, axis=1) <= most)
 
 
-def _sparse(threshold: float, question: float, most: int | None) -> Any:
+def _sparse(threshold: float, question: float, most: int | None) -> Mechanism:
     return lambda noise, answers, many: coded(_above(noise, answers, many, threshold, question, most))
 
 
-def _correct(most: int, share: float = 0.5) -> Any:
+def _correct(most: int, share: float = 0.5) -> Mechanism:
     """Give the sparse vector of Lyu, Su & Li (2017, Algorithm 1), whose questions have the noise of 2c/ε₂."""
     return _sparse(1 / (share * _EPSILON), 2 * most / ((1 - share) * _EPSILON), most)
 

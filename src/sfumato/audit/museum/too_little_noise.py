@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Outputs, Room, least
+from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room, least
 from sfumato.privacy import Guarantee
 
 _CELLS = 4
@@ -37,7 +36,7 @@ def _cut_off(noise: Noise, count: int, many: int) -> Outputs:
 
 
 def _of_one_byte(noise: Noise, count: int, many: int) -> Outputs:
-    """Invert the distribution function of Laplace noise at one of 256 numbers."""
+    """Compute Laplace noise from one of 256 uniform numbers, by the inverse of its distribution function."""
     uniform = (noise.whole(0, 255, many) + 0.5) / 256 - 0.5
     return np.asarray(count + np.rint(-np.sign(uniform) * np.log1p(-2 * np.abs(uniform))).astype(np.int64))
 
@@ -73,7 +72,7 @@ def _by_the_question(noise: Noise, matches: int, many: int) -> Outputs:
     return np.stack([40 + matches + noise.laplace(2, many), 40 + noise.laplace(2, many)], axis=1)
 
 
-def _thousandths(deviation: float) -> Any:
+def _thousandths(deviation: float) -> Mechanism:
     return lambda noise, value, many: value * _THOUSAND + noise.gaussian(deviation * _THOUSAND, many)
 
 

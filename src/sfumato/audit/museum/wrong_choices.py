@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Outputs, Room, coded
+from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room, coded
 from sfumato.privacy import Neighbours
 
 _PEOPLE = 100
@@ -18,7 +17,7 @@ def _noisy_scores(noise: Noise, scores: Sequence[float], many: int, scale: float
     return np.asarray(np.array(scores) + noise.laplace(scale, many, len(scores)))
 
 
-def _largest_place(scale: float) -> Any:
+def _largest_place(scale: float) -> Mechanism:
     return lambda noise, scores, many: _noisy_scores(noise, scores, many, scale).argmax(axis=1)
 
 
@@ -31,7 +30,7 @@ def _exponential(noise: Noise, scores: Sequence[float], many: int, rate: float) 
     return np.asarray((np.array(scores) * rate + noise.gumbel(1, many, len(scores))).argmax(axis=1))
 
 
-def _at_rate(rate: float) -> Any:
+def _at_rate(rate: float) -> Mechanism:
     return lambda noise, scores, many: _exponential(noise, scores, many, rate)
 
 
@@ -44,7 +43,7 @@ def _scaled_by_people(noise: Noise, counts: Sequence[int], many: int) -> Outputs
     return _exponential(noise, [count / _PEOPLE for count in counts], many, _PEOPLE / 2)
 
 
-def _top_three(scale: float) -> Any:
+def _top_three(scale: float) -> Mechanism:
     """Give the three candidates with the largest noisy scores, in their order."""
 
     def run(noise: Noise, scores: Sequence[int], many: int) -> Outputs:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
-from sfumato.audit.museum.exhibits import Exhibit, Outputs, Room, least
+from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room, least
 from sfumato.privacy import Guarantee, Neighbours
 
 _ROWS = 3
@@ -29,14 +28,14 @@ def _exact_size(noise: Noise, values: Sequence[int], many: int) -> Outputs:
     return np.asarray((sum(values) + noise.laplace(1, many)) / len(values))
 
 
-def _sum_and_count(scale: float) -> Any:
+def _sum_and_count(scale: float) -> Mechanism:
     def run(noise: Noise, values: Sequence[int], many: int) -> Outputs:
         return np.array([sum(values), len(values)]) + noise.laplace(scale, many, 2)
 
     return run
 
 
-def _both_moved(scale: float) -> Any:
+def _both_moved(scale: float) -> Mechanism:
     return lambda noise, values, many: least(_sum_and_count(scale)(noise, values, many) - [sum(_HALF), len(_HALF)])
 
 
