@@ -42,9 +42,8 @@ def test_the_broken_one_is_caught_and_its_correct_twin_passes(exhibit: Exhibit) 
 
 @pytest.mark.long
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.name)
-@pytest.mark.parametrize("seed", [2, 3])
-def test_the_same_with_many_runs_and_other_seeds(exhibit: Exhibit, seed: int) -> None:
-    found = sf.audit.catch(exhibit, 300_000, seed=seed)
+def test_the_same_with_many_runs_and_another_seed(exhibit: Exhibit) -> None:
+    found = sf.audit.catch(exhibit, 1_000_000, seed=2)
     assert found.caught, str(found)
     assert found.passes, str(found)
 
@@ -235,7 +234,7 @@ def test_the_page_is_up_to_date_but_for_its_figures(made: ModuleType) -> None:
 
 
 def test_the_figures_of_the_page_refute_each_claim_and_no_twin(made: ModuleType) -> None:
-    """What a million runs prove is at least what few prove, but for a tenth: limits are closer, events others."""
+    """What many runs prove is at least what few prove, but for a tenth: limits are closer, events others."""
     figures = {name: (float(broken), float(twin)) for _, name, broken, twin in FIGURE.findall(made.PAGE.read_text())}
     assert list(figures) == [exhibit.name for exhibit in EXHIBITS]
     for found in map(caught, EXHIBITS):

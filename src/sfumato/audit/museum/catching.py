@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato import notebook_html
-from sfumato.audit.falsifying import Verdict, falsify
+from sfumato.audit.falsifying import falsify
 from sfumato.audit.museum.demonstration_noise import DemonstrationNoise
 from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs
 from sfumato.audit.museum.rooms import EXHIBITS
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import Number, whole
+
+if TYPE_CHECKING:
+    from sfumato.audit import Verdict
 
 _COLUMNS = ("exhibit", "claimed ε", "proven ε", "of its twin", "")
 _CONFIDENCE = "0.999999"
