@@ -150,7 +150,7 @@ ROOM = Room(
             wrong="One cell holds NaN. Clamping leaves it as it is, adding spreads it, and noise does not hide it: "
             "the answer is NaN where this person is in the table.",
             mended="A cell that is not a number counts as missing.",
-            seen="NaN, or a number.",
+            seen="An answer that is no number.",
             source="seen in several libraries: a row with NaN makes the answer NaN",
             inputs=((1.0, 1.0), (1.0, 1.0, math.nan)),
             worlds="two people, and a third whose cell is NaN",

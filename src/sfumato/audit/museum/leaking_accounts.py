@@ -235,8 +235,8 @@ ROOM = Room(
         ),
         Exhibit(
             "Any ε is taken",
-            wrong="A request with ε = 10³⁰⁸ is accepted, and the noise it gives rounds to nothing. Infinite and negative ε, "
-            "and δ = 2, were accepted too.",
+            wrong="A request with ε = 10³⁰⁸ is accepted, and the noise it gives rounds to nothing. Infinite and "
+            "negative ε, and δ = 2, were accepted too.",
             mended="A price above what is left is refused, before anything is read. Here all that is left is spent.",
             seen="The exact count.",
             source="seen in several libraries: δ = 2, ε = −1, ε = ∞ and ε = 10³⁰⁸ accepted",

@@ -114,8 +114,8 @@ ROOM = Room(
         ),
         Exhibit(
             "No end, whatever the shares",
-            wrong="The variants without an end differ in how the noise is shared between threshold and questions. "
-            "More of it on the threshold was thought to pay for all answers. It pays for those below alone.",
+            wrong="The variants without an end differ in how ε is shared between threshold and questions. No share "
+            "helps: the threshold's noise pays for the answers below alone, and each answer above costs.",
             mended="It stops after the first answer above.",
             seen="Many questions below, then many above.",
             source="Chen & Machanavajjhala 2015, On the privacy properties of variants on the sparse vector technique",
