@@ -1,0 +1,186 @@
+"""The eighth room shows numbers in a machine: they round, wrap around, overflow, or are no numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
+from sfumato.audit.museum.exhibits import Exhibit, Outputs, Room
+from sfumato.privacy import Guarantee
+
+_GRID = 1024
+_LARGE = 2**14
+_NINES = (9,) * 1000
+_DEVIATION = 3.74
+"""A deviation at which (1, 10⁻⁵)-DP holds: δ(1) = 9.6·10⁻⁶."""
+
+
+def _off_grid(noise: Noise, value: float, many: int) -> Outputs:
+    return np.asarray(value + noise.laplace(_GRID, many) / _GRID)
+
+
+def _on_grid(noise: Noise, value: float, many: int) -> Outputs:
+    return np.asarray((math.floor(value * _GRID) + noise.laplace(_GRID, many)) / _GRID)
+
+
+def _half_precision(values: Sequence[int]) -> int:
+    total = np.float16(0)
+    for value in values:
+        total = np.float16(total + np.float16(value))
+    return int(total)
+
+
+def _eight_bits(values: Sequence[int]) -> int:
+    return int(np.array(values, np.int8).sum(dtype=np.int8))
+
+
+def _with_missing(noise: Noise, values: Sequence[float], many: int) -> Outputs:
+    """Show whether the answer is a number, and which."""
+    noisy = np.sum(np.array(values)) + noise.laplace(1, many)
+    return np.stack([np.isnan(noisy), np.rint(np.nan_to_num(noisy))], axis=1).astype(np.int64)
+
+
+def _without_missing(noise: Noise, values: Sequence[float], many: int) -> Outputs:
+    return _with_missing(noise, np.nan_to_num(np.array(values)).tolist(), many)
+
+
+_FAILED = -1
+
+
+def _overflowing(noise: Noise, scores: Sequence[int], many: int) -> Outputs:
+    """Choose by weights e^(s/2) that are divided by their sum, without care for large ones."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        weights = np.exp(np.array(scores) / 2)
+        chances = weights / weights.sum()
+    if np.isnan(chances).any():
+        return np.full(many, _FAILED)
+    return _shifted(noise, scores, many)
+
+
+def _shifted(noise: Noise, scores: Sequence[int], many: int) -> Outputs:
+    weights = np.exp((np.array(scores) - max(scores)) / 2)
+    return np.asarray(np.searchsorted(np.cumsum(weights / weights.sum()), noise.generator.random(many)))
+
+
+def _significant(noise: Noise, count: int, many: int) -> Outputs:
+    """Round to as many digits as the exact count has, less one."""
+    step = 10 ** max(0, len(str(count)) - 2)
+    return np.asarray(np.rint((count + noise.laplace(1, many)) / step).astype(np.int64) * step)
+
+
+def _fixed_step(noise: Noise, count: int, many: int) -> Outputs:
+    return np.asarray(np.rint((count + noise.laplace(1, many)) / 10).astype(np.int64) * 10)
+
+
+ROOM = Room(
+    "Arithmetic",
+    "A proof is about real numbers. A machine has 64 bits.",
+    (
+        Exhibit(
+            "Laplace noise in floating point",
+            wrong="The noise is computed in floating point as the textbook writes it. Which numbers can come out "
+            "depends on the count: near 0 floats lie densely, near 1 they do not.",
+            mended="Count and noise are whole numbers of a fixed grid.",
+            seen="The last bit that the answer uses.",
+            source="Mironov 2012, On significance of the least significant bits for differential privacy; diffprivlib "
+            "issues 19 and 94",
+            inputs=(0.0, 1.0),
+            worlds="a count of 0, and of 1",
+            broken=lambda noise, count, many: count + noise.floating_laplace(1, many),
+            correct=_on_grid,
+        ),
+        Exhibit(
+            "Gaussian noise in floating point",
+            wrong="The same with Gaussian noise, which leaves the same holes.",
+            mended="The noisy count is rounded to a fixed grid whose points do not depend on it.",
+            seen="The last bit that the answer uses.",
+            source="Jin, McMurtry, Rubinstein & Ohrimenko 2022, Are we there yet? Timing and floating-point attacks on "
+            "differential privacy systems",
+            inputs=(0.0, 1.0),
+            worlds="a count of 0, and of 1",
+            claim=Guarantee(1, "1e-5"),
+            broken=lambda noise, count, many: count + noise.floating_gaussian(_DEVIATION, many),
+            correct=lambda noise, count, many: (count * _GRID + noise.gaussian(_DEVIATION * _GRID, many)) / _GRID,
+        ),
+        Exhibit(
+            "A value between the points of the grid",
+            wrong="The noise is drawn on a grid, exactly, and added to a value that does not lie on it. What is left "
+            "over between two points is the value's own.",
+            mended="The value is rounded to the grid first, and the sensitivity counts the grid's steps.",
+            seen="The last bit that the answer uses.",
+            source="Haney, Desfontaines, Hartman, Shrestha & Hay 2022, Precision-based attacks and interval refining: "
+            "how to break, then fix, differential privacy on finite computers",
+            inputs=(0.0, 0.3),
+            worlds="a sum of 0, and of 0.3",
+            broken=_off_grid,
+            correct=_on_grid,
+        ),
+        Exhibit(
+            "A sum that rounds at every step",
+            wrong="A thousand values of 9 are added in floating point. After one value of 16384 each step is rounded "
+            "from 9 up to 16, so that one person moves the sum by far more than 16384. (Half precision shows it with "
+            "a thousand rows; double precision needs more.)",
+            mended="Values are whole numbers, and so is their sum.",
+            seen="The sum moves further than the noise was made for.",
+            source="Casacuberta, Shoemate, Vadhan & Wagaman 2022, Widespread underestimation of sensitivity in "
+            "differentially private libraries and how to fix it; opendp issue 2923",
+            inputs=(_NINES, (_LARGE, *_NINES)),
+            worlds="a thousand values of 9, and one of 16384 before them",
+            broken=lambda noise, values, many: _half_precision(values) + noise.laplace(_LARGE, many),
+            correct=lambda noise, values, many: sum(values) + noise.laplace(_LARGE, many),
+        ),
+        Exhibit(
+            "A sum that wraps around",
+            wrong="A column of small integers is added in eight bits. After 127 comes −128, so one person moves the "
+            "sum by 255.",
+            mended="Sums have 64 bits, and are proved to fit before they are computed.",
+            seen="A sum on the other side of zero.",
+            source="Casacuberta, Shoemate, Vadhan & Wagaman 2022 (integers that wrap around); seen with columns of "
+            "type int8",
+            inputs=((1,) * 127, (1,) * 128),
+            worlds="a hundred and twenty-seven ones, and one more",
+            broken=lambda noise, values, many: _eight_bits(values) + noise.laplace(1, many),
+            correct=lambda noise, values, many: sum(values) + noise.laplace(1, many),
+        ),
+        Exhibit(
+            "A cell that is not a number",
+            wrong="One cell holds NaN. Clamping leaves it as it is, adding spreads it, and noise does not hide it: "
+            "the answer is NaN where this person is in the table.",
+            mended="A cell that is not a number counts as missing.",
+            seen="An answer that is no number.",
+            source="seen in several libraries: a row with NaN makes the answer NaN",
+            inputs=((1.0, 1.0), (1.0, 1.0, math.nan)),
+            worlds="two people, and a third whose cell is NaN",
+            broken=_with_missing,
+            correct=_without_missing,
+        ),
+        Exhibit(
+            "Weights that overflow",
+            wrong="The exponential mechanism computes e^(εs/2) and divides by the sum. At a score of 1420 the weight "
+            "is infinite, and infinity by infinity is NaN: it fails, and the failure tells the score.",
+            mended="The largest score is taken off all of them first, which changes no chance.",
+            seen="It fails, or it does not.",
+            source="diffprivlib issue 107 (a quantile whose weights underflowed to NaN)",
+            inputs=((1419, 0), (1420, 0)),
+            worlds="a largest score of 1419, and of 1420",
+            broken=_overflowing,
+            correct=_shifted,
+        ),
+        Exhibit(
+            "Rounded as the exact count suggests",
+            wrong="The noisy count is rounded to as many digits as the exact count deserves: 99 to ones, 100 to tens. "
+            "Whether the answer ends in 0 tells which.",
+            mended="The step of rounding is fixed.",
+            seen="Answers that do not end in 0.",
+            source="Haney, Desfontaines, Hartman, Shrestha & Hay 2022, Precision-based attacks and interval refining "
+            "(a grid that depends on the data)",
+            inputs=(99, 100),
+            worlds="a count of 99, and of 100",
+            broken=_significant,
+            correct=_fixed_step,
+        ),
+    ),
+)

@@ -1,0 +1,249 @@
+"""The sixth room shows budgets that are charged late, once for many, or by the wrong theorem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
+from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room, least
+from sfumato.privacy import Guarantee, Neighbours
+
+_TRIES = 12
+_ASKED = 16
+_SAMPLED, _RELEASES = 0.1, 5
+
+
+def _looks(number: int, scale: float) -> Mechanism:
+    """Give the least of so many noisy counts."""
+    return lambda noise, count, many: least(count + noise.laplace(scale, many, number))
+
+
+def _charged_on_success(noise: Noise, count: int, many: int) -> Outputs:
+    """Ask until an answer is not negative, which alone is charged, and tell how many were refused before."""
+    negative = count + noise.laplace(1, many, _TRIES) < 0
+    return np.where(negative.all(axis=1), _TRIES, (~negative).argmax(axis=1))
+
+
+def _charged_before(noise: Noise, count: int, many: int) -> Outputs:
+    return np.asarray(count + noise.laplace(1, many) < 0)
+
+
+def _asked_again(noise: Noise, count: int, many: int) -> Outputs:
+    return np.asarray((count + noise.laplace(1, many, _ASKED)).sum(axis=1))
+
+
+def _stored(noise: Noise, count: int, many: int) -> Outputs:
+    return np.asarray(_ASKED * (count + noise.laplace(1, many)))
+
+
+def _base(claim: float, rate: float) -> float:
+    """Compute the ε₀ with ln(1 + rate·(e^ε₀ − 1)) = claim: what a sample of this rate makes of it (Li, Qardaji & Su
+    2012).
+    """
+    return math.log1p(math.expm1(claim) / rate)
+
+
+def _sampled(noise: Noise, present: int, many: int, epsilon: float, rate: float) -> Outputs:
+    return np.asarray((present * noise.happens(rate, many)) + noise.laplace(1 / epsilon, many))
+
+
+_CLAIMED = _RELEASES * math.log1p(_SAMPLED * math.expm1(1))
+"""Five releases, each of ε = 1 on a tenth of the people."""
+
+
+def _one_sample(noise: Noise, present: int, many: int) -> Outputs:
+    return least(present * noise.happens(_SAMPLED, many, 1) + noise.laplace(1, many, _RELEASES))
+
+
+def _fresh_samples(noise: Noise, present: int, many: int) -> Outputs:
+    return least(present * noise.happens(_SAMPLED, many, _RELEASES) + noise.laplace(1, many, _RELEASES))
+
+
+def _chance_of_marker(group: int, epsilon: float, delta: float) -> float:
+    """Compute δ(1 + e^ε + … + e^((k−1)ε)), the most that k steps of (ε, δ)-DP allow from 0."""
+    return delta * sum(math.exp(epsilon * each) for each in range(group))
+
+
+def _marked(delta: float) -> Mechanism:
+    """Show a marker as often as (2, δ)-DP for one person allows, for a household of so many."""
+    return lambda noise, household, many: noise.happens(_chance_of_marker(household, 2, delta), many)
+
+
+def _moved(noise: Noise, counts: Sequence[int], many: int, scale: float) -> Outputs:
+    """Give what is large only where the first count is small and the second is large."""
+    noisy = np.array(counts) + noise.laplace(scale, many, 2)
+    return np.asarray(np.minimum(1 - noisy[:, 0], noisy[:, 1]))
+
+
+def _exact_total(noise: Noise, halves: Sequence[int], many: int) -> Outputs:
+    """Release two noisy halves and the total, which is kept as it is."""
+    return np.stack([*(np.array(halves) + noise.laplace(1, many, 2)).T, np.full(many, sum(halves))], axis=1)
+
+
+def _noisy_total(noise: Noise, halves: Sequence[int], many: int) -> Outputs:
+    noisy = np.array(halves) + noise.laplace(1, many, 2)
+    return np.stack([*noisy.T, noisy.sum(axis=1)], axis=1)
+
+
+_ABSENT_PRESENT = "a count of 0, and of 1"
+
+ROOM = Room(
+    "Accounts that leak",
+    "Every answer costs, and costs add up. These count too few answers, too late, or at the wrong price.",
+    (
+        Exhibit(
+            "Charged when it went well",
+            wrong="The charge is made after the answer, and an answer that fails is not charged: here, one below "
+            "zero. The analyst asks until it goes well, and the failures were answers too.",
+            mended="The charge is made before anything is read, whatever comes of it.",
+            seen="How many times it failed.",
+            source="seen in several libraries: charged after success only, or an early return that skips the charge",
+            inputs=(0, 1),
+            worlds=_ABSENT_PRESENT,
+            samples=15_000,
+            broken=_charged_on_success,
+            correct=_charged_before,
+        ),
+        Exhibit(
+            "Fresh noise for the same question",
+            wrong="A question that was paid for may be asked again for nothing, and each time the noise is new. The "
+            "mean of sixteen answers has a quarter of the noise.",
+            mended="The stored answer is given again.",
+            seen="The sum of sixteen answers.",
+            source="Asghar & Kaafar 2020, Averaging attacks on bounded noise-based disclosure control algorithms "
+            "(averaging)",
+            inputs=(0, 1),
+            worlds=_ABSENT_PRESENT,
+            broken=_asked_again,
+            correct=_stored,
+        ),
+        Exhibit(
+            "Lazy noise",
+            wrong="The noise is part of a lazy plan: it is drawn when a result is looked at, and again when it is "
+            "saved. Two answers were given, one was paid for.",
+            mended="The noise is drawn once, and what was drawn is kept.",
+            seen="The lesser of the answer on the screen and the answer in the file.",
+            source="seen in libraries on Spark, whose plans are lazy: each action draws the noise again",
+            inputs=(0, 1),
+            worlds=_ABSENT_PRESENT,
+            broken=_looks(2, 1),
+            correct=lambda noise, count, many: count + noise.laplace(1, many),
+        ),
+        Exhibit(
+            "A budget that forgets",
+            wrong="What was spent is kept in memory. Each restart begins with the whole budget: four of them in a "
+            "week.",
+            mended="Each charge is on disk before the data are read. Four answers share the budget.",
+            seen="The least of four answers.",
+            source="dpcreator issue 100 (a budget that does not survive a restart)",
+            inputs=(0, 1),
+            worlds=_ABSENT_PRESENT,
+            broken=_looks(4, 1),
+            correct=_looks(4, 4),
+        ),
+        Exhibit(
+            "A budget for each analyst, and a promise to the people",
+            wrong="Three analysts have an ε of 1 each, and people were told that ε is 1. Analysts talk to each other.",
+            mended="What people are told is the cap over all analysts, who share it.",
+            seen="The least of three answers.",
+            source="Rogers, Roth, Ullman & Vadhan 2016, Privacy odometers and filters (what one account has to cover)",
+            inputs=(0, 1),
+            worlds=_ABSENT_PRESENT,
+            broken=_looks(3, 1),
+            correct=_looks(3, 3),
+        ),
+        Exhibit(
+            "Parallel composition over groups that overlap",
+            wrong="Counts by diagnosis are charged once, as groups of different people are. But one person has three "
+            "diagnoses.",
+            mended="The price is that of the most groups one person is in.",
+            seen="The least of the three counts.",
+            source="McSherry 2009, Privacy integrated queries (parallel composition asks for disjoint parts)",
+            inputs=(0, 1),
+            worlds="three diagnoses without and with a person who has all of them",
+            broken=_looks(3, 1),
+            correct=_looks(3, 3),
+        ),
+        Exhibit(
+            "Parallel composition under replacement",
+            wrong="Two groups of different people are charged the larger price of both. A person who is replaced "
+            "leaves one group and enters the other: both answers move.",
+            mended="Under replacement the price is the sum of the two largest.",
+            seen="The first count is small, and the second large.",
+            source="opendp issue 2945 (a bound that forgot the group a person moves to)",
+            inputs=((1, 0), (0, 1)),
+            worlds="a person in the first of two groups, and in the second",
+            neighbours=Neighbours.REPLACE,
+            broken=lambda noise, counts, many: _moved(noise, counts, many, 1),
+            correct=lambda noise, counts, many: _moved(noise, counts, many, 2),
+        ),
+        Exhibit(
+            "Sampling that is counted twice",
+            wrong="Half of the people are sampled, which makes a release cheaper. The reduced price was reduced once "
+            "more.",
+            mended="The price is reduced once: ln(1 + (e^ε₀ − 1)/2).",
+            seen="One count, told apart as if ε were 1.49.",
+            source="Balle, Barthe & Gaboardi 2018, Privacy amplification by subsampling",
+            inputs=(0, 1),
+            worlds=_ABSENT_PRESENT + ", before half of the people are sampled",
+            broken=lambda noise, present, many: _sampled(noise, present, many, _base(1, 0.25), 0.5),
+            correct=lambda noise, present, many: _sampled(noise, present, many, _base(1, 0.5), 0.5),
+        ),
+        Exhibit(
+            "One sample for many releases",
+            wrong="A tenth of the people was sampled once, and five releases about them were each charged the reduced "
+            "price. Whoever is in the sample is in all five.",
+            mended="Each release samples anew.",
+            seen="The least of five answers.",
+            source="Balle, Barthe & Gaboardi 2018, Privacy amplification by subsampling (each release draws its own "
+            "sample)",
+            inputs=(0, 1),
+            worlds=_ABSENT_PRESENT + ", before a tenth of the people is sampled",
+            claim=Guarantee(str(round(_CLAIMED, 6))),
+            samples=20_000,
+            broken=_one_sample,
+            correct=_fresh_samples,
+        ),
+        Exhibit(
+            "δ times three for three people",
+            wrong="A household of three is promised (3ε, 3δ). The ε of a group grows like that, the δ does not: it "
+            "grows by 1 + e^ε + e^2ε.",
+            mended="One person's δ is the household's, divided by 1 + e^ε + e^2ε.",
+            seen="A marker that is shown with probability 0.63, and the claim allows 0.03.",
+            source="Dwork & Roth 2014, The algorithmic foundations of differential privacy (Theorem 2.2 is for δ = 0)",
+            inputs=(0, 3),
+            worlds="a household that is absent, and its three people",
+            claim=Guarantee(6, "0.03"),
+            samples=30_000,
+            broken=_marked(0.01),
+            correct=_marked(0.03 / (1 + math.exp(2) + math.exp(4))),
+        ),
+        Exhibit(
+            "A total that is kept exact",
+            wrong="The noisy counts of parts are published beside the exact total, because everybody knows the total. "
+            "Not everybody did, and no price was paid for it.",
+            mended="The total is the sum of the noisy parts.",
+            seen="The total.",
+            source="opendp issues 2938–2940 (invariants that were taken to be free)",
+            inputs=((3, 4), (3, 5)),
+            worlds="two parts, and a person more in the second",
+            broken=_exact_total,
+            correct=_noisy_total,
+        ),
+        Exhibit(
+            "Any ε is taken",
+            wrong="A request with ε = 10³⁰⁸ is accepted, and the noise it gives rounds to nothing. Infinite and "
+            "negative ε, and δ = 2, were accepted too.",
+            mended="A price above what is left is refused, before anything is read. Here all that is left is spent.",
+            seen="The exact count.",
+            source="seen in several libraries: δ = 2, ε = −1, ε = ∞ and ε = 10³⁰⁸ accepted",
+            inputs=(0, 1),
+            worlds=_ABSENT_PRESENT,
+            broken=lambda noise, count, many: count + np.rint(noise.floating_laplace(1e-308, many)).astype(np.int64),
+            correct=lambda noise, count, many: count + noise.laplace(1, many),
+        ),
+    ),
+)

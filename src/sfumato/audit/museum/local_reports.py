@@ -1,0 +1,116 @@
+"""The seventh room shows people who randomise their own answers, by the wrong coin or too often."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
+from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room, coded
+from sfumato.privacy import Neighbours
+
+_ANSWERS = 4
+_DAYS = 5
+
+
+def _response(truth: float) -> Mechanism:
+    """Answer truly with this chance, else with one of the other answers."""
+
+    def run(noise: Noise, answer: int, many: int) -> Outputs:
+        other = (answer + noise.whole(1, _ANSWERS - 1, many)) % _ANSWERS
+        return np.where(noise.happens(truth, many), answer, other)
+
+    return run
+
+
+def _unary(epsilon: float) -> Mechanism:
+    """Send one bit for each answer, each kept with odds e^ε."""
+
+    def run(noise: Noise, answer: int, many: int) -> Outputs:
+        bits = np.arange(_ANSWERS) == answer
+        return coded(bits ^ noise.happens(1 / (1 + math.exp(epsilon)), many, _ANSWERS))
+
+    return run
+
+
+def _daily(noise: Noise, bit: int, many: int) -> Outputs:
+    """Count the days on which the randomised bit was 1."""
+    return np.asarray((bit ^ noise.happens(1 / (1 + math.e), many, _DAYS)).sum(axis=1))
+
+
+def _remembered(noise: Noise, bit: int, many: int) -> Outputs:
+    return np.asarray(_DAYS * (bit ^ noise.happens(1 / (1 + math.e), many)))
+
+
+def _reports(noise: Noise, people: int, many: int) -> Outputs:
+    """Give how many reports came in, and how many of them say yes, where nobody's true answer is yes."""
+    said_yes = noise.happens(1 / (1 + math.e), many, people).sum(axis=1)
+    return np.stack([np.full(many, people), said_yes], axis=1)
+
+
+def _declared_number(noise: Noise, people: int, many: int) -> Outputs:
+    """Take a report for each of ten invited: whoever is not there is answered for by a coin."""
+    true = noise.happens(1 / (1 + math.e), many, people).sum(axis=1)
+    return np.stack([np.full(many, 10), true + noise.happens(0.5, many, 10 - people).sum(axis=1)], axis=1)
+
+
+ROOM = Room(
+    "Answers that people randomise themselves",
+    "Nobody collects true answers, so each report has to protect its sender, in every bit and on every day.",
+    (
+        Exhibit(
+            "The coin for two answers, with four",
+            wrong="The truth is told with probability e^ε/(e^ε + 1), which is right for two answers. With four, each "
+            "other answer is three times as rare.",
+            mended="The truth is told with probability e^ε/(e^ε + 3).",
+            seen="One report, told apart as if ε were 1 + ln 3.",
+            source="Wang, Blocki, Li & Jha 2017, Locally differentially private protocols for frequency estimation",
+            inputs=(0, 1),
+            worlds="the first of four answers, and the second",
+            neighbours=Neighbours.REPLACE,
+            broken=_response(math.e / (math.e + 1)),
+            correct=_response(math.e / (math.e + 3)),
+        ),
+        Exhibit(
+            "The whole ε for every bit",
+            wrong="A report has one bit for each possible answer, and each bit is flipped as if it were the only one. "
+            "Another answer changes two bits.",
+            mended="Each bit has half of ε.",
+            seen="The bits of both answers together.",
+            source="Erlingsson, Pihur & Korolova 2014, RAPPOR (Theorem 1 has the two)",
+            inputs=(0, 1),
+            worlds="the first of four answers, and the second",
+            neighbours=Neighbours.REPLACE,
+            broken=_unary(1),
+            correct=_unary(1 / 2),
+        ),
+        Exhibit(
+            "Fresh coins every day",
+            wrong="A phone reports the same fact each day with new coins, and the ε that was announced is that of a "
+            "day. After five days the mean of the reports is close to the truth.",
+            mended="The first randomised answer is remembered and sent again.",
+            seen="On how many of five days the report was yes.",
+            source="Tang, Korolova, Bai, Wang & Wang 2017, Privacy loss in Apple's implementation of differential "
+            "privacy on macOS 10.12",
+            inputs=(0, 1),
+            worlds="a person whose answer is no, and yes",
+            neighbours=Neighbours.REPLACE,
+            broken=_daily,
+            correct=_remembered,
+        ),
+        Exhibit(
+            "Who took part",
+            wrong="Every report protects its answer, and the claim was that it hides whether somebody took part. The "
+            "number of reports shows that.",
+            mended="Each of ten invited people sends a report; the coins of those who do not take part are fair.",
+            seen="The number of reports.",
+            source="Kasiviswanathan, Lee, Nissim, Raskhodnikova & Smith 2011, What can we learn privately? (local "
+            "privacy is about replaced answers)",
+            inputs=(5, 6),
+            worlds="five people who took part, and six",
+            broken=_reports,
+            correct=_declared_number,
+        ),
+    ),
+)

@@ -1,0 +1,201 @@
+"""The fifth room shows groups whose mere appearance, absence or order gives somebody away."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
+from sfumato.audit.museum.exhibits import Exhibit, Mechanism, Outputs, Room
+from sfumato.privacy import Guarantee, Neighbours
+
+_NOT_SHOWN = -1000
+_DELTA = 0.0134
+"""At this δ a threshold of 5 is just enough: P(1 + Y ≥ 5) = 0.01339."""
+_CLAIM = Guarantee(1, "0.0134")
+
+
+def _threshold(scale: float, delta: float = _DELTA) -> int:
+    """Find the least τ with P(1 + Y ≥ τ) ≤ δ: q^(τ−1)/(1 + q) for Y with this scale, q = e^(−1/scale)."""
+    return 1 + math.ceil(-scale * math.log(delta * (1 + math.exp(-1 / scale))))
+
+
+def _shown(noise: Noise, count: int, many: int, threshold: float, scale: float = 1) -> Outputs:
+    """Show the noisy count of a key where it reaches the threshold; a key without rows does not exist."""
+    if not count:
+        return np.full(many, _NOT_SHOWN)
+    noisy = count + noise.laplace(scale, many)
+    return np.where(noisy >= threshold, noisy, _NOT_SHOWN)
+
+
+def _above(threshold: float) -> Mechanism:
+    return lambda noise, count, many: _shown(noise, count, many, threshold)
+
+
+def _rows_as_holders(noise: Noise, rows: int, many: int) -> Outputs:
+    return _shown(noise, rows, many, _threshold(1))
+
+
+def _holders(noise: Noise, rows: int, many: int) -> Outputs:
+    return _shown(noise, min(rows, 1), many, _threshold(1))
+
+
+def _several(delta: float) -> Mechanism:
+    """Count how many of five keys that one person alone holds are shown."""
+
+    def run(noise: Noise, keys: int, many: int) -> Outputs:
+        shown = 1 + noise.laplace(5, many, 5) >= _threshold(5, delta)
+        return np.asarray(shown[:, :keys].sum(axis=1))
+
+    return run
+
+
+def _suppressed_first(noise: Noise, count: int, many: int) -> Outputs:
+    return np.asarray(count + noise.laplace(1, many)) if count >= 5 else np.full(many, _NOT_SHOWN)
+
+
+def _suppressed_after(noise: Noise, count: int, many: int) -> Outputs:
+    noisy = count + noise.laplace(1, many)
+    return np.where(noisy >= 5, noisy, _NOT_SHOWN)
+
+
+def _empty_left_alone(noise: Noise, count: int, many: int) -> Outputs:
+    return np.asarray(count + noise.laplace(1, many)) if count else np.zeros(many, np.int64)
+
+
+def _in_true_order(noise: Noise, counts: Sequence[int], many: int) -> Outputs:
+    """List two groups by their exact counts, and show which stands first beside both noisy counts."""
+    return np.stack([np.full(many, int(np.argmax(counts))), *(np.array(counts) + noise.laplace(1, many, 2)).T], axis=1)
+
+
+def _in_noisy_order(noise: Noise, counts: Sequence[int], many: int) -> Outputs:
+    noisy = np.array(counts) + noise.laplace(1, many, 2)
+    return np.stack([noisy.argmax(axis=1), *noisy.T], axis=1)
+
+
+_EDGE = 100
+
+
+def _edges(noise: Noise, values: Sequence[int], many: int, last: int) -> Outputs:
+    """Show the last edge of two bins, and their noisy counts."""
+    upper = sum(value > last / 2 for value in values)
+    counts = np.array([len(values) - upper, upper]) + noise.laplace(1, many, 2)
+    return np.stack([np.full(many, last), *counts.T], axis=1)
+
+
+ROOM = Room(
+    "Groups that give away",
+    "That a group is shown is an answer too. So is the order it stands in.",
+    (
+        Exhibit(
+            "Keys without noise",
+            wrong="Counts of all groups are noisy, and the list of groups is exact. A group that one person alone is "
+            "in shows that they are there: a rare diagnosis, a search that nobody else typed.",
+            mended="A group is shown where its noisy count reaches a threshold that one person passes with "
+            "probability δ.",
+            seen="The group is there, or it is not.",
+            source="Korolova, Kenthapadi, Mishra & Ntoulas 2009, Releasing search queries and clicks privately",
+            inputs=(0, 1),
+            worlds="a key that nobody holds, and one person",
+            claim=_CLAIM,
+            broken=_above(-math.inf),
+            correct=_above(_threshold(1)),
+        ),
+        Exhibit(
+            "Empty cells left empty",
+            wrong="Only cells with a row get noise, so as not to fill the table with noise. A cell that shows exactly "
+            "0 is empty, and one that does not has somebody in it.",
+            mended="Every cell that could be there gets noise.",
+            seen="Exactly 0 every time, or not.",
+            source="Balcer & Vadhan 2018, Differential privacy on finite computers (histograms over large domains)",
+            inputs=(0, 1),
+            worlds="a cell without anybody, and with one person",
+            broken=_empty_left_alone,
+            correct=lambda noise, count, many: count + noise.laplace(1, many),
+        ),
+        Exhibit(
+            "A threshold off by one",
+            wrong="The threshold is τ − 1 instead of τ, or 'above' means 'at least'. A person alone in a group is "
+            "shown with probability e^ε·δ instead of δ.",
+            mended="The threshold is the least τ with P(1 + noise ≥ τ) ≤ δ.",
+            seen="The group is shown in more than δ of the runs.",
+            source="opendp issue 2922 (a threshold off by one)",
+            inputs=(0, 1),
+            worlds="a key that nobody holds, and one person",
+            claim=_CLAIM,
+            samples=30_000,
+            broken=_above(_threshold(1) - 1),
+            correct=_above(_threshold(1)),
+        ),
+        Exhibit(
+            "Rows counted where people should be",
+            wrong="The threshold is compared with the number of rows. One person with six rows passes it alone.",
+            mended="It is compared with the number of people who hold the key.",
+            seen="The group is shown half of the time.",
+            source="Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo & Gipson 2020, Differentially private SQL with "
+            "bounded user contribution (τ-thresholding)",
+            inputs=(0, 6),
+            worlds="a key without rows, and with six of one person",
+            claim=_CLAIM,
+            broken=_rows_as_holders,
+            correct=_holders,
+        ),
+        Exhibit(
+            "δ for each key instead of all",
+            wrong="A person may hold five keys alone. Each is shown with probability δ, so one of them is shown with "
+            "nearly 5δ.",
+            mended="The five share δ: 1 − (1 − p)⁵ ≤ δ.",
+            seen="Any of the five keys is shown.",
+            source="Desfontaines, Voss, Gipson & Mandayam 2022, Differentially private partition selection",
+            inputs=(0, 5),
+            worlds="no key, and five that one person alone holds",
+            claim=_CLAIM,
+            samples=15_000,
+            broken=_several(_DELTA),
+            correct=_several(1 - (1 - _DELTA) ** (1 / 5)),
+        ),
+        Exhibit(
+            "Small groups hidden by their exact size",
+            wrong="Groups of fewer than five are hidden, as in official statistics, and noise is added to the others. "
+            "Whether a group is hidden depends on its exact count.",
+            mended="A noisy count that is small is hidden: that depends on the noisy count alone.",
+            seen="The group is hidden, or it is not.",
+            source="Desfontaines, Voss, Gipson & Mandayam 2022, Differentially private partition selection (why "
+            "thresholds are noisy)",
+            inputs=(4, 5),
+            worlds="a group of four, and of five",
+            broken=_suppressed_first,
+            correct=_suppressed_after,
+        ),
+        Exhibit(
+            "Rows in their true order",
+            wrong="The counts are noisy, and the rows of the answer are sorted by the exact ones, or left as the "
+            "engine found them.",
+            mended="Rows are sorted by what was released.",
+            seen="Which row stands first.",
+            source="Kifer, Messing, Roth, Thakurta & Zhang 2020, Guidelines for implementing and auditing "
+            "differentially private systems (what leaks beside the number)",
+            inputs=((5, 5), (5, 6)),
+            worlds="two groups of five, and one of them with six",
+            broken=_in_true_order,
+            correct=_in_noisy_order,
+        ),
+        Exhibit(
+            "Edges of bins from the data",
+            wrong="A histogram spans from the least to the largest value found. The last edge is somebody's value, "
+            "printed exactly. Tools for synthetic tables do this with whole domains.",
+            mended="The edges are declared.",
+            seen="The last edge.",
+            source="smartnoise issue 473 (bin edges of MWEM); Stadler, Oprisanu & Troncoso 2022, Synthetic data: "
+            "anonymisation groundhog day",
+            inputs=((10, 20, 30), (10, 20, 90)),
+            worlds="three values, of which the largest is replaced",
+            claim=Guarantee(2),
+            neighbours=Neighbours.REPLACE,
+            broken=lambda noise, values, many: _edges(noise, values, many, max(values)),
+            correct=lambda noise, values, many: _edges(noise, values, many, _EDGE),
+        ),
+    ),
+)

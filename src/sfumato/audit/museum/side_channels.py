@@ -1,0 +1,123 @@
+"""The ninth room shows what is told beside the number: an error, its words, the time that was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sfumato.audit.museum.demonstration_noise import DemonstrationNoise as Noise
+from sfumato.audit.museum.exhibits import Exhibit, Outputs, Room
+from sfumato.privacy import Neighbours
+
+_NO_ERROR, _ERROR = 0, 1
+
+
+def _beside(words: int, noisy: Outputs) -> Outputs:
+    """Put a code of what was said beside each noisy answer."""
+    return np.stack([np.full(len(noisy), words), noisy], axis=1)
+
+
+def _numbers(cells: Sequence[str]) -> tuple[int, int]:
+    """Add up the cells that are numbers below 2, and give a hash of the first that is not."""
+    wrong = [cell for cell in cells if not cell.isdigit()]
+    return sum(min(1, int(cell)) for cell in cells if cell.isdigit()), sum(map(ord, wrong[0])) if wrong else _NO_ERROR
+
+
+def _cell_in_message(noise: Noise, cells: Sequence[str], many: int) -> Outputs:
+    total, printed = _numbers(cells)
+    return _beside(printed, total + noise.laplace(1, many))
+
+
+def _cell_as_missing(noise: Noise, cells: Sequence[str], many: int) -> Outputs:
+    return _beside(_NO_ERROR, _numbers(cells)[0] + noise.laplace(1, many))
+
+
+def _divided(noise: Noise, values: Sequence[int], many: int) -> Outputs:
+    """Add up 1/x: a zero stops the query."""
+    if 0 in values:
+        return _beside(_ERROR, np.zeros(many, np.int64))
+    return _beside(_NO_ERROR, sum(1 // value for value in values) + noise.laplace(1, many))
+
+
+def _divided_or_missing(noise: Noise, values: Sequence[int], many: int) -> Outputs:
+    return _divided(noise, [value for value in values if value], many)
+
+
+def _timed(noise: Noise, count: int, many: int) -> Outputs:
+    """Draw the size of the noise by a loop, whose steps an observer counts."""
+    drawn = noise.laplace(1, many)
+    return np.stack([np.abs(drawn), count + drawn], axis=1)
+
+
+def _evenly_timed(noise: Noise, count: int, many: int) -> Outputs:
+    drawn = noise.laplace(1, many)
+    return np.stack([np.full(many, 64), count + drawn], axis=1)
+
+
+def _price_of_the_rows(noise: Noise, count: int, many: int) -> Outputs:
+    """Charge by how many people the answer is about, and show the price in thousandths."""
+    return _beside(1000 // max(1, count), count + noise.laplace(1, many))
+
+
+def _price_of_the_question(noise: Noise, count: int, many: int) -> Outputs:
+    return _beside(1000, count + noise.laplace(1, many))
+
+
+ROOM = Room(
+    "What is told beside the number",
+    "The answer is noisy. The error, the price or the time around it was not.",
+    (
+        Exhibit(
+            "An error that prints a cell",
+            wrong="CAST(diagnosis AS INTEGER) fails on a cell that is no number, and the message quotes it: 'cannot "
+            "convert flu'.",
+            mended="What cannot be converted is missing. No error depends on a row.",
+            seen="The message.",
+            source="seen in several systems: an error that prints a cell (CAST(diagnosis AS INTEGER))",
+            inputs=(("1", "1"), ("1", "1", "flu")),
+            worlds="two people, and a third whose cell is a word",
+            broken=_cell_in_message,
+            correct=_cell_as_missing,
+        ),
+        Exhibit(
+            "Division by zero when somebody is there",
+            wrong="SUM(1/x) stops with an error where any x is 0. Whether it stops is an exact answer to 'is anybody "
+            "at 0?'.",
+            mended="A quotient by zero is missing.",
+            seen="An error, or none.",
+            source="Haeberlen, Pierce & Narayan 2011, Differential privacy under fire (state and errors as channels)",
+            inputs=((1, 2), (1, 0)),
+            worlds="two people, of whom one is replaced by somebody with x = 0",
+            neighbours=Neighbours.REPLACE,
+            broken=_divided,
+            correct=_divided_or_missing,
+        ),
+        Exhibit(
+            "The time that noise takes",
+            wrong="The noise is drawn by a loop whose length is the noise. Whoever measures the time knows the size "
+            "of the noise, and takes it off the answer.",
+            mended="The time does not depend on what is drawn.",
+            seen="The answer minus the steps.",
+            source="Jin, McMurtry, Rubinstein & Ohrimenko 2022, Are we there yet? Timing and floating-point attacks on "
+            "differential privacy systems",
+            inputs=(0, 1),
+            worlds="a count of 0, and of 1",
+            broken=_timed,
+            correct=_evenly_timed,
+        ),
+        Exhibit(
+            "A price that depends on the rows",
+            wrong="An answer about many people is cheaper, and the analyst sees what was charged. The exact count is "
+            "in the price.",
+            mended="The price follows from the question and the policy.",
+            seen="The price.",
+            source="Ligett, Neel, Roth, Waggoner & Wu 2017, Accuracy first (when a price that depends on the data may "
+            "be told)",
+            inputs=(1, 2),
+            worlds="a count of 1, and of 2",
+            broken=_price_of_the_rows,
+            correct=_price_of_the_question,
+        ),
+    ),
+)

@@ -1,0 +1,84 @@
+"""Seeded bugs in the museum: exhibits that are not broken, twins that are, and a tour that is content with either."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+CAUGHT = "audit/test_museum.py::test_the_broken_one_is_caught_and_its_correct_twin_passes"
+
+MUTANTS = (
+    Mutant(
+        "an exhibit that keeps its claim",
+        Kind.FACTOR_TWO,
+        "audit/museum/too_little_noise.py",
+        "broken=lambda noise, count, many: count + noise.two_sided(1 / 2, many)",
+        "broken=lambda noise, count, many: count + noise.laplace(2, many)",
+        (CAUGHT,),
+    ),
+    Mutant(
+        "a correct twin that counts a row too many",
+        Kind.LIMITS,
+        "audit/museum/wrong_sensitivities.py",
+        "correct=lambda noise, rows, many: min(rows, _ROWS) +",
+        "correct=lambda noise, rows, many: min(rows, _ROWS + 1) +",
+        (CAUGHT,),
+    ),
+    Mutant(
+        "a correct twin that keeps all groups",
+        Kind.LIMITS,
+        "audit/museum/wrong_sensitivities.py",
+        "np.where(order < 2,",
+        "np.where(order < 4,",
+        (CAUGHT,),
+    ),
+    Mutant(
+        "the threshold of keys is one too low",
+        Kind.DELTA,
+        "audit/museum/shown_keys.py",
+        "return 1 + math.ceil(-scale",
+        "return math.ceil(-scale",
+        ("audit/test_museum.py::test_the_threshold_of_keys_is_the_least_that_keeps_delta",),
+    ),
+    Mutant(
+        "noise that is narrower than it says",
+        Kind.SAMPLING,
+        "audit/museum/demonstration_noise.py",
+        "self.two_sided(-math.expm1(-1 / scale), *shape)",
+        "self.two_sided(-math.expm1(-1.2 / scale), *shape)",
+        ("audit/test_museum.py::test_demonstration_noise_has_the_law_it_says",),
+    ),
+    Mutant(
+        "both worlds are drawn with the same noise",
+        Kind.REUSE,
+        "audit/museum/catching.py",
+        "DemonstrationNoise.of(exhibit.name, label, place)",
+        "DemonstrationNoise.of(exhibit.name, label)",
+        ("audit/test_museum.py::test_the_two_worlds_have_noise_of_their_own",),
+    ),
+    Mutant(
+        "everything is said to be caught",
+        Kind.AUDIT,
+        "audit/museum/catching.py",
+        "return not self.broken.holds",
+        "return True",
+        ("audit/test_museum.py::test_a_twin_that_is_broken_and_an_exhibit_that_is_not_are_told",),
+    ),
+    Mutant(
+        "the tour does not look at the twins",
+        Kind.AUDIT,
+        "audit/museum/catching.py",
+        "all(each.caught and each.passes for each in self.catches)",
+        "all(each.caught for each in self.catches)",
+        ("audit/test_museum.py::test_a_twin_that_is_broken_and_an_exhibit_that_is_not_are_told",),
+    ),
+    Mutant(
+        "twins are called broken oftener than is said",
+        Kind.AUDIT,
+        "audit/museum/catching.py",
+        '_CONFIDENCE = "0.999999"',
+        '_CONFIDENCE = "0.99"',
+        (CAUGHT,),
+    ),
+)
+
+test_the_tests_of_the_museum_notice = suite(MUTANTS)
