@@ -256,3 +256,12 @@ def test_what_was_not_measured_is_refused() -> None:
             [MeasuredBlock(((1, 1),), np.zeros(3, np.int64), Fraction(1))],
             [MeasuredMarginal((1,), np.zeros(8, np.int64), Fraction(1))],
         )
+
+
+@pytest.mark.parametrize("laplace", [False, True])
+def test_noise_that_is_next_to_nothing_can_still_be_weighed(laplace: bool) -> None:
+    """A price may be so large that the square of a deviation, or a hyperbolic sine, is beyond what a float can hold."""
+    one = MeasuredMarginal((0,), np.array([3, 4]), Fraction(1, 10**200), laplace)
+    assert 0 < one.variance <= 1e-12
+    found = least_squares(attributes((2,)), [], [one])
+    assert found.marginal((0,))[0] == pytest.approx([3, 4])

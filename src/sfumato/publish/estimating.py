@@ -39,6 +39,10 @@ from sfumato.publish.half_widths import (
 )
 from sfumato.publish.lifting import asked, cell_variances, lifted, squared_norms
 
+_LARGEST_SINH = 700.0
+"""The hyperbolic sine of what is larger is too large for a float."""
+_LEAST_VARIANCE = 1e-12
+
 
 @dataclass(frozen=True, eq=False)
 class MeasuredBlock:
@@ -78,11 +82,14 @@ class MeasuredMarginal:
     @property
     def deviation(self) -> float:
         """Give the deviation in steps; of discrete Laplace noise it is √(2q)/(1 − q) with q = e^(−1/scale)."""
-        return math.sqrt(0.5) / math.sinh(0.5 / float(self.size)) if self.laplace else float(self.size)
+        if not self.laplace:
+            return float(self.size)
+        return math.sqrt(0.5) / math.sinh(min(0.5 / float(self.size), _LARGEST_SINH))
 
     @property
     def variance(self) -> float:
-        return (self.deviation * float(self.unit_value)) ** 2
+        """Give the variance of a cell, in rows; where it is too small to be told from nothing, a millionth of a row."""
+        return max((self.deviation * float(self.unit_value)) ** 2, _LEAST_VARIANCE)
 
 
 @dataclass(frozen=True, eq=False)
