@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.audit.neighbouring_tables import NeighbouringTables, Population, neighbouring_tables
-from sfumato.audit.replayed_totals import Replayed, replayed
+from sfumato.audit.neighbouring_tables import NeighbouringTables, neighbours_of
+from sfumato.audit.replayed_totals import Pair, Replayed, record, replayed
 from sfumato.audit.sampling_processes import Ask, AskedText, Job, Processes, bought, throw_away
 from sfumato.audit.told_answers import Coordinates, Numbers, Told
 from sfumato.curator import Curator, Question
@@ -34,7 +34,6 @@ _TOGETHER = 400
 """From so many samples on, two processes are worth beginning."""
 
 Sampler = Callable[[int], Numbers]
-Pair = tuple[Population, Population]
 
 
 def is_asked(mechanism: object) -> bool:
@@ -54,7 +53,7 @@ def asked_worlds(
     policy = policy_of(question)
     if policy is None:
         raise InvalidParameter("question", question, "a proposal of a curator, such as curator.sql(…)")
-    tables, paid = neighbouring_tables(policy), dict(price or paid_for(question, claim))
+    tables, paid = neighbours_of(policy), dict(price or paid_for(question, claim))
     pair = telling_pair(question, claim, tables)
     pilot = max(LEAST_PILOT, math.ceil(samples * PILOT))
     first, second = _bought(question, tables, pair, paid, samples + pilot)
@@ -94,7 +93,7 @@ def replayed_question(question: Question, claim: Guarantee, tables: Neighbouring
             stack.callback(engines[each.name].close)
         curator = stack.enter_context(throw_away(tables.opened(tables.others)))
         asked = put_to(question, curator)
-        return replayed(asked, prepared_at(asked, claim), engines, tables.pairs)
+        return replayed(record(asked, prepared_at(asked, claim), engines), tables.pairs)
 
 
 def prepared_at(question: Question, claim: Guarantee) -> Any:
@@ -141,4 +140,3 @@ def _as_text(question: Any, policy: Policy) -> AskedText | None:
         except InvalidParameter:
             return None
         return asked if put_to(question, curator) == same else None
-

@@ -76,7 +76,9 @@ def falsify(
     """
     promise = Guarantee.of(claim, "claim")
     asked = hasattr(mechanism, "release")
-    many = whole(_BOUGHT if asked else _DRAWN, "samples") if samples is None else whole(samples, "samples", at_least=100)
+    many = (
+        whole(_BOUGHT if asked else _DRAWN, "samples") if samples is None else whole(samples, "samples", at_least=100)
+    )
     if many > _MOST_SAMPLES:
         raise InvalidParameter("samples", samples, f"at most {_MOST_SAMPLES}")
     level = exact(confidence, "confidence", INSIDE_UNIT)

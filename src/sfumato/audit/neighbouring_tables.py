@@ -90,7 +90,7 @@ class NeighbouringTables:
         )
 
 
-def neighbouring_tables(policy: Policy, *, texts: bool = False) -> NeighbouringTables:
+def neighbours_of(policy: Policy, *, texts: bool = False) -> NeighbouringTables:
     """Invent the tables that a policy is tried on; with ``texts`` every cell is stored as text, as CSV files do."""
     inventor = _Inventor(policy, texts)
     others = inventor.population("", _joined([inventor.plain_unit(each) for each in _OTHERS]))
@@ -137,10 +137,14 @@ class _Inventor:
 
     @property
     def capped(self) -> tuple[str, ...]:
-        return tuple(name for name, each in self._private.items() if (each.max_rows or 1) >= min(MOST_ROWS, _room(each)))
+        return tuple(
+            name for name, each in self._private.items() if (each.max_rows or 1) >= min(MOST_ROWS, _room(each))
+        )
 
     def population(self, name: str, rows: Mapping[str, Rows]) -> Population:
-        return Population(name, {table: self._stored(each, rows.get(table, [])) for table, each in self._private.items()})
+        return Population(
+            name, {table: self._stored(each, rows.get(table, [])) for table, each in self._private.items()}
+        )
 
     def _stored(self, table: Table, rows: Rows) -> Any:
         """Put rows together as a table in memory."""
@@ -221,9 +225,8 @@ class _Inventor:
     def _rows(self, table: Table, number: int, shape: _Shape) -> Rows:
         """Invent the rows of a unit: the n-th is in the n-th of its groups, and they begin again after the last."""
         linked, groups = self._linked(table, number), max(1, min(shape.groups, shape.rows))
-        whole, rest = divmod(shape.rows, groups)
         made = [{**self._cells(table, shape.first + each, shape.ends), **linked} for each in range(groups)]
-        return [(row, whole + (place < rest)) for place, row in enumerate(made) if whole + (place < rest)]
+        return _often(made, shape.rows)
 
     def _cells(self, table: Table, number: int, ends: Ends) -> Row:
         period = self.policy.period_column(table.name)
@@ -235,11 +238,17 @@ class _Inventor:
         plain = self._cells(table, 0, Ends.HIGH)
         choices = {name: _choices(each, what) for name, each in _columns(table).items() if name != period}
         count = max([1, *(len(each) for each in choices.values())])
-        times = 1 if table.every_row else _most(table) // count + 1
-        return [
-            ({**plain, **{n: each[k % len(each)] for n, each in choices.items() if each}, **linked}, times)
+        made = [
+            {**plain, **{each: cells[k % len(cells)] for each, cells in choices.items() if cells}, **linked}
             for k in range(count)
         ]
+        return _often(made, count if table.every_row else min(max(count, _most(table) + 1), _room(table)))
+
+
+def _often(rows: Sequence[Row], count: int) -> Rows:
+    """Take rows in turn until there are so many."""
+    whole, rest = divmod(count, len(rows))
+    return [(row, whole + (place < rest)) for place, row in enumerate(rows) if whole + (place < rest)]
 
 
 def _columns(table: Table) -> dict[str, Cells | ListCells]:
@@ -275,4 +284,6 @@ def _shapes(table: Table) -> Iterator[_Shape]:
     yield _Shape("one row and one group more than the limits", rows + 1, groups + 1, Ends.BOTH)
     yield _Shape("rows at the low end, one more than the limit", rows + 1, 1, Ends.LOW)
     yield _Shape("rows in other groups", rows + 1, groups, Ends.HIGH, groups + 1)
-    yield _Shape("rows far beyond the limit, each of its own", min(MOST_ROWS, _room(table), 4 * rows + 3), 400, Ends.SPREAD)
+    yield _Shape(
+        "rows far beyond the limit, each of its own", min(MOST_ROWS, _room(table), 4 * rows + 3), 400, Ends.SPREAD
+    )

@@ -28,6 +28,8 @@ _KEY = 7
 """Decides which rows samples keep: the same in all tables, since for every key the claim has to hold."""
 _SUM = "the sum of changes"
 
+Pair = tuple[Population, Population]
+
 
 @dataclass(frozen=True)
 class Replayed:
@@ -36,9 +38,9 @@ class Replayed:
     share: float
     """The largest share of a claim, over all norms, measurements and pairs; above 1 the claim is refuted."""
     norm: str
-    where: tuple[Population, Population] | None
+    where: Pair | None
     """The neighbours between which that share was reached."""
-    telling: tuple[Population, Population] | None
+    telling: Pair | None
     """The neighbours whose totals are furthest apart, all changes added up as shares of their claims: those that an
     attacker would choose."""
     compared: int
@@ -49,34 +51,34 @@ class Replayed:
         return self.share <= 1
 
 
-def replayed(
-    question: Question, prepared: Prepared, engines: Mapping[str, Engine], pairs: Sequence[tuple[Population, Population]]
-) -> Replayed:
-    """Compare all neighbours; ``engines`` reads each population, by its name."""
-    totals, reached = _totals(question, prepared, engines), Replayed(0.0, "", None, None, 0)
-    furthest = 0.0
+@dataclass(frozen=True)
+class Recorded:
+    """This is what one measurement is made on, exactly, in every population."""
+
+    measurement: Measurement
+    exact: Mapping[str, Any]
+    """By the name of the population, whole numbers."""
+    claim: Sensitivity
+    """What the noise is made for."""
+
+
+def replayed(recorded: Sequence[Recorded], pairs: Sequence[Pair]) -> Replayed:
+    """Compare what was recorded of all neighbours."""
+    reached, furthest = Replayed(0.0, "", None, None, 0), 0.0
     for pair in pairs:
-        found = [_shares(*(exact[each.name] for each in pair), _claim(measured)) for measured, exact in totals]
+        found = [_shares(*(each.exact[one.name] for one in pair), each.claim) for each in recorded]
         for shares in found:
             norm = max(shares, key=lambda each: shares[each])
             if shares[norm] > reached.share:
                 reached = replace(reached, share=shares[norm], norm=norm, where=pair)
         if (apart := sum(each[_SUM] for each in found)) > furthest:
             reached, furthest = replace(reached, telling=pair), apart
-    return replace(reached, compared=len(totals) * len(pairs))
+    return replace(reached, compared=len(recorded) * len(pairs))
 
 
-def _claim(measurement: Measurement) -> Sensitivity:
-    claim = measurement.sensitivity
-    assert claim is not None
-    return claim
-
-
-def _totals(
-    question: Question, prepared: Prepared, engines: Mapping[str, Engine]
-) -> list[tuple[Measurement, dict[str, Any]]]:
-    """Read what every measurement with noise is made on, in every population."""
-    found = []
+def record(question: Question, prepared: Prepared, engines: Mapping[str, Engine]) -> tuple[Recorded, ...]:
+    """Read what every measurement with noise is made on; ``engines`` reads each population, by its name."""
+    found: list[Recorded] = []
     for part, measured in zip(prepared.parts, prepared.measured, strict=True):
         noised = [each for each in measured if each.sensitivity is not None]
         if not noised:
@@ -88,8 +90,11 @@ def _totals(
             continue
         else:
             exact = {name: engine.read(part.reading(question.groups), _KEY) for name, engine in engines.items()}
-        found += [(each, {name: each.reading.of(own) for name, own in exact.items()}) for each in noised]
-    return found
+        for each in noised:
+            claim = each.sensitivity
+            assert claim is not None
+            found.append(Recorded(each, {name: each.reading.of(own) for name, own in exact.items()}, claim))
+    return tuple(found)
 
 
 def _side_by_side(found: Mapping[str, Found], reading: FoundTotals) -> dict[str, Any]:

@@ -110,7 +110,9 @@ def _places(seen: Sequence[Told], name: str) -> dict[str, int]:
     return {text: place for place, text in enumerate(found)}
 
 
-def _matrix(seen: Sequence[Told], names: Sequence[str], texts: Mapping[str, Mapping[str, int]], gap: Numbers) -> Numbers:
+def _matrix(
+    seen: Sequence[Told], names: Sequence[str], texts: Mapping[str, Mapping[str, int]], gap: Numbers
+) -> Numbers:
     made = np.tile(gap, (len(seen), 1))
     column = {name: place for place, name in enumerate(names)}
     for row, each in enumerate(seen):

@@ -54,7 +54,7 @@ def policy_of(proposal: object) -> Policy | None:
 
 
 def put_to(proposal: P, curator: object) -> P:
-    """Make the same proposal to another curator of the same policy, which reads other tables and has its own account."""
+    """Make the same proposal to another curator of the same policy, with other tables and an account of its own."""
     return moved(proposal, vars(curator)["_context"])
 
 
