@@ -94,7 +94,9 @@ def test_pairs_are_what_the_policy_calls_neighbours(relation: str) -> None:
     if relation == "add-remove":
         assert made.pairs == tuple((made.others, each) for each in made.larger)
     else:
-        assert made.pairs == tuple(combinations(made.larger, 2))
+        assert made.pairs == tuple(combinations(made.populations, 2))
+        rows = neighbours_of(policy(relation, limits=None))
+        assert rows.pairs == tuple(combinations(rows.larger, 2))
     assert len({each.name for each in made.larger}) == len(made.larger)
 
 

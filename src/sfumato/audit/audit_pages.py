@@ -40,12 +40,12 @@ def _summary(audit: CuratorAudit) -> str:
 
 def _found(audit: CuratorAudit) -> Iterator[str]:
     if audit.holds:
-        yield paragraph(
-            "Nothing that was tried speaks against the promise. No row of the owner was read and nothing of the "
-            "budget was spent: every table was invented from the policy."
-        )
+        yield paragraph("Nothing that was tried speaks against the promise.")
     else:
         yield listed(audit.doubts)
+    yield paragraph(
+        "No row of the owner was read and nothing of the budget was spent: every table was invented from the policy."
+    )
     if audit.notes:
         yield listed(audit.notes)
 

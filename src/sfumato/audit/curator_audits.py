@@ -164,17 +164,19 @@ class _Run:
         return replace(tried, drawn=None if drawn is None else _sampled(*drawn, paid, self.level))
 
     def with_bought(self, tried: tuple[TriedQuestion, ...], count: int) -> tuple[TriedQuestion, ...]:
-        """Buy releases of one question of each kind, as long as there is time."""
-        kinds: dict[Any, int] = {}
+        """Buy releases of one question of each kind, as long as there is time: first where no noise was drawn, since
+        there is nothing else that tells of a choice.
+        """
+        kinds: dict[tuple[Any, ...], int] = {}
         for place, each in enumerate(tried):
-            if each.answered and "Gaussian" not in each.price:
-                kinds.setdefault(self._kind(each.question), place)
+            kind = self._kind(each.question) if each.answered and "Gaussian" not in each.price else None
+            if kind is not None:
+                kinds.setdefault(kind, place)
         found = list(tried)
         with Processes() as processes:
-            for kind in sorted(kinds, key=lambda each: each is None)[:_KINDS]:
-                if kind is None or self._late:
-                    continue
-                place = kinds[kind]
+            for place in sorted(kinds.values(), key=lambda each: found[each].drawn is not None)[:_KINDS]:
+                if self._late:
+                    break
                 self.progress(f"buying releases: {found[place].question}")
                 found[place] = replace(found[place], bought=self._bought(processes, found[place], count))
         return tuple(found)

@@ -28,8 +28,8 @@ _SINGLE = 4
 """Numbers that are looked at by themselves, and beside each other: those that one unit moves most, and the least."""
 _PICKED = 0.1
 """The share of samples that ``falsify`` picks events on."""
-_EVENTS = 4 * (2 * _SINGLE + 2)
-"""How many events share the chance of a mistake, at most: of each column, of each difference of two, of last bits."""
+_EVENTS = 4
+"""How many events of each column, and of each difference of two, share the chance of a mistake; as many are of bits."""
 
 Draw = Callable[[Measurement, NDArray[np.int64]], NDArray[Any]]
 """What draws on totals: a row for each group of each release."""
@@ -84,14 +84,15 @@ def _drawn(
     return ratio, drawn[:, looked]
 
 
-def detectable(claim: Guarantee, samples: int, confidence: Fraction) -> float:
+def detectable(claim: Guarantee, samples: int, confidence: Fraction, columns: int = _SINGLE + 1) -> float:
     """Find the least true ε at which so many samples would, as a rule, refute the claim: the power of a try.
 
     It is computed for Laplace noise, whose worlds are furthest apart where one has half of its mass and the other
-    ½e^−ε. If both happen as often as they are expected to, the limits of Clopper and Pearson refute the claim.
+    ½e^−ε. Events of so many ``columns`` share the chance of a mistake. If both happen as often as they are expected to,
+    the limits of Clopper and Pearson refute the claim.
     """
     many = samples - math.ceil(samples * _PICKED)
-    miss = float(1 - confidence) / _EVENTS / 2
+    miss = float(1 - confidence) / (2 * columns * _EVENTS) / 2
     sure = at_least(many // 2, many, miss) - float(claim.delta)
 
     def refuted(epsilon: float) -> bool:

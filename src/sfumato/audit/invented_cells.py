@@ -77,16 +77,24 @@ class Cells:
     @property
     def outside(self) -> tuple[Any, ...]:
         """List cells just outside what is declared; none where everything is inside."""
-        kind = self.domain.type
-        if self.domain.range is None:
-            return ("not listed",) if kind is Type.TEXT and self.domain.values is not None else ()
-        low, high = self.domain.range
+        if self.domain.type is Type.TEXT:
+            return ("not listed",) if self.domain.values is not None else ()
+        return (*self.beyond(1), *self.beyond(-1))
+
+    def beyond(self, side: int, times: int = 0) -> tuple[Any, ...]:
+        """Give the cell above a range (1) or below it (-1), by one and so many times its length; none where no such
+        value can be stored.
+        """
+        kind, known = self.domain.type, self.domain.range
+        if known is None:
+            return ()
+        low, high = known
         step: Any = dt.timedelta(1) if kind.temporal else 1
-        least: Any = {Type.DATE: dt.date.min, Type.TIMESTAMP: dt.datetime.min}.get(kind)
-        most: Any = {Type.DATE: dt.date.max, Type.TIMESTAMP: dt.datetime.max}.get(kind)
-        below = () if least is not None and low < least + step else (_stored(low - step),)
-        above = () if most is not None and high > most - step else (_stored(high + step),)
-        return (*above, *below)
+        try:
+            found = _stored((high if side > 0 else low) + side * (step + times * (high - low)))  # type: ignore[operator]
+        except OverflowError:
+            return ()
+        return () if kind is Type.INTEGER and abs(found) >= 2**63 else (found,)
 
     @property
     def strange(self) -> tuple[Any, ...]:
@@ -106,6 +114,11 @@ class ListCells:
 
     def _items(self, number: int, count: int, ends: Ends) -> list[Any]:
         return [Cells(self.declared.items).plain(number + place, ends) for place in range(count)]
+
+    def beyond(self, side: int, times: int = 0) -> tuple[Any, ...]:
+        """Give a list of items beyond a range."""
+        found = Cells(self.declared.items).beyond(side, times)
+        return (list(found) * self.declared.most_items,) if found else ()
 
     @property
     def outside(self) -> tuple[Any, ...]:

@@ -5,8 +5,9 @@ everything else is made up here. A few plain units are in every table. One unit 
 groups, as a limit allows, one less and one more; cells at both ends of every range, outside of it, missing and strange.
 
 Which of these tables are neighbours is what the policy says: with add-remove, the table of the others alone and each
-one with a unit more; with replace, any two that have a unit more. Where a unit is an id within a period, all rows of it
-lie in one period, and where every row is a unit, it is one row of one table.
+one with a unit more; with replace, any two that have a unit more, or none of its rows, since a person who is replaced
+by another may have rows where that one has none. Where a unit is an id within a period, all rows of it lie in one
+period. Where every row is a unit, it is one row of one table, and no table without it is a neighbour under replace.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ _OTHERS = (1, 2, 3)
 _UNIT = 1_000
 _PURSE = 10**9
 """The ε of an account that is thrown away."""
+
+_ODD = ("missing", "outside", "far too high", "far too low", "strange")
+"""Kinds of cells that a policy does not expect."""
 
 Row = dict[str, Any]
 Rows = list[tuple[Row, int]]
@@ -67,7 +71,7 @@ class NeighbouringTables:
     def pairs(self) -> tuple[tuple[Population, Population], ...]:
         """List the pairs that the policy calls neighbours."""
         if self.policy.neighbours is Neighbours.REPLACE:
-            return tuple(combinations(self.larger, 2))
+            return tuple(combinations(self.larger if self.policy.unit.every_row else self.populations, 2))
         return tuple((self.others, each) for each in self.larger)
 
     def opened(self, population: Population) -> Policy:
@@ -193,7 +197,7 @@ class _Inventor:
                 shapes.setdefault(shape.name, {})[table.name] = shape
         for name, each in shapes.items():
             yield name, {table: self._rows(self._private[table], _UNIT, shape) for table, shape in each.items()}
-        for name in ("missing", "outside", "strange"):
+        for name in _ODD:
             yield f"{name} cells", {t.name: self._odd(t, _UNIT, name) for t in self._private.values()}
         yield from self._entangled()
 
@@ -203,7 +207,7 @@ class _Inventor:
             where = f" in {name}" if len(self._private) > 1 else ""
             for shape in (_Shape("a row at the high end", 1), _Shape("a row at the low end", 1, 1, Ends.LOW, 1)):
                 yield shape.name + where, {name: self._rows(table, _UNIT, shape)}
-            odd = [row for kind in ("missing", "outside", "strange") for row, _ in self._odd(table, _UNIT, kind)]
+            odd = [row for kind in _ODD for row, _ in self._odd(table, _UNIT, kind)]
             for number, row in enumerate(odd):
                 yield f"strange row {number + 1}{where}", {name: [(row, 1)]}
 
@@ -257,6 +261,8 @@ def _columns(table: Table) -> dict[str, Cells | ListCells]:
 
 
 def _choices(cells: Cells | ListCells, what: str) -> tuple[Any, ...]:
+    if what in ("far too high", "far too low"):
+        return cells.beyond(1 if what == "far too high" else -1, times=1)
     return (None,) if what == "missing" else cells.outside if what == "outside" else cells.strange
 
 

@@ -161,6 +161,8 @@ def _exceeded(stage: Stage, other: Stage, text: str) -> float | None:
     question, twin = stage.question(text), other.question(text)
     if not isinstance(question, Question) or question.found or question.table.name in stage.tables.capped:
         return None
+    if question.groups != twin.groups:  # other groups are another question
+        return None
     paid = stage.paid(question)
     claims = [_in_own_terms(each) for each in prepared(question, paid).measured[0]]
     theirs = [_in_own_terms(each) for each in prepared(twin, paid).measured[0]]
@@ -208,7 +210,8 @@ def _bare_keys(stage: Stage, text: str, question: Question, confidence: Fraction
     keys = [each for each in question.table.columns if text.startswith(f"SELECT {quoted(each)},")]
     if not question.found or not keys or question.table.columns[keys[0]].type is not Type.TEXT:
         return None
-    worlds = [[{f"{each!r} shown": 1 for each in _values(one, question, keys[0])}] * _FEW for one in _apart(stage)]
+    pair = _apart(stage, question, keys[0])
+    worlds = [[{f"{each!r} shown": 1 for each in _values(one, question, keys[0])}] * _FEW for one in pair]
     pilot = Coordinates.of(worlds[0][:20], worlds[1][:20])
     claim = stage.paid(question).claim
     numbers = [pilot.numbers(each) for each in worlds]
@@ -216,9 +219,14 @@ def _bare_keys(stage: Stage, text: str, question: Question, confidence: Fraction
     return CaughtFault("keys shown without a threshold", text, not tried.holds, str(tried))
 
 
-def _apart(stage: Stage) -> tuple[Population, Population]:
-    """Choose the neighbours of which one has most rows: the others do not have all of its keys."""
-    return max(stage.tables.pairs, key=lambda pair: sum(each.num_rows for each in pair[1].tables.values()))
+def _apart(stage: Stage, question: Question, key: str) -> tuple[Population, Population]:
+    """Choose the neighbours that share fewest keys."""
+
+    def apart(pair: tuple[Population, Population]) -> int:
+        first, second = (set(_values(each, question, key)) for each in pair)
+        return len(first ^ second)
+
+    return max(stage.tables.pairs, key=apart)
 
 
 def _rows(population: Population) -> int:

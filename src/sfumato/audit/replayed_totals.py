@@ -102,7 +102,7 @@ def _side_by_side(found: Mapping[str, Found], reading: FoundTotals) -> dict[str,
     declared = len(reading.declared)
     own = {name: dict(_rows(each, declared)) for name, each in found.items()}
     keys = sorted({key for each in own.values() for key in each}, key=repr)
-    width = sum(each.coordinates for each in reading.bounded.measures)
+    width = sum(each.coordinates for each in reading.bounded.noised)
     nothing = np.zeros((declared, width), np.int64)
     empty = np.zeros((0, width), np.int64)
     return {name: np.vstack([empty, *(each.get(key, nothing) for key in keys)]) for name, each in own.items()}
@@ -121,8 +121,13 @@ def _shares(first: Any, second: Any, claim: Sensitivity) -> dict[str, float]:
         _SUM: _ratio(sum(moved), claim.l1),
         "the squares of changes": _ratio(sum(each * each for each in moved), claim.squares),
         "the largest change": _ratio(max(moved, default=0), claim.linf),
-        "the groups that change": _ratio(sum(each > 0 for each in moved), Fraction(claim.l0)),
+        "the groups that change": _beyond(sum(each > 0 for each in moved), claim.l0),
     }
+
+
+def _beyond(seen: int, claimed: int) -> float:
+    """Give a share only where it is above 1: that all groups change which may is no news."""
+    return seen / claimed if seen > claimed else 0.0
 
 
 def _ratio(seen: int, claimed: Fraction) -> float:

@@ -21,7 +21,7 @@ Told = dict[str, Any]
 """What one release tells: by the name of a cell, a number, a text or None."""
 Numbers = NDArray[np.float64]
 
-_MOST = 40
+_MOST = 4
 """Cells that are compared by themselves; all of them are compared together, too."""
 _NOT_TOLD = ("receipt", "purchase", "time", "hash", "salt")
 """Parts of a stored value that are not drawn: when and on what terms it was bought."""
@@ -88,7 +88,8 @@ class Coordinates:
         nearest = np.where(np.arange(len(seen))[:, None] < len(first), middles[0], middles[1])
         scales = np.maximum(np.abs(filled - nearest).mean(axis=0), 1e-9 * (1 + np.abs(middles[0])))
         apart = np.abs(middles[0] - middles[1]) / scales
-        kept = np.sort(np.argsort(-apart, kind="stable")[:_MOST])
+        changing = np.flatnonzero(np.ptp(filled, axis=0) > 0)
+        kept = np.sort(changing[np.argsort(-apart[changing], kind="stable")[:_MOST]])
         return cls(names, texts, missing, middles, scales, kept)
 
     def numbers(self, releases: Sequence[Told]) -> Numbers:
