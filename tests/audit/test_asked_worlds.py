@@ -16,7 +16,7 @@ import pytest
 
 import sfumato as sf
 from audit.test_neighbouring_tables import policy
-from sfumato.audit.asked_worlds import asked_worlds, is_asked, largest_pair, replayed_question, telling_pair
+from sfumato.audit.asked_worlds import asked_worlds, is_asked, largest_pair, paid_for, replayed_question, telling_pair
 from sfumato.audit.audit_stages import Stage, set_up
 from sfumato.audit.drawn_again import detectable, drawn_again
 from sfumato.audit.neighbouring_tables import neighbours_of
@@ -66,6 +66,14 @@ def test_a_claim_below_what_was_paid_is_refuted(curator: Curator) -> None:
     worlds = asked_worlds(curator.sql(COUNT), claim, 100, price={"epsilon": 4, "fresh": True})
     verdict = sf.audit.falsify(worlds, claim, 100, CONFIDENCE)
     assert not verdict.holds, str(verdict)
+
+
+def test_the_price_is_the_claim(curator: Curator) -> None:
+    """A question that is bought for less than its claim would be found sound whatever it does."""
+    assert paid_for(curator.sql(COUNT), Guarantee(2)) == {"epsilon": 2, "fresh": True}
+    wide = paid_for(curator.sql(COUNT), Guarantee(2, "1e-9"))
+    assert wide == {"epsilon": 2, "delta": Fraction(1, 10**9), "fresh": True}
+    assert paid_for(curator.above(3, questions=[COUNT]), Guarantee(2, "1e-9")) == {"epsilon": 2}
 
 
 def test_what_is_no_proposal_is_refused(curator: Curator) -> None:

@@ -1,4 +1,4 @@
-"""Whoever is in the table, an analyst sees the same of a question but its noise: this puts down what they see.
+"""An analyst sees the same of a question whoever is in the table, but for its noise: this puts down what they see.
 
 Whether it is refused, in which words, what it is said to cost and how wrong it will be, which columns and rows an
 answer has, what was charged, and what was written down: none of it may depend on a row. Only numbers that were drawn

@@ -57,8 +57,8 @@ def curator(
     confidence: Number = "0.9999",
     progress: Progress = quietly,
 ) -> CuratorAudit:
-    """Audit a policy as its curator would answer: outcomes, exact changes, noise and bought releases, on invented
-    tables, and planted faults that must be caught.
+    """Find out whether a policy keeps its promise: outcomes, exact changes, noise and bought releases are compared on
+    invented tables, and planted faults must be caught.
 
     No row of the owner is read and nothing of the owner's budget is spent; public tables are read as they are. It takes
     at most about so many ``minutes``, and more of them buy more releases. ``questions`` are the owner's own, as texts
@@ -115,7 +115,7 @@ class _Run:
         return time.time() >= self.until
 
     def faults(self, texts: tuple[str, ...]) -> tuple[CaughtFault, ...]:
-        """Plant faults first: without them, nothing that is found later means anything."""
+        """Begin with planted faults: without them, nothing that is found later means anything."""
         found = []
         for each in planted_faults(self.stage, texts, self.level):
             self.progress(f"planted fault: {each.name}")

@@ -1,4 +1,4 @@
-"""What an audit of a whole curator found stands here, question by question, with what it would have found."""
+"""An audit of a whole curator keeps here what it found, question by question, and what it would have found."""
 
 from __future__ import annotations
 

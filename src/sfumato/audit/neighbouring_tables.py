@@ -95,7 +95,7 @@ class NeighbouringTables:
 
 
 def neighbours_of(policy: Policy, *, texts: bool = False) -> NeighbouringTables:
-    """Invent the tables that a policy is tried on; with ``texts`` every cell is stored as text, as CSV files do."""
+    """Make the tables that a policy is tried on; with ``texts`` every cell is stored as text, as CSV files do."""
     inventor = _Inventor(policy, texts)
     others = inventor.population("", _joined([inventor.plain_unit(each) for each in _OTHERS]))
     found: dict[str, Population] = {}
@@ -182,12 +182,12 @@ class _Inventor:
         return {each: str(number) if pyarrow.types.is_string(kinds[each]) else number for each in self._links(table)}
 
     def plain_unit(self, number: int) -> Unit:
-        """Invent one of the others, who is well within every limit."""
+        """Make one of the others, who is well within every limit."""
         shape = _Shape("", 1, 1, Ends.SPREAD, number - 1)
         return {name: self._rows(each, number, shape) for name, each in self._private.items()}
 
     def units(self) -> Iterator[tuple[str, Unit]]:
-        """Invent the units that a limit or a range has to stop, each with its name."""
+        """Make the units that a limit or a range has to stop, each with its name."""
         if self.policy.unit.every_row:
             yield from self._single_rows()
             return
@@ -202,7 +202,7 @@ class _Inventor:
         yield from self._entangled()
 
     def _single_rows(self) -> Iterator[tuple[str, Unit]]:
-        """Invent single rows: at the ends, in another group, and one for each strange cell."""
+        """Make single rows: at the ends, in another group, and one for each strange cell."""
         for name, table in self._private.items():
             where = f" in {name}" if len(self._private) > 1 else ""
             for shape in (_Shape("a row at the high end", 1), _Shape("a row at the low end", 1, 1, Ends.LOW, 1)):
@@ -212,7 +212,7 @@ class _Inventor:
                 yield f"strange row {number + 1}{where}", {name: [(row, 1)]}
 
     def _entangled(self) -> Iterator[tuple[str, Unit]]:
-        """Invent a unit whose rows lead to rows of another unit, and one that is in a single table."""
+        """Make a unit whose rows lead to rows of another unit, and one that is in a single table."""
         if len(self._private) < 2:
             return
         shared = {}
@@ -227,7 +227,7 @@ class _Inventor:
         yield f"rows in {first.name} alone", {first.name: self._rows(first, _UNIT, _Shape("", _most(first) + 1))}
 
     def _rows(self, table: Table, number: int, shape: _Shape) -> Rows:
-        """Invent the rows of a unit: the n-th is in the n-th of its groups, and they begin again after the last."""
+        """Make the rows of a unit: the n-th is in the n-th of its groups, and they begin again after the last."""
         linked, groups = self._linked(table, number), max(1, min(shape.groups, shape.rows))
         made = [{**self._cells(table, shape.first + each, shape.ends), **linked} for each in range(groups)]
         return _often(made, shape.rows)
@@ -237,7 +237,7 @@ class _Inventor:
         return {name: each.plain(0 if name == period else number, ends) for name, each in _columns(table).items()}
 
     def _odd(self, table: Table, number: int, what: str) -> Rows:
-        """Invent rows of missing, outside or strange cells, as many as there are, each as often as a limit allows."""
+        """Make rows of missing, outside or strange cells, as many as there are, each as often as a limit allows."""
         linked, period = self._linked(table, number), self.policy.period_column(table.name)
         plain = self._cells(table, 0, Ends.HIGH)
         choices = {name: _choices(each, what) for name, each in _columns(table).items() if name != period}

@@ -44,7 +44,7 @@ class CaughtFault:
 
 
 def planted_faults(stage: Stage, texts: tuple[str, ...], confidence: Fraction) -> Iterator[CaughtFault]:
-    """Plant every fault that this policy has a place for, each in the first question that it fits."""
+    """Try every fault that this policy has a place for, each in the first question that it fits."""
     for plant in (_half_the_noise, _one_noise, _bare_groups, _bare_keys):
         yield from _first(plant, stage, texts, confidence)
     for name, misread in _MISREAD.items():
@@ -73,7 +73,7 @@ def _recorded(stage: Stage, question: Question, paid: Paid) -> tuple[Recorded, .
 
 
 def _half_the_noise(stage: Stage, text: str, question: Question, confidence: Fraction) -> CaughtFault | None:
-    """Pay twice what is claimed: the noise is half of what the claim needs."""
+    """Let the noise be half of what the claim needs: twice as much is paid as is claimed."""
     claim = stage.paid(question).claim
     recorded = _recorded(stage, question, Paid(Guarantee(2 * claim.epsilon)))
     pair = replayed(recorded, stage.tables.pairs).telling

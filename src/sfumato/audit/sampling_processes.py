@@ -79,7 +79,7 @@ def bought(curator: Curator, job: Job) -> list[Told]:
 
 
 def serve() -> None:
-    """Do one job after the other for the process that began this one, until there is none."""
+    """Run one job after the other for the process that began this one, until there is none."""
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     sys.stdout = sys.stderr
     opened: tuple[bytes, Curator] | None = None
@@ -119,7 +119,7 @@ class Processes:
             each.wait()
 
     def buy(self, jobs: Sequence[Job]) -> list[list[Told]]:
-        """Do two jobs at once, and give what the releases of each told."""
+        """Run two jobs at once, and give what the releases of each told."""
         while len(self._running) < len(jobs):
             self._running.append(_begun())
         for process, job in zip(self._running, jobs, strict=False):

@@ -1,4 +1,4 @@
-"""Everything that a release tells is put down as named cells, and cells as numbers that two worlds are compared by.
+"""Cells with names hold everything that a release tells, and two worlds are compared by numbers made of them.
 
 What becomes of an answer after it was released tells nothing more (Dwork & Roth 2014, Prop. 2.1), so whatever these
 numbers show of the tables, the answer did. Which cells there are, and how they are weighed, is fixed by a pilot whose
