@@ -6,6 +6,7 @@ probability at most 1e-6 where that confidence is asked for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -17,12 +18,14 @@ import sfumato as sf
 from audit.test_neighbouring_tables import NOWHERE
 from sfumato.audit.audit_stages import Stage, set_up
 from sfumato.audit.compared_outcomes import differences, forecast, outcome
-from sfumato.audit.curator_findings import CuratorAudit, TriedQuestion, row
+from sfumato.audit.curator_audits import TEMPLATE, _Run
+from sfumato.audit.curator_findings import CuratorAudit, Sampled, TriedQuestion, row, told
 from sfumato.audit.planted_faults import CaughtFault, planted_faults
 from sfumato.audit.question_templates import questions_of, templates
 from sfumato.curator import Question
 from sfumato.policy import Policy, Table
-from sfumato.privacy import Budget, PrivacyUnit
+from sfumato.privacy import Budget, Guarantee, PrivacyUnit
+from sfumato.release.releasing import quietly
 from sfumato.release.web_pages import loads_nothing
 
 CONFIDENCE = "0.999999"
@@ -157,6 +160,10 @@ def test_a_difference_a_change_and_a_verdict_are_doubts(stage: Stage) -> None:
     (found,) = differences([(others, {"charge": "1"}), (other, {"charge": "2"})])
     assert "charge differs" in replace(sound, differences=(found,)).doubts[0]
     assert "DIFFERS" in row(replace(sound, differences=(found,)))
+    verdict = sf.audit.Verdict(2.0, Guarantee(1), 0.99, "a ray")
+    assert replace(sound, bought=Sampled(verdict, 300, 1.5)).doubts == (str(verdict),)
+    assert told(Sampled(verdict, 300, 1.5)).startswith("REFUTED")
+    assert told(Sampled(replace(verdict, lower_bound=0.1), 100, math.inf)) == "100 are too few to tell"
 
 
 @pytest.mark.parametrize("minutes", [0, -1, 1441, "many"])
@@ -180,3 +187,14 @@ def test_whole_audits_of_sound_policies(relation: str, every_row: bool) -> None:
     found = sf.audit.curator(declared, 10, confidence=CONFIDENCE)
     assert found.holds, found.doubts
     assert any(each.bought for each in found.tried)
+
+
+def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage) -> None:
+    """It ends what an account pays by ε alone, so it comes after everything else."""
+    asked = dict.fromkeys(["SELECT COUNT(*) AS n FROM visits", "SELECT SUM(age) AS total FROM visits"], TEMPLATE)
+    run = _Run(stage, math.inf, Fraction(CONFIDENCE), quietly, tuple(asked))
+    tried, untried = run.questions(asked)
+    assert untried == ()
+    assert [each.doubts for each in tried] == [()] * 4
+    assert ["Gaussian" in each.price for each in tried] == [False, False, True, True]
+    assert all(each.answered and each.replay is not None and each.drawn is not None for each in tried)

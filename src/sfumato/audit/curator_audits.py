@@ -43,7 +43,7 @@ _BOUGHT_A_MINUTE = 60
 """Releases that are bought in each world, of each kind of question, for every minute that the audit may take."""
 _KINDS = 6
 """Kinds of questions of which releases are bought."""
-_LEAST_BOUGHT = 100
+_LEAST_BOUGHT = 300
 _GAUSSIAN = 5
 """Of the first questions, so many are tried with Gaussian noise, too."""
 TEMPLATE, OWN = "template", "the owner's"
@@ -125,25 +125,30 @@ class _Run:
         return tuple(found)
 
     def questions(self, asked: dict[str, str]) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
-        """Try every question there is time for; the owner's own come first."""
+        """Try every question there is time for, the owner's own first; and some with Gaussian noise, after all others:
+        it changes what an account still pays, and is released over a few of the tables only.
+        """
         ordered = sorted(asked, key=lambda each: asked[each] != OWN)
         found: list[TriedQuestion] = []
         for number, text in enumerate(ordered):
             if self._late:
                 return tuple(found), tuple(ordered[number:])
             self.progress(f"question {number + 1} of {len(ordered)}")
-            found += self._tried(text, asked[text])
+            question = self._understood(text)
+            found.append(self._at(text, asked[text], question, self.stage.paid(question)))
+        for text in self.gaussian:
+            question = self._understood(text)
+            plain = isinstance(question, Question) and not question.found and not question.others
+            if plain and not self._late:
+                self.progress(f"Gaussian noise: {text}")
+                found.append(self._at(text, asked[text], question, self.stage.paid(question, gaussian=True)))
         return tuple(found), ()
 
-    def _tried(self, text: str, origin: str) -> Iterator[TriedQuestion]:
-        """Try one question at its price, and some with Gaussian noise too."""
+    def _understood(self, text: str) -> Any:
         try:
-            question = self.stage.question(text)
+            return self.stage.question(text)
         except SfumatoError:
-            question = None
-        yield self._at(text, origin, question, self.stage.paid(question))
-        if isinstance(question, Question) and text in self.gaussian and not question.found and not question.others:
-            yield self._at(text, origin, question, self.stage.paid(question, gaussian=True))
+            return None
 
     def _at(self, text: str, origin: str, question: Any, paid: Paid) -> TriedQuestion:
         populations = self.stage.tables.populations

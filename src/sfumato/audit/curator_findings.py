@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from sfumato.audit.compared_outcomes import Difference
@@ -124,6 +125,8 @@ def told(sampled: Sampled | None) -> str:
     """Tell what samples proved, and what they would have refuted."""
     if sampled is None:
         return ""
+    if sampled.verdict.holds and sampled.detectable == math.inf:
+        return f"{sampled.samples:,} are too few to tell"
     doubt = "" if sampled.verdict.holds else "REFUTED, "
     power = "" if sampled.detectable is None else f" (would see {shown(sampled.detectable)})"
     return f"{doubt}ε ≥ {shown(sampled.verdict.lower_bound)} of {sampled.samples:,}{power}"

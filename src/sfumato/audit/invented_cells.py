@@ -69,7 +69,8 @@ class Cells:
             return number % 2 == 0
         if kind is Type.TEXT:
             return f"text {number + 1}"[: self.domain.letters]
-        low, high = self.domain.bounds or _USUAL[kind]
+        ends_of: tuple[Any, Any] = self.domain.bounds or _USUAL[kind]
+        low, high = ends_of
         if kind.temporal:
             return low + dt.timedelta(number % (min((high - low).days, _DAYS) + 1))
         return _stored(_number(low, high, number, ends))
@@ -85,13 +86,14 @@ class Cells:
         """Give the cell above a range (1) or below it (-1), by one and so many times its length; none where no such
         value can be stored.
         """
-        kind, known = self.domain.type, self.domain.range
+        kind: Type = self.domain.type
+        known: tuple[Any, Any] | None = self.domain.range
         if known is None:
             return ()
         low, high = known
         step: Any = dt.timedelta(1) if kind.temporal else 1
         try:
-            found = _stored((high if side > 0 else low) + side * (step + times * (high - low)))  # type: ignore[operator]
+            found = _stored((high if side > 0 else low) + side * (step + times * (high - low)))
         except OverflowError:
             return ()
         return () if kind is Type.INTEGER and abs(found) >= 2**63 else (found,)

@@ -129,7 +129,7 @@ def _widened(domain: Domain) -> Domain:
     if not domain.type.numeric or domain.bounds is None:
         return domain
     low, high = (2 * each for each in domain.bounds)  # type: ignore[operator]
-    return replace(domain, bounds=(min(low, domain.bounds[0]), max(high, domain.bounds[1])))  # type: ignore[type-var]
+    return replace(domain, bounds=(min(low, domain.bounds[0]), max(high, domain.bounds[1])))
 
 
 _MISREAD: Mapping[str, Callable[[Policy], Policy]] = {

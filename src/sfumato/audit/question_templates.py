@@ -63,8 +63,9 @@ def _groups(domain: Domain) -> int:
         return 2
     if domain.bounds is None or domain.type in (Type.REAL, Type.TIMESTAMP):
         return 0
-    low, high = domain.bounds
-    return int((high - low).days if domain.type is Type.DATE else high - low) + 1  # type: ignore[operator]
+    bounds: tuple[Any, Any] = domain.bounds
+    length = bounds[1] - bounds[0]
+    return int(length.days if domain.type is Type.DATE else length) + 1
 
 
 def _grouped(of: str, keys: list[str], numbers: list[str], dates: list[str]) -> Iterator[str]:

@@ -66,7 +66,8 @@ def replayed(recorded: Sequence[Recorded], pairs: Sequence[Pair]) -> Replayed:
     """Compare what was recorded of all neighbours."""
     reached, furthest = Replayed(0.0, "", None, None, 0), 0.0
     for pair in pairs:
-        found = [_shares(*(each.exact[one.name] for one in pair), each.claim) for each in recorded]
+        first, second = (each.name for each in pair)
+        found = [_shares(each.exact[first], each.exact[second], each.claim) for each in recorded]
         for shares in found:
             norm = max(shares, key=lambda each: shares[each])
             if shares[norm] > reached.share:

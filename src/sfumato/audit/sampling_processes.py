@@ -72,7 +72,8 @@ def throw_away(policy: Policy) -> Iterator[Curator]:
 
 def bought(curator: Curator, job: Job) -> list[Told]:
     """Buy the releases of a job one by one, each with a charge and noise of its own."""
-    proposal, found = job.ask(curator), []
+    proposal = job.ask(curator)
+    found: list[Told] = []
     while len(found) < job.count and (len(found) < 2 or time.time() < job.until):
         found.append(told(proposal.release(**job.price)))
     return found
