@@ -63,11 +63,22 @@ def _shape(rows: list[dict[str, Any]]) -> tuple[int, int, int]:
 
 
 def test_units_are_at_every_limit_and_one_below_and_one_beyond() -> None:
-    made = neighbours_of(policy())
-    shapes = {_shape(_unit(each)) for each in made.larger if "cells" not in each.name}
-    assert {rows for rows, _, _ in shapes} >= {4, 5, 6}
-    assert {groups for _, groups, _ in shapes} >= {1, 3, 4}
-    assert {inside for rows, groups, inside in shapes if groups == 1} >= {2, 3}
+    made = {each.name: each for each in neighbours_of(policy()).larger}
+    shapes = {name: _shape(_unit(each)) for name, each in made.items() if "cells" not in name}
+    assert shapes == {
+        "one row": (1, 1, 1),
+        "one row less than the limit": (4, 1, 4),
+        "as many rows as the limit": (5, 1, 5),
+        "one row more than the limit": (6, 1, 6),
+        "as many rows in a group as the limit": (2, 1, 2),
+        "one row more in a group than the limit": (3, 1, 3),
+        "as many groups as the limit": (3, 3, 1),
+        "one group more than the limit": (4, 4, 1),
+        "one row and one group more than the limits": (6, 4, 2),
+        "rows at the low end, one more than the limit": (6, 1, 6),
+        "rows in other groups": (6, 3, 2),
+        "rows far beyond the limit, each of its own": (23, 8, 3),
+    }
 
 
 def test_no_row_of_the_owner_is_looked_at() -> None:
