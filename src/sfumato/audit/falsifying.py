@@ -32,6 +32,8 @@ Labels = NDArray[np.int64]
 _PICKING = 0.1  # the share of samples that events are picked on
 _BINS = 512
 _MOST_SAMPLES, _MOST_COLUMNS = 10**8, 64
+_DRAWN, _BOUGHT = 1_000_000, 2_000
+"""Samples in each world where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Verdict:
 def falsify(
     mechanism: Any,
     claim: Guarantee,
-    samples: int = 1_000_000,
+    samples: int | None = None,
     confidence: Number = "0.99",
     *,
     inputs: tuple[Any, Any] = (0, 1),
@@ -68,13 +70,22 @@ def falsify(
     """Find the largest ε that ``samples`` runs on each of two neighbouring inputs prove, beside a claim.
 
     ``mechanism`` is one of ours, applied to ``inputs``, or a pair of functions from a count to that many outputs:
-    one per world. Outputs are numbers, or rows of numbers.
+    one per world. Outputs are numbers, or rows of numbers. It may also be a proposal of a curator, such as a question:
+    this is bought on invented neighbouring tables, at the price of the claim (``asked_worlds``). Without ``samples``
+    there are a million, and 2,000 of what is bought.
     """
     promise = Guarantee.of(claim, "claim")
-    many = whole(samples, "samples", at_least=100)
+    asked = hasattr(mechanism, "release")
+    many = (
+        whole(_BOUGHT if asked else _DRAWN, "samples") if samples is None else whole(samples, "samples", at_least=100)
+    )
     if many > _MOST_SAMPLES:
         raise InvalidParameter("samples", samples, f"at most {_MOST_SAMPLES}")
     level = exact(confidence, "confidence", INSIDE_UNIT)
+    if asked:
+        from sfumato.audit.asked_worlds import asked_worlds  # an engine, which mechanisms do not need
+
+        mechanism = asked_worlds(mechanism, promise, many)
     first, second = (_outputs(world, many) for world in _worlds(mechanism, inputs))
     if first.shape != second.shape:
         raise InvalidParameter("mechanism", (first.shape, second.shape), "worlds whose outputs have one shape")

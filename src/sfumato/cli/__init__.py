@@ -20,6 +20,7 @@ _ORDER = (
     "init",
     "dummy",
     "check",
+    "audit",
     "describe",
     "query",
     "shell",

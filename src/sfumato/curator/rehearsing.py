@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from sfumato.curator.context import Context
 from sfumato.ledger import Ledger
+from sfumato.policy import Policy
 from sfumato.release.releasing import quietly
 
 P = TypeVar("P")
@@ -44,6 +45,17 @@ def moved(proposal: P, here: Context) -> P:
     """Put a proposal, and those that it is made of, into other surroundings."""
     found: Any = _moved(proposal, here)
     return found
+
+
+def policy_of(proposal: object) -> Policy | None:
+    """Give the policy under which something was proposed; None for what is no proposal of a curator."""
+    here = getattr(proposal, "_context", None)
+    return here.policy if isinstance(here, Context) else None
+
+
+def put_to(proposal: P, curator: object) -> P:
+    """Make the same proposal to another curator of the same policy, with other tables and an account of its own."""
+    return moved(proposal, vars(curator)["_context"])
 
 
 def _moved(value: Any, here: Context) -> Any:

@@ -1,0 +1,132 @@
+"""An audit of a whole curator keeps here what it found, question by question, and what it would have found."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sfumato.audit.compared_outcomes import Difference
+from sfumato.audit.falsifying import Verdict
+from sfumato.audit.planted_faults import CaughtFault
+from sfumato.audit.replayed_totals import Replayed
+from sfumato.notebook_html import paragraphs, table
+from sfumato.privacy.numbers import shown
+
+COLUMNS = ("question", "price", "outcome", "exact change", "noise drawn", "bought")
+"""What is told of each question."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """This is what samples say of one question, and what they could have said."""
+
+    verdict: Verdict
+    samples: int
+    detectable: float | None
+    """The least true ε that these samples would, as a rule, have refuted; None with Gaussian noise, whose tail few
+    samples see: there, exact changes are what tells."""
+
+
+@dataclass(frozen=True)
+class TriedQuestion:
+    """This is one question with everything that was tried on it."""
+
+    question: str
+    origin: str
+    price: str
+    answered: bool
+    differences: tuple[Difference, ...]
+    replay: Replayed | None = None
+    drawn: Sampled | None = None
+    bought: Sampled | None = None
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Say what speaks against the promise; nothing, as it should be."""
+        found = [str(each) for each in self.differences[:3]]
+        if self.replay is not None and not self.replay.holds and self.replay.where is not None:
+            first, second = self.replay.where
+            found.append(
+                f"{self.replay.norm} reaches {self.replay.share:.4g} times the claim between {first} and {second}"
+            )
+        found += [str(each.verdict) for each in (self.drawn, self.bought) if each and not each.verdict.holds]
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class CuratorAudit:
+    """This is what was tried on a policy, what was found, and what would have been found."""
+
+    policy: str
+    protects: str
+    neighbours: str
+    confidence: float
+    """With this probability at least, a sound curator is not doubted by samples."""
+    tables: tuple[str, ...]
+    """The units that were added, by what they are like."""
+    tried: tuple[TriedQuestion, ...]
+    faults: tuple[CaughtFault, ...]
+    notes: tuple[str, ...]
+    """What was not tried, and why."""
+    seconds: float
+
+    @property
+    def missed(self) -> tuple[CaughtFault, ...]:
+        """List the planted faults that were not caught."""
+        return tuple(each for each in self.faults if not each.caught)
+
+    @property
+    def has_power(self) -> bool:
+        """Tell whether the audit would have seen a fault: it caught all that were planted, and some were."""
+        return bool(self.faults) and not self.missed
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """List everything that speaks against the promise, or against the audit itself."""
+        found = [f"{each.question}: {doubt}" for each in self.tried for doubt in each.doubts]
+        found += [f"a planted fault was not caught, so this audit has no power: {each.name}" for each in self.missed]
+        if not self.faults:
+            found.append("no fault was planted, so this audit has no power: give it more minutes")
+        if not any(each.answered for each in self.tried):
+            found.append("no question was answered, so nothing was tried")
+        return tuple(found)
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether nothing speaks against the promise."""
+        return not self.doubts
+
+    def __str__(self) -> str:
+        answered = [each for each in self.tried if each.answered]
+        compared = sum(each.replay.compared for each in answered if each.replay)
+        caught = f"{len(self.faults) - len(self.missed)} of {len(self.faults)} planted faults were caught"
+        what = "No doubt was found" if self.holds else f"DOUBTS: {len(self.doubts)}"
+        return (
+            f"{what} in {len(self.tried)} questions, of which {len(answered)} are answered, over "
+            f"{len(self.tables) + 1} invented tables; {compared:,} pairs of totals were compared; {caught}"
+        )
+
+    def _repr_html_(self) -> str:
+        faults = [(each.name, "caught" if each.caught else "MISSED", each.evidence) for each in self.faults]
+        found = table(COLUMNS, [row(each) for each in self.tried])
+        return (
+            paragraphs([str(self), *self.doubts, *self.notes]) + found + table(("fault", "result", "by what"), faults)
+        )
+
+
+def row(tried: TriedQuestion) -> tuple[str, ...]:
+    """Tell one question in a line of the table."""
+    same = ("answered alike" if tried.answered else "refused alike") if not tried.differences else "DIFFERS"
+    change = "none is read" if tried.replay is None else shown(tried.replay.share)
+    return " ".join(tried.question.split()), tried.price, same, change, told(tried.drawn), told(tried.bought)
+
+
+def told(sampled: Sampled | None) -> str:
+    """Tell what samples proved, and what they would have refuted."""
+    if sampled is None:
+        return ""
+    if sampled.verdict.holds and sampled.detectable == math.inf:
+        return f"{sampled.samples:,} are too few to tell"
+    doubt = "" if sampled.verdict.holds else "REFUTED, "
+    power = "" if sampled.detectable is None else f" (would see {shown(sampled.detectable)})"
+    return f"{doubt}ε ≥ {shown(sampled.verdict.lower_bound)} of {sampled.samples:,}{power}"

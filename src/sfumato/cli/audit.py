@@ -1,0 +1,63 @@
+"""The command ``sfumato audit`` tries to prove that a policy's curator breaks its promise."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sfumato.cli import options
+from sfumato.cli.exit_codes import EXIT_CODES, REFUSED
+
+
+@click.command(short_help="Try to break a policy's promise, on invented tables.", epilog=EXIT_CODES)
+@options.policy
+@click.option("--minutes", metavar="N", default="5", show_default=True, help="The most it may take, about.")
+@click.option(
+    "--questions", type=click.Path(path_type=Path), metavar="FILE", help="Your own questions, in a .sql file, first."
+)
+@click.option(
+    "--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a page to keep, too."
+)
+def command(policy: Path, minutes: str, questions: Path | None, html: Path | None) -> None:
+    """Try to prove that POLICY's answers tell more about a person than they promise.
+
+    Tables are invented from the policy, with a unit at every limit, one row below it and one beyond. Questions of every
+    kind are asked of neighbouring tables: what is seen of them, exact changes, noise and whole releases are compared.
+    Faults are planted too, and must be caught, or the audit says that it has no power. No row of yours is read, and
+    nothing of your budget is spent. The exit code is 1 on any doubt.
+
+    \b
+    Examples:
+      sfumato audit clinic.toml
+      sfumato audit clinic.toml --minutes 30 --html audit.html
+      sfumato audit clinic.toml --questions ours.sql
+    """
+    from sfumato.audit.audit_pages import page
+    from sfumato.audit.curator_audits import curator
+    from sfumato.audit.curator_findings import COLUMNS, row
+    from sfumato.cli.progress import ProgressLines
+    from sfumato.cli.text_tables import show
+    from sfumato.cli.written_files import check_written
+    from sfumato.curator.policy_account import read_policy
+
+    declared = read_policy(policy)
+    if html is not None:
+        check_written(declared, None, html)
+    with ProgressLines() as progress:
+        found = curator(declared, minutes, questions, progress=progress)
+    show(COLUMNS, [row(each) for each in found.tried])
+    click.echo()
+    show(("planted fault", "result"), [(each.name, "caught" if each.caught else "MISSED") for each in found.faults])
+    click.echo()
+    for note in found.notes:
+        click.echo(note)
+    for doubt in found.doubts:
+        click.secho(doubt, fg="red")
+    click.echo(str(found))
+    if html is not None:
+        page(found).save(html)
+        click.echo(f"{html}: the audit as a page")
+    if not found.holds:
+        sys.exit(REFUSED)

@@ -1,0 +1,198 @@
+"""Questions are falsified over the whole path of their policy, on invented tables, and twins are caught.
+
+Each verdict on a sound release is wrong with probability at most 1e-6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from audit.test_neighbouring_tables import policy
+from sfumato.audit.asked_worlds import asked_worlds, is_asked, largest_pair, paid_for, replayed_question, telling_pair
+from sfumato.audit.audit_stages import Stage, set_up
+from sfumato.audit.drawn_again import detectable, drawn_again
+from sfumato.audit.neighbouring_tables import neighbours_of
+from sfumato.audit.replayed_totals import replayed
+from sfumato.audit.sampling_processes import AskedText, Job, Processes
+from sfumato.audit.told_answers import Coordinates, told
+from sfumato.curator import Curator
+from sfumato.policy import InMemory, Policy
+from sfumato.privacy import Guarantee, Sensitivity
+
+CONFIDENCE = "0.999999"
+COUNT = "SELECT COUNT(*) AS n FROM visits"
+
+
+def _owned(declared: Policy) -> Policy:
+    """The same policy with a table of the owner's: empty, so that whoever reads it learns nothing to try."""
+    made = neighbours_of(declared)
+    empty = made.others.tables["visits"].slice(0, 0)
+    tables = {"visits": replace(declared.tables["visits"], source=InMemory(empty))}
+    return replace(declared, tables=tables, id_type="text" if not declared.unit.every_row else None)
+
+
+@pytest.fixture(scope="module")
+def curator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Curator]:
+    with Curator(_owned(policy()), tmp_path_factory.mktemp("owner") / "owner.ledger") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module", params=["add-remove", "replace"])
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    with set_up(policy(request.param)) as opened:
+        yield opened
+
+
+def test_a_question_is_not_refuted_and_the_owner_pays_nothing(curator: Curator) -> None:
+    """The owner's table is empty, so a verdict above 0 comes from invented rows; the account is untouched."""
+    before, lines = curator.budget.remaining, curator.ledger.head
+    verdict = sf.audit.falsify(curator.sql(COUNT), Guarantee(2), 100, CONFIDENCE)
+    assert verdict.holds
+    assert curator.budget.remaining == before
+    assert curator.ledger.head == lines
+
+
+def test_a_claim_below_what_was_paid_is_refuted(curator: Curator) -> None:
+    """The twin that claims a twentieth of its price: few answers tell."""
+    claim = Guarantee("0.2")
+    worlds = asked_worlds(curator.sql(COUNT), claim, 100, price={"epsilon": 4, "fresh": True})
+    verdict = sf.audit.falsify(worlds, claim, 100, CONFIDENCE)
+    assert not verdict.holds, str(verdict)
+
+
+def test_the_price_is_the_claim(curator: Curator) -> None:
+    """A question that is bought for less than its claim would be found sound whatever it does."""
+    assert paid_for(curator.sql(COUNT), Guarantee(2)) == {"epsilon": 2, "fresh": True}
+    wide = paid_for(curator.sql(COUNT), Guarantee(2, "1e-9"))
+    assert wide == {"epsilon": 2, "delta": Fraction(1, 10**9), "fresh": True}
+    assert paid_for(curator.above(3, questions=[COUNT]), Guarantee(2, "1e-9")) == {"epsilon": 2}
+
+
+def test_what_is_no_proposal_is_refused(curator: Curator) -> None:
+    assert is_asked(curator.sql("SELECT COUNT(*) FROM visits"))
+    assert not is_asked("SELECT 1")
+    with pytest.raises(sf.InvalidParameter, match="proposal of a curator"):
+        asked_worlds("SELECT 1", Guarantee(1), 100)
+    with pytest.raises(sf.InvalidParameter, match="samples"):
+        sf.audit.falsify(curator.sql("SELECT COUNT(*) FROM visits"), Guarantee(1), 99)
+
+
+QUESTIONS = (
+    "SELECT COUNT(*) AS n FROM visits",
+    "SELECT ward, COUNT(*) AS n, SUM(age) AS total FROM visits GROUP BY ward",
+    "SELECT AVG(cost) AS average FROM visits",
+    "SELECT COUNT(DISTINCT who) AS people FROM visits",
+    "SELECT STDDEV(cost) AS spread FROM visits",
+)
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_exact_changes_keep_the_claim_and_half_of_it_is_exceeded(stage: Stage, text: str) -> None:
+    question = stage.question(text)
+    recorded = stage.recorded(question, stage.paid(question))
+    reached = replayed(recorded, stage.tables.pairs)
+    assert reached.holds, reached
+    assert reached.compared == len(recorded) * len(stage.tables.pairs)
+    assert reached.share > 0.5
+    halved = [replace(each, claim=_half(each.claim)) for each in recorded]
+    assert not replayed(halved, stage.tables.pairs).holds
+
+
+def test_noise_that_is_drawn_again_tells_what_is_claimed_too_low(stage: Stage) -> None:
+    question = stage.question(QUESTIONS[1])
+    recorded = stage.recorded(question, stage.paid(question))
+    pair = replayed(recorded, stage.tables.pairs).telling
+    assert pair is not None
+    verdicts = [drawn_again(recorded, pair, Guarantee(claim), 4_000, Fraction(CONFIDENCE)) for claim in (1, "0.1")]
+    (sound, many), (broken, _) = [each for each in verdicts if each is not None]
+    assert sound.holds, str(sound)
+    assert many == 4_000
+    assert not broken.holds, str(broken)
+
+
+def _half(claim: Sensitivity) -> Sensitivity:
+    return Sensitivity(claim.groups, claim.per_group / 2, claim.total / 2, claim.squares / 4, claim.neighbours)
+
+
+def test_the_telling_pair_is_the_one_that_is_furthest_apart(curator: Curator) -> None:
+    made = neighbours_of(curator.policy)
+    first, second = telling_pair(curator.sql(QUESTIONS[0]), Guarantee(1), made)
+    assert (first, second) in made.pairs
+    assert first is made.others or first == made.others
+    assert second.tables["visits"].num_rows > made.others.tables["visits"].num_rows + 1
+    assert largest_pair(made)[1].name == "rows far beyond the limit, each of its own"
+
+
+def test_found_keys_are_put_side_by_side(stage: Stage) -> None:
+    """A key that only one of the tables has counts as zeros in the other."""
+    question = stage.question("SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
+    recorded = stage.recorded(question, stage.paid(question))
+    reached = replayed(recorded, stage.tables.pairs)
+    assert 0.3 < reached.share <= 1
+
+
+def test_a_question_alone_is_compared_too(curator: Curator) -> None:
+    found = replayed_question(curator.sql(COUNT), Guarantee(1), neighbours_of(curator.policy))
+    assert found.holds
+    assert found.share > 0.999
+
+
+def test_processes_buy_what_this_one_would() -> None:
+    made = neighbours_of(policy())
+    text = AskedText("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward")
+    jobs = [
+        Job(made.opened(each), text, {"epsilon": 10**6, "fresh": True}, 3, math.inf) for each in made.populations[:2]
+    ]
+    with Processes() as processes:
+        first, second = processes.buy(jobs)
+        with pytest.raises(sf.SfumatoError, match="never shown"):
+            processes.buy([replace(jobs[0], ask=AskedText("SELECT * FROM visits"))])
+    assert len(first) == len(second) == 3
+    assert first[0]["('ward 0',) n"] == 1
+    assert second[0]["('ward 0',) n"] == 2
+
+
+@pytest.mark.long
+def test_other_proposals_are_asked_too(curator: Curator) -> None:
+    """Sessions and marginals: what they tell is put down as numbers."""
+    for proposal in (curator.above(3, questions=[COUNT]), curator.histogram("visits", ["ward"])):
+        assert is_asked(proposal)
+        numbers = asked_worlds(proposal, Guarantee(1), 10)[1](10)
+        assert numbers.shape[0] == 10
+        assert len(np.unique(numbers[:, 0])) > 1 or numbers.shape[1] > 1
+
+
+def test_coordinates_are_fixed_by_the_pilot() -> None:
+    first = [{"a": float(n % 3), "b": "x"} for n in range(30)]
+    second = [{"a": 50.0 + n % 3, "b": "y", "new": 1} for n in range(30)]
+    looked = Coordinates.of(first, second)
+    numbers = looked.numbers([{"a": 0.0, "b": "x"}, {"a": 50.0, "b": "y", "new": 1}, {"a": 7.0, "b": "never seen"}, {}])
+    assert numbers[0, 0] < 0 < numbers[1, 0]
+    assert np.isfinite(numbers).all()
+    assert numbers.shape == (4, 4)
+
+
+def test_an_answer_is_told_by_its_keys(curator: Curator) -> None:
+    seen = told(curator.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward").rehearse(epsilon=1))
+    assert seen["rows"] == 8
+    assert {"('ward 0',) n", "('ward 7',) shown"} <= set(seen)
+
+
+def test_power_grows_with_samples() -> None:
+    """Ten thousand see 1.2 where 1 is claimed; a hundred see nothing at this confidence."""
+    powers = [detectable(Guarantee(1), many, Fraction(CONFIDENCE)) for many in (100, 1_000, 10_000, 40_000)]
+    assert powers[0] == math.inf
+    assert powers == sorted(powers, reverse=True)
+    assert 1 < powers[-1] < powers[-2] < 1.25
+
+
+def test_a_table_in_memory_reaches_another_process() -> None:
+    assert isinstance(neighbours_of(policy()).others.tables["visits"], pa.Table)

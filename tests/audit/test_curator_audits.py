@@ -1,0 +1,200 @@
+"""A whole policy is audited: nothing sound is doubted, what is planted is caught, and what is missed is said aloud.
+
+Outcomes and exact changes have no chance of a mistake; all verdicts by samples of one audit together are wrong with
+probability at most 1e-6 where that confidence is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from audit.test_neighbouring_tables import NOWHERE
+from sfumato.audit.audit_stages import Stage, set_up
+from sfumato.audit.compared_outcomes import differences, forecast, outcome
+from sfumato.audit.curator_audits import TEMPLATE, _Run
+from sfumato.audit.curator_findings import CuratorAudit, Sampled, TriedQuestion, row, told
+from sfumato.audit.planted_faults import CaughtFault, planted_faults
+from sfumato.audit.question_templates import questions_of, templates
+from sfumato.curator import Question
+from sfumato.policy import Policy, Table
+from sfumato.privacy import Budget, Guarantee, PrivacyUnit
+from sfumato.release.releasing import quietly
+from sfumato.release.web_pages import loads_nothing
+
+CONFIDENCE = "0.999999"
+COLUMNS = {
+    "ward": {"values": ["A", "B", "C"]},
+    "age": {"type": "integer", "bounds": [0, 20]},
+    "note": {"type": "text"},
+}
+
+
+def policy(relation: str = "add-remove", *, every_row: bool = False) -> Policy:
+    limits = {} if every_row else {"max_rows": 3, "max_groups": 2}
+    table = Table("visits", NOWHERE, COLUMNS, id="row" if every_row else "who", **limits)  # type: ignore[arg-type]
+    budget = Budget(3, "1e-6", neighbours=relation)
+    return Policy(PrivacyUnit("person", every_row=every_row), budget, {"visits": table}, size=100)
+
+
+@pytest.fixture(scope="module", params=["units", pytest.param("rows", marks=pytest.mark.long)])
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    declared = policy() if request.param == "units" else policy("replace", every_row=True)
+    with set_up(declared) as opened:
+        yield opened
+
+
+def test_every_planted_fault_is_caught(stage: Stage) -> None:
+    found = list(planted_faults(stage, templates(stage.catalog), Fraction(CONFIDENCE)))
+    assert [each.name for each in found if not each.caught] == []
+    wanted = {
+        "half the noise",
+        "one noise for several numbers",
+        "groups shown because rows have them",
+        "keys shown without a threshold",
+        "ranges that are twice as wide",
+        "a refusal that depends on rows",
+        "a message that counts rows",
+        "a charge that depends on rows",
+    }
+    limits = set() if stage.policy.unit.every_row else {"limits that let one more pass"}
+    assert {each.name for each in found} == wanted | limits
+
+
+def test_outcomes_are_alike_whoever_is_in_the_table(stage: Stage, long: bool) -> None:
+    for text in templates(stage.catalog)[:: 1 if long else 6]:
+        try:
+            paid = stage.paid(stage.question(text))
+        except sf.SfumatoError:
+            paid = stage.paid(None)
+        populations = stage.tables.populations[:: 1 if long else 5]
+        seen = [(each, outcome(stage.curators[each.name], text, paid.keywords)) for each in populations]
+        assert differences(seen) == (), text
+        before = [(each, forecast(stage.curators[each.name], text, paid.keywords)) for each in populations[:2]]
+        assert differences(before) == (), text
+
+
+def test_what_is_seen_holds_the_charge_and_the_groups(stage: Stage) -> None:
+    """The comparison looks at something: each part is there, and changes when it should."""
+    text = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+    others = stage.tables.others
+    curator = stage.curators[others.name]
+    once, dearer = (outcome(curator, text, {"epsilon": price, "fresh": True}) for price in (1, 2))
+    assert "'A'" in once["groups"]
+    assert once["charge"] != dearer["charge"]
+    assert once["receipt"] != dearer["receipt"]
+    assert "charge" in once["ledger"]
+    found = differences([(others, once), (others, dearer)])
+    assert {each.what for each in found} >= {"charge", "receipt"}
+    refused = outcome(curator, "SELECT * FROM visits", {"epsilon": 1, "fresh": True})
+    assert "never shown" in refused["refusal"]
+    assert "refusal" in {each.what for each in differences([(others, once), (others, refused)])}
+
+
+def test_templates_cover_what_can_be_asked(stage: Stage) -> None:
+    asked = templates(stage.catalog)
+    measured, found, refused = set(), 0, 0
+    for text in asked:
+        try:
+            question = stage.question(text)
+        except sf.SfumatoError:
+            refused += 1
+            continue
+        assert isinstance(question, Question)
+        measured |= {type(each).__name__ for each in question.query.plan.measures}
+        found += bool(question.found)
+    assert len(measured) >= 6
+    assert found
+    assert 2 <= refused < len(asked) / 3
+
+
+def test_the_owners_questions_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "ours.sql"
+    path.write_text("SELECT COUNT(*) FROM visits; -- all\nSELECT AVG(age) FROM visits")
+    assert questions_of(path) == ("SELECT COUNT(*) FROM visits", "SELECT AVG(age) FROM visits")
+    assert questions_of(["a", "b"]) == ("a", "b")
+    assert questions_of(None) == ()
+    with pytest.raises(sf.SfumatoError, match="a file of SQL"):
+        questions_of(tmp_path / "nothing.sql")
+
+
+@pytest.fixture(scope="module")
+def audited() -> CuratorAudit:
+    """A short audit: the time is up before all is tried, and it says so."""
+    return sf.audit.curator(policy(), "0.1", ["SELECT COUNT(*) AS n FROM visits"], confidence=CONFIDENCE)
+
+
+def test_a_sound_policy_is_not_doubted(audited: CuratorAudit) -> None:
+    assert audited.doubts == () or all("no power" in each or "nothing was tried" in each for each in audited.doubts)
+    assert not any(each.doubts for each in audited.tried)
+    assert not audited.missed
+
+
+def test_the_page_needs_nothing_else(audited: CuratorAudit) -> None:
+    text = sf.audit.page(audited).html
+    assert loads_nothing(text)
+    assert "Planted faults" in text
+    assert "invented" in text
+    assert "<table>" in audited._repr_html_()
+
+
+def test_an_audit_that_misses_a_fault_says_that_it_has_no_power(audited: CuratorAudit) -> None:
+    blind = replace(audited, faults=(CaughtFault("half the noise", "SELECT 1", False, "nothing"),))
+    assert not blind.holds
+    assert not blind.has_power
+    assert any("no power" in each for each in blind.doubts)
+    assert not replace(audited, faults=()).holds
+
+
+def test_a_difference_a_change_and_a_verdict_are_doubts(stage: Stage) -> None:
+    others = stage.tables.others
+    other = stage.tables.larger[0]
+    sound = TriedQuestion("SELECT 1", "template", "ε = 1", True, ())
+    assert sound.doubts == ()
+    (found,) = differences([(others, {"charge": "1"}), (other, {"charge": "2"})])
+    assert "charge differs" in replace(sound, differences=(found,)).doubts[0]
+    assert "DIFFERS" in row(replace(sound, differences=(found,)))
+    verdict = sf.audit.Verdict(2.0, Guarantee(1), 0.99, "a ray")
+    assert replace(sound, bought=Sampled(verdict, 300, 1.5)).doubts == (str(verdict),)
+    assert told(Sampled(verdict, 300, 1.5)).startswith("REFUTED")
+    assert told(Sampled(replace(verdict, lower_bound=0.1), 100, math.inf)) == "100 are too few to tell"
+
+
+@pytest.mark.parametrize("minutes", [0, -1, 1441, "many"])
+def test_minutes_are_a_time_that_can_be_waited_for(minutes: object) -> None:
+    with pytest.raises(sf.InvalidParameter, match="minutes"):
+        sf.audit.curator(policy(), minutes)  # type: ignore[arg-type]
+
+
+def test_without_a_policy_there_is_no_audit(tmp_path: Path) -> None:
+    with pytest.raises(sf.SfumatoError):
+        sf.audit.curator(tmp_path / "none.toml")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("every_row", [True, False])
+def test_whole_audits_of_sound_policies(relation: str, every_row: bool) -> None:
+    """Every question, every kind bought; and with cells that are stored as texts."""
+    declared = policy(relation, every_row=every_row)
+    found = sf.audit.curator(declared, 10, confidence=CONFIDENCE)
+    assert found.holds, found.doubts
+    assert any(each.bought for each in found.tried)
+
+
+def test_gaussian_noise_on_some_tables_changes_no_outcome_of_others(stage: Stage) -> None:
+    """It ends what an account pays by ε alone, so it comes after everything else."""
+    asked = dict.fromkeys(["SELECT COUNT(*) AS n FROM visits", "SELECT SUM(age) AS total FROM visits"], TEMPLATE)
+    run = _Run(stage, math.inf, Fraction(CONFIDENCE), quietly, tuple(asked))
+    tried, untried = run.questions(asked)
+    assert untried == ()
+    assert [each.doubts for each in tried] == [()] * 4
+    assert ["Gaussian" in each.price for each in tried] == [False, False, True, True]
+    assert all(each.answered and each.replay is not None and each.drawn is not None for each in tried)
