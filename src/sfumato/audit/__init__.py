@@ -2,9 +2,14 @@
 
 worlds             exact laws of small outputs, and their divergences beside the claim
 falsifying         a lower bound on ε from samples, true with a stated confidence
+verdicts           what samples prove, and what they could have proven
+telling_events     events that tell two worlds apart, picked on samples of their own
+trained_events     the same for outputs of many columns, by classifiers
+mechanism_runs     every mechanism of ours, run very often on one input
 """
 
-from sfumato.audit.falsifying import Verdict, falsify
+from sfumato.audit.falsifying import falsify
+from sfumato.audit.verdicts import Verdict
 from sfumato.audit.worlds import Enumeration, enumerate
 
 __all__ = ["Enumeration", "Verdict", "enumerate", "falsify"]
