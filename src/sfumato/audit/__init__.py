@@ -1,6 +1,7 @@
 """An audit finds what a mechanism really does, exactly on small worlds and statistically on large ones.
 
 worlds             exact laws of small outputs, and their divergences beside the claim
+score_laws, stream_laws, rank_laws, report_laws   the laws of choices, sparse vectors, quantiles, reports and keys
 falsifying         a lower bound on ε from samples, true with a stated confidence
 verdicts           what samples prove, and what they could have proven
 telling_events     events that tell two worlds apart, picked on samples of their own

@@ -1,6 +1,6 @@
 """A mechanism of ours is run very often on one input, through the function that releases with it.
 
-Additive noise, reports, key thresholds and frequent values take many inputs at once. Choices by scores or ranks and
+Additive noise, reports, key thresholds, frequent values and quantiles take many inputs at once. Choices by scores and
 sparse vectors are made one at a time, as in a release. Outputs are rows of numbers; where a report is too long for
 that, what is kept of it is all that can tell the two inputs apart.
 """
@@ -8,6 +8,7 @@ that, what is kept of it is all that can tell the two inputs apart.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Qua
 from sfumato.mechanisms.protocols import Additive
 from sfumato.mechanisms.response import OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse
 from sfumato.mechanisms.selection import Scored
+from sfumato.privacy import Neighbours
 
 Sampler = Callable[[int], Any]
 """It gives as many outputs of one world as it is asked for, a number or a row of numbers each."""
@@ -53,6 +55,8 @@ def _run(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int], Any]:
         return partial(_keys, mechanism)
     if isinstance(mechanism, FrequentValues):
         return partial(_frequent, mechanism)
+    if isinstance(mechanism, Quantiles) and (mechanism.grouped or mechanism.neighbours is Neighbours.ADD_REMOVE):
+        return partial(_quantiles, replace(mechanism, grouped=True))
     if isinstance(mechanism, Scored | Quantiles):
         return lambda value, count: [mechanism.choose(value) for _ in range(count)]
     if isinstance(mechanism, AboveThreshold):
@@ -93,6 +97,24 @@ def _keys(mechanism: KeyThreshold, counts: Any, count: int) -> NDArray[np.int64]
 def _frequent(mechanism: FrequentValues, table: Any, count: int) -> NDArray[np.int64]:
     rows = np.atleast_2d(np.asarray(table))
     return mechanism.choose(np.tile(rows, (count, 1))).reshape(count, -1)
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Many groups have the same values, each with how many rows have it."""
+
+    group: NDArray[np.intp]
+    steps: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    groups: int
+
+
+def _quantiles(mechanism: Quantiles, values: Any, count: int) -> NDArray[np.int64]:
+    """Choose in many groups at once: under add-remove a group is chosen in as if it were alone."""
+    mechanism.choose(values)  # it refuses what are no sorted numbers
+    steps, counts = np.unique(np.asarray(values, np.int64), return_counts=True)
+    group = np.repeat(np.arange(count), len(steps))
+    return mechanism.choose_groups(_Copies(group, np.tile(steps, count), np.tile(counts, count), count))
 
 
 def _answers(mechanism: AboveThreshold, values: Any) -> list[int]:
