@@ -11,6 +11,7 @@ Scores become whole steps below the best of a public grid, as in a release, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -45,14 +46,14 @@ def score_law(mechanism: Scored, scores: Any) -> Law:
 
 def frequent_law(mechanism: FrequentValues, table: Any) -> Law:
     """Compute the law of the most frequent values of all groups: each group chooses for itself."""
+    if math.prod(math.perm(len(row), mechanism.k) for row in table) > MOST_OUTCOMES:
+        raise InvalidParameter("neighbours", f"{len(table)} groups", "fewer groups or fewer values")
     laws: Law = {(): Decimal(1)}
     context = context_of_laws()
     for row in table:
         best = max(row)
         own = _peeled([int(best) - int(count) for count in row], mechanism.rate, mechanism.k)
         laws = {(*key, chosen): context.multiply(p, q) for key, p in laws.items() for chosen, q in own.items()}
-        if len(laws) > MOST_OUTCOMES:
-            raise InvalidParameter("neighbours", f"{len(table)} groups", "fewer groups or fewer values")
     return laws
 
 
@@ -87,10 +88,7 @@ def _gumbel(steps: list[int], rate: Fraction) -> list[Decimal]:
 
 def _peeled(steps: list[int], rate: Fraction, k: int) -> Law:
     """Choose k candidates one after the other, each among those that are left."""
-    count = 1
-    for taken in range(k):
-        count *= len(steps) - taken
-    if count > MOST_OUTCOMES or not count:
+    if not 0 < math.perm(len(steps), k) <= MOST_OUTCOMES:
         raise InvalidParameter("neighbours", f"{len(steps)} candidates", f"at least k = {k} of them, and few")
     context, weights = context_of_laws(), _weights(_checked(steps, rate), rate)
     found: Law = {}

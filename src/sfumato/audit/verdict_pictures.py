@@ -16,24 +16,27 @@ _HIGH = 300.0
 _SHADE = ' fill-opacity="0.14"'
 
 
-def draw_laws(laws: ToldLaws, title: str, foot: Sequence[str]) -> Picture:
+Names = tuple[str, str]
+
+
+def draw_laws(
+    laws: ToldLaws, title: str, foot: Sequence[str], names: Names = ("first world", "second world")
+) -> Picture:
     """Draw both laws, along a line of numbers where there is one, else as pairs of bars."""
     if not laws.edges:
-        names = [f"{'in' if inside else 'outside'} the event, outputs {i + 1}" for i, inside in enumerate(laws.inside)]
-        drawn = below([_names("shares of the outputs that differ most, by " + laws.seen), _bars(names, laws)], 8.0)
-        return framed(drawn, title, foot)
-    return framed(_steps(laws), title, foot)
+        labels = [f"{'in' if inside else 'outside'} the event, outputs {i + 1}" for i, inside in enumerate(laws.inside)]
+        bars = paired_bars(labels, names, laws.first, laws.second, INSIDE)
+        return framed(below([_said(laws, names), bars], 8.0), title, foot)
+    return framed(_steps(laws, names), title, foot)
 
 
-def _bars(names: Sequence[str], laws: ToldLaws) -> Drawing:
-    return paired_bars(names, ("first world", "second world"), laws.first, laws.second, INSIDE)
-
-
-def _names(text: str) -> Drawing:
+def _said(laws: ToldLaws, names: Names) -> Drawing:
+    """Say what pairs of bars show: they are the outputs whose shares differ most."""
+    text = f"Outputs that differ most, by {laws.seen}: {names[0]} above, {names[1]} below"
     return Drawing((heading(0, 12, text, INSIDE),), INSIDE, 18.0)
 
 
-def _steps(laws: ToldLaws) -> Drawing:
+def _steps(laws: ToldLaws, names: Names) -> Drawing:
     """Draw densities as steps, and shade the cells of the event."""
     widths = [high - low for low, high in zip(laws.edges[:-1], laws.edges[1:], strict=True)]
     usual = sorted(widths)[len(widths) // 2] or 1.0
@@ -46,11 +49,11 @@ def _steps(laws: ToldLaws) -> Drawing:
     ticks = fitting(y, SMALL, wide=False)
     start = left_room(ticks)
     x = Scale(laws.edges[0], laws.edges[-1], start + 4, INSIDE - 10)
-    parts = [heading(0, 12, f"How often each world gave which output, by {laws.seen}", INSIDE)]
+    parts = [heading(0, 12, f"How often each gave which output, by {laws.seen}", INSIDE)]
     parts += _shaded(laws, x, top, foot)
     parts += [*left(y, ticks, start, INSIDE - 10), *bottom(x, foot, foot, zero=False)]
     parts += [_stairs(laws.edges, side, x, y, place) for place, side in enumerate(heights)]
-    parts += _key(start + 4)
+    parts += _key(start + 4, names)
     parts.append(label(INSIDE / 2, _HIGH - 4, laws.seen, anchor="middle", fill=QUIET, room=INSIDE / 2))
     return Drawing(tuple(parts), INSIDE, _HIGH)
 
@@ -73,10 +76,10 @@ def _stairs(edges: Sequence[float], heights: Sequence[float], x: Scale, y: Scale
     return path([*steps, f"V{digits(y(0.0))}"], LINES[place], 2, dash)
 
 
-def _key(start: float) -> list[str]:
+def _key(start: float, names: Names) -> list[str]:
     """Say which line is which, and what is shaded."""
     parts = []
-    for place, word in enumerate(("first world", "second world")):
+    for place, word in enumerate(names):
         at = start + 130 * place
         dash = ' stroke-dasharray="7 3"' if place else ""
         parts.append(path([f"M{digits(at)} 30H{digits(at + 24)}"], LINES[place], 2, dash))

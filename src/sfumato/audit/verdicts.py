@@ -48,7 +48,8 @@ class Verdict:
             object.__setattr__(self, name, codec.real(getattr(self, name), name))
         Guarantee.of(self.claim, "claim")
         codec.check_fields(self)
-        if not (0 < self.confidence < 1 and self.lower_bound >= 0 and self.measured > 0 and self.events >= 0):
+        drawn = self.laws is None or isinstance(self.laws, ToldLaws)
+        if not (drawn and 0 < self.confidence < 1 and self.lower_bound >= 0 and self.measured > 0 and self.events >= 0):
             rule = "a bound ≥ 0, a confidence inside (0, 1), and samples that were measured"
             raise InvalidParameter("verdict", (self.lower_bound, self.confidence, self.measured), rule)
 
