@@ -98,7 +98,7 @@ class OneRun:
         if self.laws is None:
             raise InvalidParameter("audit", self.guesses, "one with scores to draw")
         names = ("left out", "among the rows")
-        return saved(draw_laws(self.laws, f"{self.claim}: {self._outcome}", [str(self)], names), path)
+        return saved(draw_laws(self.laws, f"{self.claim} {self._outcome}", [str(self)], names), path)
 
     def to_json(self) -> str:
         """Write the audit as JSON text, which ``from_json`` reads back."""

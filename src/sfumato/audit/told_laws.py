@@ -46,7 +46,8 @@ def told_laws(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]])
         ends = np.concatenate([[edges[0] - _gap(edges)], edges, [edges[-1] + _gap(edges)]])
         cells = _runs(event.chosen, max(1, len(event.chosen) // _MOST_CELLS))
         merged = [np.add.reduceat(each, cells) for each in shares]
-        inside, marks = event.chosen[cells], ends[[*cells, len(ends) - 1]]
+        single = len(cells) == len(event.chosen)  # then a cell is one value, and stands around it
+        inside, marks = event.chosen[cells], ends[[*cells, len(ends) - 1]] - single * _gap(edges) / 2
         kept = slice(1, None) if merged[0][0] == merged[1][0] == 0 and len(cells) > 1 else slice(None)
         return ToldLaws(name, *(_floats(each[kept]) for each in merged), _truths(inside[kept]), _floats(marks[kept]))
     order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:_MOST_BARS]

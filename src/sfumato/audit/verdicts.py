@@ -90,7 +90,7 @@ class Verdict:
         """Draw how often each world gave which output, with the event that told them apart; also to a file."""
         if self.laws is None:
             raise InvalidParameter("verdict", self.event, "one with an event to draw", fix="it told nothing apart")
-        return saved(draw_laws(self.laws, f"{self.claim}: {self._outcome}", [str(self)]), path)
+        return saved(draw_laws(self.laws, f"{self.claim} {self._outcome}", [str(self)]), path)
 
     def to_json(self) -> str:
         """Write the verdict as JSON text, which ``from_json`` reads back."""
