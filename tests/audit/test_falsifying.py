@@ -117,6 +117,18 @@ def test_delta_is_taken_off() -> None:
     assert sf.audit.falsify((world(1), world(2)), sf.Guarantee(1, "0.011"), 50_000, "0.999999").holds
 
 
+def test_delta_is_taken_off_where_much_is_left() -> None:
+    """An event of 0.46 beside 0.1 keeps (1, 0.2): 0.46 ≤ e·0.1 + 0.2, though it is more than e·0.1."""
+
+    def world(chance: float) -> Sampler:
+        return lambda n: (np.random.default_rng(n).random(n) < chance).astype(int)
+
+    assert not sf.audit.falsify((world(0.46), world(0.1)), sf.Guarantee(1), 20_000).holds
+    kept = sf.audit.falsify((world(0.46), world(0.1)), sf.Guarantee(1, "0.2"), 20_000, "0.999999")
+    assert kept.holds
+    assert kept.lower_bound > 0.6
+
+
 # ── the museum of broken twins ─────────────────────────────────────────────────────────────────
 
 _rng = np.random.default_rng(20)

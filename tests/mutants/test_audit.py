@@ -54,7 +54,7 @@ MUTANTS = (
         "audit/falsifying.py",
         "int(p_counts.sum()), miss) - delta",
         "int(p_counts.sum()), miss)",
-        ("audit/test_falsifying.py::test_delta_is_taken_off",),
+        ("audit/test_falsifying.py::test_delta_is_taken_off_where_much_is_left",),
     ),
     Mutant(
         "an audit with too few samples to refute anything says that a claim holds",

@@ -270,9 +270,5 @@ def _laws(scores: NDArray[np.float64], present: Present) -> ToldLaws | None:
     cells = np.minimum(np.searchsorted(edges, finite, side="right") - 1, _CELLS - 1)
     shares = [np.bincount(cells[side], minlength=_CELLS) / np.count_nonzero(side) for side in (~present, present)]
     inside = edges[:-1] >= _middle(finite)
-    return ToldLaws(
-        "the score of a canary",
-        *(tuple(map(float, each)) for each in shares),
-        tuple(map(bool, inside)),
-        tuple(map(float, edges)),
-    )
+    left_out, among = (tuple(map(float, each)) for each in shares)
+    return ToldLaws("the score of a canary", left_out, among, tuple(map(bool, inside)), tuple(map(float, edges)))

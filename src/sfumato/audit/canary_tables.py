@@ -79,7 +79,7 @@ class Planted:
         return run
 
     def scores(self, released: Any) -> NDArray[np.float64]:
-        """Score each canary by what was released: 1 where it seems to be among the rows, 0 where it does not.
+        """Estimate from what was released whether each canary is among the rows: 1 where it seems to be, else 0.
 
         Rows are counted by every two columns, as the released marginals or model say. What a cell holds beyond the
         rows that are known to be there is the sum of the canaries in it, and least squares find who they are.
@@ -113,7 +113,7 @@ class Planted:
 def plant(
     policy: Policy, table: str, canaries: int = 200, *, rows: int = 200, columns: Sequence[str] | None = None
 ) -> Planted:
-    """Invent so many rows for a policy's table, and canaries to put among them; no source of the policy is opened."""
+    """Make invented rows for a policy's table, and canaries to put among them; no source of the policy is opened."""
     own = policy.tables.get(table) if isinstance(table, str) else None
     if own is None or own.public:
         raise InvalidParameter("table", table, "the name of a private table of the policy")
@@ -153,7 +153,7 @@ def _with_ids(made: pyarrow.Table, table: Any, base: int) -> pyarrow.Table:
 
 @dataclass(frozen=True)
 class _Shown:
-    """What was released of some columns: a count for each cell, and where the cells of numbers begin."""
+    """This is what was released of some columns: a count for each cell, and where the cells of numbers begin."""
 
     counts: dict[tuple[Any, ...], float]
     starts: tuple[list[Any], ...]

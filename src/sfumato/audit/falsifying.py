@@ -75,7 +75,7 @@ class Parted:
 
 
 def _parted(first: Outputs, second: Outputs) -> Parted:
-    """Part the samples by their place alone."""
+    """Divide the samples by their place alone."""
     many, columns = first.shape
     trained = math.ceil(many * _TRAINING) if columns > 1 else 0
     picked = trained + math.ceil(many * _PICKING)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, SessionClosed
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
-from sfumato.mechanisms.protocols import Additive
+from sfumato.mechanisms.protocols import Additive, Selection
 from sfumato.mechanisms.response import OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse
 from sfumato.mechanisms.selection import Scored
 from sfumato.privacy import Neighbours
@@ -57,7 +57,7 @@ def _run(mechanism: Any, inputs: tuple[Any, Any]) -> Callable[[Any, int], Any]:
         return partial(_frequent, mechanism)
     if isinstance(mechanism, Quantiles) and (mechanism.grouped or mechanism.neighbours is Neighbours.ADD_REMOVE):
         return partial(_quantiles, replace(mechanism, grouped=True))
-    if isinstance(mechanism, Scored | Quantiles):
+    if isinstance(mechanism, Scored | Quantiles) and isinstance(mechanism, Selection):
         return lambda value, count: [mechanism.choose(value) for _ in range(count)]
     if isinstance(mechanism, AboveThreshold):
         return lambda value, count: [_answers(mechanism, value) for _ in range(count)]

@@ -82,7 +82,8 @@ def key_law(mechanism: KeyThreshold, counts: Any) -> Law:
     held = list(counts) if isinstance(counts, (list, tuple)) else [counts]
     if len(held) > _MOST_KEYS or not all(type(count) is int and 0 <= count <= _MOST_COUNT for count in held):
         raise InvalidParameter("neighbours", counts, f"counts of at most {_MOST_KEYS} keys, up to {_MOST_COUNT} each")
-    context, laws = context_of_laws(), {(): Decimal(1)}
+    context = context_of_laws()
+    laws: Law = {(): Decimal(1)}
     for count in held:
         kept = _kept(mechanism, count)
         both = {True: kept, False: context.subtract(Decimal(1), kept)}

@@ -123,7 +123,7 @@ def multiplied(first: Sequence[Decimal], second: Sequence[Decimal], context: Con
 
 
 def _laplace(steps: list[int], rate: Fraction) -> list[Decimal]:
-    """Integrate between the scores, which are 0 for the best and −c·g for the others."""
+    """Compute integrals between the scores, which are 0 for the best and −c·g for the others."""
     scores = [-step * rate for step in steps]
     places = sorted(set(scores))
     ends: list[Fraction | None] = [None, *places, None]

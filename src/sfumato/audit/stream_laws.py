@@ -55,7 +55,7 @@ def _streams(said: Stream, sums: _Sums, asked: Sequence[int], positives: int) ->
 
 @dataclass(frozen=True)
 class _Tail:
-    """What lies beyond the values on one side: t = end ± j, a weight A·r^j, and a polynomial in z = q^j."""
+    """This is what lies beyond the values on one side: t = end ± j, a weight A·r^j, and a polynomial in z = q^j."""
 
     end: int
     rising: bool
@@ -74,7 +74,7 @@ class _Tail:
 
 @dataclass(frozen=True)
 class _Sums:
-    """The sum over the noisy threshold, after some answers: term by term between the values, and two tails."""
+    """This is the sum over the noisy threshold, after some answers: term by term between the values, and two tails."""
 
     scales: tuple[Fraction, Fraction]
     window: tuple[tuple[int, Decimal], ...]
@@ -118,7 +118,7 @@ class _Sums:
         )
 
     def _longer(self, tail: _Tail, value: int, above: bool, context: Context) -> _Tail:
-        """Beyond the values, the answer that is unlikely there has chance u·z, and the other one 1 − u·z."""
+        """Multiply a tail by one more answer: the one that is unlikely there has chance u·z, and the other 1 − u·z."""
         beyond = tail.end - value if tail.rising else value - tail.end + 1
         u = self._tail(beyond, context)
         factor = [Decimal(0), u] if above == tail.rising else [Decimal(1), u.copy_negate()]

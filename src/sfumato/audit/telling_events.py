@@ -195,7 +195,7 @@ def _known_row(known: NDArray[np.uint64], outputs: Outputs) -> Labels:
 
 
 def _hashed(outputs: Outputs) -> NDArray[np.uint64]:
-    """Mix the columns of a row into one number; rows that meet in it have one label, which only proves less."""
+    """Combine the columns of a row into one number; rows that meet in it have one label, which only proves less."""
     wide = outputs.astype(np.float64) if outputs.dtype.kind == "f" else outputs.astype(np.int64)
     mixed = np.zeros(len(outputs), np.uint64)
     for column in range(outputs.shape[1]):

@@ -49,7 +49,8 @@ def told_laws(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]])
         single = len(cells) == len(event.chosen)  # then a cell is one value, and stands around it
         inside, marks = event.chosen[cells], ends[[*cells, len(ends) - 1]] - single * _gap(edges) / 2
         kept = slice(1, None) if merged[0][0] == merged[1][0] == 0 and len(cells) > 1 else slice(None)
-        return ToldLaws(name, *(_floats(each[kept]) for each in merged), _truths(inside[kept]), _floats(marks[kept]))
+        first, second = (_floats(each[kept]) for each in merged)
+        return ToldLaws(name, first, second, _truths(inside[kept]), _floats(marks[kept]))
     order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:_MOST_BARS]
     return ToldLaws(name, _floats(shares[0][order]), _floats(shares[1][order]), _truths(event.chosen[order]))
 

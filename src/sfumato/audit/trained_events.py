@@ -30,7 +30,7 @@ _LEAST_WEIGHT = 5.0
 
 
 def trained_views(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Outputs]) -> Iterator[View]:
-    """Train both classifiers, and bin their scores on other samples than those."""
+    """Build both classifiers, and bin their scores on other samples than those."""
     few = [side[:_MOST_ROWS] for side in training]
     line = discriminant(few[0], few[1])
     yield by_value("a trained line through the columns", line.scores, *picking)
@@ -42,7 +42,7 @@ def trained_views(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Out
 
 @dataclass(frozen=True)
 class Discriminant:
-    """A linear discriminant weighs the columns so that the worlds lie as far apart as their spread allows (Fisher
+    """A linear discriminant gives columns weights with which the worlds lie as far apart as their spread allows (Fisher
     1936).
     """
 
@@ -55,7 +55,7 @@ class Discriminant:
 
 
 def discriminant(first: Outputs, second: Outputs) -> Discriminant:
-    """Fit the weights; a combination of columns that hardly varies weighs most, as where noises cancel out."""
+    """Find the weights; a combination of columns that hardly varies weighs most, as where noises cancel out."""
     both = np.concatenate([first, second]).astype(np.float64)
     middle = np.median(np.where(np.isfinite(both), both, 0.0), axis=0)
     sides = [_finite(side, middle) - middle for side in (first, second)]
@@ -115,7 +115,7 @@ class Trees:
 
 
 def grown(features: Sequence[Column], first: Outputs, second: Outputs) -> Trees:
-    """Grow trees one after the other, each from what those before it got wrong (Friedman 2001, logistic loss)."""
+    """Build trees one after the other, each from what those before it got wrong (Friedman 2001, logistic loss)."""
     both = np.concatenate([first, second])
     start = Trees(tuple(features), tuple(_cuts(feature(both)) for feature in features), ())
     codes = start.codes(both)
@@ -146,8 +146,8 @@ def _tree(codes: Codes, slope: Floats, weight: Floats, rows: NDArray[np.intp], d
     if gain <= 0:
         return leaf
     beyond = codes[feature][rows] > cell
-    parts = (_tree(codes, slope, weight, rows[side], depth - 1) for side in (~beyond, beyond))
-    return Split(feature, cell, *parts)
+    below, above = (_tree(codes, slope, weight, rows[side], depth - 1) for side in (~beyond, beyond))
+    return Split(feature, cell, below, above)
 
 
 def _best_cut(codes: Codes, slope: Floats, weight: Floats, feature: int) -> tuple[float, int, int]:

@@ -127,7 +127,7 @@ class Verdict:
 
 
 def missed(confidence: float, events: int) -> float:
-    """Share what a confidence leaves over all events and both limits of each: a union bound."""
+    """Divide what a confidence leaves over all events and both limits of each: a union bound."""
     return (1 - confidence) / events / 2
 
 

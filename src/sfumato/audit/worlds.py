@@ -143,7 +143,7 @@ def _compared(pairs: Sequence[Pair], claim: Curve, rational: bool = False) -> En
 
 
 def _streams(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> list[Pair]:
-    """Pair the laws of all streams; where values are paid for, each "above" has a noisy value of its own beside it."""
+    """Put the laws of all streams side by side; where values are paid for, each "above" has a noisy one of its own."""
     first, second = (stream_law(mechanism, values) for values in neighbours)
     if first.keys() != second.keys():
         raise InvalidParameter("neighbours", neighbours, "as many questions in both worlds")
@@ -151,7 +151,9 @@ def _streams(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> list[Pai
     for stream, chance in first.items():
         both = Fraction(chance), Fraction(second[stream])
         shown = [i for i, said in builtins.enumerate(stream) if said and mechanism.values_epsilon is not None]
-        columns = [_Coordinate(1, mechanism.scales[2], *(row[i] for row in neighbours), len(shown) + 1) for i in shown]
+        columns = [
+            _Coordinate(1, mechanism.scales[2], neighbours[0][i], neighbours[1][i], len(shown) + 1) for i in shown
+        ]
         if len(pairs) + math.prod(column.width for column in columns) > MOST_OUTCOMES:
             raise InvalidParameter("neighbours", neighbours, "fewer questions or positives, or less noise on values")
         pairs += [_joined(both, each) for each in product(*(column.outcomes() for column in columns))]
