@@ -104,9 +104,9 @@ class Planted:
         excess = np.array([shown.counts.get(cell, 0.0) for cell in place])
         moved = np.zeros((len(place), self.count))
         np.subtract.at(excess, [place[cell] for cell in [*known, *others]], 1.0)
-        np.add.at(moved, ([place[cell] for cell in own], np.arange(self.count)), 1.0)
+        moved[[place[cell] for cell in own], np.arange(self.count)] += 1.0
         if others:  # whoever stands in a canary's place leaves when it comes
-            np.subtract.at(moved, ([place[cell] for cell in others], np.arange(self.count)), 1.0)
+            moved[[place[cell] for cell in others], np.arange(self.count)] -= 1.0
         return moved, excess
 
 

@@ -107,16 +107,17 @@ def _judged(samples: Parted, promise: Guarantee, level: Fraction) -> Verdict:
 
 def _events(training: tuple[Outputs, Outputs], picking: tuple[Outputs, Outputs], delta: float) -> list[Event]:
     """Pick a few events; where there are many, one half of these samples finds them and the other compares them."""
-    half = (len(picking[0]) + 1) // 2
-    found, other = [side[:half] for side in picking], [side[half:] for side in picking]
     if picking[0].shape[1] == 1:
-        events = list(candidates(plain_views(*picking), *picking, delta))
+        events = list(candidates(plain_views(*picking), picking[0], picking[1], delta))
         if len(events) <= _MOST_EVENTS:
             return events
-    views = [*plain_views(found[0], found[1])]
+    half = (len(picking[0]) + 1) // 2
+    first, second = (side[:half] for side in picking)
+    views = list(plain_views(first, second))
     if len(training[0]):
-        views += trained_views(training, (found[0], found[1]))
-    return best(list(candidates(views, *found, delta)), other[0], other[1], delta, _MOST_EVENTS)
+        views += trained_views(training, (first, second))
+    events = list(candidates(views, first, second, delta))
+    return best(events, picking[0][half:], picking[1][half:], delta, _MOST_EVENTS)
 
 
 def _proven(event: Event, counts: Counts, delta: float, miss: float) -> float:
