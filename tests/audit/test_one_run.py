@@ -176,7 +176,7 @@ def test_an_audit_reads_back_and_is_shown() -> None:
 COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m", "x"]},
     "age": {"type": "integer", "bounds": [0, 39], "bins": [0, 10, 20, 30, 39]},
-    "town": {"values": [f"town {i}" for i in range(9)]},
+    "town": {"values": [f"town {i}" for i in range(40)]},
 }
 
 
@@ -212,12 +212,12 @@ def test_lists_of_coins_that_differ_in_one_place_are_neighbours(relation: str, e
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_marginals_of_a_policy_pass_at_their_price_and_are_caught_at_another(relation: str, tmp_path: Path) -> None:
     """A sound release is refuted with probability at most 1e-6; one that spends a thousand times more is caught."""
-    planted = sf.audit.plant(_policy(relation), "people", 60, rows=60)
+    planted = sf.audit.plant(_policy(relation), "people", 120, rows=60)
 
     def ask(epsilon: int) -> Any:
         return planted.release(lambda curator: curator.marginals("people", 2).release(epsilon=epsilon))
 
-    assert sf.audit.one_run(ask(1), CLAIM, planted.count, confidence=SURE, guesses=60).holds
+    assert sf.audit.one_run(ask(1), CLAIM, planted.count, confidence=SURE, guesses=120).holds
     with pytest.warns(sf.WeakPrivacy):
         caught = sf.audit.one_run(ask(1000), CLAIM, planted.count)
     assert not caught.holds, str(caught)
@@ -227,7 +227,7 @@ def test_marginals_of_a_policy_pass_at_their_price_and_are_caught_at_another(rel
 @pytest.mark.long
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_a_synthesis_of_a_policy_passes_at_its_price_and_is_caught_at_another(relation: str) -> None:
-    planted = sf.audit.plant(_policy(relation), "people", 60, rows=60)
+    planted = sf.audit.plant(_policy(relation), "people", 120, rows=60)
 
     def ask(epsilon: int) -> Any:
         return planted.release(lambda curator: curator.synthesize("people", ways=2).release(epsilon=epsilon))

@@ -26,6 +26,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ larger, the surer that it was among them.
 _MOST_CANARIES = 1_000_000
 _FURTHEST = 60.0
 _ROUNDING = 1 + 1e-6
-"""More than all that sums of logarithms may be wrong by."""
+"""More than all that logarithms of factorials may be wrong by."""
 _CELLS = 24
 
 
@@ -242,10 +243,15 @@ def chance_of_guessing(canaries: int, guesses: int, right: int, epsilon: float, 
 
 def _log_binomial(trials: int, epsilon: float) -> NDArray[np.float64]:
     """Compute ln P(W = k) for all k, where each trial succeeds with odds e^ε."""
-    k = np.arange(trials + 1)
-    factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
+    k, factorials = np.arange(trials + 1), _log_factorials(trials)
     failed = epsilon + math.log1p(math.exp(-epsilon))  # −ln(1 − e^ε/(1 + e^ε))
     return factorials[-1] - factorials - factorials[::-1] + k * epsilon - trials * failed
+
+
+@lru_cache(maxsize=8)
+def _log_factorials(most: int) -> NDArray[np.float64]:
+    """Compute ln k! for all k up to the largest, each for itself: sums of logarithms would gather errors."""
+    return np.array([math.lgamma(k + 1) for k in range(most + 1)])
 
 
 def proven_epsilon(canaries: int, guesses: int, right: int, delta: float, miss: float) -> float:

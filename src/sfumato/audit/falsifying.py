@@ -48,7 +48,8 @@ def falsify(
     """Find the largest ε that ``samples`` runs on each of two neighbouring inputs prove, beside a claim.
 
     ``mechanism`` is one of ours, applied to ``inputs``, or a pair of functions from a count to that many outputs:
-    one per world. Outputs are numbers, or rows of numbers: all columns of a row are looked at together. An input is
+    one per world, of which each is a run of its own, independent of the others. Outputs are numbers, or rows of
+    numbers: all columns of a row are looked at together. An input is
     what the mechanism is given in a release: a number or a row for noise, an answer for reports, scores for a choice,
     counts for a key threshold, sorted values for quantiles, the values of all questions for a sparse vector.
 
