@@ -183,14 +183,14 @@ def _check_power(canaries: int, guesses: int, promise: Guarantee, miss: float) -
     if least is None:
         rule = f"an ε and a δ that {_MOST_CANARIES:,} canaries could refute"
         raise InvalidParameter("claim", promise, rule, fix="audit many runs with falsify, or a smaller claim")
-    rule = f"at least {least:,}, all guessed at: with fewer, no guesses could refute {promise}"
+    rule = f"more: these could not refute {promise}, were every guess right; {least:,}, all guessed at, could"
     raise InvalidParameter("canaries", canaries, rule)
 
 
 def _growing(start: int) -> list[int]:
-    """List numbers of canaries, each a tenth larger than the one before."""
+    """List numbers of canaries, each half as large again as the one before."""
     found = [start]
-    while (following := found[-1] + max(1, found[-1] // 10)) <= _MOST_CANARIES:
+    while (following := found[-1] + max(1, found[-1] // 2)) <= _MOST_CANARIES:
         found.append(following)
     return found
 

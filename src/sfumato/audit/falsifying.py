@@ -142,10 +142,11 @@ def _worlds(mechanism: Any, inputs: tuple[Any, Any]) -> tuple[Sampler, Sampler]:
 
 
 def _enough(samples: int, promise: Guarantee, level: Fraction) -> int:
-    """Refuse so few samples that nothing they could show refutes the claim, and say how many could.
+    """Refuse samples that are too few to refute the claim whatever they show, and say how many could.
 
     All of m samples inside an event and none beside it prove ln((x − δ)/(1 − x)) at most, where x = β^{1/m} is the
-    limit of each. So m must exceed ln(1/β)/−ln(1 − (1 − δ)/(1 + e^ε)).
+    limit of each. So m must exceed ln(1/β)/−ln(1 − (1 − δ)/(1 + e^ε)); β and m are those of outputs with many columns,
+    of which fewer samples are left to be measured, in more events.
     """
     many = whole(samples, "samples", at_least=1)
     if many > _MOST_SAMPLES:
@@ -157,7 +158,7 @@ def _enough(samples: int, promise: Guarantee, level: Fraction) -> int:
         rule = f"an ε that {_MOST_SAMPLES} samples could refute"
         raise InvalidParameter("claim", promise, rule, fix="enumerate the mechanism, or audit a claim of a smaller ε")
     if many < least:
-        rule = f"at least {least:,}: with fewer, nothing they show could refute {promise}"
+        rule = f"at least {least:,}, which could refute {promise} if the two worlds had no output in common"
         raise InvalidParameter("samples", samples, rule)
     return many
 
