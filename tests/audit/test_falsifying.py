@@ -27,10 +27,12 @@ Sampler = Callable[[int], Any]
     ids=repr,
 )
 def test_power_on_tight_mechanisms(mechanism: object, epsilon: object) -> None:
-    """At a million samples a side the bound reaches nine tenths of ε, and never passes it (false alarm 1e-6)."""
+    """At a million samples a side the bound reaches nine tenths of ε, and never passes it (false alarm 1e-6). At
+    ε = 0.1 it reaches 0.94 of it on average, so two and a half million keep a test from failing by chance."""
     verdict = sf.audit.falsify(mechanism, sf.Guarantee(epsilon), confidence="0.999999")  # type: ignore[arg-type]
     assert verdict.holds
-    wide = sf.audit.falsify(mechanism, sf.Guarantee(epsilon))  # type: ignore[arg-type]
+    many = 2_500_000 if epsilon == "0.1" else 1_000_000
+    wide = sf.audit.falsify(mechanism, sf.Guarantee(epsilon), many)  # type: ignore[arg-type]
     assert wide.lower_bound >= 0.9 * float(epsilon)  # type: ignore[arg-type]
 
 

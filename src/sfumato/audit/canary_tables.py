@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.audit.canary_guesses import Present, Release
-from sfumato.curator.curators import Curator
 from sfumato.errors import InvalidParameter
 from sfumato.policy import InMemory, Policy, Type
 from sfumato.policy.dummies import dummies
@@ -28,6 +27,8 @@ from sfumato.privacy.numbers import whole
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from sfumato.curator.curators import Curator
 
 _MOST = 5_000
 _RIDGE = 0.1
@@ -68,6 +69,7 @@ class Planted:
 
         ``ask`` releases marginals or a synthetic table of the planted table, and returns them.
         """
+        from sfumato.curator.curators import Curator
 
         def run(present: Present) -> NDArray[np.float64]:
             with (
