@@ -43,7 +43,7 @@ def test_the_chances_of_all_limits_together_are_what_the_confidence_leaves(
     assert 0 < sum(chances) <= (1 - float(confidence)) * (1 + 1e-9)
 
 
-RUNS, WRONG, WIDE = 60, 0.3, 64
+RUNS, WRONG, WIDE = 60, 0.3, 8
 
 
 def _alarms() -> int:
