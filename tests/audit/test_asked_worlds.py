@@ -18,7 +18,7 @@ import sfumato as sf
 from audit.test_neighbouring_tables import policy
 from sfumato.audit.asked_worlds import asked_worlds, is_asked, largest_pair, paid_for, replayed_question, telling_pair
 from sfumato.audit.audit_stages import Stage, set_up
-from sfumato.audit.drawn_again import detectable, drawn_again
+from sfumato.audit.drawn_again import drawn_again
 from sfumato.audit.neighbouring_tables import neighbours_of
 from sfumato.audit.replayed_totals import replayed
 from sfumato.audit.sampling_processes import AskedText, Job, Processes
@@ -184,14 +184,6 @@ def test_an_answer_is_told_by_its_keys(curator: Curator) -> None:
     seen = told(curator.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward").rehearse(epsilon=1))
     assert seen["rows"] == 8
     assert {"('ward 0',) n", "('ward 7',) shown"} <= set(seen)
-
-
-def test_power_grows_with_samples() -> None:
-    """Ten thousand see 1.2 where 1 is claimed; a hundred see nothing at this confidence."""
-    powers = [detectable(Guarantee(1), many, Fraction(CONFIDENCE)) for many in (100, 1_000, 10_000, 40_000)]
-    assert powers[0] == math.inf
-    assert powers == sorted(powers, reverse=True)
-    assert 1 < powers[-1] < powers[-2] < 1.25
 
 
 def test_a_table_in_memory_reaches_another_process() -> None:

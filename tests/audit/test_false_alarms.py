@@ -10,6 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.audit import falsifying
+from sfumato.audit.telling_events import View
 from sfumato.mechanisms import confidence_limits
 
 COLUMNS = 12
@@ -38,11 +39,11 @@ def test_the_chances_of_all_limits_together_are_what_the_confidence_leaves(
     monkeypatch.setattr(falsifying, "at_most", counted(confidence_limits.at_most))
     random = np.random.default_rng(1)
     sf.audit.falsify([_coins(random), _coins(random)], sf.Guarantee(0), 400, confidence)
-    assert len(chances) > 2 * COLUMNS
+    assert len(chances) == 2 * falsifying._MOST_EVENTS  # of hundreds that other samples were asked about
     assert 0 < sum(chances) <= (1 - float(confidence)) * (1 + 1e-9)
 
 
-RUNS, WRONG, WIDE = 60, 0.3, 64
+RUNS, WRONG, WIDE = 60, 0.3, 8
 
 
 def _alarms() -> int:
@@ -67,25 +68,45 @@ def test_many_events_raise_no_false_alarms() -> None:
 def test_an_audit_that_forgets_how_many_events_it_looks_at_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     proven = falsifying._proven
     monkeypatch.setattr(falsifying, "_proven", lambda *given: proven(*given[:-1], WRONG / 2))
+    monkeypatch.setattr(falsifying, "_MOST_EVENTS", 10**6)
     assert _alarms() > _most_alarms()
 
 
-def test_events_are_measured_on_samples_they_were_not_picked_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[str, list[Any]] = {"picked": [], "measured": []}
-    events, proven = falsifying._events, falsifying._proven
+@pytest.mark.parametrize("columns", [1, 3])
+def test_events_are_measured_on_samples_they_were_not_picked_on(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sample that a classifier, a bin or an event was found with is counted, and every other is."""
+    seen: dict[str, set[int]] = {"found": set(), "counted": set()}
+    phase = ["found"]
+    events, counts = falsifying._events, View.counts
 
-    def picking(first: Any, second: Any, delta: float) -> Any:
-        seen["picked"] += [*first.ravel(), *second.ravel()]
-        return events(first, second, delta)
+    def picking(training: Any, picked: Any, delta: float) -> Any:
+        for side in (*training, *picked):
+            seen["found"] |= set(side.ravel().tolist())
+        found = events(training, picked, delta)
+        phase[0] = "counted"
+        return found
 
-    def measuring(event: Any, first: Any, second: Any, delta: float, miss: float) -> float:
-        seen["measured"] += [*first.ravel(), *second.ravel()]
-        return proven(event, first, second, delta, miss)
+    def counted(view: View, outputs: Any) -> Any:
+        seen[phase[0]] |= set(outputs.ravel().tolist())
+        return counts(view, outputs)
 
     monkeypatch.setattr(falsifying, "_events", picking)
-    monkeypatch.setattr(falsifying, "_proven", measuring)
-    worlds = [lambda count: np.arange(count), lambda count: np.arange(count, 2 * count)]
-    sf.audit.falsify(worlds, sf.Guarantee(1), 1000)
-    assert seen["picked"]
-    assert seen["measured"]
-    assert not set(seen["picked"]) & set(seen["measured"])
+    monkeypatch.setattr(View, "counts", counted)
+    size = 1000 * columns
+    worlds = [
+        lambda n: np.arange(n * columns).reshape(n, columns),
+        lambda n: -1 - np.arange(n * columns).reshape(n, -1),
+    ]
+    verdict = sf.audit.falsify(worlds, sf.Guarantee(1), 1000)
+    assert not seen["found"] & seen["counted"]
+    assert len(seen["found"]) + len(seen["counted"]) == 2 * size
+    assert len(seen["counted"]) == 2 * verdict.measured * columns
+
+
+def test_the_three_parts_share_no_sample() -> None:
+    for columns in (1, 2):
+        numbers = np.arange(1003 * columns).reshape(1003, columns)
+        parted = falsifying._parted(numbers, numbers)
+        sides = [side.ravel().tolist() for side, _ in (parted.training, parted.picking, parted.measuring)]
+        assert [*sides[0], *sides[1], *sides[2]] == numbers.ravel().tolist()
+        assert (len(sides[0]) > 0) == (columns > 1)

@@ -2,7 +2,14 @@
 otherwise.
 
 worlds               exact laws of small outputs, and their divergences beside the claim
+score_laws, stream_laws, rank_laws, report_laws   the laws of choices, sparse vectors, quantiles, reports and keys
 falsifying           a lower bound on ε from samples, true with a stated confidence
+verdicts             what samples prove, and what they could have proven
+telling_events       events that tell two worlds apart, picked on samples of their own
+trained_events       the same for outputs of many columns, by classifiers
+mechanism_runs       every mechanism of ours, run very often on one input
+canary_guesses       canaries in one run, and what right guesses about them prove
+canary_tables        canaries among invented rows of a policy's table
 museum               broken mechanisms from papers and bug reports, each caught, beside correct twins that pass
 neighbouring_tables  tables invented from a policy, with one unit that tries its limits
 asked_worlds         a question, over the whole path of a policy, on two of them
@@ -15,8 +22,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sfumato.audit import museum
-from sfumato.audit.falsifying import Verdict, falsify
+from sfumato.audit.canary_guesses import OneRun, one_run
+from sfumato.audit.canary_tables import Planted, plant
+from sfumato.audit.falsifying import falsify
 from sfumato.audit.museum import Catch, Exhibit, Tour, catch
+from sfumato.audit.verdicts import Verdict
 from sfumato.audit.worlds import Enumeration, enumerate
 
 if TYPE_CHECKING:
@@ -34,6 +44,8 @@ __all__ = [
     "Enumeration",
     "Exhibit",
     "NeighbouringTables",
+    "OneRun",
+    "Planted",
     "Tour",
     "Verdict",
     "catch",
@@ -42,7 +54,9 @@ __all__ = [
     "falsify",
     "museum",
     "neighbours_of",
+    "one_run",
     "page",
+    "plant",
 ]
 
 _LATER = {

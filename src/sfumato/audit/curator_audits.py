@@ -24,13 +24,14 @@ from sfumato.audit.asked_worlds import LEAST_PILOT, PILOT, largest_pair
 from sfumato.audit.audit_stages import Paid, Stage, set_up
 from sfumato.audit.compared_outcomes import differences, forecast, outcome
 from sfumato.audit.curator_findings import CuratorAudit, Sampled, TriedQuestion
-from sfumato.audit.drawn_again import detectable, drawn_again
-from sfumato.audit.falsifying import Verdict, falsify
+from sfumato.audit.drawn_again import drawn_again
+from sfumato.audit.falsifying import falsify, least_samples
 from sfumato.audit.planted_faults import CaughtFault, planted_faults
 from sfumato.audit.question_templates import questions_of, templates
 from sfumato.audit.replayed_totals import replayed
 from sfumato.audit.sampling_processes import AskedText, Job, Processes
 from sfumato.audit.told_answers import Coordinates
+from sfumato.audit.verdicts import Verdict
 from sfumato.curator import Question
 from sfumato.curator.policy_account import read_policy
 from sfumato.errors import InvalidParameter, SfumatoError
@@ -166,7 +167,7 @@ class _Run:
         if question.found or reached.telling is None:
             return tried
         drawn = drawn_again(recorded, reached.telling, paid.claim, _DRAWS, self.level)
-        return replace(tried, drawn=None if drawn is None else _sampled(*drawn, paid, self.level))
+        return replace(tried, drawn=None if drawn is None else _sampled(*drawn, paid))
 
     def with_bought(self, tried: tuple[TriedQuestion, ...], count: int) -> tuple[TriedQuestion, ...]:
         """Buy releases of one question of each kind, as long as there is time: first where no noise was drawn, since
@@ -203,17 +204,17 @@ class _Run:
         jobs = [Job(each, AskedText(tried.question), paid.keywords, count + pilot, self.until) for each in policies]
         first, second = processes.buy(jobs)
         many = min(len(first), len(second)) - pilot
-        if many < _LEAST_BOUGHT:
+        if many < max(_LEAST_BOUGHT, least_samples(paid.claim, self.level)):
             return None
         looked = Coordinates.of(first[:pilot], second[:pilot])
         numbers = looked.numbers(first[pilot:]), looked.numbers(second[pilot:])
         worlds: tuple[Callable[[int], Any], ...] = (lambda n: numbers[0][:n], lambda n: numbers[1][:n])
-        return _sampled(falsify(worlds, paid.claim, many, self.level), many, paid, self.level)
+        return _sampled(falsify(worlds, paid.claim, many, self.level), many, paid)
 
     def notes(self, untried: tuple[str, ...]) -> Iterator[str]:
         if untried:
             yield f"the time was up before {len(untried)} questions were tried: give it more minutes"
 
 
-def _sampled(verdict: Verdict, samples: int, paid: Paid, level: Fraction) -> Sampled:
-    return Sampled(verdict, samples, None if paid.gaussian else detectable(paid.claim, samples, level))
+def _sampled(verdict: Verdict, samples: int, paid: Paid) -> Sampled:
+    return Sampled(verdict, samples, None if paid.gaussian else verdict.detectable)

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from sfumato.audit.compared_outcomes import Difference
-from sfumato.audit.falsifying import Verdict
 from sfumato.audit.planted_faults import CaughtFault
 from sfumato.audit.replayed_totals import Replayed
+from sfumato.audit.verdicts import Verdict
 from sfumato.notebook_html import paragraphs, table
 from sfumato.privacy.numbers import shown
 

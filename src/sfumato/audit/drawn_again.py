@@ -7,7 +7,6 @@ looks at each release through its likelihood ratio, which tells most (Neyman & P
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -15,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.audit.falsifying import Verdict, falsify
+from sfumato.audit.falsifying import falsify, least_samples
 from sfumato.audit.replayed_totals import Pair, Recorded
-from sfumato.mechanisms.confidence_limits import at_least, at_most
+from sfumato.audit.verdicts import Verdict
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Guarantee
 from sfumato.release.measurement import Measurement
@@ -26,10 +25,6 @@ _CELLS = 4_000_000
 """Numbers that are drawn at once."""
 _SINGLE = 4
 """Numbers that are looked at by themselves, and beside each other: those that one unit moves most, and the least."""
-_PICKED = 0.1
-"""The share of samples that ``falsify`` picks events on."""
-_EVENTS = 4
-"""How many events of each column, and of each difference of two, share the chance of a mistake; as many are of bits."""
 
 Draw = Callable[[Measurement, NDArray[np.int64]], NDArray[Any]]
 """What draws on totals: a row for each group of each release."""
@@ -44,12 +39,13 @@ def drawn_again(
     draw: Draw | None = None,
 ) -> tuple[Verdict, int] | None:
     """Try to refute a claim by noise that is drawn on the totals of two worlds, and say how often it was drawn; None
-    where there is no noise. ``draw`` draws otherwise than the measurement does, where a fault is planted.
+    where there is no noise, or too many numbers to draw it often. ``draw`` draws otherwise than the measurement does,
+    where a fault is planted.
     """
     noised = [each for each in recorded if isinstance(each.measurement.mechanism, Additive)]
     cells = sum(each.exact[pair[0].name].size for each in noised)
     many = min(samples, _CELLS // max(1, cells))
-    if not cells or many < 100:
+    if not cells or many < least_samples(claim, confidence):
         return None
     drawing = draw or (lambda measurement, exact: measurement.draw(exact))
 
@@ -82,27 +78,3 @@ def _drawn(
     order = np.argsort(-np.abs(a - b), kind="stable")
     looked = np.concatenate([order[: _SINGLE // 2], order[_SINGLE // 2 :][-(_SINGLE // 2) :]])
     return ratio, drawn[:, looked]
-
-
-def detectable(claim: Guarantee, samples: int, confidence: Fraction, columns: int = _SINGLE + 1) -> float:
-    """Find the least true ε at which so many samples would, as a rule, refute the claim: the power of a try.
-
-    It is computed for Laplace noise, whose worlds are furthest apart where one has half of its mass and the other
-    ½e^−ε. Events of so many ``columns`` share the chance of a mistake. If both happen as often as they are expected to,
-    the limits of Clopper and Pearson refute the claim.
-    """
-    many = samples - math.ceil(samples * _PICKED)
-    miss = float(1 - confidence) / (2 * columns * _EVENTS) / 2
-    sure = at_least(many // 2, many, miss) - float(claim.delta)
-
-    def refuted(epsilon: float) -> bool:
-        rare = at_most(math.ceil(many * math.exp(-epsilon) / 2), many, miss)
-        return sure > 0 and math.log(sure / rare) > float(claim.epsilon)
-
-    low, high = float(claim.epsilon), 40.0
-    if not refuted(high):
-        return math.inf
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return high

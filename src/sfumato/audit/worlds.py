@@ -6,8 +6,9 @@ width below 10⁻³⁰.
 
 from __future__ import annotations
 
+import builtins
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -16,9 +17,24 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.audit.rank_laws import rank_law
+from sfumato.audit.report_laws import key_law, report_pairs
+from sfumato.audit.score_laws import MOST_OUTCOMES, Law, frequent_law, score_law
+from sfumato.audit.stream_laws import stream_law
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import RandomizedResponse, exact_decisions, grids
+from sfumato.mechanisms import (
+    AboveThreshold,
+    FrequentValues,
+    KeyThreshold,
+    Quantiles,
+    RandomizedResponse,
+    exact_decisions,
+    grids,
+)
 from sfumato.mechanisms.protocols import Additive
+from sfumato.mechanisms.response import Response
+from sfumato.mechanisms.selection import Scored
 from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
 
@@ -28,7 +44,7 @@ Pair = tuple[Fraction, Fraction]
 _DIGITS = 70
 _ERROR = Fraction(1, 10**45)
 """Every probability below is within this of the truth."""
-_MOST_OUTCOMES = 40_000
+_SCALE = 10**60
 
 
 @dataclass(frozen=True)
@@ -39,7 +55,9 @@ class Enumeration:
     exact: bool
     """Whether the probabilities are exact rationals."""
     largest: Interval
-    """Bounds of the largest ln(P/Q) in either direction; for unbounded noise within all but 10⁻⁴⁰ of the mass."""
+    """Bounds of the largest ln(P/Q) in either direction, of outcomes that both worlds give; for Gaussian noise within
+    all but 10⁻⁴⁰ of the mass.
+    """
     claim: Curve
 
     @property
@@ -51,18 +69,27 @@ class Enumeration:
         """Bound the hockey-stick divergence at ε, the larger of both directions."""
         context = exact_decisions.digits(_DIGITS)
         growth = Fraction(exact_decisions.decimal(exact(epsilon, "epsilon", NONNEGATIVE), context).exp(context))
-        value = max(
-            sum((max(Fraction(0), p - growth * q) for p, q in self.outcomes), Fraction(0)),
-            sum((max(Fraction(0), q - growth * p) for p, q in self.outcomes), Fraction(0)),
+        steps = int(growth * _SCALE)
+        value = Fraction(
+            max(
+                sum(max(0, p * _SCALE - steps * q) for p, q in self._scaled),
+                sum(max(0, q * _SCALE - steps * p) for p, q in self._scaled),
+            ),
+            _SCALE**2,
         )
         error = (growth + 1) * _ERROR * (len(self.outcomes) + 2)
         return max(Fraction(0), value - error), value + error
 
+    @cached_property
+    def _scaled(self) -> list[tuple[int, int]]:
+        """Give all probabilities as whole numbers of 10⁻⁶⁰, which is far below what each may be wrong by."""
+        return [(int(p * _SCALE), int(q * _SCALE)) for p, q in self.outcomes]
+
     @property
     def holds(self) -> bool:
-        """Tell whether the claim covers these two worlds: the largest loss, and δ at seven ε."""
+        """Tell whether the claim covers these two worlds: the largest loss where it has no δ, and δ at seven ε."""
         pure = self.claim.max_divergence
-        if pure is not None and self.largest[0] > pure:
+        if pure is not None and not self.claim.failure and self.largest[0] > pure:
             return False
         reach = pure if pure is not None else Fraction(min(20.0, self.claim.epsilon("1e-9")))
         return all(self.delta(reach * i / 6)[0] <= Fraction(self.claim.delta(reach * i / 6)) for i in range(7))
@@ -75,15 +102,73 @@ class Enumeration:
 
 
 def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitivity | Number = 1) -> Enumeration:
-    """Compute the exact laws of a mechanism on two neighbouring inputs (whole numbers, or short rows of them), beside
-    its claim.
+    """Compute the exact laws of a mechanism on two neighbouring inputs, beside its claim.
+
+    An input is what the mechanism is given in a release: whole numbers, or short rows of them, for noise of the given
+    ``sensitivity``; an answer for reports, scores for a choice, a table of counts for frequent values, counts for a key
+    threshold, values for quantiles, the values of all questions for a sparse vector. The mechanism states of itself how
+    far neighbours may be apart in these.
     """
     if not isinstance(neighbours, tuple) or len(neighbours) != 2:
         raise InvalidParameter("neighbours", neighbours, "a pair of inputs")
-    if isinstance(mechanism, RandomizedResponse):
-        return _responses(mechanism, neighbours)
-    if not isinstance(mechanism, Additive):
-        raise InvalidParameter("mechanism", mechanism, "Laplace, Gaussian or RandomizedResponse")
+    if isinstance(mechanism, Additive):
+        return _added(mechanism, neighbours, sensitivity)
+    if isinstance(mechanism, Response):
+        exact_odds = isinstance(mechanism, RandomizedResponse) and mechanism.odds is not None
+        return _compared(report_pairs(mechanism, neighbours), mechanism.curve(), exact_odds)
+    if isinstance(mechanism, AboveThreshold):
+        return _compared(_streams(mechanism, neighbours), mechanism.curve())
+    first, second = (_law(mechanism)(each) for each in neighbours)
+    if first.keys() != second.keys():
+        raise InvalidParameter("neighbours", neighbours, "two inputs of one shape")
+    return _compared([(Fraction(first[key]), Fraction(second[key])) for key in first], mechanism.curve())
+
+
+def _law(mechanism: Any) -> Callable[[Any], Law]:
+    """Give the function from an input to the law of what is chosen."""
+    if isinstance(mechanism, Scored):
+        return lambda scores: score_law(mechanism, scores)
+    if isinstance(mechanism, FrequentValues):
+        return lambda table: frequent_law(mechanism, table)
+    if isinstance(mechanism, KeyThreshold):
+        return lambda counts: key_law(mechanism, counts)
+    if isinstance(mechanism, Quantiles):
+        return lambda values: rank_law(mechanism, values)
+    raise InvalidParameter("mechanism", mechanism, "one of our mechanisms")
+
+
+def _compared(pairs: Sequence[Pair], claim: Curve, rational: bool = False) -> Enumeration:
+    outcomes = tuple((p, q) for p, q in pairs if p or q)
+    return Enumeration(outcomes, rational, _largest(outcomes), claim)
+
+
+def _streams(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> list[Pair]:
+    """Put the laws of all streams side by side; where values are paid for, each "above" has a noisy one of its own."""
+    first, second = (stream_law(mechanism, values) for values in neighbours)
+    if first.keys() != second.keys():
+        raise InvalidParameter("neighbours", neighbours, "as many questions in both worlds")
+    pairs: list[Pair] = []
+    for stream, chance in first.items():
+        both = Fraction(chance), Fraction(second[stream])
+        shown = [i for i, said in builtins.enumerate(stream) if said and mechanism.values_epsilon is not None]
+        columns = [
+            _Coordinate(1, mechanism.scales[2], neighbours[0][i], neighbours[1][i], len(shown) + 1) for i in shown
+        ]
+        if len(pairs) + math.prod(column.width for column in columns) > MOST_OUTCOMES:
+            raise InvalidParameter("neighbours", neighbours, "fewer questions or positives, or less noise on values")
+        pairs += [_joined(both, each) for each in product(*(column.outcomes() for column in columns))]
+    return pairs
+
+
+def _joined(first: Pair, others: Iterable[Pair]) -> Pair:
+    """Multiply the probabilities of independent outcomes, in each world."""
+    p, q = first
+    for one, other in others:
+        p, q = p * one, q * other
+    return p, q
+
+
+def _added(mechanism: Additive, neighbours: tuple[Any, Any], sensitivity: Sensitivity | Number) -> Enumeration:
     rows = [tuple(each) if isinstance(each, (tuple, list)) else (each,) for each in neighbours]
     if len(rows[0]) != len(rows[1]) or not all(type(x) is int and abs(x) < 1 << 62 for row in rows for x in row):
         raise InvalidParameter("neighbours", neighbours, "two whole numbers below 2^62, or two rows of as many")
@@ -94,12 +179,10 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
         _Coordinate(mechanism.order, sizes[i % len(sizes)], *_ends(rows, i, mechanism.grid), len(rows[0]))
         for i in range(len(rows[0]))
     ]
-    if math.prod(column.width for column in columns) > _MOST_OUTCOMES:
+    if math.prod(column.width for column in columns) > MOST_OUTCOMES:
         raise InvalidParameter("neighbours", neighbours, "a world of fewer outcomes: less noise or fewer coordinates")
-    outcomes: tuple[Pair, ...] = tuple(
-        (math.prod((p for p, _ in each), start=Fraction(1)), math.prod((q for _, q in each), start=Fraction(1)))
-        for each in product(*(column.outcomes() for column in columns))
-    )
+    one = Fraction(1), Fraction(1)
+    outcomes = tuple(_joined(one, each) for each in product(*(column.outcomes() for column in columns)))
     least = Fraction(0) if mechanism.order == 1 else _ERROR  # a Laplace's ratios are exact however rare
     return Enumeration(outcomes, False, _largest(outcomes, least), mechanism.curve(sensitivity))
 
@@ -108,17 +191,6 @@ def _ends(rows: list[tuple[Any, ...]], i: int, grid: Fraction | None) -> tuple[i
     """Read one coordinate of both inputs, in steps."""
     first, second = (int(grids.to_steps(np.array([row[i]]), grid)[0]) for row in rows)
     return first, second
-
-
-def _responses(mechanism: RandomizedResponse, neighbours: tuple[Any, Any]) -> Enumeration:
-    if not all(type(x) is int and 0 <= x < mechanism.choices for x in neighbours):
-        raise InvalidParameter("neighbours", neighbours, f"two whole numbers in [0, {mechanism.choices})")
-    context = exact_decisions.digits(_DIGITS)
-    odds = mechanism.odds or Fraction(exact_decisions.decimal(mechanism.epsilon, context).exp(context))
-    total = odds + mechanism.choices - 1
-    laws = [[(odds if j == value else Fraction(1)) / total for j in range(mechanism.choices)] for value in neighbours]
-    outcomes = tuple(zip(*laws, strict=True))
-    return Enumeration(outcomes, mechanism.odds is not None, _largest(outcomes), mechanism.curve())
 
 
 @dataclass(frozen=True)
@@ -172,13 +244,7 @@ def _gaussian_law(weights: list[Decimal]) -> tuple[Any, Any]:
 
 def _largest(outcomes: Iterable[Pair], least: Fraction = _ERROR) -> Interval:
     context = exact_decisions.digits(_DIGITS)
-    logs = [
-        context.subtract(
-            exact_decisions.decimal(p, context).ln(context), exact_decisions.decimal(q, context).ln(context)
-        ).copy_abs()
-        for p, q in outcomes
-        if p > least and q > least
-    ]
-    most = Fraction(max(logs, default=Decimal(0)))
+    ratios = (max(p / q, q / p) for p, q in outcomes if p > least and q > least)
+    most = Fraction(exact_decisions.decimal(max(ratios, default=Fraction(1)), context).ln(context))
     width = Fraction(1, 10**31)
     return max(Fraction(0), most - width), most + width

@@ -26,7 +26,7 @@ def upper_tail(successes: int, trials: int, chance: float) -> float:
         + successes * math.log(chance)
         + (trials - successes) * math.log1p(-chance)
     )
-    following = np.arange(successes, min(trials, successes + 40 * math.isqrt(trials) + 200))
+    following = np.arange(successes, min(trials, successes + 8 * math.isqrt(trials) + 200))
     ratios = (trials - following) / (following + 1) * (chance / (1 - chance))
     return min(1.0, math.exp(min(0.0, log_first)) * (1 + float(np.cumprod(ratios).sum())) * (1 + 1e-7))
 

@@ -16,7 +16,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import Number, whole
 
 if TYPE_CHECKING:
-    from sfumato.audit import Verdict
+    from sfumato.audit.verdicts import Verdict
 
 _COLUMNS = ("exhibit", "claimed ε", "proven ε", "of its twin", "")
 _CONFIDENCE = "0.999999"
