@@ -190,8 +190,10 @@ MUSEUM = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("exhibit", MUSEUM)
 def test_every_broken_twin_is_caught_and_its_correct_twin_passes(exhibit: str) -> None:
+    """With the noise that is released; by default the museum has the same twins, with noise that has a seed."""
     broken, right = MUSEUM[exhibit]
     caught = sf.audit.falsify((broken(0), broken(1)), sf.Guarantee(1), 200_000)
     assert not caught.holds, str(caught)
