@@ -168,7 +168,7 @@ def test_processes_buy_what_this_one_would() -> None:
 
 def _small(folder: Path) -> Curator:
     """A curator whose columns all have cells, so that they can be published."""
-    columns = {"ward": {"values": ["A", "B"]}, "urgent": {"type": "boolean"}}
+    columns: dict[str, Any] = {"ward": {"values": ["A", "B"]}, "urgent": {"type": "boolean"}}
     table = Table("visits", NOWHERE, columns, id="who", max_rows=2)
     declared = Policy(PrivacyUnit("person"), Budget(3, "1e-6"), {"visits": table}, size=20)
     return Curator(_owned(declared), folder / "owner.ledger")
