@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_an_audit_without_time_has_no_power_and_says_so(policy: Path, tmp_path: 
     assert "half the noise" in ran.output
     assert "An audit of clinic" in page.read_text()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["audit.html", "clinic.toml"]
+
+
+def test_programs_read_json(policy: Path) -> None:
+    ran = CliRunner().invoke(main, ["audit", str(policy), "--minutes", "0.001", "--json"])
+    assert ran.exit_code == 1, ran.output
+    told = json.loads(ran.stdout)
+    assert (told["policy"], told["holds"]) == ("clinic", False)
+    assert told["faults"][0] == {**told["faults"][0], "name": "half the noise", "caught": True}
 
 
 @pytest.mark.parametrize(

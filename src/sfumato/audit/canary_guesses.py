@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from sfumato import notebook_html
 from sfumato.audit.told_laws import ToldLaws
 from sfumato.audit.verdict_pictures import draw_laws
+from sfumato.audit.verdicts import sure
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.plots.picture import Picture, saved
@@ -117,13 +118,13 @@ class OneRun:
     def __str__(self) -> str:
         return (
             f"{self.claim} {self._outcome} by one run: ε ≥ {self.lower_bound:.4f} with confidence "
-            f"{self.confidence:.4g}, from {self.right:,} right guesses of {self.guesses:,} about "
+            f"{sure(self.confidence)}, from {self.right:,} right guesses of {self.guesses:,} about "
             f"{self.canaries:,} canaries"
         )
 
     def _repr_html_(self) -> str:
         rows = [
-            ("proven", f"ε ≥ {self.lower_bound:.4f}, with confidence {self.confidence:.4g}"),
+            ("proven", f"ε ≥ {self.lower_bound:.4f}, with confidence {sure(self.confidence)}"),
             ("guesses", f"{self.right:,} of {self.guesses:,} were right, about {self.canaries:,} canaries"),
             ("power", f"all of them right would have proven ε ≥ {self.detectable:.4g}"),
         ]

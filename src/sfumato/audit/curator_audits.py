@@ -77,8 +77,8 @@ def curator(
         run = _Run(stage, begun + 60 * allowed, _share(level, len(asked)), progress, gaussian)
         faults = run.faults(tuple(asked))
         tried, untried = run.questions(asked)
-        tried = run.with_bought(tried, max(_LEAST_BOUGHT, round(_BOUGHT_A_MINUTE * allowed)))
-        notes = (*run.notes(untried), *_capped(stage))
+        tried, unbought = run.with_bought(tried, max(_LEAST_BOUGHT, round(_BOUGHT_A_MINUTE * allowed)))
+        notes = (*_notes(untried, unbought), *_capped(stage))
     return CuratorAudit(
         declared.account_name,
         str(declared.unit),
@@ -95,6 +95,17 @@ def curator(
 def _share(level: Fraction, questions: int) -> Fraction:
     """Give the confidence of one verdict: each question has at most three, and faults have some of their own."""
     return 1 - (1 - level) / (3 * questions + 10)
+
+
+def _notes(untried: tuple[str, ...], unbought: tuple[str, ...]) -> Iterator[str]:
+    """Say what there was no time for."""
+    if untried:
+        yield f"the time was up before {len(untried)} questions were tried: give it more minutes"
+    if unbought:
+        yield (
+            f"too few releases were bought to tell anything of {len(unbought)} of the questions, "
+            f"such as {unbought[0]}: give it more minutes"
+        )
 
 
 def _capped(stage: Stage) -> Iterator[str]:
@@ -169,9 +180,11 @@ class _Run:
         drawn = drawn_again(recorded, reached.telling, paid.claim, _DRAWS, self.level)
         return replace(tried, drawn=None if drawn is None else _sampled(*drawn, paid))
 
-    def with_bought(self, tried: tuple[TriedQuestion, ...], count: int) -> tuple[TriedQuestion, ...]:
+    def with_bought(
+        self, tried: tuple[TriedQuestion, ...], count: int
+    ) -> tuple[tuple[TriedQuestion, ...], tuple[str, ...]]:
         """Buy releases of one question of each kind, as long as there is time: first where no noise was drawn, since
-        there is nothing else that tells of a choice.
+        there is nothing else that tells of a choice. Give also the questions of which too few were bought.
         """
         kinds: dict[tuple[Any, ...], int] = {}
         for place, each in enumerate(tried):
@@ -179,13 +192,14 @@ class _Run:
             if kind is not None:
                 kinds.setdefault(kind, place)
         found = list(tried)
+        places = sorted(kinds.values(), key=lambda each: found[each].drawn is not None)[:_KINDS]
         with Processes() as processes:
-            for place in sorted(kinds.values(), key=lambda each: found[each].drawn is not None)[:_KINDS]:
+            for place in places:
                 if self._late:
                     break
                 self.progress(f"buying releases: {found[place].question}")
                 found[place] = replace(found[place], bought=self._bought(processes, found[place], count))
-        return tuple(found)
+        return tuple(found), tuple(found[place].question for place in places if found[place].bought is None)
 
     def _kind(self, text: str) -> tuple[Any, ...] | None:
         """Tell questions apart by what is measured; None for what is not measured."""
@@ -210,10 +224,6 @@ class _Run:
         numbers = looked.numbers(first[pilot:]), looked.numbers(second[pilot:])
         worlds: tuple[Callable[[int], Any], ...] = (lambda n: numbers[0][:n], lambda n: numbers[1][:n])
         return _sampled(falsify(worlds, paid.claim, many, self.level), many, paid)
-
-    def notes(self, untried: tuple[str, ...]) -> Iterator[str]:
-        if untried:
-            yield f"the time was up before {len(untried)} questions were tried: give it more minutes"
 
 
 def _sampled(verdict: Verdict, samples: int, paid: Paid) -> Sampled:

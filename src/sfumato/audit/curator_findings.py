@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from sfumato.audit.compared_outcomes import Difference
 from sfumato.audit.planted_faults import CaughtFault
@@ -106,12 +108,59 @@ class CuratorAudit:
             f"{len(self.tables) + 1} invented tables; {compared:,} pairs of totals were compared; {caught}"
         )
 
+    def to_json(self) -> str:
+        """Write everything that was tried and found as JSON text, for programs."""
+        told = {
+            "kind": "curator-audit/1",
+            "policy": self.policy,
+            "protects": self.protects,
+            "neighbours": self.neighbours,
+            "confidence": self.confidence,
+            "holds": self.holds,
+            "doubts": self.doubts,
+            "tables": self.tables,
+            "tried": [_as_values(each) for each in self.tried],
+            "faults": [asdict(each) for each in self.faults],
+            "notes": self.notes,
+            "seconds": self.seconds,
+        }
+        return json.dumps(told, ensure_ascii=False, allow_nan=False)
+
     def _repr_html_(self) -> str:
         faults = [(each.name, "caught" if each.caught else "MISSED", each.evidence) for each in self.faults]
         found = table(COLUMNS, [row(each) for each in self.tried])
         return (
             paragraphs([str(self), *self.doubts, *self.notes]) + found + table(("fault", "result", "by what"), faults)
         )
+
+
+def _as_values(tried: TriedQuestion) -> dict[str, Any]:
+    """Put down one question in terms that JSON has."""
+    return {
+        "question": tried.question,
+        "origin": tried.origin,
+        "price": tried.price,
+        "answered": tried.answered,
+        "differences": [str(each) for each in tried.differences],
+        "exact_change": None if tried.replay is None else tried.replay.share,
+        "drawn": _as_bound(tried.drawn),
+        "bought": _as_bound(tried.bought),
+        "doubts": tried.doubts,
+    }
+
+
+def _as_bound(sampled: Sampled | None) -> dict[str, Any] | None:
+    """Put down what samples prove; what they would have refuted is null where that is nothing, or cannot be said."""
+    if sampled is None:
+        return None
+    seen = sampled.detectable
+    return {
+        "lower_bound": sampled.verdict.lower_bound,
+        "holds": sampled.verdict.holds,
+        "event": sampled.verdict.event,
+        "samples": sampled.samples,
+        "would_refute": seen if seen is not None and math.isfinite(seen) else None,
+    }
 
 
 def row(tried: TriedQuestion) -> tuple[str, ...]:

@@ -107,13 +107,13 @@ class Verdict:
 
     def __str__(self) -> str:
         return (
-            f"{self.claim} {self._outcome}: ε ≥ {self.lower_bound:.4f} with confidence {self.confidence:.4g}, "
+            f"{self.claim} {self._outcome}: ε ≥ {self.lower_bound:.4f} with confidence {sure(self.confidence)}, "
             f"from {self.event}"
         )
 
     def _repr_html_(self) -> str:
         rows = [
-            ("proven", f"ε ≥ {self.lower_bound:.4f}, with confidence {self.confidence:.4g}"),
+            ("proven", f"ε ≥ {self.lower_bound:.4f}, with confidence {sure(self.confidence)}"),
             ("from", self.event),
             ("samples", f"{self.measured:,} of each world, measured in {self.events} events"),
             ("power", f"a true ε of {self.detectable:.4g} would have refuted it in nine runs of ten"),
@@ -124,6 +124,16 @@ class Verdict:
             + notebook_html.table((), rows)
             + picture
         )
+
+
+def sure(confidence: float) -> str:
+    """Write a confidence with as many digits as it has nines, and one more: it is never shown as 1.
+
+    >>> sure(0.99), sure(0.999999), sure(0.99999923)
+    ('0.99', '0.999999', '0.99999923')
+    """
+    digits = min(16, 1 - math.floor(math.log10(1 - confidence)))
+    return f"{confidence:.{digits}f}".rstrip("0")
 
 
 def missed(confidence: float, events: int) -> float:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sfumato.cli import options
 from sfumato.cli.exit_codes import EXIT_CODES, REFUSED
+
+if TYPE_CHECKING:
+    from sfumato.audit.curator_findings import CuratorAudit
 
 
 @click.command(short_help="Try to break a policy's promise, on invented tables.", epilog=EXIT_CODES)
@@ -20,7 +24,8 @@ from sfumato.cli.exit_codes import EXIT_CODES, REFUSED
 @click.option(
     "--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a page to keep, too."
 )
-def command(policy: Path, minutes: str, questions: Path | None, html: Path | None) -> None:
+@options.as_json
+def command(policy: Path, minutes: str, questions: Path | None, html: Path | None, as_json: bool) -> None:
     """Try to prove that POLICY's answers tell more about a person than they promise.
 
     Tables are invented from the policy, with a unit at every limit, one row below it and one beyond. Questions of every
@@ -33,12 +38,11 @@ def command(policy: Path, minutes: str, questions: Path | None, html: Path | Non
       sfumato audit clinic.toml
       sfumato audit clinic.toml --minutes 30 --html audit.html
       sfumato audit clinic.toml --questions ours.sql
+      sfumato audit clinic.toml --json
     """
     from sfumato.audit.audit_pages import page
     from sfumato.audit.curator_audits import curator
-    from sfumato.audit.curator_findings import COLUMNS, row
     from sfumato.cli.progress import ProgressLines
-    from sfumato.cli.text_tables import show
     from sfumato.cli.written_files import check_written
     from sfumato.curator.policy_account import read_policy
 
@@ -47,6 +51,23 @@ def command(policy: Path, minutes: str, questions: Path | None, html: Path | Non
         check_written(declared, None, html)
     with ProgressLines() as progress:
         found = curator(declared, minutes, questions, progress=progress)
+    if html is not None:
+        page(found).save(html)
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        _show(found)
+        if html is not None:
+            click.echo(f"{html}: the audit as a page")
+    if not found.holds:
+        sys.exit(REFUSED)
+
+
+def _show(found: CuratorAudit) -> None:
+    """Print what was tried, the faults that were planted, and every doubt."""
+    from sfumato.audit.curator_findings import COLUMNS, row
+    from sfumato.cli.text_tables import show
+
     show(COLUMNS, [row(each) for each in found.tried])
     click.echo()
     show(("planted fault", "result"), [(each.name, "caught" if each.caught else "MISSED") for each in found.faults])
@@ -56,8 +77,3 @@ def command(policy: Path, minutes: str, questions: Path | None, html: Path | Non
     for doubt in found.doubts:
         click.secho(doubt, fg="red")
     click.echo(str(found))
-    if html is not None:
-        page(found).save(html)
-        click.echo(f"{html}: the audit as a page")
-    if not found.holds:
-        sys.exit(REFUSED)
