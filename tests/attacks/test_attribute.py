@@ -29,6 +29,12 @@ def test_exact_counts_tell_of_the_person_and_smoking_alone_of_the_population(fou
     assert min(alone) > 0.55
 
 
+def test_what_the_population_tells_proves_no_epsilon(found: Findings) -> None:
+    """Three of four guesses are right without the person, from whom nothing was released: that is ε = 0."""
+    assert found["exact, from smoking alone, without them"].right > 125
+    assert {each.least_epsilon for each in found} == {0.0}
+
+
 def test_private_counts_stay_under_the_ceiling_of_what_is_guessed_without_the_person(found: Findings) -> None:
     own = found["private, ε = 0.5, with them"]
     assert own.ceiling is not None

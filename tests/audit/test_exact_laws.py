@@ -180,6 +180,32 @@ def test_every_mechanism_keeps_its_curve(mechanism: Any, first: Any, second: Any
         assert abs(sum(side) - 1) < Fraction(1, 10**45)
 
 
+RARE: list[tuple[Any, Any, Any, float]] = [
+    # what tells the two worlds apart has a probability below 10⁻⁴⁵ in both: a pure claim is about it, too
+    (sf.Exponential(1), [0, 500], [1, 499], 1.0),
+    (sf.PermuteAndFlip(1), [0, 500], [1, 499], 1.0),
+    (sf.NoisyMax(1), [0, 500], [1, 499], 0.99),
+    (sf.FrequentValues(1, 1), ((0, 300),), ((1, 300),), 1.0),
+    (sf.Quantiles(["0.5"], 20, (0, 3)), [0] * 20, [0] * 21, 9.9),
+    (sf.AboveThreshold(1, 0), (-400,), (-399,), 0.3),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "first", "second", "least"), RARE, ids=lambda each: repr(each)[:40])
+def test_no_outcome_is_too_rare_to_be_compared(mechanism: Any, first: Any, second: Any, least: float) -> None:
+    found = sf.audit.enumerate(mechanism, (first, second))
+    low, high = found.largest
+    assert least - 1e-9 <= float(high)
+    assert float(low) <= float(mechanism.epsilon)
+    assert found.holds
+
+
+def test_a_claim_that_fails_in_a_rare_outcome_alone_does_not_hold() -> None:
+    found = sf.audit.enumerate(sf.Exponential(1), ([0, 500], [2, 498]))  # twice as far apart as it was made for
+    assert min(p for p, _ in found.outcomes) < Fraction(1, 10**100)
+    assert not found.holds
+
+
 WRONG: list[tuple[Any, Any, Any]] = [
     # neighbours that are one step further apart than the mechanism was made for
     (sf.Exponential(1), [0] * 9, [-2] * 8 + [2]),

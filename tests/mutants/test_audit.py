@@ -9,6 +9,14 @@ _APART = ("audit/test_false_alarms.py",)
 
 MUTANTS = (
     Mutant(
+        "rare outcomes of a choice are not compared",
+        Kind.AUDIT,
+        "audit/worlds.py",
+        "least = _ERROR if isinstance(mechanism, KeyThreshold) else Fraction(0)",
+        "least = _ERROR",
+        ("audit/test_exact_laws.py::test_a_claim_that_fails_in_a_rare_outcome_alone_does_not_hold",),
+    ),
+    Mutant(
         "the chance of a mistake is not shared over events",
         Kind.AUDIT,
         "audit/verdicts.py",

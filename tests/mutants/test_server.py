@@ -69,6 +69,14 @@ MUTANTS = (
         ("server/test_counter.py::test_a_charge_is_permitted_in_the_last_step_before_it",),
     ),
     Mutant(
+        "what was queued before its policy is written anew is asked as it was written",
+        Kind.CHARGE_ORDER,
+        "server/counter.py",
+        "if written_since else proposal",
+        "if False else proposal",
+        ("server/test_counter.py::test_what_waits_while_its_policy_is_written_anew_is_asked_as_it_is_written_now",),
+    ),
+    Mutant(
         "what was queued before a user is disabled is charged after",
         Kind.CHARGE_ORDER,
         "server/people_file.py",

@@ -641,6 +641,31 @@ def test_what_was_queued_before_an_owner_shuts_it_out_is_not_charged_after(tmp_p
     small.close()
 
 
+WRITTEN_ANEW: dict[str, tuple[tuple[str, str], type[SfumatoError]]] = {
+    "a smaller share": (("[analysts.ana]\nshare = 0.5\n", "[analysts.ana]\nshare = 0.05\n"), Overspent),
+    "a column less": (('age = { type = "integer", bounds = [0, 110] }\n', ""), SfumatoError),
+}
+
+
+@pytest.mark.parametrize("change", WRITTEN_ANEW)
+def test_what_waits_while_its_policy_is_written_anew_is_asked_as_it_is_written_now(tmp_path: Path, change: str) -> None:
+    small = open_server(tmp_path, answer_after=0.4, releases_at_once=1)
+    first, second = (
+        small.counter.start(small.ana, "clinic", "questions", questions(number), EPSILON, f"r{number}")
+        for number in (1, 2)
+    )
+    _wait_for(lambda: first.phase is Phase.CHARGED)
+    (before, after), refusal = WRITTEN_ANEW[change]
+    path = small.folder / "clinic.toml"
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+    assert first.result().line
+    with pytest.raises(refusal):
+        second.result()
+    assert small.charges() == 1
+    small.close()
+
+
 @pytest.mark.parametrize("act", [each for each in SHUT_OUT if "names" not in each])
 def test_a_charge_is_permitted_in_the_last_step_before_it(small: SmallServer, act: str) -> None:
     ana = small.with_token("ana")

@@ -66,15 +66,15 @@ def attribute(epsilon: Number = 1, *, people: int = 100, looks: int = 48, runs: 
 
 
 def _findings(kind: str, learnt: Learnt, promise: Guarantee | None) -> tuple[Finding, Finding]:
-    """Tell both shares. Theory's most with the person follows from the largest share without them that is possible,
-    except once in a million times.
+    """Tell both shares. Neither proves an ε by itself: whoever smokes is likelier to have cancer. Theory's most with
+    the person follows from the largest share without them that is possible, except once in a million times.
     """
     ceiling = None
     if promise is not None:
         ceiling = power_ceiling(promise, at_most(learnt.right_outside, learnt.runs, float(ALARM)))
     return (
-        Finding(_NAME, f"{kind}, without them", learnt.right_outside, learnt.runs, 0.5, None, 1),
-        Finding(_NAME, f"{kind}, with them", learnt.right_inside, learnt.runs, 0.5, ceiling, 1),
+        Finding(_NAME, f"{kind}, without them", learnt.right_outside, learnt.runs, 0.5, None, 1, coins=False),
+        Finding(_NAME, f"{kind}, with them", learnt.right_inside, learnt.runs, 0.5, ceiling, 1, coins=False),
     )
 
 

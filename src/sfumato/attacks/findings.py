@@ -39,6 +39,9 @@ class Finding:
     """How many answers the attack used."""
     note: str = ""
     """What else is to be said, as a sentence."""
+    coins: bool = True
+    """Whether every guess is about a coin of which the guesser knows nothing but the answers: only then a share of a
+    half is blind, and right guesses prove an ε."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -65,7 +68,7 @@ class Finding:
         """Find the ε that so many right guesses of uniform bits prove, except once in a million times; 0 where the
         guesses are not about uniform bits.
         """
-        return least_proven(self.right, self.trials, ALARM) if self.chance == 0.5 else 0.0
+        return least_proven(self.right, self.trials, ALARM) if self.coins and self.chance == 0.5 else 0.0
 
     def __str__(self) -> str:
         bound = "no ceiling" if self.ceiling is None else f"at most {_percent(self.ceiling)} by theory"

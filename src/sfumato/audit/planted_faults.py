@@ -197,7 +197,7 @@ def _bare_groups(stage: Stage, text: str, question: Question, confidence: Fracti
     for each in stage.tables.populations:
         own = outcome(stage.curators[each.name], text, paid)
         seen.append((each, {**own, "groups": repr(_values(each, question, keys[0]))}))
-    found = differences(seen)
+    found = [each for each in differences(seen) if each.what == "groups"]
     return CaughtFault("groups shown because rows have them", text, bool(found), str(found[0]) if found else "nothing")
 
 

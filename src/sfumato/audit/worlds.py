@@ -44,6 +44,8 @@ Pair = tuple[Fraction, Fraction]
 _DIGITS = 70
 _ERROR = Fraction(1, 10**45)
 """Every probability below is within this of the truth."""
+_RARE_STREAM = Fraction(1, 10**70)
+"""A stream's probability is a sum that a few of 110 digits cancel out of: of rarer ones, too few digits are known."""
 _SCALE = 10**60
 
 
@@ -55,8 +57,8 @@ class Enumeration:
     exact: bool
     """Whether the probabilities are exact rationals."""
     largest: Interval
-    """Bounds of the largest ln(P/Q) in either direction, of outcomes that both worlds give; for Gaussian noise within
-    all but 10⁻⁴⁰ of the mass.
+    """Bounds of the largest ln(P/Q) in either direction, of outcomes that both worlds give, however rare; but of
+    Gaussian noise and key thresholds those likelier than 10⁻⁴⁵, and of sparse vectors those likelier than 10⁻⁷⁰.
     """
     claim: Curve
 
@@ -117,11 +119,13 @@ def enumerate(mechanism: Any, neighbours: tuple[Any, Any], sensitivity: Sensitiv
         exact_odds = isinstance(mechanism, RandomizedResponse) and mechanism.odds is not None
         return _compared(report_pairs(mechanism, neighbours), mechanism.curve(), exact_odds)
     if isinstance(mechanism, AboveThreshold):
-        return _compared(_streams(mechanism, neighbours), mechanism.curve())
+        return _compared(_streams(mechanism, neighbours), mechanism.curve(), least=_RARE_STREAM)
     first, second = (_law(mechanism)(each) for each in neighbours)
     if first.keys() != second.keys():
         raise InvalidParameter("neighbours", neighbours, "two inputs of one shape")
-    return _compared([(Fraction(first[key]), Fraction(second[key])) for key in first], mechanism.curve())
+    pairs = [(Fraction(first[key]), Fraction(second[key])) for key in first]
+    least = _ERROR if isinstance(mechanism, KeyThreshold) else Fraction(0)
+    return _compared(pairs, mechanism.curve(), least=least)
 
 
 def _law(mechanism: Any) -> Callable[[Any], Law]:
@@ -137,9 +141,14 @@ def _law(mechanism: Any) -> Callable[[Any], Law]:
     raise InvalidParameter("mechanism", mechanism, "one of our mechanisms")
 
 
-def _compared(pairs: Sequence[Pair], claim: Curve, rational: bool = False) -> Enumeration:
+def _compared(
+    pairs: Sequence[Pair], claim: Curve, rational: bool = False, least: Fraction = Fraction(0)
+) -> Enumeration:
+    """Compare outcomes that are likelier than ``least``: laws of choices and reports are right in a hundred digits of
+    every probability, so that no outcome is too rare.
+    """
     outcomes = tuple((p, q) for p, q in pairs if p or q)
-    return Enumeration(outcomes, rational, _largest(outcomes), claim)
+    return Enumeration(outcomes, rational, _largest(outcomes, least), claim)
 
 
 def _streams(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> list[Pair]:

@@ -456,9 +456,12 @@ class Counter:
             known = self._answered(request, kept)
             if known is not None:  # another process has answered the same request meanwhile
                 return known
-            self._require_open(caller, request.account)  # as the policy is written now, whom it names and how
+            self._require_open(caller, request.account)
+            now = self._paying(caller, request.account)
+            written_since = now.policy is not curator.policy  # it is asked as the policy is written now
+            asked = self._propose(now, kept.kind, spec) if written_since else proposal
             try:
-                return proposal.release(**given, progress=progress)
+                return asked.release(**given, progress=progress)
             except SourceChanged:  # said before the charge: the data as they are now are asked
                 self.served.renewed(caller, request.account)
                 again = self._propose(self._paying(caller, request.account), kept.kind, spec)
