@@ -78,7 +78,7 @@ def curator(
         faults = run.faults(tuple(asked))
         tried, untried = run.questions(asked)
         tried = run.with_bought(tried, max(_LEAST_BOUGHT, round(_BOUGHT_A_MINUTE * allowed)))
-        notes = (*run.notes(untried), *_capped(stage))
+        notes = (*run.notes(untried, tried), *_capped(stage))
     return CuratorAudit(
         declared.account_name,
         str(declared.unit),
@@ -211,9 +211,12 @@ class _Run:
         worlds: tuple[Callable[[int], Any], ...] = (lambda n: numbers[0][:n], lambda n: numbers[1][:n])
         return _sampled(falsify(worlds, paid.claim, many, self.level), many, paid)
 
-    def notes(self, untried: tuple[str, ...]) -> Iterator[str]:
+    def notes(self, untried: tuple[str, ...], tried: tuple[TriedQuestion, ...]) -> Iterator[str]:
+        """Say what there was no time for."""
         if untried:
             yield f"the time was up before {len(untried)} questions were tried: give it more minutes"
+        if self._late and not any(each.bought for each in tried):
+            yield "the time was up before whole releases were bought: give it more minutes"
 
 
 def _sampled(verdict: Verdict, samples: int, paid: Paid) -> Sampled:

@@ -58,6 +58,6 @@ def command(policy: Path, minutes: str, questions: Path | None, html: Path | Non
     click.echo(str(found))
     if html is not None:
         page(found).save(html)
-        click.echo(f"{html}: the audit as a page")
+        click.echo(f"Written: {html}, a page that needs nothing else.")
     if not found.holds:
         sys.exit(REFUSED)
